@@ -1,0 +1,50 @@
+# Every target sets up what it needs: a virtual environment in .venv with pinned versions.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install demo test test-all lint chromium bench bench-losses bench-eval bench-train clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch torchvision
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps pretrainedmodels
+	touch $(STAMP)
+
+demo: install
+	$(BIN)/lookalike demo
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: install chromium lint
+	$(BIN)/pytest -n 2
+
+test-all: install chromium lint
+	$(BIN)/pytest -n 2 -m ""
+
+# The browser for the page tests: by apt where we may, else those tests skip and say why.
+chromium:
+	@command -v chromium >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
+		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null)
+
+bench: bench-losses bench-eval bench-train
+
+bench-losses: install
+	$(BIN)/python benchmarks/losses.py
+
+bench-eval: install
+	$(BIN)/python benchmarks/evaluation.py
+
+bench-train: install
+	$(BIN)/python benchmarks/training.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

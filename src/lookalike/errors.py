@@ -1,0 +1,37 @@
+"""What can go wrong, said in one sentence.
+
+The command line turns these into one line on standard error and an exit code; a program that
+uses the library can catch them.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["BadInput", "LookalikeError", "nearest"]
+
+
+class LookalikeError(Exception):
+    """The work failed (exit code 1)."""
+
+    exit_code = 1
+
+
+class BadInput(LookalikeError, ValueError):
+    """What the user gave cannot be used (exit code 2); nothing has been written."""
+
+    exit_code = 2
+
+
+def nearest(given: str, valid: Iterable[str]) -> str:
+    """The end of a sentence that refuses ``given``: the nearest valid names, or all of a few.
+
+    >>> nearest("tripplet", ["triplet", "contrastive"])
+    "did you mean 'triplet'?"
+    """
+    names = sorted(set(valid))
+    close = get_close_matches(given, names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    if not names:
+        return "there are none to choose from"
+    return "choose one of: " + ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")

@@ -1,0 +1,144 @@
+"""Names for parts: losses, miners, samplers, data sets, networks.
+
+A part registers itself under a kebab-case name; other packages add theirs by entry point
+(group ``lookalike.losses``, ``lookalike.miners``, ...), and ``package.module:Class`` names any
+class that can be imported.
+"""
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from lookalike.errors import BadInput, nearest
+
+__all__ = [
+    "DATASETS",
+    "LOSSES",
+    "MINERS",
+    "NETWORKS",
+    "REGULARIZERS",
+    "SAMPLERS",
+    "Entry",
+    "Registry",
+]
+
+Part = TypeVar("Part", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One named part: what builds it, the paper it comes from, and a line about it."""
+
+    name: str
+    build: Callable[..., Any]
+    paper: str
+    summary: str
+
+
+class Registry:
+    """The parts of one kind, by name.
+
+    >>> colours = Registry("colours")
+    >>> @colours.register("red", paper="Newton, 1704")
+    ... def red(depth: int = 1) -> str:
+    ...     "A warm colour."
+    ...     return "red" * depth
+    >>> colours.create("red", depth=2)
+    'redred'
+    >>> colours.names()
+    ['red']
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, Entry] = {}
+        self._plugins_loaded = False
+
+    def register(self, name: str, *, paper: str = "") -> Callable[[Part], Part]:
+        """Decorate a class or function to make it known as ``name``."""
+
+        def add(build: Part) -> Part:
+            summary = (inspect.getdoc(build) or "").partition("\n")[0]
+            self._entries[name] = Entry(name, build, paper, summary)
+            return build
+
+        return add
+
+    def names(self) -> list[str]:
+        """Every name, sorted, those of other packages included."""
+        self._load_plugins()
+        return sorted(self._entries)
+
+    def entries(self) -> list[Entry]:
+        """Every entry, by name."""
+        return [self._entries[name] for name in self.names()]
+
+    def find(self, name: str) -> Entry:
+        """The entry called ``name``, or a class named as ``package.module:Class``."""
+        if ":" in name:
+            return Entry(name, self._imported(name), "", "")
+        if name not in self._entries:
+            self._load_plugins()
+        if name not in self._entries:
+            raise BadInput(f"there is no '{name}' among the {self.kind}; {self._near(name)}")
+        return self._entries[name]
+
+    def create(self, name: str, /, *args: Any, **arguments: Any) -> Any:
+        """Build the part called ``name``; wrong arguments are refused with the nearest right one."""
+        build = self.find(name).build
+        self.check(name, arguments)
+        return build(*args, **arguments)
+
+    def check(self, name: str, arguments: dict[str, Any]) -> None:
+        """Refuse an argument that the part called ``name`` does not take."""
+        accepted = self.arguments(name)
+        if accepted is None:
+            return
+        for argument in arguments:
+            if argument not in accepted:
+                raise BadInput(
+                    f"'{name}' of the {self.kind} takes no argument '{argument}'; "
+                    + nearest(argument, accepted)
+                )
+
+    def arguments(self, name: str) -> dict[str, inspect.Parameter] | None:
+        """The arguments that ``name`` takes; None where it takes any (``**kwargs``)."""
+        parameters = inspect.signature(self.find(name).build).parameters
+        if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+            return None
+        return dict(parameters)
+
+    def _near(self, name: str) -> str:
+        return nearest(name, self._entries) + f" ('lookalike list {self.kind}' shows all)"
+
+    def _imported(self, path: str) -> Callable[..., Any]:
+        module, _, attribute = path.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise BadInput(f"cannot import '{path}' for the {self.kind}: {error}") from error
+        if not callable(found):
+            raise BadInput(f"'{path}' for the {self.kind} is not a class or function")
+        build: Callable[..., Any] = found
+        return build
+
+    def _load_plugins(self) -> None:
+        if self._plugins_loaded:
+            return
+        self._plugins_loaded = True
+        for point in entry_points(group=f"lookalike.{self.kind}"):
+            if point.name not in self._entries:
+                build = point.load()
+                summary = (inspect.getdoc(build) or "").partition("\n")[0]
+                self._entries[point.name] = Entry(point.name, build, "", summary)
+
+
+LOSSES = Registry("losses")
+MINERS = Registry("miners")
+SAMPLERS = Registry("samplers")
+REGULARIZERS = Registry("regularizers")
+DATASETS = Registry("datasets")
+NETWORKS = Registry("networks")
