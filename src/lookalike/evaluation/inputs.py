@@ -1,0 +1,100 @@
+"""What the caller gives, checked once at the door: embeddings and labels of any usual kind."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lookalike.errors import BadInput, nearest
+
+__all__ = ["ArrayLike", "Distance", "Labels", "check_choice", "embeddings_of", "labels_of"]
+
+ArrayLike = Tensor | NDArray[Any] | Sequence[Any]
+Distance = Literal["cosine", "l2"]
+Labels = NDArray[Any]
+
+
+def check_choice(value: str, choices: Any, what: str) -> None:
+    """Refuse a ``value`` that is not one of the strings of the literal type ``choices``."""
+    if value not in get_args(choices):
+        raise BadInput(f"there is no {what} '{value}'; {nearest(value, get_args(choices))}")
+
+
+def embeddings_of(values: ArrayLike, what: str, distance: Distance = "cosine") -> Tensor:
+    """The rows of ``values`` as float32, of unit length for the cosine.
+
+    Lengths are taken in double precision, so that rows that were equal stay equal and a float64
+    or half-precision input loses nothing but its last rounding. A row of zeros stays zero.
+    """
+    tensor = values if isinstance(values, Tensor) else _tensor(values, what)
+    tensor = tensor.detach()
+    if tensor.ndim != 2:
+        raise BadInput(f"{what} must be a table of rows, but has shape {tuple(tensor.shape)}")
+    if tensor.shape[1] == 0:
+        raise BadInput(f"{what} have no columns (shape {tuple(tensor.shape)})")
+    if tensor.dtype.is_complex:
+        raise BadInput(f"{what} must be real numbers, not {tensor.dtype}")
+    if tensor.dtype != torch.float64:
+        tensor = tensor.float()
+    _check_finite(tensor, what)
+    if distance == "cosine":
+        tensor = _unit_rows(tensor)
+    tensor = tensor.float().contiguous()
+    if distance == "l2":
+        _check_finite(tensor, f"{what} (in single precision)")
+    return tensor
+
+
+def labels_of(values: ArrayLike, what: str) -> Labels:
+    """Labels as a numpy array: one label an item (1-D) or a multi-hot table (2-D, 0 or 1)."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values)
+    if array.ndim == 2 and array.dtype.kind in "biuf":
+        if not np.isin(array, (0, 1)).all():
+            raise BadInput(f"{what} in two dimensions must be multi-hot: only 0 and 1")
+        return array.astype(bool)
+    if array.ndim != 1:
+        raise BadInput(
+            f"{what} must be one label an item or a multi-hot table, but have shape {array.shape}"
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise BadInput(f"{what} hold values that are not finite")
+    if array.dtype == object:
+        array = array.astype(str)
+    return array
+
+
+def _tensor(values: ArrayLike, what: str) -> Tensor:
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf":
+            raise TypeError
+        if array.dtype.itemsize > 8:  # torch has no long double
+            array = array.astype(np.float64)
+        return torch.from_numpy(np.ascontiguousarray(array))
+    except (TypeError, ValueError):
+        raise BadInput(f"{what} must be a table of numbers") from None
+
+
+def _check_finite(tensor: Tensor, what: str) -> None:
+    bad = ~torch.isfinite(tensor).all(dim=1)
+    if bad.any():
+        row = int(bad.nonzero()[0])
+        raise BadInput(
+            f"{what} hold {int(bad.sum())} row(s) that are not finite (NaN or infinite), "
+            f"the first is row {row}"
+        )
+
+
+def _unit_rows(tensor: Tensor, rows: int = 16384) -> Tensor:
+    """Divide by the length, taken in double precision, some rows at a time to save memory."""
+    unit = torch.empty_like(tensor, dtype=torch.float32)
+    for part, out in zip(tensor.split(rows), unit.split(rows), strict=True):
+        exact = part.double()
+        exact = exact / exact.abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo().tiny)
+        out.copy_(exact / exact.norm(dim=1, keepdim=True).clamp_min(torch.finfo().tiny))
+    return unit

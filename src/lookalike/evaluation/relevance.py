@@ -1,0 +1,191 @@
+"""Which gallery items are relevant to a query, and which are left out of its ranking."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.errors import BadInput
+from lookalike.evaluation.inputs import Labels
+
+__all__ = ["Lists", "Relevance"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Lists:
+    """One list of gallery items for each query, end to end: ``items[offsets[q]:offsets[q+1]]``."""
+
+    offsets: Ints
+    items: Ints
+
+    @property
+    def sizes(self) -> Ints:
+        """How many items each query has."""
+        return np.diff(self.offsets)
+
+    @property
+    def owners(self) -> Ints:
+        """The query (from 0) of each item."""
+        return np.repeat(np.arange(len(self.offsets) - 1), self.sizes)
+
+    @staticmethod
+    def of(owners: Ints, items: Ints, queries: int) -> "Lists":
+        """From pairs (query, item) in order of the queries."""
+        offsets = np.zeros(queries + 1, np.int64)
+        np.cumsum(np.bincount(owners, minlength=queries), out=offsets[1:])
+        return Lists(offsets, items)
+
+
+class Relevance:
+    """Relevant pairs by label, without the query itself and without the pairs to ignore.
+
+    ``ignore`` is either one identity an item (for example a camera): a pair of the same label
+    and the same identity is left out; or a table queries x gallery: True leaves the pair out.
+    """
+
+    def __init__(
+        self,
+        labels: Labels,
+        gallery_labels: Labels | None = None,
+        ignore: NDArray[np.generic] | None = None,
+        gallery_ignore: NDArray[np.generic] | None = None,
+    ) -> None:
+        self.itself = gallery_labels is None
+        gallery_labels = labels if gallery_labels is None else gallery_labels
+        if labels.ndim != gallery_labels.ndim:
+            raise BadInput("labels and gallery labels must both be multi-hot, or neither")
+        self.queries, self.gallery = len(labels), len(gallery_labels)
+        self._pairs = (
+            _SharedLabels(labels, gallery_labels)
+            if labels.ndim == 2
+            else _EqualLabels(labels, gallery_labels)
+        )
+        self._mask, self._identities = self._checked(ignore, gallery_ignore)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether (a, b) and (b, a) are always treated alike."""
+        return self.itself and self._mask is None
+
+    def count(self) -> Ints:
+        """An upper bound of the relevant items of each query, without listing them."""
+        return self._pairs.count()
+
+    def lists(self, start: int, stop: int) -> tuple[Lists, Lists]:
+        """For the queries ``start`` to ``stop``: the relevant items, and all items that are not
+        to be counted as wrong answers (relevant, ignored, the query itself), both ascending."""
+        owners, items = self._pairs.list(start, stop)
+        keep = np.ones(len(owners), bool)
+        queries = owners + start
+        if self.itself:
+            keep &= items != queries
+        if self._identities is not None:
+            of_query, of_gallery = self._identities
+            keep &= of_query[queries] != of_gallery[items]
+        if self._mask is not None:
+            keep &= ~self._mask[queries, items]
+        number = stop - start
+        relevant = Lists.of(owners[keep], items[keep], number)
+        holds_itself = isinstance(self._pairs, _EqualLabels)
+        if self._mask is None and (holds_itself or not self.itself):
+            return relevant, Lists.of(owners, items, number)
+        more_owners, more_items = [owners], [items]
+        if self.itself:  # an item with no label at all is not in its own list
+            more_owners.append(np.arange(number))
+            more_items.append(np.arange(start, stop))
+        if self._mask is not None:
+            masked = self._mask[start:stop].nonzero()
+            more_owners.append(masked[0])
+            more_items.append(masked[1])
+        pairs = np.unique(np.concatenate(more_owners) * self.gallery + np.concatenate(more_items))
+        return relevant, Lists.of(pairs // self.gallery, pairs % self.gallery, number)
+
+    def _checked(
+        self,
+        ignore: NDArray[np.generic] | None,
+        gallery_ignore: NDArray[np.generic] | None,
+    ) -> tuple[NDArray[np.bool_] | None, tuple[Ints, Ints] | None]:
+        if ignore is None:
+            if gallery_ignore is not None:
+                raise BadInput("gallery_ignore needs ignore, the identities of the queries")
+            return None, None
+        if ignore.ndim == 2:
+            if ignore.shape != (self.queries, self.gallery) or gallery_ignore is not None:
+                raise BadInput(
+                    f"an ignore table must be queries x gallery, {self.queries} x {self.gallery}, "
+                    f"not {' x '.join(map(str, ignore.shape))}"
+                )
+            return ignore.astype(bool), None
+        if self.itself:
+            gallery_ignore = ignore
+        if gallery_ignore is None:
+            raise BadInput("with a gallery, ignore needs gallery_ignore too")
+        if ignore.shape != (self.queries,) or gallery_ignore.shape != (self.gallery,):
+            raise BadInput(
+                f"ignore must have one identity an item: {self.queries} for the queries and "
+                f"{self.gallery} for the gallery, not {ignore.shape} and {gallery_ignore.shape}"
+            )
+        codes = np.unique(np.concatenate([ignore, gallery_ignore]), return_inverse=True)[1]
+        return None, (codes[: self.queries], codes[self.queries :])
+
+
+class _EqualLabels:
+    """One label an item: relevant means equal."""
+
+    def __init__(self, labels: Labels, gallery_labels: Labels) -> None:
+        numeric = labels.dtype.kind in "biuf", gallery_labels.dtype.kind in "biuf"
+        if numeric[0] != numeric[1]:
+            raise BadInput("labels and gallery labels must both be numbers, or both strings")
+        if labels is gallery_labels:
+            classes, self._codes = np.unique(labels, return_inverse=True)
+            gallery_codes = self._codes
+        else:
+            # Codes of each side apart: joining int64 and uint64 would pass through float64.
+            classes, gallery_codes = np.unique(gallery_labels, return_inverse=True)
+            of_query, codes = np.unique(labels, return_inverse=True)
+            position = {label: code for code, label in enumerate(classes.tolist())}
+            known = np.array([position.get(x, -1) for x in of_query.tolist()], np.int64)
+            self._codes = known[codes] if len(known) else codes
+        self._order = np.argsort(gallery_codes, kind="stable")
+        sizes = np.bincount(gallery_codes, minlength=len(classes))
+        # One more, empty, class at the end (-1) for labels that the gallery does not have.
+        self._sizes = np.append(sizes, 0)
+        self._starts = np.append(np.cumsum(sizes) - sizes, 0)
+
+    def count(self) -> Ints:
+        return self._sizes[self._codes]
+
+    def list(self, start: int, stop: int) -> tuple[Ints, Ints]:
+        codes = self._codes[start:stop]
+        sizes = self._sizes[codes]
+        owners = np.repeat(np.arange(stop - start), sizes)
+        within = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return owners, self._order[self._starts[codes][owners] + within]
+
+
+class _SharedLabels:
+    """Several labels an item: relevant means at least one in common."""
+
+    def __init__(self, labels: Labels, gallery_labels: Labels) -> None:
+        from scipy.sparse import csr_matrix
+
+        if labels.shape[1] != gallery_labels.shape[1]:
+            raise BadInput(
+                f"multi-hot labels have {labels.shape[1]} columns and those of the gallery "
+                f"{gallery_labels.shape[1]}"
+            )
+        self._labels = csr_matrix(labels, dtype=np.int32)
+        self._gallery = csr_matrix(gallery_labels, dtype=np.int32).T.tocsr()
+
+    def count(self) -> Ints:
+        per_label = np.diff(self._gallery.indptr)
+        total = np.asarray(self._labels @ per_label, np.int64)
+        return np.minimum(total, self._gallery.shape[1])
+
+    def list(self, start: int, stop: int) -> tuple[Ints, Ints]:
+        shared = self._labels[start:stop] @ self._gallery
+        shared.sort_indices()
+        owners = np.repeat(np.arange(stop - start), np.diff(shared.indptr))
+        return owners, shared.indices.astype(np.int64)
