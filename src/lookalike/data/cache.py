@@ -1,0 +1,142 @@
+"""Images decoded and resized once, kept as raw bytes in a memory-mapped file.
+
+File layout: the pixels of all images one after another ([H, W, C], the order in which the resize
+kernel is fastest), then their shapes, then a trailer that says where the shapes begin. The file
+appears under its name only when it is complete.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from lookalike.data.atomic import cache_folder, written_whole
+from lookalike.data.image_set import ImageSet, UnreadableImage, digest, refuse_unreadable
+
+__all__ = ["PixelStore", "decoded", "open_store", "shortened"]
+
+_MAGIC = b"LOOKPIX1"
+_TRAILER = len(_MAGIC) + 8
+_AT_A_TIME = 256
+
+Progress = Callable[[int, int], None]
+
+
+class PixelStore:
+    """The decoded images of one data set, read without copying.
+
+    The views share memory with the file's pages; writing to one changes no file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        length = path.stat().st_size
+        with path.open("rb") as file:
+            if length < _TRAILER:
+                raise ValueError(f"{path} is no pixel store")
+            file.seek(length - _TRAILER)
+            trailer = file.read()
+            if trailer[:8] != _MAGIC:
+                raise ValueError(f"{path} is no pixel store")
+            start = int.from_bytes(trailer[8:], "little")
+            file.seek(start)
+            self.shapes: NDArray[np.int32] = np.load(file, allow_pickle=False)
+        sizes = self.shapes.astype(np.int64).prod(1)
+        self._offsets = np.concatenate([[0], sizes.cumsum()])
+        if self._offsets[-1] != start:
+            raise ValueError(
+                f"{path} is damaged: {start} bytes of pixels, {self._offsets[-1]} named"
+            )
+        mapped = np.memmap(path, np.uint8, "c", shape=(start,)) if start else np.empty(0, np.uint8)
+        self._pixels = torch.from_numpy(mapped)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PixelStore, (self.path,)
+
+    def read(self, index: int) -> Tensor:
+        """Image ``index`` as uint8 [C, H, W], a view on the file."""
+        height, width, channels = map(int, self.shapes[index])
+        start = int(self._offsets[index])
+        return self._pixels.as_strided(
+            (channels, height, width), (1, width * channels, channels), start
+        )
+
+    def read_batch(self, indices: Sequence[int] | NDArray[np.int64] | Tensor) -> list[Tensor]:
+        """Several images, each its own size."""
+        return [self.read(int(index)) for index in indices]
+
+
+def open_store(
+    images: ImageSet,
+    short_side: int | None,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+) -> PixelStore:
+    """The store of ``images`` with the shorter side resized to ``short_side`` (None: as they are).
+
+    Built on first use; unreadable images stop the build with their names.
+    """
+    name = (
+        f"pixels-{images.name}-{short_side or 'full'}-{digest(images.stamp, str(short_side))}.bin"
+    )
+    path = cache_folder(folder) / name
+    if path.exists():
+        try:
+            return PixelStore(path)
+        except (ValueError, EOFError):  # damaged after it was written: build it again
+            pass
+    with written_whole(path) as file:
+        shapes = np.empty((len(images), 3), np.int32)
+        bad: list[UnreadableImage] = []
+        for index, pixels in enumerate(decoded(images, short_side)):
+            if isinstance(pixels, UnreadableImage):
+                bad.append(pixels)
+            elif not bad:
+                shapes[index] = pixels.shape
+                file.write(np.ascontiguousarray(pixels).data)
+            if progress:
+                progress(index + 1, len(images))
+        if bad:
+            raise refuse_unreadable(images.name, bad)
+        start = file.tell()
+        np.save(file, shapes)
+        file.write(_MAGIC + start.to_bytes(8, "little"))
+    return PixelStore(path)
+
+
+def decoded(
+    images: ImageSet, short_side: int | None
+) -> Iterator[NDArray[np.uint8] | UnreadableImage]:
+    """Every image in order, or what is wrong with it; decoded by a few threads."""
+
+    def one(index: int) -> NDArray[np.uint8] | UnreadableImage:
+        try:
+            return shortened(images.decode(index), short_side)
+        except UnreadableImage as unreadable:
+            return unreadable
+
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        for start in range(0, len(images), _AT_A_TIME):
+            yield from pool.map(one, range(start, min(start + _AT_A_TIME, len(images))))
+
+
+def shortened(pixels: NDArray[np.uint8], short_side: int | None) -> NDArray[np.uint8]:
+    """``pixels`` [H, W, C] with the shorter side equal to ``short_side``: bilinear, antialiased."""
+    height, width, channels = pixels.shape
+    short = min(height, width)
+    if short_side is None or short == short_side:
+        return pixels
+    size = (int(short_side * width / short), int(short_side * height / short))
+    source = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
+    resized = np.asarray(source.resize(size, Image.Resampling.BILINEAR))
+    return resized.reshape(size[1], size[0], channels)

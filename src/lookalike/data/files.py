@@ -1,0 +1,109 @@
+"""Image files on disk as an ImageSet: reading, sizes, fingerprint."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from lookalike.data.image_set import ImageSet, UnreadableImage, digest
+from lookalike.errors import BadInput
+
+__all__ = ["IMAGE_SUFFIXES", "from_files", "read_image", "require"]
+
+IMAGE_SUFFIXES = frozenset(
+    {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
+)
+
+
+def read_image(path: Path, file: str, upright: bool) -> NDArray[np.uint8]:
+    """The pixels of one file as RGB [H, W, 3]; transparent parts become white.
+
+    ``upright`` turns photos as their camera noted. The published results on the official data
+    sets were made without that, so only users' own pictures are turned.
+    """
+    try:
+        with Image.open(path) as opened:
+            image: Image.Image = ImageOps.exif_transpose(opened) if upright else opened
+            if image.has_transparency_data:
+                coloured = image.convert("RGBA")
+                image = Image.new("RGBA", coloured.size, "white")
+                image.alpha_composite(coloured)
+            return np.array(image.convert("RGB"))
+    except FileNotFoundError as error:
+        raise UnreadableImage(file, "there is no such file") from error
+    except MemoryError:
+        raise
+    except Exception as error:  # a broken file makes decoders raise whatever they meet first
+        raise UnreadableImage(file, str(error) or type(error).__name__) from error
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """``decode`` for files under one folder."""
+
+    folder: Path
+    files: tuple[str, ...]
+    upright: bool
+
+    def __call__(self, index: int) -> NDArray[np.uint8]:
+        file = self.files[index]
+        return read_image(self.folder / file, file, self.upright)
+
+
+def from_files(
+    name: str,
+    folder: Path,
+    files: Sequence[str],
+    labels: NDArray[np.int64],
+    class_names: Sequence[str],
+    test: NDArray[np.bool_],
+    query: NDArray[np.bool_] | None = None,
+    gallery: NDArray[np.bool_] | None = None,
+    upright: bool = False,
+) -> ImageSet:
+    """An ImageSet of ``files``, named relative to ``folder``; nothing is decoded."""
+    sizes = np.full(len(files), -1, np.int64)
+    times = np.zeros(len(files), np.int64)
+    for index, file in enumerate(files):
+        try:
+            status = os.stat(folder / file)
+        except OSError:  # decoding will name it
+            continue
+        sizes[index], times[index] = status.st_size, status.st_mtime_ns
+    masks = [mask for mask in (test, query, gallery) if mask is not None]
+    fingerprint = digest(name, "\n".join(files), "\n".join(class_names), sizes, labels, *masks)
+    return ImageSet(
+        name=name,
+        files=tuple(files),
+        labels=labels,
+        class_names=tuple(class_names),
+        test=test,
+        query=query,
+        gallery=gallery,
+        decode=_Reader(folder, tuple(files), upright),
+        fingerprint=fingerprint,
+        stamp=digest(fingerprint, str(folder.resolve()), str(upright), times),
+    )
+
+
+def require(name: str, root: Path | None, inner: str, needed: Sequence[str]) -> Path:
+    """The folder with the official layout: ``root`` itself or ``root/inner``.
+
+    A sentence says what is missing where.
+    """
+    if root is None:
+        raise BadInput(f"'{name}' needs data.root: the folder that holds {inner}/")
+    if not root.is_dir():
+        raise BadInput(f"data.root of '{name}' is no folder: {root}")
+    home = root / inner if (root / inner).is_dir() else root
+    missing = [entry for entry in needed if not (home / entry).exists()]
+    if missing:
+        raise BadInput(
+            f"{home} does not hold '{name}' in its official layout: "
+            f"{' and '.join(missing)} expected there"
+        )
+    return home

@@ -1,0 +1,145 @@
+"""The built-in data set: characters as drawn by the fonts inside matplotlib.
+
+It has the shape of Stanford Online Products, many classes with few images each, and needs no
+download. A class is a character, its images are the different drawings of it by 24 text fonts
+(DejaVu, STIX, Computer Modern).
+"""
+
+import string
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.ft2font import FT2Font, LoadFlags
+from numpy.typing import NDArray
+
+from lookalike.data.atomic import cache_folder, written_whole
+from lookalike.data.image_set import ImageSet, digest
+from lookalike.errors import BadInput
+from lookalike.registry import DATASETS
+
+__all__ = ["SIDE", "glyphs"]
+
+SIDE = 32
+LEAST_FONTS = 8
+_NOT_TEXT = ("LastResort", "STIXNonUni", "STIXSiz", "cmex10", "cmsy10")
+_FONT_SIZE = 22
+_BASELINE = 23
+_ORDER_SEED = 2_000
+# Computer Modern fonts sit in TeX's own encoding: beyond letters and digits their tables name
+# other characters than they draw (U+00A1 is a capital gamma).
+_TEX_HONEST = frozenset(map(ord, string.ascii_letters + string.digits))
+_RECIPE = f"1 {SIDE} {LEAST_FONTS} {_FONT_SIZE} {_BASELINE} {_ORDER_SEED}"
+
+Drawing = NDArray[np.uint8]
+
+
+@DATASETS.register("glyphs", paper="")
+def glyphs(root: Path | None = None) -> ImageSet:
+    """Characters in the fonts inside matplotlib: about 2,450 classes, 32x32 grey, built in."""
+    if root is not None:
+        raise BadInput("'glyphs' is built in and takes no data.root")
+    path = cache_folder() / f"glyphs-{digest(_RECIPE, *map(_identity, _font_files()))}.npz"
+    if not path.exists():
+        names, drawings = _render_all()
+        with written_whole(path) as file:
+            np.savez(file, names=np.array(names), drawings=drawings)
+    with np.load(path) as stored:
+        files = tuple(str(name) for name in stored["names"])
+        drawings = stored["drawings"]
+    points = [file.partition("/")[0] for file in files]
+    order = list(dict.fromkeys(points))
+    number = {point: index for index, point in enumerate(order)}
+    labels = np.array([number[point] for point in points], np.int64)
+    fingerprint = digest("glyphs", "\n".join(files), labels, drawings)
+    return ImageSet(
+        name="glyphs",
+        files=files,
+        labels=labels,
+        class_names=tuple(chr(int(point[2:], 16)) for point in order),
+        test=labels >= len(order) // 2,
+        query=None,
+        gallery=None,
+        decode=_Drawings(drawings),
+        fingerprint=fingerprint,
+        stamp=fingerprint,
+    )
+
+
+class _Drawings:
+    """``decode`` for drawings held in memory."""
+
+    def __init__(self, drawings: Drawing) -> None:
+        self._drawings = drawings
+
+    def __call__(self, index: int) -> Drawing:
+        return self._drawings[index, :, :, None]
+
+
+def _font_files() -> list[Path]:
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    return sorted(f for f in folder.glob("*.ttf") if not f.stem.startswith(_NOT_TEXT))
+
+
+def _identity(font: Path) -> str:
+    return f"{font.name} {font.stat().st_size}"
+
+
+def _render_all() -> tuple[list[str], Drawing]:
+    """Names ``U+0041/DejaVuSans`` and drawings, class by class in the fixed order.
+
+    A character counts when at least eight fonts draw it differently: oblique fonts often reuse
+    the upright drawing of a symbol, and a copy would be a neighbour that proves nothing. The
+    classes are shuffled once, by a fixed seed, so that both halves hold every script.
+    """
+    drawn: dict[int, dict[bytes, str]] = defaultdict(dict)
+    for file in _font_files():
+        for point, drawing in _render_font(file):
+            drawn[point].setdefault(drawing.tobytes(), file.stem)
+    points = sorted(point for point, fonts in drawn.items() if len(fonts) >= LEAST_FONTS)
+    names: list[str] = []
+    drawings: list[bytes] = []
+    for position in np.random.RandomState(_ORDER_SEED).permutation(len(points)):
+        point = points[position]
+        for drawing, font in drawn[point].items():
+            names.append(f"U+{point:04X}/{font}")
+            drawings.append(drawing)
+    pixels = np.frombuffer(b"".join(drawings), np.uint8).reshape(-1, SIDE, SIDE)
+    return names, pixels
+
+
+def _render_font(file: Path) -> Iterator[tuple[int, Drawing]]:
+    """Every character that the font has and that leaves ink, white on black."""
+    font = FT2Font(str(file))
+    font.set_size(_FONT_SIZE, 72)
+    for point in sorted(font.get_charmap()):
+        if unicodedata.category(chr(point)) in ("Co", "Cn"):  # not assigned to any character
+            continue
+        if file.stem.startswith("cm") and point not in _TEX_HONEST:
+            continue
+        font.set_text(chr(point), 0.0, flags=LoadFlags.NO_HINTING)
+        font.draw_glyphs_to_bitmap(antialiased=True)
+        drawing = _placed(np.asarray(font.get_image()), font.get_descent() / 64)
+        if drawing is not None:
+            yield point, drawing
+
+
+def _placed(ink: Drawing, descent: float) -> Drawing | None:
+    """The ink centred across and set on the baseline, moved or cut where it would not fit."""
+    rows, columns = np.nonzero(ink)
+    if not len(rows):
+        return None
+    below = round(descent) - (ink.shape[0] - 1 - rows.max())
+    ink = ink[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+    if max(ink.shape) > SIDE:
+        cut_y, cut_x = (max(0, size - SIDE) // 2 for size in ink.shape)
+        ink = ink[cut_y : cut_y + SIDE, cut_x : cut_x + SIDE]
+    height, width = ink.shape
+    top = min(max(_BASELINE + below - height, 0), SIDE - height)
+    left = (SIDE - width) // 2
+    drawing = np.zeros((SIDE, SIDE), np.uint8)
+    drawing[top : top + height, left : left + width] = ink
+    return drawing

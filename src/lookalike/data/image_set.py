@@ -1,0 +1,138 @@
+"""What a data set is before anything is decoded: file names, classes, the official halves."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.registry import DATASETS
+
+__all__ = ["ImageSet", "UnreadableImage", "digest", "load", "refuse_unreadable"]
+
+Pixels = NDArray[np.uint8]
+
+
+class UnreadableImage(LookalikeError):
+    """One image that cannot be decoded; ``file`` says which, ``reason`` why."""
+
+    def __init__(self, file: str, reason: str) -> None:
+        super().__init__(f"cannot read the image '{file}': {reason}")
+        self.file = file
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UnreadableImage, (self.file, self.reason)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Images known by number, with a class each; pixels come from ``decode``.
+
+    ``labels`` count from 0 in the official order of the classes. ``test`` marks the official test
+    half, ``query`` and ``gallery`` its two parts where the data set defines both (else None).
+    ``fingerprint`` depends on names, sizes in bytes, labels and halves only, so it is equal on
+    every machine; ``stamp`` also changes when a file was written again, and names caches.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    labels: NDArray[np.int64]
+    class_names: tuple[str, ...]
+    test: NDArray[np.bool_]
+    query: NDArray[np.bool_] | None
+    gallery: NDArray[np.bool_] | None
+    decode: Callable[[int], Pixels]
+    fingerprint: str
+    stamp: str
+    unreadable: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        count = len(self.files)
+        masks = [mask for mask in (self.test, self.query, self.gallery) if mask is not None]
+        if self.labels.shape != (count,) or any(mask.shape != (count,) for mask in masks):
+            raise ValueError(f"'{self.name}': labels and masks need one entry for each file")
+        if count and not 0 <= self.labels.min() <= self.labels.max() < len(self.class_names):
+            raise ValueError(f"'{self.name}': labels must lie in 0..{len(self.class_names) - 1}")
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def without(self, dropped: Iterable[int]) -> "ImageSet":
+        """The same data set with some images left out and named in ``unreadable``.
+
+        Class numbers stay as they are, so a class may be left with no image.
+        """
+        gone = sorted(set(dropped))
+        if not gone:
+            return self
+        keep = np.delete(np.arange(len(self)), gone)
+        names = tuple(self.files[i] for i in gone)
+        return replace(
+            self,
+            files=tuple(self.files[i] for i in keep),
+            labels=self.labels[keep],
+            test=self.test[keep],
+            query=None if self.query is None else self.query[keep],
+            gallery=None if self.gallery is None else self.gallery[keep],
+            decode=_Renumbered(self.decode, keep),
+            fingerprint=digest(self.fingerprint, *names),
+            stamp=digest(self.stamp, *names),
+            unreadable=self.unreadable + names,
+        )
+
+
+@dataclass(frozen=True)
+class _Renumbered:
+    """``decode`` of a data set that lost some images."""
+
+    decode: Callable[[int], Pixels]
+    originals: NDArray[np.int64]
+
+    def __call__(self, index: int) -> Pixels:
+        return self.decode(int(self.originals[index]))
+
+
+def digest(*parts: str | bytes | NDArray[Any]) -> str:
+    """A short hash of texts and arrays, in order; the parts cannot run into each other."""
+    whole = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = (
+            part.encode()
+            if isinstance(part, str)
+            else bytes(np.ascontiguousarray(part).data)
+            if isinstance(part, np.ndarray)
+            else part
+        )
+        whole.update(len(data).to_bytes(8, "little"))
+        whole.update(data)
+    return whole.hexdigest()
+
+
+def refuse_unreadable(name: str, found: list[UnreadableImage]) -> BadInput:
+    """The sentence that stops a run: the first ten images that cannot be read, and the count."""
+    shown = ", ".join(f"{bad.file} ({bad.reason})" for bad in found[:10])
+    more = f" and {len(found) - 10} more" if len(found) > 10 else ""
+    images = "1 image" if len(found) == 1 else f"{len(found)} images"
+    return BadInput(
+        f"{images} of '{name}' cannot be read: {shown}{more}; "
+        "mend or remove them, or set data.skip_unreadable=true"
+    )
+
+
+def load(name: str, root: str | Path | None = None, skip_unreadable: bool = False) -> ImageSet:
+    """The data set called ``name`` (``lookalike list datasets``), found under ``root``.
+
+    With ``skip_unreadable`` every image is decoded once to see whether it can be, and those that
+    cannot are left out and named in ``unreadable``; the finding is remembered in the cache.
+    """
+    images: ImageSet = DATASETS.find(name).build(None if root is None else Path(root))
+    if not skip_unreadable:
+        return images
+    from lookalike.data.readable import readable
+
+    return readable(images)

@@ -1,0 +1,183 @@
+"""Which classes train, validate and test, as values; the test set is handed out once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.data.image_set import ImageSet
+from lookalike.errors import BadInput, LookalikeError, nearest
+
+__all__ = ["ORDERS", "PROTOCOLS", "Split", "Subset", "make_splits"]
+
+PROTOCOLS = ("paper", "fixed-validation", "cross-validation")
+ORDERS = ("sequential", "random")
+
+
+@dataclass(frozen=True, eq=False)
+class Subset:
+    """Some classes of a data set: image numbers, and labels counted from 0 in class order.
+
+    ``query`` and ``gallery`` are masks over ``indices``; None: every image is both.
+    """
+
+    images: ImageSet
+    indices: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    classes: NDArray[np.int64]
+    query: NDArray[np.bool_] | None = None
+    gallery: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def class_count(self) -> int:
+        """How many classes there are."""
+        return len(self.classes)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes, by label."""
+        return tuple(self.images.class_names[number] for number in self.classes)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of the images, in the order of ``indices``."""
+        return tuple(self.images.files[index] for index in self.indices)
+
+
+class Split:
+    """Classes to train on, to validate on (or none), and to test on, once."""
+
+    def __init__(
+        self,
+        train: Subset,
+        validation: Subset | None,
+        test: Subset,
+        *,
+        protocol: str,
+        fold: int = 0,
+        folds: int = 1,
+    ) -> None:
+        self.train = train
+        self.validation = validation
+        self.protocol = protocol
+        self.fold = fold
+        self.folds = folds
+        self.description = _described(protocol, train, validation, test, fold, folds)
+        self._held_back: Subset | None = test
+
+    @property
+    def test(self) -> Subset:
+        """Not to be had: ``final_test`` hands the test set out, once."""
+        raise LookalikeError(
+            "the test set is not to be looked at before the end; final_test() hands it out, once"
+        )
+
+    def final_test(self) -> Subset:
+        """The test set, for the one final test; a second call is refused."""
+        if self._held_back is None:
+            raise LookalikeError(
+                "the test set of this split was handed out already; it is once only"
+            )
+        test, self._held_back = self._held_back, None
+        return test
+
+
+def make_splits(
+    images: ImageSet,
+    protocol: str,
+    *,
+    seed: int = 0,
+    ratio: float = 0.9,
+    folds: int = 10,
+    order: str = "random",
+) -> list[Split]:
+    """The splits of a protocol; always class-disjoint, the test half as the data set has it.
+
+    - ``paper``: train on the whole training half, no validation.
+    - ``fixed-validation``: ``ratio`` of the training classes train, the others, drawn by ``seed``,
+      validate.
+    - ``cross-validation``: the training classes cut in ``folds`` parts; each validates once.
+      ``order`` "random" (drawn by ``seed``) or "sequential" (in class order, as Reality Check).
+    """
+    if protocol not in PROTOCOLS:
+        raise BadInput(f"there is no protocol '{protocol}'; {nearest(protocol, PROTOCOLS)}")
+    classes, test_classes = _halves(images)
+    test = _subset(images, test_classes, retrieval=True)
+    if protocol == "paper":
+        return [Split(_subset(images, classes), None, test, protocol=protocol)]
+    if protocol == "fixed-validation":
+        parts: Sequence[NDArray[np.int64]] = [_held_out(classes, ratio, seed)]
+    else:
+        parts = _folds(classes, folds, order, seed)
+    return [
+        Split(
+            _subset(images, np.setdiff1d(classes, part)),
+            _subset(images, part),
+            test,
+            protocol=protocol,
+            fold=fold,
+            folds=len(parts),
+        )
+        for fold, part in enumerate(parts)
+    ]
+
+
+def _halves(images: ImageSet) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    train, test = np.unique(images.labels[~images.test]), np.unique(images.labels[images.test])
+    both = np.intersect1d(train, test)
+    if len(both):
+        raise BadInput(
+            f"'{images.name}' has {len(both)} classes in both halves (the first: "
+            f"'{images.class_names[both[0]]}'), but training and test classes must differ"
+        )
+    for half, found in (("training", train), ("test", test)):
+        if not len(found):
+            raise BadInput(f"'{images.name}' has no {half} classes")
+    return train, test
+
+
+def _held_out(classes: NDArray[np.int64], ratio: float, seed: int) -> NDArray[np.int64]:
+    if not 0 < ratio < 1:
+        raise BadInput(f"ratio must lie between 0 and 1, not {ratio}")
+    count = max(1, round(len(classes) * (1 - ratio)))
+    if count >= len(classes):
+        raise BadInput(f"ratio {ratio} leaves none of {len(classes)} training classes to train on")
+    return np.sort(np.random.default_rng(seed).permutation(classes)[:count])
+
+
+def _folds(
+    classes: NDArray[np.int64], folds: int, order: str, seed: int
+) -> list[NDArray[np.int64]]:
+    if order not in ORDERS:
+        raise BadInput(f"there is no order '{order}' of folds; {nearest(order, ORDERS)}")
+    if not 2 <= folds <= len(classes):
+        raise BadInput(
+            f"folds must lie between 2 and the number of training classes, {len(classes)}, "
+            f"not {folds}"
+        )
+    if order == "random":
+        classes = np.random.default_rng(seed).permutation(classes)
+    return [np.sort(part) for part in np.array_split(classes, folds)]
+
+
+def _subset(images: ImageSet, classes: NDArray[np.int64], retrieval: bool = False) -> Subset:
+    indices = np.flatnonzero(np.isin(images.labels, classes))
+    labels = np.searchsorted(classes, images.labels[indices])
+    if not retrieval or images.query is None or images.gallery is None:
+        return Subset(images, indices, labels, classes)
+    return Subset(images, indices, labels, classes, images.query[indices], images.gallery[indices])
+
+
+def _described(
+    protocol: str, train: Subset, validation: Subset | None, test: Subset, fold: int, folds: int
+) -> str:
+    parts = [f"{train.class_count:,} training"]
+    if validation is not None:
+        parts.append(f"{validation.class_count:,} validation")
+    parts.append(f"{test.class_count:,} test classes")
+    where = f", fold {fold + 1} of {folds}" if folds > 1 else ""
+    return f"{protocol}{where}: " + ", ".join(parts)

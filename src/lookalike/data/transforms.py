@@ -1,0 +1,240 @@
+"""From stored pixels to a batch for the network: the published crops, and their test counterparts.
+
+Every random number comes from the generator that is handed in, a fixed amount for each batch, so
+a batch is the same whenever generator state and images are. Crops are views on uint8 pixels; the
+whole batch becomes float once, at the end.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from lookalike.errors import BadInput, nearest
+
+__all__ = ["PRESETS", "Normalisation", "Preset", "preset"]
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """What a network expects: ``(pixel * scale - mean) / std`` for each of its channels.
+
+    ``mean`` and ``std`` are in the network's own channel order; ``bgr`` says it is blue first.
+    """
+
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+    scale: float = 1 / 255
+    bgr: bool = False
+    channels: int = 3
+
+    def __post_init__(self) -> None:
+        if self.channels not in (1, 3):
+            raise BadInput(f"a network takes 1 or 3 channels, not {self.channels}")
+        if not len(self.mean) == len(self.std) == self.channels:
+            raise BadInput(f"mean and std need {self.channels} values, one a channel")
+
+    def __call__(self, batch: Tensor, memory_format: torch.memory_format) -> Tensor:
+        """A batch [B, C, H, W] of 0..255 (uint8 or float) as the network's float32 input."""
+        if batch.shape[1] == 3 and self.channels == 1:
+            luma = batch.new_tensor([0.299, 0.587, 0.114], dtype=torch.float32)
+            batch = torch.einsum("bchw,c->bhw", batch.float(), luma)[:, None]
+        elif batch.shape[1] == 1 and self.channels == 3:
+            batch = batch.expand(-1, 3, -1, -1)
+        elif self.bgr:
+            batch = batch.flip(1)
+        out = torch.empty(batch.shape, dtype=torch.float32, memory_format=memory_format)
+        out.copy_(batch)
+        gain = torch.tensor([self.scale / s for s in self.std]).view(1, -1, 1, 1)
+        shift = torch.tensor([-m / s for m, s in zip(self.mean, self.std, strict=True)])
+        return out.mul_(gain).add_(shift.view(1, -1, 1, 1))
+
+
+class Preset(ABC):
+    """One way of making batches: ``train`` with augmentation, ``test`` without.
+
+    ``short_side`` is what the image cache resizes to; ``size`` is the side of the batch.
+    """
+
+    name: str
+    short_side: int | None
+    size: int | None
+    summary: str
+
+    def train(
+        self,
+        pixels: Sequence[Tensor],
+        generator: torch.Generator,
+        normalisation: Normalisation,
+        memory_format: torch.memory_format = torch.contiguous_format,
+    ) -> Tensor:
+        """An augmented batch, float32 [B, C, S, S]."""
+        return normalisation(self.augment(pixels, generator), memory_format)
+
+    def test(
+        self,
+        pixels: Sequence[Tensor],
+        normalisation: Normalisation,
+        memory_format: torch.memory_format = torch.contiguous_format,
+    ) -> Tensor:
+        """The same images without chance, float32 [B, C, S, S]."""
+        return normalisation(self.centre(pixels), memory_format)
+
+    @abstractmethod
+    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator) -> Tensor:
+        """A batch of random views, 0..255."""
+
+    @abstractmethod
+    def centre(self, pixels: Sequence[Tensor]) -> Tensor:
+        """A batch of the one view used for testing, 0..255."""
+
+
+@dataclass(frozen=True)
+class _Photo(Preset):
+    """Photos: short side resized, random crop and flip; tested on the centre crop.
+
+    With ``scale`` the crop has a random area (that share of the image) and shape (3/4 to 4/3) and
+    is resized (RandomResizedCrop); without, it is ``size`` pixels square at a random place.
+    """
+
+    name: str
+    short_side: int
+    size: int
+    summary: str
+    scale: tuple[float, float] | None = None
+
+    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator) -> Tensor:
+        shapes = torch.tensor([image.shape[1:] for image in pixels])
+        if self.scale is None:
+            sides = torch.full_like(shapes, self.size)
+        else:
+            sides = _random_sides(shapes, self.scale, generator)
+        place = torch.rand(len(pixels), 2, generator=generator, dtype=torch.float64)
+        corners = (place * (shapes - sides + 1)).long()
+        batch = _views(pixels, corners, sides, self.size)
+        mirrored = torch.rand(len(pixels), generator=generator) < 0.5
+        batch[mirrored] = batch[mirrored].flip(3)
+        return batch
+
+    def centre(self, pixels: Sequence[Tensor]) -> Tensor:
+        shapes = torch.tensor([image.shape[1:] for image in pixels])
+        sides = torch.full_like(shapes, self.size)
+        corners = ((shapes - sides) / 2).round().long()
+        return _views(pixels, corners, sides, self.size)
+
+
+def _random_sides(
+    shapes: Tensor, scale: tuple[float, float], generator: torch.Generator, tries: int = 10
+) -> Tensor:
+    """Height and width of a random crop for each image: uniform area, log-uniform aspect ratio.
+
+    The first of ten draws that fits is taken; where none does, the largest centred shape of
+    allowed ratio (as torchvision's RandomResizedCrop does).
+    """
+    low, high = 3 / 4, 4 / 3
+    draws = torch.rand(2, len(shapes), tries, generator=generator, dtype=torch.float64)
+    area = shapes.prod(1, keepdim=True) * (scale[0] + (scale[1] - scale[0]) * draws[0])
+    ratio = torch.exp(math.log(low) + (math.log(high) - math.log(low)) * draws[1])
+    heights, widths = (area / ratio).sqrt().round(), (area * ratio).sqrt().round()
+    height, width = shapes[:, :1], shapes[:, 1:]
+    fits = (heights >= 1) & (heights <= height) & (widths >= 1) & (widths <= width)
+    first = fits.to(torch.uint8).argmax(1, keepdim=True)
+    drawn = torch.cat([heights.gather(1, first), widths.gather(1, first)], 1).long()
+    widest = torch.minimum(width, (height * high).round().long()).clamp(min=1)
+    highest = torch.minimum(height, (width / low).round().long()).clamp(min=1)
+    return torch.where(fits.any(1, keepdim=True), drawn, torch.cat([highest, widest], 1))
+
+
+def _views(pixels: Sequence[Tensor], corners: Tensor, sides: Tensor, size: int) -> Tensor:
+    """The crops of a batch, each resized to ``size`` x ``size``, as uint8 [B, C, S, S]."""
+    channels = pixels[0].shape[0]
+    batch = torch.empty(
+        (len(pixels), channels, size, size), dtype=torch.uint8, memory_format=torch.channels_last
+    )
+    boxes = torch.cat([corners, sides], 1).tolist()
+    for target, image, (top, left, height, width) in zip(batch, pixels, boxes, strict=True):
+        view = image[:, top : top + height, left : left + width]
+        if (height, width) != (size, size):
+            view = functional.interpolate(
+                view[None], (size, size), mode="bilinear", antialias=True
+            )[0]
+        target.copy_(view)
+    return batch
+
+
+@dataclass(frozen=True)
+class _Glyphs(Preset):
+    """Small drawings: a little random shift, size and turn; never mirrored."""
+
+    name: str = "glyphs"
+    short_side: int | None = None
+    size: int = 32
+    summary: str = "32 px drawings: shift 2 px, size 0.85 to 1.15, turn 10 degrees, no flip"
+
+    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator) -> Tensor:
+        batch = _stacked(pixels).float()
+        chance = torch.rand(4, len(pixels), generator=generator) * 2 - 1
+        angle = chance[0] * math.radians(10)
+        zoom = torch.exp(chance[1] * math.log(1.15))
+        shift = chance[2:] * 2 * (2 / self.size)
+        rows = [
+            torch.stack([angle.cos() * zoom, -angle.sin() * zoom, shift[0]], 1),
+            torch.stack([angle.sin() * zoom, angle.cos() * zoom, shift[1]], 1),
+        ]
+        grid = functional.affine_grid(torch.stack(rows, 1), list(batch.shape), align_corners=False)
+        return functional.grid_sample(batch, grid, align_corners=False)
+
+    def centre(self, pixels: Sequence[Tensor]) -> Tensor:
+        return _stacked(pixels)
+
+
+@dataclass(frozen=True)
+class _AsTheyAre(Preset):
+    """No change at all: images of one size."""
+
+    name: str = "none"
+    short_side: int | None = None
+    size: int | None = None
+    summary: str = "images of one size, unchanged"
+
+    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator) -> Tensor:  # noqa: ARG002
+        return _stacked(pixels)
+
+    def centre(self, pixels: Sequence[Tensor]) -> Tensor:
+        return _stacked(pixels)
+
+
+def _stacked(pixels: Sequence[Tensor]) -> Tensor:
+    shapes = {tuple(image.shape) for image in pixels}
+    if len(shapes) > 1:
+        found = ", ".join(f"{width}x{height}" for _, height, width in sorted(shapes)[:4])
+        raise BadInput(
+            f"these transforms need images of one size but found {found}; choose another preset"
+        )
+    return torch.stack(list(pixels))
+
+
+PRESETS: dict[str, Preset] = {
+    made.name: made
+    for made in (
+        _Photo(
+            "reality-check", 256, 227, "256, RandomResizedCrop 227 (0.16 to 1), flip", (0.16, 1.0)
+        ),
+        _Photo("proxy-anchor", 256, 224, "256, RandomResizedCrop 224 (0.08 to 1), flip", (0.08, 1)),
+        _Photo("simple", 256, 227, "256, random crop 227, flip"),
+        _Photo("small", 160, 128, "160, RandomResizedCrop 128 (0.16 to 1), flip", (0.16, 1.0)),
+        _Glyphs(),
+        _AsTheyAre(),
+    )
+}
+
+
+def preset(name: str) -> Preset:
+    """The preset called ``name``."""
+    if name not in PRESETS:
+        raise BadInput(f"there are no transforms called '{name}'; {nearest(name, PRESETS)}")
+    return PRESETS[name]
