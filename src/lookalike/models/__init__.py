@@ -1,0 +1,26 @@
+"""Networks: backbones by name, pooling, head, freezing, weights.
+
+>>> model = build("small-cnn", dim=64, channels=1)
+>>> model.dim, model.normalisation.channels
+(64, 1)
+"""
+
+from lookalike.models.backbone import Backbone
+from lookalike.models.building import build, describe, fingerprint, names
+from lookalike.models.embedding import EmbeddingModel
+from lookalike.models.head import Head, l2_normalise
+from lookalike.models.pooling import POOLINGS
+from lookalike.models.small_cnn import small_cnn
+
+__all__ = [
+    "POOLINGS",
+    "Backbone",
+    "EmbeddingModel",
+    "Head",
+    "build",
+    "describe",
+    "fingerprint",
+    "l2_normalise",
+    "names",
+    "small_cnn",
+]

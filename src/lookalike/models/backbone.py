@@ -1,0 +1,109 @@
+"""A network that turns images into a feature map, whatever shape it gives it in."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from lookalike.data.transforms import Normalisation
+from lookalike.errors import LookalikeError
+
+__all__ = ["Backbone", "fit_channels", "normalisation_for", "replace_first_convolution"]
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+def normalisation_for(
+    channels: int,
+    mean: tuple[float, ...] = IMAGENET_MEAN,
+    std: tuple[float, ...] = IMAGENET_STD,
+    *,
+    scale: float = 1 / 255,
+    bgr: bool = False,
+) -> Normalisation:
+    """What a network of ``channels`` inputs expects; other than 3 channels share the average."""
+    if channels != len(mean):
+        mean = (sum(mean) / len(mean),) * channels
+        std = (sum(std) / len(std),) * channels
+        bgr = False
+    return Normalisation(mean=mean, std=std, scale=scale, bgr=bgr, channels=channels)
+
+
+def fit_channels(kernel: Tensor, channels: int) -> Tensor:
+    """A first kernel [out, in, h, w] for another number of input channels.
+
+    The sum over the old channels is spread evenly, so that a grey image gives what the same image
+    repeated in every channel gave before.
+
+    >>> fit_channels(torch.ones(1, 3, 1, 1), 1).flatten().tolist()
+    [3.0]
+    """
+    if kernel.shape[1] == channels:
+        return kernel
+    summed = kernel.sum(1, keepdim=True) / channels
+    return summed.expand(-1, channels, -1, -1).contiguous()
+
+
+def _called(network: nn.Module, images: Tensor) -> Tensor:
+    found: Tensor = network(images)
+    return found
+
+
+class Backbone(nn.Module):
+    """Images [B, channels, H, W] -> feature map [B, width, h, w].
+
+    ``network`` may give the map as [B, C, h, w], as [B, h, w, C] (swin), or as tokens [B, N, C]
+    (vision transformers): then the first ``prefix_tokens`` (class token, registers) are dropped
+    and the patch tokens are laid out in the image's own proportions. ``run`` is how the map is
+    asked for where that is not ``network(images)``.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        width: int,
+        normalisation: Normalisation,
+        prefix_tokens: int = 0,
+        run: Callable[[nn.Module, Tensor], Tensor] = _called,
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.width = width
+        self.normalisation = normalisation
+        self.prefix_tokens = prefix_tokens
+        self.run = run
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The map before pooling."""
+        found = self.run(self.network, images)
+        if found.dim() == 3:
+            return self._laid_out(found, images)
+        if found.dim() == 4 and found.shape[1] == self.width:
+            return found
+        if found.dim() == 4 and found.shape[3] == self.width:
+            return found.permute(0, 3, 1, 2)
+        raise LookalikeError(
+            f"the network gives a tensor of shape {list(found.shape)}; "
+            f"a feature map of {self.width} channels was expected"
+        )
+
+    def _laid_out(self, tokens: Tensor, images: Tensor) -> Tensor:
+        patches = tokens[:, self.prefix_tokens :].transpose(1, 2)
+        count = patches.shape[2]
+        rows = max(1, round((count * images.shape[2] / images.shape[3]) ** 0.5))
+        if count % rows:
+            rows = 1  # tokens were merged or dropped: they have no grid, only an order
+        return patches.unflatten(2, (rows, count // rows))
+
+
+def replace_first_convolution(network: nn.Module, channels: int) -> None:
+    """Make ``network`` take ``channels`` input channels, in place."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            if module.in_channels != channels:
+                with torch.no_grad():
+                    module.weight = nn.Parameter(fit_channels(module.weight, channels))
+                module.in_channels = channels
+            return

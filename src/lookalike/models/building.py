@@ -1,0 +1,104 @@
+"""A model from its name and weights."""
+
+from pathlib import Path
+
+from lookalike.errors import BadInput, nearest
+from lookalike.models.backbone import Backbone
+from lookalike.models.efficientnet_lite import efficientnet_lite0_file
+from lookalike.models.embedding import EmbeddingModel
+from lookalike.models.head import Head
+from lookalike.models.hubs import HUBS
+from lookalike.models.weights import content_hash, load_by_name, read_tensors
+from lookalike.registry import NETWORKS, Entry
+
+__all__ = ["build", "describe", "fingerprint", "names"]
+
+OWN = "backbone.network."
+"""How the backbone's names begin in a checkpoint of an EmbeddingModel."""
+
+
+def names() -> list[str]:
+    """The networks known here by name; any other of timm or torchvision can be built too."""
+    return NETWORKS.names()
+
+
+def describe() -> list[Entry]:
+    """The networks known here, each with its paper and a line about it."""
+    return NETWORKS.entries()
+
+
+def build(
+    network: str,
+    *,
+    weights: str = "none",
+    dim: int = 128,
+    pooling: str = "avg",
+    layer_norm: bool = False,
+    normalize: bool = True,
+    channels: int = 3,
+) -> EmbeddingModel:
+    """The model of backbone ``network`` and a head.
+
+    ``network``: a name of ``names()``, any network of timm or else of torchvision
+    (``timm:NAME`` or ``torchvision:NAME`` to choose), or ``package.module:Class``.
+    ``weights``: ``none`` (random, from torch's seed), ``imagenet``, or the path of a file: the
+    backbone's weights, or a checkpoint of a whole EmbeddingModel.
+    ``dim``: the embedding's size; 0 keeps the pooled features. ``channels``: 3 colour, 1 grey.
+    """
+    if channels < 1:
+        raise BadInput(f"a network needs at least 1 input channel, not {channels}")
+    backbone = _backbone(network, channels, pretrained=weights == "imagenet")
+    head = Head(
+        backbone.width, dim=dim, pooling=pooling, layer_norm=layer_norm, normalize=normalize
+    )
+    model = EmbeddingModel(backbone, head)
+    if weights not in ("none", "imagenet"):
+        tensors = read_tensors(Path(weights))
+        whole = any(name.startswith(OWN) for name in tensors)
+        load_by_name(model if whole else backbone.network, tensors, f"'{weights}'")
+    return model
+
+
+def fingerprint(network: str, weights: str = "none") -> str:
+    """What names the weights a run starts from: the content of a file, never its place.
+
+    >>> fingerprint("small-cnn")
+    'random'
+    >>> fingerprint("resnet50", "imagenet")
+    'imagenet:resnet50'
+    """
+    if weights == "none":
+        return "random"
+    if weights != "imagenet":
+        return content_hash(Path(weights))
+    if network == "efficientnet-lite0":
+        return content_hash(efficientnet_lite0_file())
+    return f"imagenet:{network}"
+
+
+def _backbone(network: str, channels: int, *, pretrained: bool) -> Backbone:
+    hub, _, name = network.rpartition(":")
+    if hub in HUBS:
+        if name not in HUBS[hub].names():
+            raise BadInput(
+                f"there is no network '{name}' in {hub}; {nearest(name, HUBS[hub].names())}"
+            )
+        return HUBS[hub].build(name, channels, pretrained)
+    if hub or name in names():
+        return _registered(network, channels, pretrained)
+    for place in HUBS.values():
+        if name in place.names():
+            return place.build(name, channels, pretrained)
+    known = [*names(), *(other for place in HUBS.values() for other in place.names())]
+    raise BadInput(
+        f"there is no network '{network}' here, in timm or in torchvision; "
+        f"{nearest(network, known)}"
+    )
+
+
+def _registered(network: str, channels: int, pretrained: bool) -> Backbone:
+    asked = {"pretrained": True} if pretrained else {}
+    backbone = NETWORKS.create(network, channels=channels, **asked)
+    if not isinstance(backbone, Backbone):
+        raise BadInput(f"the network '{network}' must give a lookalike.models.Backbone")
+    return backbone

@@ -1,0 +1,105 @@
+"""The whole model: backbone, head, and what of it may learn."""
+
+from typing import Self
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from lookalike.data.transforms import Normalisation
+from lookalike.models.backbone import Backbone
+from lookalike.models.head import Head
+
+__all__ = ["EmbeddingModel"]
+
+
+class EmbeddingModel(nn.Module):
+    """Images -> embeddings: ``head(backbone(images))``.
+
+    Mixing works between the two: ``features`` gives the map before pooling, ``embed`` goes on
+    from a map. What is frozen stays frozen through ``train()`` and through warm-up.
+    """
+
+    def __init__(self, backbone: Backbone, head: Head) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+        self._used = {name for name, p in backbone.named_parameters() if p.requires_grad}
+        self._frozen_statistics = False
+        self._frozen_affine = False
+        self._frozen_backbone = False
+        self._warming_up = False
+
+    @property
+    def normalisation(self) -> Normalisation:
+        """What the input must be scaled to."""
+        return self.backbone.normalisation
+
+    @property
+    def dim(self) -> int:
+        """The size of an embedding."""
+        return self.head.dim
+
+    def features(self, images: Tensor) -> Tensor:
+        """The feature map [B, C, H, W] before pooling."""
+        found: Tensor = self.backbone(images)
+        return found
+
+    def embed(self, features: Tensor) -> Tensor:
+        """The embeddings of feature maps."""
+        embeddings: Tensor = self.head(features)
+        return embeddings
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The embeddings of images."""
+        return self.embed(self.features(images))
+
+    def freeze(
+        self, *, bn_statistics: bool = False, bn_affine: bool = False, backbone: bool = False
+    ) -> None:
+        """Say what must not learn; the last call counts, arguments left out thaw.
+
+        ``bn_statistics``: batch norm uses its running mean and variance and never changes them.
+        ``bn_affine``: batch norm's scale and shift have no gradient. ``backbone``: no weight of it
+        has one, and it runs as in evaluation (statistics, dropout, stochastic depth).
+        """
+        self._frozen_statistics = bn_statistics
+        self._frozen_affine = bn_affine
+        self._frozen_backbone = backbone
+        self._apply_gradients()
+        self.train(self.training)
+
+    def set_backbone_trainable(self, trainable: bool) -> None:
+        """Warm-up: False trains the head only; True ends it and thaws nothing that ``freeze`` froze.
+
+        Only gradients are switched; whether batch norm's statistics move is ``freeze``'s business.
+        """
+        self._warming_up = not trainable
+        self._apply_gradients()
+
+    def train(self, mode: bool = True) -> Self:
+        """Training or evaluation mode, except for what is frozen."""
+        super().train(mode)
+        if self._frozen_backbone:
+            self.backbone.eval()
+        if self._frozen_statistics:
+            for layer in self._batch_norms().values():
+                layer.eval()
+        return self
+
+    def _apply_gradients(self) -> None:
+        learns = not (self._warming_up or self._frozen_backbone)
+        frozen = (
+            {
+                f"{path}.{name}".lstrip(".")
+                for path, layer in self._batch_norms().items()
+                for name, _ in layer.named_parameters(recurse=False)
+            }
+            if self._frozen_affine
+            else set()
+        )
+        for name, parameter in self.backbone.named_parameters():
+            parameter.requires_grad_(learns and name in self._used and name not in frozen)
+
+    def _batch_norms(self) -> dict[str, nn.Module]:
+        layers = self.backbone.named_modules()
+        return {path: layer for path, layer in layers if isinstance(layer, _BatchNorm)}

@@ -1,0 +1,59 @@
+"""The head: from the feature map to the embedding."""
+
+import torch
+from torch import Tensor, nn
+
+from lookalike.errors import BadInput
+from lookalike.models.pooling import create_pooling
+
+__all__ = ["Head", "l2_normalise"]
+
+
+def l2_normalise(vectors: Tensor, eps: float = 1e-6) -> Tensor:
+    """``x / max(|x|, eps)`` per row, in float32 at least; a zero row has finite gradients.
+
+    >>> l2_normalise(torch.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
+    exact = vectors if vectors.dtype == torch.float64 else vectors.float()
+    return exact * exact.square().sum(1, keepdim=True).clamp(min=eps**2).rsqrt()
+
+
+class Head(nn.Module):
+    """Pooling, layer norm if asked, linear layer, L2 normalisation, in this order.
+
+    The layer norm stands between pooling and linear layer and has no learned scale and shift,
+    which the linear layer would only repeat. ``dim=0`` leaves the linear layer out: the embedding
+    is then the pooled feature itself, which is what an untrained network is measured with.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        dim: int = 128,
+        pooling: str = "avg",
+        layer_norm: bool = False,
+        normalize: bool = True,
+    ) -> None:
+        super().__init__()
+        if dim < 0:
+            raise BadInput(f"the embedding size must be 0 (no linear layer) or more, not {dim}")
+        self.dim = dim or width
+        self.normalize = normalize
+        self.pool = create_pooling(pooling)
+        self.norm: nn.Module = (
+            nn.LayerNorm(width, elementwise_affine=False) if layer_norm else nn.Identity()
+        )
+        self.linear: nn.Module = nn.Identity()
+        if dim:
+            linear = nn.Linear(width, dim)
+            nn.init.zeros_(linear.bias)
+            self.linear = linear
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[B, width, H, W] -> [B, dim], float32 even under autocast."""
+        embedding: Tensor = self.linear(self.norm(self.pool(features)))
+        if self.normalize:
+            return l2_normalise(embedding)
+        return embedding if embedding.dtype == torch.float64 else embedding.float()

@@ -1,0 +1,182 @@
+"""Any network of timm or torchvision, by name."""
+
+import itertools
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import timm
+import torch
+from torch import Tensor, nn
+from torchvision import models as torchvision_models
+from torchvision.models.feature_extraction import create_feature_extractor, get_graph_node_names
+
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.models.backbone import Backbone, normalisation_for, replace_first_convolution
+from lookalike.models.weights import load_by_name
+from lookalike.registry import NETWORKS
+
+__all__ = [
+    "HUBS",
+    "Hub",
+    "googlenet",
+    "resnet50",
+    "timm_backbone",
+    "timm_names",
+    "torchvision_backbone",
+    "torchvision_names",
+]
+
+
+@cache
+def timm_names() -> frozenset[str]:
+    """Every network of timm, also as NAME.TAG, which says whose weights."""
+    return frozenset(timm.list_models()) | frozenset(timm.list_pretrained())
+
+
+@cache
+def torchvision_names() -> frozenset[str]:
+    """Every classification network of torchvision."""
+    return frozenset(torchvision_models.list_models(module=torchvision_models))
+
+
+def timm_backbone(name: str, channels: int = 3, pretrained: bool = False) -> Backbone:
+    """The timm network ``name`` up to its last map; ``name`` may carry timm's tag of weights."""
+    if pretrained and not timm.list_pretrained(name.partition(".")[0] + ".*"):
+        raise BadInput(
+            f"timm has no ImageNet weights for '{name}'; set model.weights=none or to a file"
+        )
+    network = _timm_network(name, channels, pretrained)
+    config = network.pretrained_cfg
+    return Backbone(
+        network,
+        width=network.num_features,
+        normalisation=normalisation_for(channels, tuple(config["mean"]), tuple(config["std"])),
+        prefix_tokens=getattr(network, "num_prefix_tokens", 0),
+        run=_forward_features,
+    )
+
+
+def _timm_network(name: str, channels: int, pretrained: bool) -> Any:
+    # Transformers refuse other image sizes than their own unless asked not to, and each family
+    # asks in its own way; convolutional networks know none of these arguments.
+    for any_size in ({"dynamic_img_size": True}, {"strict_img_size": False}, {}):
+        try:
+            return timm.create_model(
+                name, pretrained=pretrained, num_classes=0, in_chans=channels, **any_size
+            )
+        except TypeError as error:
+            if not any_size:
+                raise BadInput(f"timm cannot build '{name}' as a backbone: {error}") from error
+        except Exception as error:
+            if pretrained:
+                raise _unreachable(name) from error
+            raise BadInput(f"timm cannot build '{name}' as a backbone: {error}") from error
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _forward_features(network: Any, images: Tensor) -> Tensor:
+    found: Tensor = network.forward_features(images)
+    return found
+
+
+CLASSIFYING = {
+    "avgpool",
+    "adaptive_avg_pool2d",
+    "mean",
+    "flatten",
+    "getitem",
+    "dropout",
+    "fc",
+    "head",
+    "heads",
+    "classifier",
+}
+"""How torchvision names the steps that come after the last feature map."""
+
+SCALED_TO_ONE = {"googlenet", "inception_v3"}
+"""Trained on inputs in [-1, 1]; torchvision's own classes convert from ImageNet's scaling."""
+
+
+def torchvision_backbone(name: str, channels: int = 3, pretrained: bool = False) -> Backbone:
+    """The torchvision network ``name`` up to its last map, without auxiliary classifiers.
+
+    The ImageNet weights are the first published ones (IMAGENET1K_V1), those of the literature.
+    """
+    half = name in SCALED_TO_ONE
+    options = {"aux_logits": False, "init_weights": True} if half else {}
+    whole = torchvision_models.get_model(name, weights=None, **options)
+    steps, _ = get_graph_node_names(whole)
+    last = list(itertools.dropwhile(_classifies, reversed(steps)))[0]
+    network = create_feature_extractor(whole, {last: "map"})
+    replace_first_convolution(network, channels)
+    if pretrained:
+        load_by_name(network, _torchvision_tensors(name), f"torchvision's '{name}'")
+    return Backbone(
+        network,
+        width=_width(network, channels),
+        normalisation=normalisation_for(channels, *(((0.5,) * 3,) * 2 if half else ())),
+        prefix_tokens=1 if name.startswith("vit_") else 0,
+        run=_extracted_map,
+    )
+
+
+def _classifies(step: str) -> bool:
+    return re.sub(r"_\d+$", "", step.partition(".")[0]) in CLASSIFYING
+
+
+def _extracted_map(network: nn.Module, images: Tensor) -> Tensor:
+    found: Tensor = network(images)["map"]
+    return found
+
+
+def _width(network: nn.Module, channels: int) -> int:
+    network.eval()
+    with torch.no_grad():
+        found = _extracted_map(network, torch.zeros(1, channels, 224, 224))
+    network.train()
+    return found.shape[2 if found.dim() == 3 else 1]
+
+
+def _torchvision_tensors(name: str) -> dict[str, Tensor]:
+    published = torchvision_models.get_model_weights(name)
+    chosen = getattr(published, "IMAGENET1K_V1", published.DEFAULT)
+    try:
+        tensors: dict[str, Tensor] = chosen.get_state_dict(progress=False, check_hash=True)
+    except Exception as error:
+        raise _unreachable(name) from error
+    return tensors
+
+
+def _unreachable(name: str) -> LookalikeError:
+    return LookalikeError(
+        f"the ImageNet weights of '{name}' cannot be fetched; download them elsewhere and set "
+        "model.weights to the path of the file"
+    )
+
+
+class Hub(NamedTuple):
+    """A library of networks: what it has, and how one is built."""
+
+    names: Callable[[], frozenset[str]]
+    build: Callable[[str, int, bool], Backbone]
+
+
+HUBS = {
+    "timm": Hub(timm_names, timm_backbone),
+    "torchvision": Hub(torchvision_names, torchvision_backbone),
+}
+"""Where a network is looked for, in this order."""
+
+
+@NETWORKS.register("resnet50", paper="He et al., CVPR 2016")
+def resnet50(channels: int = 3, pretrained: bool = False) -> Backbone:
+    """Residual network of 50 layers: torchvision's, with its first ImageNet weights (V1)."""
+    return torchvision_backbone("resnet50", channels, pretrained)
+
+
+@NETWORKS.register("googlenet", paper="Szegedy et al., CVPR 2015")
+def googlenet(channels: int = 3, pretrained: bool = False) -> Backbone:
+    """Inception v1 with batch norm: torchvision's, without auxiliary classifiers."""
+    return torchvision_backbone("googlenet", channels, pretrained)

@@ -1,0 +1,39 @@
+"""A small convolutional network for small pictures such as the glyphs."""
+
+from torch import nn
+
+from lookalike.errors import BadInput
+from lookalike.models.backbone import Backbone, normalisation_for
+from lookalike.registry import NETWORKS
+
+__all__ = ["SMALL_CNN_WIDTHS", "small_cnn"]
+
+SMALL_CNN_WIDTHS = (16, 32, 64, 128)
+
+
+def _block(inside: int, outside: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(inside, outside, 3, padding=1, bias=False),
+        nn.BatchNorm2d(outside),
+        nn.ReLU(inplace=True),
+    )
+
+
+@NETWORKS.register("small-cnn")
+def small_cnn(channels: int = 3, pretrained: bool = False) -> Backbone:
+    """Four 3x3 convolutions, 16 to 128 channels, for pictures of about 32 pixels; no weights."""
+    if pretrained:
+        raise BadInput("'small-cnn' has no ImageNet weights; set model.weights=none or to a file")
+    blocks: list[nn.Module] = []
+    inside = channels
+    for outside in SMALL_CNN_WIDTHS:
+        if blocks:
+            blocks.append(nn.MaxPool2d(2))
+        blocks.append(_block(inside, outside))
+        inside = outside
+    half = (0.5,) * channels
+    return Backbone(
+        nn.Sequential(*blocks),
+        width=inside,
+        normalisation=normalisation_for(channels, half, half),
+    )

@@ -1,0 +1,136 @@
+"""Weights from files: reading, matching by name and shape, and saying what did not match."""
+
+import hashlib
+import pickle
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from lookalike.errors import BadInput
+from lookalike.models.backbone import fit_channels
+
+__all__ = ["content_hash", "load_by_name", "load_by_order", "read_tensors"]
+
+CONTAINERS = ("state_dict", "model_state_dict", "model", "state_dict_ema")
+WRAPPERS = ("module.", "_orig_mod.", "model.")
+CLASSIFIERS = (
+    "fc.",
+    "_fc.",
+    "classifier.",
+    "head.",
+    "heads.",
+    "head_dist.",
+    "last_linear.",
+    "aux",
+    "AuxLogits.",
+)
+"""How the keys begin that a file may hold beyond the backbone."""
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file or of a torch file, by name, without running its code.
+
+    A torch file may hold the state dict itself or hold it under ``state_dict``, ``model`` or
+    ``model_state_dict``; prefixes that wrappers put before every name are taken off.
+    """
+    if not path.is_file():
+        raise BadInput(f"there is no weights file '{path}'")
+    try:
+        if path.suffix == ".safetensors":
+            found: object = load_file(path)
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise BadInput(
+            f"'{path}' is not a weights file that can be read safely: {reason}"
+        ) from error
+    for name in CONTAINERS:
+        if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
+            found = found[name]
+    tensors = (
+        {str(name): value for name, value in found.items() if isinstance(value, Tensor)}
+        if isinstance(found, Mapping)
+        else {}
+    )
+    if not tensors:
+        raise BadInput(f"'{path}' holds no named tensors")
+    return _unwrapped(tensors)
+
+
+def _unwrapped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    for wrapper in WRAPPERS:
+        if all(name.startswith(wrapper) for name in tensors):
+            return _unwrapped({name[len(wrapper) :]: value for name, value in tensors.items()})
+    return tensors
+
+
+def load_by_name(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
+    """Copy ``tensors`` into ``module``; refuse, and change nothing, unless every name fits.
+
+    Left over may be a classifier; missing may be batch norm's step counters, which old files lack.
+    The kernel of the first convolution is fitted to the module's number of channels, and vectors
+    saved as [1, C] are taken as [C].
+    """
+    own = module.state_dict()
+    first = _first_kernel(module)
+    fitted: dict[str, Tensor] = {}
+    wrong = []
+    for name, target in own.items():
+        if name not in tensors:
+            continue
+        value = tensors[name]
+        if value.dim() == target.dim() + 1 and value.shape[0] == 1:
+            value = value[0]
+        if name == first and value.dim() == 4:
+            value = fit_channels(value, target.shape[1])
+        if value.shape == target.shape:
+            fitted[name] = value
+        else:
+            wrong.append(f"{name} {list(value.shape)} for {list(target.shape)}")
+    counters = ".num_batches_tracked"
+    missing = [name for name in own if name not in tensors and not name.endswith(counters)]
+    unexpected = [name for name in tensors if name not in own and not name.startswith(CLASSIFIERS)]
+    if missing or unexpected or wrong:
+        groups = (("missing", missing), ("unexpected", unexpected), ("wrong shape", wrong))
+        told = "; ".join(_first_few(what, names) for what, names in groups if names)
+        raise BadInput(f"the weights in {source} do not fit the network: {told}")
+    module.load_state_dict({**own, **fitted})
+
+
+def load_by_order(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
+    """Copy ``tensors`` into ``module`` in their order, for files with other names.
+
+    Every shape is checked; what the file holds after the module's last tensor is left over.
+    """
+    own = module.state_dict()
+    renamed = dict(zip(own, tensors.values(), strict=False))
+    for name, value in list(tensors.items())[len(own) :]:
+        if not name.startswith(CLASSIFIERS):
+            renamed[name] = value
+    load_by_name(module, renamed, source)
+
+
+def content_hash(path: Path) -> str:
+    """The first 16 hex digits of the SHA-256 of a file."""
+    if not path.is_file():
+        raise BadInput(f"there is no weights file '{path}'")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def _first_kernel(module: nn.Module) -> str:
+    for path, layer in module.named_modules():
+        if isinstance(layer, nn.Conv2d):
+            return f"{path}.weight"
+    return ""
+
+
+def _first_few(what: str, names: Iterable[str], few: int = 3) -> str:
+    listed = list(names)
+    dots = ", ..." if len(listed) > few else ""
+    return f"{len(listed)} {what} ({', '.join(listed[:few])}{dots})"
