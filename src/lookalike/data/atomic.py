@@ -16,9 +16,8 @@ __all__ = ["cache_folder", "written_whole"]
 
 def cache_folder(folder: Path | None = None) -> Path:
     """``folder``, else the environment variable LOOKALIKE_CACHE, else the user's cache folder."""
-    chosen = folder or Path(
-        os.environ.get("LOOKALIKE_CACHE") or platformdirs.user_cache_dir("lookalike")
-    )
+    usual = os.environ.get("LOOKALIKE_CACHE") or platformdirs.user_cache_dir("lookalike")
+    chosen = folder or Path(usual)
     try:
         chosen.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -18,7 +18,7 @@ from PIL import Image
 from torch import Tensor
 
 from lookalike.data.atomic import cache_folder, written_whole
-from lookalike.data.image_set import ImageSet, UnreadableImage, digest, refuse_unreadable
+from lookalike.data.image_set import ImageSet, UnreadableImage, refuse_unreadable
 
 __all__ = ["PixelStore", "decoded", "open_store", "shortened"]
 
@@ -51,9 +51,7 @@ class PixelStore:
         sizes = self.shapes.astype(np.int64).prod(1)
         self._offsets = np.concatenate([[0], sizes.cumsum()])
         if self._offsets[-1] != start:
-            raise ValueError(
-                f"{path} is damaged: {start} bytes of pixels, {self._offsets[-1]} named"
-            )
+            raise ValueError(f"{path} is damaged: its shapes and its pixels do not agree")
         mapped = np.memmap(path, np.uint8, "c", shape=(start,)) if start else np.empty(0, np.uint8)
         self._pixels = torch.from_numpy(mapped)
 
@@ -86,10 +84,7 @@ def open_store(
 
     Built on first use; unreadable images stop the build with their names.
     """
-    name = (
-        f"pixels-{images.name}-{short_side or 'full'}-{digest(images.stamp, str(short_side))}.bin"
-    )
-    path = cache_folder(folder) / name
+    path = cache_folder(folder) / f"{images.name}-{short_side or 'full'}px-{images.stamp}.pixels"
     if path.exists():
         try:
             return PixelStore(path)

@@ -17,7 +17,7 @@ __all__ = ["ImageSet", "UnreadableImage", "digest", "load", "refuse_unreadable"]
 Pixels = NDArray[np.uint8]
 
 
-class UnreadableImage(LookalikeError):
+class UnreadableImage(LookalikeError):  # noqa: N818 (named like BadInput)
     """One image that cannot be decoded; ``file`` says which, ``reason`` why."""
 
     def __init__(self, file: str, reason: str) -> None:
@@ -101,13 +101,9 @@ def digest(*parts: str | bytes | NDArray[Any]) -> str:
     """A short hash of texts and arrays, in order; the parts cannot run into each other."""
     whole = hashlib.blake2b(digest_size=16)
     for part in parts:
-        data = (
-            part.encode()
-            if isinstance(part, str)
-            else bytes(np.ascontiguousarray(part).data)
-            if isinstance(part, np.ndarray)
-            else part
-        )
+        if isinstance(part, str):
+            part = part.encode()
+        data = part if isinstance(part, bytes) else part.tobytes()
         whole.update(len(data).to_bytes(8, "little"))
         whole.update(data)
     return whole.hexdigest()

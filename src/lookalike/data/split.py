@@ -79,9 +79,7 @@ class Split:
     def final_test(self) -> Subset:
         """The test set, for the one final test; a second call is refused."""
         if self._held_back is None:
-            raise LookalikeError(
-                "the test set of this split was handed out already; it is once only"
-            )
+            raise LookalikeError("the test set was handed out already; it is to be had only once")
         test, self._held_back = self._held_back, None
         return test
 

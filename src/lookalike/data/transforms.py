@@ -173,7 +173,7 @@ class _Glyphs(Preset):
     name: str = "glyphs"
     short_side: int | None = None
     size: int = 32
-    summary: str = "32 px drawings: shift 2 px, size 0.85 to 1.15, turn 10 degrees, no flip"
+    summary: str = "32 px drawings: shift 2 px, size 0.87 to 1.15, turn 10 degrees, no flip"
 
     def augment(self, pixels: Sequence[Tensor], generator: torch.Generator) -> Tensor:
         batch = _stacked(pixels).float()
