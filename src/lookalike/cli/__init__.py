@@ -1,0 +1,38 @@
+"""The command ``lookalike``: one file a command; they parse, call and print."""
+
+import sys
+
+import typer
+
+from lookalike.cli.data import data
+from lookalike.cli.demo import demo
+from lookalike.cli.evaluate import evaluate
+from lookalike.cli.list import list_parts
+from lookalike.cli.train import train
+from lookalike.errors import LookalikeError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Teach a network which images look alike, and prove fairly how well it does.",
+)
+app.command()(demo)
+app.command()(train)
+app.command()(evaluate)
+app.command("list")(list_parts)
+app.add_typer(data, name="data")
+
+
+def main() -> None:
+    """Run the command line; what goes wrong becomes one sentence and an exit code."""
+    try:
+        app()
+    except LookalikeError as error:
+        print(f"lookalike: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("lookalike: stopped", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,52 @@
+"""Everything that can be named in a configuration, with a line about each."""
+
+from dataclasses import dataclass
+
+from lookalike import data, losses, miners, models, recipes, regularizers, samplers
+from lookalike.config import read_yaml
+from lookalike.errors import BadInput, nearest
+from lookalike.registry import (
+    DATASETS,
+    LOSSES,
+    MINERS,
+    NETWORKS,
+    REGULARIZERS,
+    SAMPLERS,
+    Registry,
+)
+
+__all__ = ["Row", "catalogue"]
+
+ROOMS = (data, losses, miners, models, regularizers, samplers)  # importing them fills the registries
+REGISTRIES: dict[str, Registry] = {
+    registry.kind: registry
+    for registry in (LOSSES, MINERS, SAMPLERS, REGULARIZERS, DATASETS, NETWORKS)
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing that there is."""
+
+    name: str
+    summary: str
+    paper: str
+
+
+def catalogue(kind: str) -> list[Row]:
+    """Every part of one kind, or every recipe, by name."""
+    if kind == "recipes":
+        return [recipe_row(name) for name in recipes.names()]
+    if kind not in REGISTRIES:
+        kinds = [*REGISTRIES, "recipes"]
+        raise BadInput(f"there is no list of '{kind}'; {nearest(kind, kinds)}")
+    return [Row(e.name, e.summary, e.paper) for e in REGISTRIES[kind].entries()]
+
+
+def recipe_row(name: str) -> Row:
+    """A recipe's first comment line, and what it runs."""
+    path = recipes.folder() / f"{name}.yaml"
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    values = read_yaml(path)
+    runs = f"{values.get('loss', {}).get('name', '')} on {values.get('data', {}).get('name', '')}"
+    return Row(name, first.lstrip("# "), runs)

@@ -1,0 +1,46 @@
+"""``lookalike train``: one run, from a recipe and overrides."""
+
+import json
+from typing import Annotated
+
+import typer
+
+__all__ = ["train"]
+
+
+def train(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RECIPE] [KEY=VALUE]...",
+            help="A YAML file or recipe:NAME, then keys to override.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train a network and test it once.
+
+    Example: lookalike train recipes/glyphs.yaml loss.name=triplet optim.lr=1e-4 seed=3
+
+    Started again after an interruption it goes on where it stopped; a finished run is not repeated.
+    """
+    from lookalike import recipes, training
+    from lookalike.cli.console import ConsoleWatcher
+    from lookalike.config import load
+
+    given = arguments or []
+    recipe = None if not given or is_override(given[0]) else recipes.find(given[0])
+    config = load(recipe, given if recipe is None else given[1:])
+    with ConsoleWatcher() as watcher:
+        run = training.train(config, watcher)
+    if as_json:
+        print(json.dumps(run.result, indent=2))
+        return
+    print(f"{run.folder}: {run.result['protocol']}, {run.seconds:.0f} s of training")
+    for name, value in run.result.get("test", {}).items():
+        print(f"  {name:<12} {100 * value:6.2f}")
+
+
+def is_override(argument: str) -> bool:
+    """Whether a first argument is a ``key=value`` rather than a recipe."""
+    return "=" in argument and not argument.endswith((".yaml", ".yml"))

@@ -1,0 +1,247 @@
+"""The one typed description of a run, read from YAML and overridden on the command line.
+
+``load("recipes/glyphs.yaml", ["loss.name=triplet", "optim.lr=1e-4", "seed=3"])`` gives a
+:class:`RunConfig`; an unknown key or a wrong value is refused in one sentence.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lookalike.errors import BadInput, nearest
+
+__all__ = [
+    "DataConfig",
+    "ModelConfig",
+    "OptimConfig",
+    "PartConfig",
+    "ProtocolConfig",
+    "RunConfig",
+    "TrainConfig",
+    "load",
+    "parse",
+]
+
+
+class Section(BaseModel):
+    """A part of the configuration; nothing unknown gets in, nothing changes afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataConfig(Section):
+    """Which images, and how they are prepared."""
+
+    name: str = "glyphs"
+    root: Path | None = None
+    transform: str = "glyphs"
+    skip_unreadable: bool = False
+
+
+class ModelConfig(Section):
+    """Which network, from which weights, to which embedding."""
+
+    network: str = "small-cnn"
+    weights: str = "none"
+    dim: int = Field(128, ge=0)
+    pooling: Literal["avg", "max", "avg+max", "gem"] = "avg"
+    layer_norm: bool = False
+    normalize: bool = True
+    freeze_bn_statistics: bool = False
+    freeze_bn_affine: bool = False
+    freeze_backbone: bool = False
+
+
+class PartConfig(BaseModel):
+    """A part from a registry: its name, and the arguments that it takes."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Everything but the name."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class OptimConfig(Section):
+    """How weights move: one rate for the network, one for the head, one for the loss."""
+
+    name: Literal["adamw", "adam", "rmsprop", "sgd"] = "adamw"
+    lr: float = Field(1e-3, gt=0)
+    head_lr: float | None = Field(None, gt=0, description="of the head; lr where not given")
+    loss_lr: float | None = Field(None, gt=0, description="of the loss's learned weights; lr")
+    weight_decay: float = Field(1e-4, ge=0)
+    momentum: float = Field(0.9, ge=0, lt=1)
+    schedule: Literal["constant", "step", "cosine", "one-cycle"] = "constant"
+    step_size: int = Field(10, ge=1, description="epochs between two steps of the step schedule")
+    gamma: float = Field(0.1, gt=0, description="factor of one step of the step schedule")
+    warmup_epochs: int = Field(0, ge=0, description="epochs in which the backbone stands still")
+    clip_value: float | None = Field(None, gt=0)
+    clip_norm: float | None = Field(None, gt=0)
+
+
+class TrainConfig(Section):
+    """How long, on what, and what is watched."""
+
+    epochs: int = Field(10, ge=0)
+    batches_per_epoch: int | None = Field(None, ge=1, description="the sampler's own if not given")
+    validate_every: int = Field(1, ge=1, description="epochs between validations")
+    patience: int | None = Field(None, ge=1, description="validations without a gain before the end")
+    metric: str = Field("map@r", description="chooses the epoch, on validation classes")
+    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
+    device: str = "auto"
+    channels_last: bool = True
+    compile: bool = False
+    eval_batch_size: int = Field(256, ge=1)
+    checkpoint_seconds: float = Field(60, ge=0, description="between checkpoints inside an epoch")
+
+
+class ProtocolConfig(Section):
+    """Which classes train, validate and test (METHODS of the papers: see docs/protocols.md)."""
+
+    name: Literal["paper", "fixed-validation", "cross-validation"] = "fixed-validation"
+    ratio: float = Field(0.9, gt=0, lt=1, description="of the training classes that train")
+    folds: int = Field(4, ge=2)
+    fold: int = Field(0, ge=0)
+    order: Literal["sequential", "random"] = "sequential"
+    test: bool = Field(True, description="false: never hand out the test set (tuning trials)")
+    metrics: tuple[str, ...] = ("recall@1", "recall@2", "recall@4", "recall@8", "map@r")
+
+
+class RunConfig(Section):
+    """Everything that decides the outcome of one run."""
+
+    seed: int = Field(0, ge=0)
+    runs_dir: Path = Path("runs")
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    loss: PartConfig = PartConfig(name="multi-similarity")
+    miner: PartConfig | None = None
+    sampler: PartConfig = PartConfig.model_validate(
+        {"name": "spc", "batch_size": 128, "per_class": 4}
+    )
+    regularizer: PartConfig | None = None
+    optim: OptimConfig = OptimConfig()
+    train: TrainConfig = TrainConfig()
+    protocol: ProtocolConfig = ProtocolConfig()
+
+    def deciding(self) -> dict[str, Any]:
+        """What the outcome depends on: all but where things lie and how often they are saved."""
+        values = self.model_dump(mode="json")
+        del values["runs_dir"], values["data"]["root"], values["train"]["checkpoint_seconds"]
+        return values
+
+
+def load(path: Path | str | None, overrides: Iterable[str] = ()) -> RunConfig:
+    """Read a YAML file (or nothing), apply ``key=value`` overrides, and check the whole."""
+    values = read_yaml(Path(path)) if path is not None else {}
+    for override in overrides:
+        apply(values, override)
+    return parse(values, origin=str(path) if path is not None else "the command line")
+
+
+def parse(values: Mapping[str, Any], origin: str = "the configuration") -> RunConfig:
+    """Check a nested mapping and turn it into a :class:`RunConfig`."""
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise BadInput(f"{origin}: {explain(error)}") from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; ``extends: other.yaml`` is read first and overridden."""
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=ScientificLoader)
+    except OSError as error:
+        raise BadInput(f"cannot read '{path}': {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadInput(f"'{path}' is not YAML: {' '.join(str(error).split())}") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise BadInput(f"'{path}' must hold keys and values, not a {type(values).__name__}")
+    base = values.pop("extends", None)
+    return merge(read_yaml(path.parent / base), values) if base else values
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``over`` on top of ``base``; a section that names another part starts afresh."""
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        renamed = isinstance(value, dict) and isinstance(below, dict) and is_other(below, value)
+        if isinstance(value, dict) and isinstance(below, dict) and not renamed:
+            result[key] = merge(below, value)
+        else:
+            result[key] = value
+    return result
+
+
+def is_other(below: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
+    """Whether ``over`` names another part, whose arguments are not those below."""
+    return "name" in over and over["name"] != below.get("name")
+
+
+def apply(values: dict[str, Any], override: str) -> None:
+    """Set one dotted ``key=value`` in place; the value is read as YAML."""
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise BadInput(f"'{override}' is not of the form key=value, for example optim.lr=1e-4")
+    try:
+        value = yaml.load(text, Loader=ScientificLoader)
+    except yaml.YAMLError as error:
+        raise BadInput(f"the value of '{override}' is not YAML") from error
+    *sections, last = key.split(".")
+    place = values
+    for section in sections:
+        below = place.setdefault(section, {})
+        if not isinstance(below, dict):
+            below = place[section] = {"name": below} if isinstance(below, str) else {}
+        place = below
+    if last == "name" and sections and place.get("name") not in (None, value):
+        place.clear()  # another part: the arguments of the former one do not apply
+    place[last] = value
+
+
+def explain(error: ValidationError) -> str:
+    """One sentence from pydantic's list of complaints: the first one, with the nearest key."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"there is no key '{place}'; {nearest(place, keys(RunConfig))}"
+    if first["type"] == "missing":
+        return f"the key '{place}' is missing"
+    if first["type"] == "literal_error":
+        choices = re.findall(r"'([^']*)'", str(first["ctx"]["expected"]))
+        return f"{place} = {first['input']!r} will not do; {nearest(str(first['input']), choices)}"
+    return f"{place} = {first['input']!r} will not do: {first['msg'][0].lower()}{first['msg'][1:]}"
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Every dotted key that a configuration may have."""
+    found = []
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found += keys(kind, f"{prefix}{name}.")
+        elif kind == PartConfig | None:
+            found += keys(PartConfig, f"{prefix}{name}.")
+        found.append(f"{prefix}{name}")
+    return found
+
+
+class ScientificLoader(yaml.SafeLoader):
+    """YAML that reads 1e-4 as a number; plain YAML 1.1 wants 1.0e-4."""
+
+
+ScientificLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)

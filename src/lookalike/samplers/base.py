@@ -1,0 +1,91 @@
+"""What every batch sampler is: seeded, sharded by rank, and resumable inside an epoch."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from lookalike.errors import BadInput
+
+__all__ = ["BatchSampler", "Indices", "as_labels", "members_of"]
+
+Indices = NDArray[np.int64]
+
+
+class BatchSampler(Sampler[list[int]]):
+    """Batches of item numbers for ``torch.utils.data.DataLoader(batch_sampler=...)``.
+
+    A subclass writes :meth:`plan`: the global batches of one epoch, drawn from a generator that is
+    seeded by (seed, epoch), so that every rank plans the same and takes its own shard. Iterating
+    moves on to the next epoch by itself; :meth:`state_dict` keeps the place inside an epoch.
+    """
+
+    def __init__(
+        self,
+        labels: Tensor | Sequence[int] | NDArray[Any],
+        batch_size: int,
+        *,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        self.labels = as_labels(labels)
+        if batch_size < 1:
+            raise BadInput(f"sampler.batch_size = {batch_size} must be at least 1")
+        if batch_size % world_size:
+            raise BadInput(f"batch_size {batch_size} cannot be shared by {world_size} processes")
+        if len(self.labels) < batch_size:
+            raise BadInput(f"a batch of {batch_size} is more than the {len(self.labels)} images")
+        self.batch_size = batch_size
+        self.seed = seed
+        self.rank = rank
+        self.world_size = world_size
+        self.epoch = 0
+        self.position = 0
+
+    def __len__(self) -> int:
+        return len(self.labels) // self.batch_size
+
+    def plan(self, random: np.random.Generator) -> Iterator[Indices]:
+        """The global batches of one epoch, one after the other."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[list[int]]:
+        random = np.random.default_rng([self.seed, self.epoch])
+        done = self.position
+        for number, batch in enumerate(self.plan(random)):
+            if number >= done:
+                self.position = number + 1
+                yield batch[self.rank :: self.world_size].tolist()
+        self.epoch += 1
+        self.position = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place: which epoch, and how many of its batches have been given out."""
+        return {"epoch": self.epoch, "position": self.position}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from the place that :meth:`state_dict` gave."""
+        self.epoch = int(state["epoch"])
+        self.position = int(state["position"])
+
+    def observe(self, indices: Tensor, embeddings: Tensor) -> None:
+        """Take note of the embeddings of a batch; only samplers that look at them care."""
+
+
+def as_labels(labels: Tensor | Sequence[int] | NDArray[Any]) -> Indices:
+    """Labels as class numbers 0..C-1 in their sorted order."""
+    values = labels.cpu().numpy() if isinstance(labels, torch.Tensor) else np.asarray(labels)
+    if values.ndim != 1:
+        raise BadInput(f"a sampler wants one label an image, not an array of shape {values.shape}")
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+def members_of(labels: Indices) -> list[Indices]:
+    """The item numbers of each class."""
+    order = np.argsort(labels, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(labels))[:-1])

@@ -1,0 +1,80 @@
+"""SPC-n: batches of several images from each of several classes."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lookalike.errors import BadInput
+from lookalike.registry import SAMPLERS
+from lookalike.samplers.base import BatchSampler, Indices, members_of
+
+__all__ = ["Deck", "PerClassSampler"]
+
+
+class Deck:
+    """Cards dealt without replacement: nothing comes twice before everything came once."""
+
+    def __init__(self, cards: Indices, random: np.random.Generator) -> None:
+        self.cards = cards
+        self.random = random
+        self.rest: Indices = random.permutation(cards)
+
+    def deal(self, count: int) -> Indices:
+        """``count`` cards, all different where there are that many, and the rest drawn anew."""
+        hand, self.rest = self.rest[:count], self.rest[count:]
+        if len(hand) == count:
+            return hand
+        fresh = self.random.permutation(self.cards)
+        unheld = fresh[~np.isin(fresh, hand)]
+        fill = unheld[: count - len(hand)]
+        self.rest = fresh[~np.isin(fresh, fill)]
+        hand = np.concatenate([hand, fill])
+        if len(hand) < count:  # fewer cards than asked for: some must come twice
+            more = self.random.choice(self.cards, count - len(hand))
+            hand = np.concatenate([hand, more])
+        return hand
+
+
+@SAMPLERS.register("spc", paper="Roth et al., ICML 2020")
+class PerClassSampler(BatchSampler):
+    """SPC-n: ``batch_size / per_class`` classes with ``per_class`` images each.
+
+    Every class is seen before any is seen twice, and so is every image inside its class. A class
+    with fewer than ``per_class`` images gives some of them twice.
+    """
+
+    def __init__(
+        self,
+        labels: Tensor | Sequence[int] | NDArray[Any],
+        batch_size: int,
+        per_class: int = 4,
+        *,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        super().__init__(labels, batch_size, seed=seed, rank=rank, world_size=world_size)
+        self.members = members_of(self.labels)
+        if per_class < 1 or batch_size % per_class:
+            raise BadInput(f"a batch of {batch_size} is not a multiple of per_class {per_class}")
+        if len(self.members) < batch_size // per_class:
+            raise BadInput(
+                f"a batch of {batch_size} with {per_class} a class needs {batch_size // per_class}"
+                f" classes, and there are {len(self.members)}"
+            )
+        self.per_class = per_class
+
+    def plan(self, random: np.random.Generator) -> Iterator[Indices]:
+        """Deal classes, then images of each class."""
+        classes = Deck(np.arange(len(self.members)), random)
+        decks: dict[int, Deck] = {}
+        for _ in range(len(self)):
+            batch = []
+            for chosen in classes.deal(self.batch_size // self.per_class).tolist():
+                if chosen not in decks:
+                    decks[chosen] = Deck(self.members[chosen], random)
+                batch.append(decks[chosen].deal(self.per_class))
+            yield np.concatenate(batch)

@@ -1,0 +1,20 @@
+"""Batches of images drawn without regard to their classes."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lookalike.registry import SAMPLERS
+from lookalike.samplers.base import BatchSampler, Indices
+
+__all__ = ["RandomSampler"]
+
+
+@SAMPLERS.register("random", paper="the usual way")
+class RandomSampler(BatchSampler):
+    """Every image once an epoch, in random order."""
+
+    def plan(self, random: np.random.Generator) -> Iterator[Indices]:
+        """Cut one permutation of all images into batches; the last incomplete one is left out."""
+        order = random.permutation(len(self.labels))
+        yield from np.split(order[: len(self) * self.batch_size], len(self))

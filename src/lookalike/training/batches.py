@@ -1,0 +1,117 @@
+"""From item numbers to batches of images, one step ahead of the network."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lookalike.data import Normalisation, PixelStore, Preset, Subset
+from lookalike.models import EmbeddingModel
+from lookalike.samplers import BatchSampler
+
+__all__ = ["TrainingBatches", "embed"]
+
+Item = TypeVar("Item")
+Prepared = TypeVar("Prepared")
+
+
+@dataclass
+class TrainingBatches:
+    """An endless, resumable stream of augmented batches.
+
+    The augmentation of step k draws from a generator seeded by (seed, k) alone. One batch is
+    always prepared ahead; :meth:`state_dict` therefore keeps the item numbers already drawn.
+    """
+
+    subset: Subset
+    store: PixelStore
+    preset: Preset
+    normalisation: Normalisation
+    sampler: BatchSampler
+    seed: int
+    step: int = 0
+    drawn: list[int] | None = field(default=None, init=False)
+
+    def __iter__(self) -> Iterator[tuple[list[int], Tensor]]:
+        for (_, positions), images in ahead(self._numbered(), self._augmented):
+            yield positions, images
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sampler's place and the batch that was drawn ahead of it."""
+        return {"sampler": self.sampler.state_dict(), "drawn": self.drawn}
+
+    def load_state_dict(self, state: dict[str, Any], step: int) -> None:
+        """Go on at ``step``."""
+        self.sampler.load_state_dict(state["sampler"])
+        self.drawn = state["drawn"]
+        self.step = step
+
+    def _numbered(self) -> Iterator[tuple[int, list[int]]]:
+        step = self.step
+        if self.drawn is not None:
+            yield step, self.drawn
+            step += 1
+        while True:
+            for positions in self.sampler:
+                self.drawn = positions
+                yield step, positions
+                step += 1
+
+    def _augmented(self, numbered: tuple[int, list[int]]) -> Tensor:
+        step, positions = numbered
+        seed = np.random.SeedSequence([self.seed, step]).generate_state(1, np.uint64)[0]
+        generator = torch.Generator().manual_seed(int(seed >> np.uint64(1)))
+        pixels = self.store.read_batch(self.subset.indices[positions])
+        return self.preset.train(pixels, generator, self.normalisation)
+
+
+@torch.no_grad()
+def embed(
+    model: EmbeddingModel,
+    subset: Subset,
+    store: PixelStore,
+    preset: Preset,
+    *,
+    batch_size: int = 256,
+    channels_last: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Tensor:
+    """The embedding of every image of a subset, by the test transform, in float32 on the CPU."""
+    was_training = model.training
+    model.eval()
+    device = next(model.parameters()).device
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    slices = [subset.indices[i : i + batch_size] for i in range(0, len(subset.indices), batch_size)]
+    rows: list[Tensor] = []
+    done = 0
+    for indices, images in ahead(
+        slices, lambda some: preset.test(store.read_batch(some), model.normalisation)
+    ):
+        rows.append(model(images.to(device, memory_format=layout)).float().cpu())
+        done += len(indices)
+        if progress:
+            progress(done, len(subset.indices))
+    model.train(was_training)
+    return torch.cat(rows)
+
+
+def ahead(
+    items: Iterable[Item], prepare: Callable[[Item], Prepared]
+) -> Iterator[tuple[Item, Prepared]]:
+    """Each item with what ``prepare`` makes of it, the next one being prepared meanwhile.
+
+    Items are drawn here, in the caller's thread and order, exactly one ahead.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        waiting = None
+        for item in items:
+            following = (item, thread.submit(prepare, item))
+            if waiting is not None:
+                yield waiting[0], waiting[1].result()
+            waiting = following
+        if waiting is not None:
+            yield waiting[0], waiting[1].result()

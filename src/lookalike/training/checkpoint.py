@@ -1,0 +1,98 @@
+"""Checkpoints: everything that a run needs to go on as if it had never stopped.
+
+A checkpoint is a folder ``checkpoints/000012`` with the weights as safetensors and the rest
+(optimiser, schedule, sampler, random states, counters) in ``state.pt``. It is written under another
+name and renamed when complete, so a killed process leaves either the old one or the new one.
+"""
+
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+__all__ = ["latest", "load_weights", "random_states", "remove_all", "restore_random", "save"]
+
+Weights = dict[str, Tensor]
+
+
+def save(folder: Path, weights: dict[str, Weights], state: dict[str, Any]) -> None:
+    """Write one more checkpoint into ``folder``, then drop the older ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".draft-{os.getpid()}"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    for name, tensors in weights.items():
+        save_weights(draft / f"{name}.safetensors", tensors)
+    torch.save(state, draft / "state.pt")
+    for written in [*draft.iterdir(), draft]:
+        handle = os.open(written, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+    former = complete(folder)
+    final = folder / f"{int(former[-1].name) + 1 if former else 1:06d}"
+    draft.rename(final)
+    for other in folder.iterdir():
+        if other != final:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def latest(folder: Path) -> tuple[dict[str, Weights], dict[str, Any]] | None:
+    """The newest complete checkpoint in ``folder``: its weights by name, and its state."""
+    found = complete(folder)
+    if not found:
+        return None
+    newest = found[-1]
+    weights = {file.stem: load_weights(file) for file in newest.glob("*.safetensors")}
+    return weights, torch.load(newest / "state.pt", weights_only=True, map_location="cpu")
+
+
+def complete(folder: Path) -> list[Path]:
+    """The checkpoints that were written to the end, oldest first."""
+    return sorted(folder.glob("[0-9]*"))
+
+
+def remove_all(folder: Path) -> None:
+    """Drop the checkpoints of a run that is done."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def save_weights(path: Path, tensors: Weights) -> None:
+    """Write tensors as safetensors, each in its plain layout and with memory of its own."""
+    save_file(
+        {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}, str(path)
+    )
+
+
+def load_weights(path: Path) -> Weights:
+    """Read a safetensors file."""
+    return load_file(str(path))
+
+
+def random_states() -> dict[str, Any]:
+    """Every random state that a step may draw from."""
+    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # type: ignore[misc]
+    version, internal, gauss_next = random.getstate()
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "numpy": [str(kind), torch.from_numpy(np.asarray(keys).astype(np.int64)), int(position),
+                  int(has_gauss), float(gauss)],
+        "python": [version, list(internal), gauss_next],
+    }  # fmt: skip
+
+
+def restore_random(states: dict[str, Any]) -> None:
+    """Put every random state back."""
+    torch.set_rng_state(states["torch"])
+    if states["cuda"]:
+        torch.cuda.set_rng_state_all(states["cuda"])
+    kind, keys, position, has_gauss, gauss = states["numpy"]
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))
+    version, internal, gauss_next = states["python"]
+    random.setstate((version, tuple(internal), gauss_next))

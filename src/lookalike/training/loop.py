@@ -1,0 +1,428 @@
+"""The training loop: plain, resumable at any step, tested once at the end."""
+
+import json
+import math
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.utils.tensorboard import SummaryWriter
+
+from lookalike import data, evaluation, models, samplers
+from lookalike.config import RunConfig
+from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.files import atomically
+from lookalike.training import checkpoint
+from lookalike.training.batches import TrainingBatches, embed
+from lookalike.training.objective import build_objective, check_parts
+from lookalike.training.optimizer import build_optimizer, build_schedule
+from lookalike.training.run import Run, run_name
+from lookalike.training.watcher import Watcher
+
+__all__ = ["Interrupted", "train"]
+
+SECONDS_BETWEEN_LOOKS = 0.5
+
+
+class Interrupted(LookalikeError):
+    """The run was asked to stop; the same command goes on where it stopped."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands."""
+
+    step: int = 0
+    seconds: float = 0.0
+    epoch_loss: float = 0.0
+    best_score: float = -math.inf
+    best_epoch: int = 0
+    stale: int = 0
+    stopped: bool = False
+    log_bytes: int = 0
+
+
+def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
+    """Train and test what ``config`` describes, or go on with it, or find it done."""
+    watcher = watcher or Watcher()
+    check_parts(config)
+    preset = data.preset(config.data.transform)
+    images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
+    split = chosen_split(config, images)
+    weights = models.fingerprint(config.model.network, config.model.weights)
+    run = Run(config.runs_dir / run_name(config, images.fingerprint, weights))
+    if run.done:
+        return run
+    with run.locked():
+        store = data.open_store(
+            images, preset.short_side, progress=lambda a, b: watcher.stage("decoding", a, b)
+        )
+        Training(config, run, split, store, preset, watcher).complete(
+            {"data_fingerprint": images.fingerprint, "weights_fingerprint": weights},
+            {"unreadable": list(images.unreadable)},
+        )
+    return run
+
+
+class Training:
+    """One run from its first step, or from its last checkpoint, to its result."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        run: Run,
+        split: Split,
+        store: PixelStore,
+        preset: Preset,
+        watcher: Watcher,
+    ) -> None:
+        self.config = config
+        self.run = run
+        self.split = split
+        self.store = store
+        self.preset = preset
+        self.watcher = watcher
+        self.progress = Progress()
+        self.best: dict[str, Tensor] = {}
+
+        self.fabric = Fabric(
+            accelerator=config.train.device, devices=1, precision=config.train.precision
+        )
+        torch.manual_seed(config.seed)
+        self.model = models.build(
+            config.model.network,
+            weights=config.model.weights,
+            dim=config.model.dim,
+            pooling=config.model.pooling,
+            layer_norm=config.model.layer_norm,
+            normalize=config.model.normalize,
+            channels=1 if store.shapes[0, 2] == 1 and config.model.weights == "none" else 3,
+        )
+        self.model.freeze(
+            bn_statistics=config.model.freeze_bn_statistics,
+            bn_affine=config.model.freeze_bn_affine,
+            backbone=config.model.freeze_backbone,
+        )
+        self.layout = (
+            torch.channels_last if config.train.channels_last else torch.contiguous_format
+        )
+        self.model.to(memory_format=self.layout)  # type: ignore[call-overload]
+        self.objective = build_objective(config, split.train.class_count, self.model.dim)
+        self.objective.to(self.fabric.device)
+        if config.train.compile:
+            self.model.backbone.compile()
+
+        self.batches = TrainingBatches(
+            split.train,
+            store,
+            preset,
+            self.model.normalisation,
+            samplers.create(
+                config.sampler.name,
+                split.train.labels,
+                seed=config.seed,
+                **config.sampler.arguments,
+            ),
+            config.seed,
+        )
+        self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
+        self.total = config.train.epochs * self.per_epoch
+        optimizer = build_optimizer(config.optim, self.model, [self.objective])
+        self.wrapped, self.optimizer = self.fabric.setup(self.model, optimizer)
+        self.schedule = build_schedule(
+            config.optim, optimizer, self.per_epoch, config.train.epochs
+        )
+        self.moving = nn.ModuleList([self.model, self.objective])
+
+    def complete(self, identity: dict[str, Any], record: dict[str, Any]) -> None:
+        """Train to the end, choose the model, test it once, write the result."""
+        self.run.prepare(self.config, identity | record)
+        self.resume()
+        if self.progress.step < self.total and not self.progress.stopped:
+            self.fit()
+        if self.best:
+            self.model.load_state_dict(self.best)
+        checkpoint.save_weights(self.run.weights, self.model.state_dict())
+        result = identity | {
+            "run": self.run.folder.name,
+            "seed": self.config.seed,
+            "protocol": self.split.description,
+            "train_images": len(self.split.train.indices),
+            "train_classes": self.split.train.class_count,
+            "parameters": sum(weight.numel() for weight in self.model.parameters()),
+            "steps": self.progress.step,
+            "epochs": self.progress.step // self.per_epoch,
+        }
+        if self.split.validation is not None and self.config.train.epochs:
+            result["chosen_epoch"] = self.progress.best_epoch
+            result["validation"] = {self.config.train.metric: self.progress.best_score}
+        if self.config.protocol.test:
+            result |= self.final_test()
+        self.run.finish(result, self.progress.seconds)
+        checkpoint.remove_all(self.run.checkpoints)
+
+    def fit(self) -> None:
+        """Step until the last epoch is done or patience has run out."""
+        look = Look(self)
+        with (
+            stop_signals() as asked_to_stop,
+            SummaryWriter(
+                str(self.run.folder / "tensorboard"), purge_step=self.progress.step
+            ) as board,
+        ):
+            for positions, images in self.batches:
+                if self.progress.step % self.per_epoch == 0:
+                    self.begin_epoch(self.progress.step // self.per_epoch)
+                loss = self.step(positions, images)
+                self.progress.step += 1
+                look.saw(positions, loss)
+                if self.progress.step % self.per_epoch == 0:
+                    look.at_losses()
+                    self.end_epoch(board)
+                look.save_if_due(force=bool(asked_to_stop))
+                if self.progress.step == self.total or self.progress.stopped:
+                    break
+                if asked_to_stop:
+                    raise Interrupted(
+                        f"stopped at step {self.progress.step} of {self.total}; "
+                        "the same command goes on from there"
+                    )
+        look.count_time()
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Let the backbone stand still while the run warms up."""
+        self.model.set_backbone_trainable(epoch >= self.config.optim.warmup_epochs)
+        self.model.train()
+
+    def step(self, positions: list[int], images: Tensor) -> Tensor:
+        """One batch forward, backward and into the weights; the loss stays on the device."""
+        images = self.fabric.to_device(images.contiguous(memory_format=self.layout))
+        labels = self.fabric.to_device(torch.from_numpy(self.split.train.labels[positions]))
+        loss, embeddings = self.objective(self.wrapped, images, labels)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.fabric.backward(loss)
+        optim = self.config.optim
+        if optim.clip_value is not None:
+            self.fabric.clip_gradients(self.moving, self.optimizer, clip_val=optim.clip_value)
+        if optim.clip_norm is not None:
+            self.fabric.clip_gradients(self.moving, self.optimizer, max_norm=optim.clip_norm)
+        self.optimizer.step()
+        self.schedule.step()
+        self.batches.sampler.observe(torch.as_tensor(positions), embeddings.detach())
+        return loss.detach()
+
+    def end_epoch(self, board: SummaryWriter) -> None:
+        """Log the epoch; validate it if it is time; remember the best."""
+        progress, config = self.progress, self.config.train
+        epoch = progress.step // self.per_epoch
+        scores: dict[str, float] = {"loss": progress.epoch_loss / self.per_epoch}
+        progress.epoch_loss = 0.0
+        last = epoch == config.epochs
+        if self.split.validation is not None and (epoch % config.validate_every == 0 or last):
+            found = self.score(self.split.validation, "validating")
+            scores |= {f"validation {name}": value for name, value in found.items()}
+            if found[config.metric] > progress.best_score:
+                progress.best_score, progress.best_epoch = found[config.metric], epoch
+                progress.stale = 0
+                self.best = {name: t.clone() for name, t in self.model.state_dict().items()}
+            else:
+                progress.stale += 1
+                progress.stopped = progress.stale == config.patience
+        for name, value in scores.items():
+            board.add_scalar(name, value, epoch)
+        rates = {"lr": self.optimizer.param_groups[0]["lr"]}
+        progress.log_bytes = append_line(
+            self.run, progress.log_bytes, {"epoch": epoch, "step": progress.step} | scores | rates
+        )
+        self.watcher.note(
+            f"epoch {epoch}: " + ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        )
+
+    def score(self, subset: Subset, stage: str) -> dict[str, float]:
+        """Every metric of the protocol, and the one that chooses, on a subset."""
+        embeddings = self.embed(subset, stage)
+        metrics = dict.fromkeys((self.config.train.metric, *self.config.protocol.metrics))
+        return score(embeddings, subset, tuple(metrics))
+
+    def embed(self, subset: Subset, stage: str) -> Tensor:
+        """The embeddings of a subset by the model as it is now."""
+        return embed(
+            self.model,
+            subset,
+            self.store,
+            self.preset,
+            batch_size=self.config.train.eval_batch_size,
+            channels_last=self.config.train.channels_last,
+            progress=lambda done, total: self.watcher.stage(stage, done, total),
+        )
+
+    def final_test(self) -> dict[str, Any]:
+        """The one look at the test classes, with the model that validation chose."""
+        test = self.split.final_test()
+        embeddings = self.embed(test, "testing")
+        with atomically(self.run.folder / "test.safetensors") as draft:
+            indices = torch.from_numpy(test.indices)
+            save_file({"embeddings": embeddings, "indices": indices}, str(draft))
+        return {
+            "test_images": len(test.indices),
+            "test_classes": test.class_count,
+            "test": score(embeddings, test, self.config.protocol.metrics),
+        }
+
+    def save(self) -> None:
+        """Write a checkpoint of everything."""
+        weights = {"model": self.model.state_dict(), "objective": self.objective.state_dict()}
+        if self.best:
+            weights["best"] = self.best
+        state = {
+            "progress": vars(self.progress),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "batches": self.batches.state_dict(),
+            "random": checkpoint.random_states(),
+        }
+        checkpoint.save(self.run.checkpoints, weights, state)
+
+    def resume(self) -> None:
+        """Take up the last checkpoint, if there is one."""
+        found = checkpoint.latest(self.run.checkpoints)
+        if found is not None:
+            weights, state = found
+            self.progress = Progress(**state["progress"])
+            self.model.load_state_dict(weights["model"])
+            self.objective.load_state_dict(weights.get("objective", {}))
+            self.best = weights.get("best", {})
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.schedule.load_state_dict(state["schedule"])
+            self.batches.load_state_dict(state["batches"], self.progress.step)
+            epoch = self.progress.step // self.per_epoch
+            self.begin_epoch(epoch)
+            checkpoint.restore_random(state["random"])
+            self.watcher.note(f"going on from step {self.progress.step} of {self.total}")
+
+
+class Look:
+    """Now and then: are the losses numbers, how fast is it, is a checkpoint due?
+
+    Losses stay on the device between two looks, so that no step waits for it.
+    """
+
+    def __init__(self, training: Training) -> None:
+        self.training = training
+        self.losses: list[Tensor] = []
+        self.batches: list[list[int]] = []
+        self.looked = self.saved = self.counted = time.monotonic()
+
+    def saw(self, positions: list[int], loss: Tensor) -> None:
+        """Keep the loss of a step; look at them all when it is time."""
+        self.losses.append(loss)
+        self.batches.append(positions)
+        if time.monotonic() - self.looked > SECONDS_BETWEEN_LOOKS:
+            self.at_losses()
+
+    def at_losses(self) -> None:
+        """Stop at the first loss that is not a number; tell the watcher the rest."""
+        training, progress = self.training, self.training.progress
+        if not self.losses:
+            return
+        values = torch.stack(self.losses).double().cpu()
+        first = progress.step - len(values)
+        broken = (~torch.isfinite(values)).nonzero().flatten()
+        if len(broken):
+            at = int(broken[0])
+            subset = training.split.train
+            names = [subset.images.files[subset.indices[i]] for i in self.batches[at]]
+            raise LookalikeError(
+                f"the loss is {float(values[at])} at step {first + at + 1} (epoch "
+                f"{(first + at) // training.per_epoch + 1}); the batch was: {', '.join(names)}"
+            )
+        for value in values.tolist():  # one by one: the sum must not depend on when we look
+            progress.epoch_loss += value
+        now = time.monotonic()
+        images = sum(len(batch) for batch in self.batches)
+        training.watcher.stage(
+            "training",
+            progress.step,
+            training.total,
+            f"loss {values.mean():.4f}, {images / max(now - self.looked, 1e-9):.0f} images/s",
+        )
+        self.losses, self.batches, self.looked = [], [], now
+
+    def save_if_due(self, force: bool) -> None:
+        """Write a checkpoint when the last one is old enough."""
+        if force or time.monotonic() - self.saved >= self.training.config.train.checkpoint_seconds:
+            self.at_losses()
+            self.count_time()
+            self.training.save()
+            self.saved = time.monotonic()
+
+    def count_time(self) -> None:
+        """Add the time since the last count to the run's."""
+        now = time.monotonic()
+        self.training.progress.seconds += now - self.counted
+        self.counted = now
+
+
+def chosen_split(config: RunConfig, images: ImageSet) -> Split:
+    """The split that a run trains on: the only one of its protocol, or the fold it asks for."""
+    protocol = config.protocol
+    splits = data.make_splits(
+        images,
+        protocol.name,
+        seed=config.seed,
+        ratio=protocol.ratio,
+        folds=protocol.folds,
+        order=protocol.order,
+    )
+    if protocol.fold >= len(splits):
+        raise BadInput(f"protocol.fold = {protocol.fold}: '{protocol.name}' has {len(splits)}, from 0")
+    return splits[protocol.fold]
+
+
+def score(embeddings: Tensor, subset: Subset, metrics: tuple[str, ...]) -> dict[str, float]:
+    """Metrics of embeddings, by query and gallery where the data set defines them."""
+    labels = subset.labels
+    if subset.query is None or subset.gallery is None:
+        return evaluation.evaluate(embeddings, labels, metrics=metrics)
+    return evaluation.evaluate(
+        embeddings[torch.from_numpy(subset.query)],
+        labels[subset.query],
+        metrics=metrics,
+        gallery=embeddings[torch.from_numpy(subset.gallery)],
+        gallery_labels=labels[subset.gallery],
+    )
+
+
+def append_line(run: Run, at: int, values: dict[str, Any]) -> int:
+    """Write one line of the log at byte ``at``, dropping what a killed process wrote after it."""
+    line = (json.dumps(values) + "\n").encode()
+    with run.log.open("r+b" if run.log.exists() else "w+b") as log:
+        log.seek(at)
+        log.truncate()
+        log.write(line)
+    return at + len(line)
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """A list that is empty until Ctrl-C or SIGTERM asks the run to stop after its step."""
+    asked: list[int] = []
+
+    def ask(number: int, _: FrameType | None) -> None:
+        asked.append(number)
+
+    former = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
