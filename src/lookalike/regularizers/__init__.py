@@ -1,0 +1,1 @@
+"""Regularisers: penalties on embeddings and on learned weights."""

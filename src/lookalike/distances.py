@@ -1,0 +1,240 @@
+"""How near two embeddings are: cosine, inner product, Lp distance, signal-to-noise ratio.
+
+A distance is called as ``distance(query, reference)`` and gives the matrix in its own unit;
+``distance.similarity`` gives the same with "larger is closer", which is what the losses read.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from lookalike.errors import BadInput, nearest
+from lookalike.geometry import dot, euclidean, unit
+
+__all__ = [
+    "CosineSimilarity",
+    "Distance",
+    "DistanceLike",
+    "DotProductSimilarity",
+    "LpDistance",
+    "SNRDistance",
+    "create",
+    "names",
+]
+
+
+class Distance:
+    """A matrix of distances (or, where ``is_inverted``, of similarities)."""
+
+    is_inverted: bool = False
+    normalize_embeddings: bool = True
+    p: float = 2
+    power: float = 1
+
+    def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
+        """The matrix in the unit of this distance; ``reference`` None is the query itself."""
+        raise NotImplementedError
+
+    def __call__(self, query_emb: Tensor, ref_emb: Tensor | None = None) -> Tensor:
+        """All distances (or similarities) from the query rows to the reference rows."""
+        return self.matrix(query_emb, None if ref_emb is query_emb else ref_emb)
+
+    def similarity(self, query: Tensor, reference: Tensor | None = None) -> Tensor:
+        """The matrix with "larger is closer": distances come with a minus."""
+        matrix = self.matrix(query, reference)
+        return matrix if self.is_inverted else -matrix
+
+    def level(self, value: float) -> float:
+        """A margin given in the unit of this distance, as a similarity."""
+        return value if self.is_inverted else -value
+
+    @property
+    def ordered_by_cosine(self) -> bool:
+        """Whether the order of candidates is that of the cosine (so it is shared by many)."""
+        return self.normalize_embeddings and self.p == 2
+
+    def same_order(self, other: "Distance") -> bool:
+        """Whether both put the candidates of an anchor in the same order."""
+        return (self.ordered_by_cosine and other.ordered_by_cosine) or self == other
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), tuple(sorted(vars(self).items()))))
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value}" for name, value in sorted(vars(self).items()))
+        return f"{type(self).__name__}({settings})"
+
+
+def _raised(matrix: Tensor, power: float) -> Tensor:
+    return matrix if power == 1 else matrix**power
+
+
+class CosineSimilarity(Distance):
+    """The cosine of the angle between two embeddings.
+
+    >>> CosineSimilarity()(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+
+    is_inverted = True
+
+    def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
+        """``x.y / |x| |y|``."""
+        return dot(unit(query), None if reference is None else unit(reference))
+
+
+class DotProductSimilarity(Distance):
+    """The inner product, of unit vectors unless ``normalize_embeddings=False``."""
+
+    is_inverted = True
+
+    def __init__(self, normalize_embeddings: bool = True, p: float = 2, power: float = 1) -> None:
+        self.normalize_embeddings = normalize_embeddings
+        self.p = p
+        self.power = power
+
+    @property
+    def ordered_by_cosine(self) -> bool:
+        """True for unit vectors, unless an even power folds the negative side over."""
+        return super().ordered_by_cosine and self.power == 1
+
+    def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
+        """``x.y``."""
+        return _raised(dot(*_ready(self, query, reference)), self.power)
+
+
+class LpDistance(Distance):
+    """The p-norm of the difference (Euclidean for p = 2), raised to ``power``.
+
+    >>> LpDistance()(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    tensor([[0.0000, 1.4142],
+            [1.4142, 0.0000]])
+    """
+
+    def __init__(self, normalize_embeddings: bool = True, p: float = 2, power: float = 1) -> None:
+        self.normalize_embeddings = normalize_embeddings
+        self.p = p
+        self.power = power
+
+    def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
+        """``|x - y|_p ^ power``."""
+        rows, others = _ready(self, query, reference)
+        if self.p != 2:
+            return _raised(
+                torch.cdist(rows, rows if others is None else others, self.p), self.power
+            )
+        if self.power == 2:
+            return euclidean(rows, others, unit_rows=self.normalize_embeddings, squared=True)
+        return _raised(euclidean(rows, others, unit_rows=self.normalize_embeddings), self.power)
+
+
+class SNRDistance(Distance):
+    """The variance of the difference over the variance of the anchor (Yuan et al., CVPR 2019).
+
+    ``var(x - y) / var(x)`` over the components. An anchor without variance has distance 0 to all.
+    """
+
+    def __init__(self, normalize_embeddings: bool = True, p: float = 2, power: float = 1) -> None:
+        self.normalize_embeddings = normalize_embeddings
+        self.p = p
+        self.power = power
+
+    @property
+    def ordered_by_cosine(self) -> bool:
+        """False: the components are centred first."""
+        return False
+
+    def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
+        """From inner products of centred rows; nothing of size N x N x D."""
+        rows, others = _ready(self, query, reference)
+        rows = rows - rows.mean(1, keepdim=True)
+        if others is not None:
+            others = others - others.mean(1, keepdim=True)
+        signal = (rows * rows).sum(1, keepdim=True)
+        some = signal > torch.finfo(signal.dtype).tiny
+        noise = euclidean(rows, others, squared=True)
+        return _raised(noise / signal.where(some, 1) * some, self.power)
+
+
+def _ready(
+    distance: Distance, query: Tensor, reference: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The rows as this distance reads them: of unit length, or as they are."""
+    if not distance.normalize_embeddings:
+        return query, reference
+    if distance.p == 2:
+        return unit(query), None if reference is None else unit(reference)
+
+    def shorten(rows: Tensor) -> Tensor:
+        return torch.nn.functional.normalize(rows, p=distance.p, dim=1)
+
+    return shorten(query), None if reference is None else shorten(reference)
+
+
+@runtime_checkable
+class _Foreign(Protocol):
+    """A distance of another library: a call, and whether larger is closer."""
+
+    is_inverted: bool
+
+    def __call__(self, query_emb: Tensor, ref_emb: Tensor) -> Tensor: ...
+
+
+class _Adopted(Distance):
+    """A distance of another library in our clothes."""
+
+    def __init__(self, foreign: _Foreign) -> None:
+        self.foreign = foreign
+        self.is_inverted = foreign.is_inverted
+        self.normalize_embeddings = bool(getattr(foreign, "normalize_embeddings", False))
+        self.power = float(getattr(foreign, "power", 1))
+
+    @property
+    def ordered_by_cosine(self) -> bool:
+        return False
+
+    def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
+        return self.foreign(query, query if reference is None else reference)
+
+
+DistanceLike: TypeAlias = Distance | str | _Foreign
+
+_NAMED: dict[str, Callable[[], Distance]] = {
+    "cosine": CosineSimilarity,
+    "dot": lambda: DotProductSimilarity(normalize_embeddings=False),
+    "l2": LpDistance,
+    "l2-squared": lambda: LpDistance(power=2),
+    "snr": SNRDistance,
+}
+
+
+def names() -> list[str]:
+    """The names that ``create`` knows.
+
+    >>> names()
+    ['cosine', 'dot', 'l2', 'l2-squared', 'snr']
+    """
+    return sorted(_NAMED)
+
+
+def create(distance: DistanceLike) -> Distance:
+    """A distance by name; a distance (ours, or one of PML's) is taken as it is.
+
+    >>> create("l2-squared")
+    LpDistance(normalize_embeddings=True, p=2, power=2)
+    """
+    if isinstance(distance, Distance):
+        return distance
+    if isinstance(distance, str):
+        if distance not in _NAMED:
+            raise BadInput(f"there is no distance '{distance}'; " + nearest(distance, _NAMED))
+        return _NAMED[distance]()
+    if isinstance(distance, _Foreign):
+        return _Adopted(distance)
+    raise BadInput(f"'{distance}' is not a distance; choose one of: " + ", ".join(names()))

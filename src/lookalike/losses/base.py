@@ -1,0 +1,262 @@
+"""What every loss is: a pure function of relations, in a thin module that holds its settings.
+
+A loss over pairs of images subclasses ``PairLoss``, one with learned class vectors ``ProxyLoss``;
+both write one method, ``compute(relations)``, and get miners, memory, mixing, labels of any kind
+and regularisers for nothing.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar, TypedDict
+
+import torch
+from torch import Tensor, nn
+
+from lookalike.distances import CosineSimilarity, Distance, DistanceLike, create
+from lookalike.errors import BadInput
+from lookalike.geometry import Relations, in_full_precision, relate
+from lookalike.labels import Labels, Overlap, as_tensor
+from lookalike.miners.mined import Indices, Mined, mined, narrow
+from lookalike.regularizers.base import RegularizerLike, build
+from lookalike.signatures import show_options
+
+__all__ = ["Loss", "LossOptions", "PairLoss", "ProxyLoss", "ProxyOptions"]
+
+
+class LossOptions(TypedDict, total=False):
+    """What every loss takes beside its own arguments."""
+
+    distance: DistanceLike | None
+    embedding_regularizer: RegularizerLike | None
+    embedding_reg_weight: float
+    overlap: Overlap
+
+
+class ProxyOptions(TypedDict, total=False):
+    """What every loss with learned weights takes beside its own arguments."""
+
+    distance: DistanceLike | None
+    embedding_regularizer: RegularizerLike | None
+    embedding_reg_weight: float
+    weight_regularizer: RegularizerLike | None
+    weight_reg_weight: float
+    weight_init_func: Callable[[Tensor], object] | None
+
+
+class Loss(nn.Module):
+    """Settings that all losses share: a distance and a regulariser of the embeddings."""
+
+    additive: ClassVar[bool] = False
+    """Whether the loss sums over candidates by weight, so that mixed candidates make sense."""
+    default_distance: ClassVar[Callable[[], Distance]] = CosineSimilarity
+    """What ``distance=None`` means."""
+
+    def __init__(
+        self,
+        distance: DistanceLike | None = None,
+        embedding_regularizer: RegularizerLike | None = None,
+        embedding_reg_weight: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.distance = type(self).default_distance() if distance is None else create(distance)
+        self.embedding_regularizer = build(embedding_regularizer)
+        self.embedding_reg_weight = embedding_reg_weight
+
+    def __init_subclass__(cls) -> None:
+        """Show the common options in the signature."""
+        super().__init_subclass__()
+        show_options(cls)
+
+    def compute(self, relations: Relations) -> Tensor:
+        """The loss of these relations, a scalar."""
+        raise NotImplementedError
+
+    def _regularized(self, loss: Tensor, embeddings: Tensor) -> Tensor:
+        if self.embedding_regularizer is None:
+            return loss
+        penalty: Tensor = self.embedding_regularizer(in_full_precision(embeddings))
+        return loss + self.embedding_reg_weight * penalty
+
+
+class PairLoss(Loss):
+    """A loss over images compared with images.
+
+    Degenerate batches (no positives, one class, one image, none) give 0 with a zero gradient,
+    unless the loss says otherwise.
+    """
+
+    additive = True
+    counts: ClassVar[bool] = True
+    """Whether a pair that a miner names several times weighs as much (PML: differs by loss)."""
+    self_pairs: ClassVar[bool] = False
+    """Whether an image is a candidate of its own."""
+    among: ClassVar[bool] = False
+    """Whether the loss compares candidates with one another."""
+
+    def __init__(
+        self,
+        distance: DistanceLike | None = None,
+        embedding_regularizer: RegularizerLike | None = None,
+        embedding_reg_weight: float = 1.0,
+        overlap: Overlap = "any",
+    ) -> None:
+        super().__init__(distance, embedding_regularizer, embedding_reg_weight)
+        self.overlap = overlap
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Labels | None = None,
+        indices_tuple: Indices | None = None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,
+    ) -> Tensor:
+        """The loss of a batch, in float32 at least.
+
+        ``indices_tuple`` is what a miner returned, or PML's index tensors. With ``ref_emb`` the
+        candidates are those embeddings, with ``ref_labels``. ``labels`` may be left out where
+        ``indices_tuple`` says all.
+        """
+        if torch.is_autocast_enabled(embeddings.device.type):
+            with torch.autocast(embeddings.device.type, enabled=False):
+                return self.forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
+        if labels is None and indices_tuple is None:
+            raise BadInput("a loss needs labels, or an indices_tuple that names the pairs")
+        if embeddings.shape[0] == 0:
+            return in_full_precision(embeddings).sum()
+        relations = self.relations(embeddings, labels, ref_emb, ref_labels)
+        if indices_tuple is None:
+            loss = self.compute(relations)
+        else:
+            rows, columns = relations.similarity.shape
+            found = mined(indices_tuple, (rows, columns), embeddings.device)
+            loss = self.compute_mined(relations, found)
+        return self._regularized(loss, embeddings)
+
+    def relations(
+        self,
+        embeddings: Tensor,
+        labels: Labels | None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,
+    ) -> Relations:
+        """The relations this loss reads."""
+        return relate(
+            embeddings,
+            labels,
+            ref_emb,
+            ref_labels,
+            self.distance,
+            self.overlap,
+            self_pairs=self.self_pairs,
+            among=self.among,
+        )
+
+    def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
+        """The loss of what a miner found."""
+        return self.compute(narrow(relations, found, count=self.counts))
+
+
+class ProxyLoss(Loss):
+    """A loss over images compared with learned vectors, one or several a class.
+
+    ``relations(embeddings, labels)`` gives images x classes; labels are class numbers from 0, or
+    rows [N, classes] that say how much of each class an image is (mixed images).
+    """
+
+    additive = True
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_size: int,
+        distance: DistanceLike | None = None,
+        embedding_regularizer: RegularizerLike | None = None,
+        embedding_reg_weight: float = 1.0,
+        weight_regularizer: RegularizerLike | None = None,
+        weight_reg_weight: float = 1.0,
+        weight_init_func: Callable[[Tensor], object] | None = None,
+    ) -> None:
+        super().__init__(distance, embedding_regularizer, embedding_reg_weight)
+        self.num_classes = num_classes
+        self.embedding_size = embedding_size
+        self.weight_regularizer = build(weight_regularizer)
+        self.weight_reg_weight = weight_reg_weight
+        self.weight_init_func = weight_init_func
+
+    def learned(self, *shape: int, start: Callable[[Tensor], object]) -> nn.Parameter:
+        """A parameter of this shape, filled by ``weight_init_func``, or else by ``start``."""
+        parameter = nn.Parameter(torch.empty(*shape))
+        (self.weight_init_func or start)(parameter.data)
+        return parameter
+
+    def class_vectors(self) -> Tensor:
+        """The learned vectors as rows."""
+        raise NotImplementedError
+
+    def similarities(self, embeddings: Tensor) -> Tensor:
+        """Images x classes; larger is closer."""
+        rows = in_full_precision(embeddings)
+        return self.distance.similarity(rows, self.class_vectors().to(rows.dtype))
+
+    def membership(self, labels: Labels, like: Tensor) -> Tensor:
+        """``same`` [N, classes]: the given rows, or 1 at the class of each image."""
+        given = as_tensor(labels).to(like.device)
+        if given.ndim == 2:
+            return given.to(like.dtype)
+        classes = torch.arange(self.num_classes, device=like.device)
+        return (given.unsqueeze(1) == classes).to(like.dtype)
+
+    def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
+        """Images x classes, all of them valid."""
+        similarity = self.similarities(embeddings)
+        valid = torch.ones((), dtype=torch.bool, device=similarity.device)
+        return Relations(
+            similarity, self.membership(labels, similarity), valid.expand(similarity.shape)
+        )
+
+    def per_image(self, relations: Relations) -> Tensor:
+        """The loss of each image, [N]."""
+        raise NotImplementedError
+
+    def compute(self, relations: Relations) -> Tensor:
+        """The mean over the images."""
+        return self.per_image(relations).mean()
+
+    def compute_weighted(self, relations: Relations, weights: Tensor) -> Tensor:
+        """The mean over the images, each times its weight."""
+        return (self.per_image(relations) * weights).mean()
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Labels,
+        indices_tuple: Indices | None = None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,
+    ) -> Tensor:
+        """The loss of a batch, in float32 at least.
+
+        What a miner found weighs the images: by how often each is named, over the largest count
+        (as PML). Candidates are the learned vectors, so ``ref_emb`` is refused.
+        """
+        if torch.is_autocast_enabled(embeddings.device.type):
+            with torch.autocast(embeddings.device.type, enabled=False):
+                return self.forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
+        if (ref_emb is not None and ref_emb is not embeddings) or (
+            ref_labels is not None and ref_labels is not labels
+        ):
+            raise BadInput(f"{type(self).__name__} compares with learned vectors, not with ref_emb")
+        if embeddings.shape[0] == 0:
+            return in_full_precision(embeddings).sum()
+        relations = self.relations(embeddings, labels)
+        if indices_tuple is None:
+            loss = self.compute(relations)
+        else:
+            size = embeddings.shape[0]
+            found = mined(indices_tuple, (size, size), embeddings.device)
+            weights = found.sample_weights(relations.similarity.dtype, anchors_only=False)
+            loss = self.compute_weighted(relations, weights)
+        if self.weight_regularizer is not None:
+            vectors = self.class_vectors().to(loss.dtype)
+            loss = loss + self.weight_reg_weight * self.weight_regularizer(vectors)
+        return self._regularized(loss, embeddings)

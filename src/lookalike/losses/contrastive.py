@@ -1,0 +1,66 @@
+"""The contrastive loss: positives within one margin, negatives beyond another."""
+
+from typing import Literal, Unpack
+
+from torch import Tensor
+
+from lookalike.distances import LpDistance
+from lookalike.errors import BadInput, nearest
+from lookalike.geometry import Relations, mean_of_positive
+from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.registry import LOSSES
+
+__all__ = ["ContrastiveLoss", "contrastive"]
+
+
+def contrastive(relations: Relations, pull_to: float, push_to: float) -> Tensor:
+    """``[pull_to - s]+`` over positives plus ``[s - push_to]+`` over negatives.
+
+    Each part is the mean over its non-zero terms.
+    """
+    pull = mean_of_positive(pull_to - relations.similarity, relations.positives)
+    push = mean_of_positive(relations.similarity - push_to, relations.negatives)
+    return pull + push
+
+
+def linear_contrastive(relations: Relations, push_to: float) -> Tensor:
+    """``sum_N [s - push_to]+ - sum_P s`` per anchor, mean over anchors."""
+    pull = -(relations.similarity * relations.positives).sum()
+    push = ((relations.similarity - push_to).relu() * relations.negatives).sum()
+    return (pull + push) / relations.similarity.shape[0]
+
+
+@LOSSES.register("contrastive", paper="Hadsell et al., CVPR 2006")
+class ContrastiveLoss(PairLoss):
+    """Pulls positives within one margin and pushes negatives beyond another.
+
+    ``on="distance"`` (default): ``mean [d - pos_margin]+ over P + mean [neg_margin - d]+ over N``,
+    each mean over the non-zero terms; with a similarity as ``distance`` the signs turn.
+    ``on="similarity"``: per anchor ``sum_N [s - neg_margin]+ - sum_P s`` of cosines, mean over
+    anchors (``pos_margin`` is not used).
+    """
+
+    default_distance = LpDistance
+
+    def __init__(
+        self,
+        pos_margin: float = 0,
+        neg_margin: float = 1,
+        on: Literal["distance", "similarity"] = "distance",
+        **options: Unpack[LossOptions],
+    ) -> None:
+        if on not in ("distance", "similarity"):
+            raise BadInput(f"on='{on}' is not known; " + nearest(on, ("distance", "similarity")))
+        if on == "similarity" and options.get("distance") is None:
+            options["distance"] = "cosine"
+        super().__init__(**options)
+        self.pos_margin = pos_margin
+        self.neg_margin = neg_margin
+        self.on = on
+
+    def compute(self, relations: Relations) -> Tensor:
+        """The loss of these relations."""
+        level = self.distance.level
+        if self.on == "similarity":
+            return linear_contrastive(relations, level(self.neg_margin))
+        return contrastive(relations, level(self.pos_margin), level(self.neg_margin))

@@ -1,0 +1,74 @@
+"""The proxy-anchor loss: proxies are anchors, the images of a batch their candidates."""
+
+from typing import Unpack
+
+import torch
+from torch import Tensor, nn
+
+from lookalike.geometry import Relations, log1p_sum_exp
+from lookalike.labels import Labels
+from lookalike.losses.base import ProxyLoss, ProxyOptions
+from lookalike.registry import LOSSES
+
+__all__ = ["ProxyAnchorLoss", "proxy_anchor"]
+
+
+def proxy_anchor(relations: Relations, alpha: float, margin: float) -> Tensor:
+    """Proxies x images: a soft maximum over the positives and one over the negatives."""
+    return pull_to_proxies(relations, alpha, margin) + push_from_proxies(relations, alpha, margin)
+
+
+def pull_to_proxies(relations: Relations, alpha: float, margin: float) -> Tensor:
+    """``1/|W+| sum_w log(1 + sum_(x in X+) e^(-a(s - m)))``, W+ = proxies with a positive."""
+    weights = relations.positives
+    pull = log1p_sum_exp(alpha * (margin - relations.similarity), weights)
+    return pull.sum() / (weights > 0).any(1).sum().clamp_min(1)
+
+
+def push_from_proxies(relations: Relations, alpha: float, margin: float) -> Tensor:
+    """``1/|W| sum_w log(1 + sum_(x in X-) e^(a(s + m)))``."""
+    return log1p_sum_exp(alpha * (relations.similarity + margin), relations.negatives).mean()
+
+
+@LOSSES.register("proxy-anchor", paper="Kim et al., CVPR 2020")
+class ProxyAnchorLoss(ProxyLoss):
+    """Each class has a proxy that pulls and pushes the images of a batch by their hardness.
+
+    ``1/|W+| sum_(W+) log(1 + sum_(X+) e^(-alpha (s - margin)))
+    + 1/|W| sum_W log(1 + sum_(X-) e^(alpha (s + margin)))``. Its relations are proxies x images.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_size: int,
+        margin: float = 0.1,
+        alpha: float = 32,
+        **options: Unpack[ProxyOptions],
+    ) -> None:
+        super().__init__(num_classes, embedding_size, **options)
+        self.margin = margin
+        self.alpha = alpha
+        self.proxies = self.learned(
+            num_classes,
+            embedding_size,
+            start=lambda rows: nn.init.kaiming_normal_(rows, mode="fan_out"),
+        )
+
+    def class_vectors(self) -> Tensor:
+        """The proxies."""
+        return self.proxies
+
+    def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
+        """Proxies x images."""
+        similarity, same, valid, _ = super().relations(embeddings, labels)
+        return Relations(similarity.T, same.T, valid.T)
+
+    def compute(self, relations: Relations) -> Tensor:
+        """The loss of proxies x images."""
+        return proxy_anchor(relations, self.alpha, self.distance.level(self.margin))
+
+    def compute_weighted(self, relations: Relations, weights: Tensor) -> Tensor:
+        """As PML: an image of weight w counts ``e^(w - 1)`` times in each sum."""
+        times = torch.exp(weights - 1).expand(relations.similarity.shape)
+        return self.compute(relations._replace(valid=relations.valid * times))
