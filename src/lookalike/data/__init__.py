@@ -1,14 +1,21 @@
 """Data sets, splits, transforms and the image cache."""
 
-from lookalike.data import cub, glyphs
+# The modules of the data sets are imported because that registers them.
+from lookalike.data import cars, cub, folder, glyphs, inshop, sop, table  # noqa: F401
 from lookalike.data.cache import PixelStore, open_store
+from lookalike.data.checking import CheckReport, check
 from lookalike.data.image_set import ImageSet, UnreadableImage, load
-from lookalike.data.split import PROTOCOLS, Split, Subset, make_splits
+from lookalike.data.listing import Counts
+from lookalike.data.preparing import prepare
+from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, make_splits
 from lookalike.data.transforms import PRESETS, Normalisation, Preset, preset
 
 __all__ = [
+    "ORDERS",
     "PRESETS",
     "PROTOCOLS",
+    "CheckReport",
+    "Counts",
     "ImageSet",
     "Normalisation",
     "PixelStore",
@@ -16,10 +23,10 @@ __all__ = [
     "Split",
     "Subset",
     "UnreadableImage",
-    "cub",
-    "glyphs",
+    "check",
     "load",
     "make_splits",
     "open_store",
+    "prepare",
     "preset",
 ]

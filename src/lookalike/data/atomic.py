@@ -1,9 +1,11 @@
 """Files that are either whole or not there, and the folder they are kept in."""
 
+import glob
 import os
-import tempfile
+import secrets
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,6 +14,8 @@ import platformdirs
 from lookalike.errors import BadInput
 
 __all__ = ["cache_folder", "written_whole"]
+
+_ABANDONED_SECONDS = 3600
 
 
 def cache_folder(folder: Path | None = None) -> Path:
@@ -33,13 +37,22 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
     crash leaves at most a temporary file that nothing reads, and two processes that write the
     same path do no harm: the last one wins with the same content.
     """
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    _sweep(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed processes left of ``path``; one at work writes more often than hourly."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        with suppress(OSError):
+            if left.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+                left.unlink()

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from lookalike.data.atomic import cache_folder, written_whole
 from lookalike.data.image_set import ImageSet, UnreadableImage, refuse_unreadable
+from lookalike.errors import LookalikeError
 
 __all__ = ["PixelStore", "decoded", "open_store", "shortened"]
 
@@ -63,6 +64,8 @@ class PixelStore:
 
     def read(self, index: int) -> Tensor:
         """Image ``index`` as uint8 [C, H, W], a view on the file."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"image {index} of {len(self)}")
         height, width, channels = map(int, self.shapes[index])
         start = int(self._offsets[index])
         return self._pixels.as_strided(
@@ -90,6 +93,16 @@ def open_store(
             return PixelStore(path)
         except (ValueError, EOFError):  # damaged after it was written: build it again
             pass
+    try:
+        _build(images, short_side, path, progress)
+    except OSError as error:
+        raise LookalikeError(
+            f"cannot write the image cache {path}: {error}; LOOKALIKE_CACHE names another folder"
+        ) from error
+    return PixelStore(path)
+
+
+def _build(images: ImageSet, short_side: int | None, path: Path, progress: Progress | None) -> None:
     with written_whole(path) as file:
         shapes = np.empty((len(images), 3), np.int32)
         bad: list[UnreadableImage] = []
@@ -106,7 +119,6 @@ def open_store(
         start = file.tell()
         np.save(file, shapes)
         file.write(_MAGIC + start.to_bytes(8, "little"))
-    return PixelStore(path)
 
 
 def decoded(

@@ -38,9 +38,9 @@ _RECIPE = f"2 {SIDE} {LEAST_FONTS} {_FONT_SIZE} {_BASELINE} {_ORDER_SEED}"
 Drawing = NDArray[np.uint8]
 
 
-@DATASETS.register("glyphs", paper="")
+@DATASETS.register("glyphs")
 def glyphs(root: Path | None = None) -> ImageSet:
-    """Characters in the fonts inside matplotlib: about 2,450 classes, 32x32 grey, built in."""
+    """Characters in the fonts inside matplotlib: about 2,500 classes, 32x32 grey, built in."""
     if root is not None:
         raise BadInput("'glyphs' is built in and takes no data.root")
     path = cache_folder() / f"glyphs-{digest(_RECIPE, *map(_identity, _font_files()))}.npz"

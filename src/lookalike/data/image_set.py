@@ -126,7 +126,7 @@ def load(name: str, root: str | Path | None = None, skip_unreadable: bool = Fals
     With ``skip_unreadable`` every image is decoded once to see whether it can be, and those that
     cannot are left out and named in ``unreadable``; the finding is remembered in the cache.
     """
-    images: ImageSet = DATASETS.find(name).build(None if root is None else Path(root))
+    images: ImageSet = DATASETS.find(name).build(None if root is None else Path(root).expanduser())
     if not skip_unreadable:
         return images
     from lookalike.data.readable import readable

@@ -110,11 +110,13 @@ class _Photo(Preset):
     def augment(self, pixels: Sequence[Tensor], generator: torch.Generator) -> Tensor:
         shapes = torch.tensor([image.shape[1:] for image in pixels])
         if self.scale is None:
-            sides = torch.full_like(shapes, self.size)
+            sides, centred = self._square(shapes), None
         else:
-            sides = _random_sides(shapes, self.scale, generator)
+            sides, centred = _random_sides(shapes, self.scale, generator)
         place = torch.rand(len(pixels), 2, generator=generator, dtype=torch.float64)
         corners = (place * (shapes - sides + 1)).long()
+        if centred is not None:
+            corners = torch.where(centred[:, None], (shapes - sides) // 2, corners)
         batch = _views(pixels, corners, sides, self.size)
         mirrored = torch.rand(len(pixels), generator=generator) < 0.5
         batch[mirrored] = batch[mirrored].flip(3)
@@ -122,18 +124,23 @@ class _Photo(Preset):
 
     def centre(self, pixels: Sequence[Tensor]) -> Tensor:
         shapes = torch.tensor([image.shape[1:] for image in pixels])
-        sides = torch.full_like(shapes, self.size)
+        sides = self._square(shapes)
         corners = ((shapes - sides) / 2).round().long()
         return _views(pixels, corners, sides, self.size)
+
+    def _square(self, shapes: Tensor) -> Tensor:
+        if (shapes < self.size).any():
+            raise ValueError(f"'{self.name}' crops {self.size} pixels; resize images first")
+        return torch.full_like(shapes, self.size)
 
 
 def _random_sides(
     shapes: Tensor, scale: tuple[float, float], generator: torch.Generator, tries: int = 10
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """Height and width of a random crop for each image: uniform area, log-uniform aspect ratio.
 
-    The first of ten draws that fits is taken; where none does, the largest centred shape of
-    allowed ratio (as torchvision's RandomResizedCrop does).
+    The first of ten draws that fits is taken; where none does, the largest shape of allowed
+    ratio, marked in the second value to be centred (as torchvision's RandomResizedCrop does).
     """
     low, high = 3 / 4, 4 / 3
     draws = torch.rand(2, len(shapes), tries, generator=generator, dtype=torch.float64)
@@ -146,7 +153,8 @@ def _random_sides(
     drawn = torch.cat([heights.gather(1, first), widths.gather(1, first)], 1).long()
     widest = torch.minimum(width, (height * high).round().long()).clamp(min=1)
     highest = torch.minimum(height, (width / low).round().long()).clamp(min=1)
-    return torch.where(fits.any(1, keepdim=True), drawn, torch.cat([highest, widest], 1))
+    fitted = fits.any(1)
+    return torch.where(fitted[:, None], drawn, torch.cat([highest, widest], 1)), ~fitted
 
 
 def _views(pixels: Sequence[Tensor], corners: Tensor, sides: Tensor, size: int) -> Tensor:

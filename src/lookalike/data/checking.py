@@ -1,0 +1,79 @@
+"""What is wrong with a data set: unreadable and repeated images, classes with one image."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from lookalike.data.cache import decoded
+from lookalike.data.image_set import ImageSet, UnreadableImage, digest
+from lookalike.data.listing import Counts
+
+__all__ = ["CheckReport", "check"]
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The findings of ``check``; ``str`` gives them as text, ``as_dict`` for a program.
+
+    ``duplicates`` are groups of images with exactly the same pixels; ``mislabelled`` are those of
+    them that lie in more than one class.
+    """
+
+    name: str
+    counts: Counts
+    unreadable: tuple[tuple[str, str], ...]
+    duplicates: tuple[tuple[str, ...], ...]
+    mislabelled: tuple[tuple[str, ...], ...]
+    single_image_classes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as plain lists, numbers and texts."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self.counts}"]
+        unreadable = [f"{file}: {reason}" for file, reason in self.unreadable]
+        lines += _listed("unreadable images", unreadable)
+        lines += _listed("groups of identical images", [" = ".join(g) for g in self.duplicates])
+        lines += _listed(
+            "of these with different labels", [" = ".join(group) for group in self.mislabelled]
+        )
+        lines += _listed("classes with one image", list(self.single_image_classes))
+        return "\n".join(lines)
+
+
+def check(images: ImageSet, progress: Callable[[int, int], None] | None = None) -> CheckReport:
+    """Decode every image once and report what was found."""
+    unreadable: list[tuple[str, str]] = []
+    by_content: dict[str, list[int]] = defaultdict(list)
+    for index, pixels in enumerate(decoded(images, None)):
+        if isinstance(pixels, UnreadableImage):
+            unreadable.append((pixels.file, pixels.reason))
+        else:
+            by_content[digest(str(pixels.shape), pixels)].append(index)
+        if progress:
+            progress(index + 1, len(images))
+    groups = [group for group in by_content.values() if len(group) > 1]
+    crossing = [group for group in groups if len(set(images.labels[group].tolist())) > 1]
+    sizes = np.bincount(images.labels, minlength=len(images.class_names))
+    return CheckReport(
+        name=images.name,
+        counts=Counts.of(images),
+        unreadable=tuple(unreadable),
+        duplicates=_named(images, groups),
+        mislabelled=_named(images, crossing),
+        single_image_classes=tuple(images.class_names[i] for i in np.flatnonzero(sizes == 1)),
+    )
+
+
+def _named(images: ImageSet, groups: list[list[int]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(images.files[index] for index in group) for group in groups)
+
+
+def _listed(what: str, found: list[str], shown: int = 10) -> list[str]:
+    """A heading with the count, then the first few."""
+    more = [f"  and {len(found) - shown:,} more"] if len(found) > shown else []
+    return [f"{what}: {len(found):,}", *(f"  {entry}" for entry in found[:shown]), *more]

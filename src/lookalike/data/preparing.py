@@ -1,0 +1,133 @@
+"""Downloading the official archives and putting them where the loaders look."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from lookalike.data.cars import cars
+from lookalike.data.cub import cub
+from lookalike.data.download import download
+from lookalike.data.image_set import ImageSet, load
+from lookalike.data.sop import sop
+from lookalike.data.unpack import unpack
+from lookalike.errors import BadInput
+from lookalike.registry import DATASETS
+
+__all__ = ["SOURCES", "Archive", "Source", "prepare"]
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One file to fetch into ``folder`` (relative to the root), unpacked there or kept."""
+
+    url: str
+    folder: str = "."
+    md5: str | None = None
+    packed: bool = True
+
+    @property
+    def file(self) -> str:
+        """The file's own name."""
+        return urlsplit(self.url).path.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from, and what reads it under the root once it is there."""
+
+    archives: tuple[Archive, ...]
+    read: Callable[[Path], ImageSet]
+
+
+SOURCES: Mapping[str, Source] = {
+    "cub": Source(
+        (
+            Archive(
+                "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz?download=1",
+                md5="97eceeb196236b17998738112f37df78",
+            ),
+        ),
+        cub,
+    ),
+    "cars": Source(
+        (
+            Archive(
+                "http://ai.stanford.edu/~jkrause/car196/cars_annos.mat", "cars196", packed=False
+            ),
+            Archive("http://ai.stanford.edu/~jkrause/car196/car_ims.tgz", "cars196"),
+        ),
+        cars,
+    ),
+    "sop": Source(
+        (
+            Archive(
+                "http://ftp.cs.stanford.edu/cs/cvgl/Stanford_Online_Products.zip",
+                md5="7f73d41a2f44250d4779881525aea32e",
+            ),
+        ),
+        sop,
+    ),
+}
+
+_BY_HAND = {
+    "inshop": (
+        "'inshop' cannot be downloaded by a program: ask for In-shop Clothes Retrieval at "
+        "https://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html, then put list_eval_partition.txt "
+        "and the unpacked img/ into {root}/InShop_Clothes"
+    ),
+    "folder": "'folder' is your own pictures: there is nothing to download",
+    "csv": "'csv' is your own pictures: there is nothing to download",
+}
+
+
+def prepare(
+    name: str,
+    root: str | Path | None = None,
+    progress: Callable[[str, int, int | None], None] | None = None,
+    base_url: str | None = None,
+    sources: Mapping[str, Source] = SOURCES,
+) -> ImageSet:
+    """Download, unpack and check the data set called ``name`` under ``root``; returns it.
+
+    What is complete already is not fetched again, and an interrupted download goes on.
+    ``progress`` gets the file's name, the bytes so far and all bytes (None: unknown). With
+    ``base_url`` the same files come from a mirror. ``glyphs`` needs no root: it is drawn.
+    """
+    DATASETS.find(name)
+    if name in _BY_HAND:
+        raise BadInput(_BY_HAND[name].format(root=root or "data.root"))
+    if name not in sources:
+        return load(name, root)
+    if root is None:
+        raise BadInput(f"say where to put '{name}': data.root is missing")
+    if base_url is not None and not base_url.startswith(("http://", "https://")):
+        raise BadInput(f"a mirror's address begins with http:// or https://, not '{base_url}'")
+    source, home = sources[name], Path(root).expanduser()
+    with suppress(BadInput):
+        return source.read(home)  # it is there already
+    for archive in source.archives:
+        _bring(archive, home, progress, base_url)
+    return source.read(home)
+
+
+def _bring(
+    archive: Archive,
+    home: Path,
+    progress: Callable[[str, int, int | None], None] | None,
+    base_url: str | None,
+) -> None:
+    """Fetch one archive and unpack it; an archive that the user put there is not removed."""
+    target = home / archive.folder / archive.file
+    url = f"{base_url.rstrip('/')}/{archive.file}" if base_url else archive.url
+
+    def report(done: int, total: int | None) -> None:
+        if progress:
+            progress(archive.file, done, total)
+
+    fetched = download(url, target, archive.md5, report)
+    if archive.packed:
+        unpack(target, target.parent)
+        if fetched:
+            target.unlink()
