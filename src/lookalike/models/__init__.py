@@ -6,6 +6,7 @@
 """
 
 from lookalike.models.backbone import Backbone
+from lookalike.models.bn_inception import BNInception
 from lookalike.models.building import build, describe, fingerprint, names
 from lookalike.models.embedding import EmbeddingModel
 from lookalike.models.head import Head, l2_normalise
@@ -14,6 +15,7 @@ from lookalike.models.small_cnn import small_cnn
 
 __all__ = [
     "POOLINGS",
+    "BNInception",
     "Backbone",
     "EmbeddingModel",
     "Head",

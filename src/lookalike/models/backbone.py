@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.data.transforms import Normalisation
-from lookalike.errors import LookalikeError
+from lookalike.errors import BadInput, LookalikeError
 
 __all__ = ["Backbone", "fit_channels", "normalisation_for", "replace_first_convolution"]
 
@@ -55,8 +55,8 @@ class Backbone(nn.Module):
 
     ``network`` may give the map as [B, C, h, w], as [B, h, w, C] (swin), or as tokens [B, N, C]
     (vision transformers): then the first ``prefix_tokens`` (class token, registers) are dropped
-    and the patch tokens are laid out in the image's own proportions. ``run`` is how the map is
-    asked for where that is not ``network(images)``.
+    and the patch tokens are laid out in the image's own proportions. ``image_size`` is set
+    for networks that take no other; ``run`` asks for the map where ``network(images)`` does not.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Backbone(nn.Module):
         width: int,
         normalisation: Normalisation,
         prefix_tokens: int = 0,
+        image_size: tuple[int, int] | None = None,
         run: Callable[[nn.Module, Tensor], Tensor] = _called,
     ) -> None:
         super().__init__()
@@ -73,10 +74,17 @@ class Backbone(nn.Module):
         self.width = width
         self.normalisation = normalisation
         self.prefix_tokens = prefix_tokens
+        self.image_size = image_size
         self.run = run
 
     def forward(self, images: Tensor) -> Tensor:
         """The map before pooling."""
+        size = (images.shape[2], images.shape[3])
+        if self.image_size not in (None, size):
+            raise BadInput(
+                f"this network takes images of {self.image_size} pixels only, not {size}; "
+                "choose other transforms or another network"
+            )
         found = self.run(self.network, images)
         if found.dim() == 3:
             return self._laid_out(found, images)
@@ -95,7 +103,7 @@ class Backbone(nn.Module):
         rows = max(1, round((count * images.shape[2] / images.shape[3]) ** 0.5))
         if count % rows:
             rows = 1  # tokens were merged or dropped: they have no grid, only an order
-        return patches.unflatten(2, (rows, count // rows))
+        return patches.reshape(*patches.shape[:2], rows, count // rows)
 
 
 def replace_first_convolution(network: nn.Module, channels: int) -> None:

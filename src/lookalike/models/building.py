@@ -1,5 +1,6 @@
 """A model from its name and weights."""
 
+from difflib import get_close_matches
 from pathlib import Path
 
 from lookalike.errors import BadInput, nearest
@@ -45,8 +46,8 @@ def build(
     backbone's weights, or a checkpoint of a whole EmbeddingModel.
     ``dim``: the embedding's size; 0 keeps the pooled features. ``channels``: 3 colour, 1 grey.
     """
-    if channels < 1:
-        raise BadInput(f"a network needs at least 1 input channel, not {channels}")
+    if channels not in (1, 3):
+        raise BadInput(f"a network takes 1 (grey) or 3 (colour) channels, not {channels}")
     backbone = _backbone(network, channels, pretrained=weights == "imagenet")
     head = Head(
         backbone.width, dim=dim, pooling=pooling, layer_norm=layer_norm, normalize=normalize
@@ -90,10 +91,8 @@ def _backbone(network: str, channels: int, *, pretrained: bool) -> Backbone:
         if name in place.names():
             return place.build(name, channels, pretrained)
     known = [*names(), *(other for place in HUBS.values() for other in place.names())]
-    raise BadInput(
-        f"there is no network '{network}' here, in timm or in torchvision; "
-        f"{nearest(network, known)}"
-    )
+    hint = nearest(network, get_close_matches(network, known) or names())
+    raise BadInput(f"there is no network '{network}' here, in timm or in torchvision; {hint}")
 
 
 def _registered(network: str, channels: int, pretrained: bool) -> Backbone:

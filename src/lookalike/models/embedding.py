@@ -69,7 +69,7 @@ class EmbeddingModel(nn.Module):
         self.train(self.training)
 
     def set_backbone_trainable(self, trainable: bool) -> None:
-        """Warm-up: False trains the head only; True ends it and thaws nothing that ``freeze`` froze.
+        """Warm-up: False trains the head only, True ends it; what ``freeze`` froze stays frozen.
 
         Only gradients are switched; whether batch norm's statistics move is ``freeze``'s business.
         """

@@ -47,32 +47,39 @@ def timm_backbone(name: str, channels: int = 3, pretrained: bool = False) -> Bac
         raise BadInput(
             f"timm has no ImageNet weights for '{name}'; set model.weights=none or to a file"
         )
-    network = _timm_network(name, channels, pretrained)
+    network, any_size = _timm_network(name, channels, pretrained)
     config = network.pretrained_cfg
     return Backbone(
         network,
         width=network.num_features,
         normalisation=normalisation_for(channels, tuple(config["mean"]), tuple(config["std"])),
         prefix_tokens=getattr(network, "num_prefix_tokens", 0),
+        image_size=None if any_size else tuple(config["input_size"][1:]),
         run=_forward_features,
     )
 
 
-def _timm_network(name: str, channels: int, pretrained: bool) -> Any:
-    # Transformers refuse other image sizes than their own unless asked not to, and each family
-    # asks in its own way; convolutional networks know none of these arguments.
-    for any_size in ({"dynamic_img_size": True}, {"strict_img_size": False}, {}):
+ANY_SIZE: tuple[dict[str, Any], ...] = ({"strict_img_size": False}, {"dynamic_img_size": True}, {})
+"""How families of transformers are asked to take other image sizes than their own.
+
+Convolutional networks take any size and know none of these arguments.
+"""
+
+
+def _timm_network(name: str, channels: int, pretrained: bool) -> tuple[Any, bool]:
+    common: dict[str, Any] = {"pretrained": pretrained, "num_classes": 0, "in_chans": channels}
+    for option in ANY_SIZE:
         try:
-            return timm.create_model(
-                name, pretrained=pretrained, num_classes=0, in_chans=channels, **any_size
-            )
+            network: Any = timm.create_model(name, **common, **option)
         except TypeError as error:
-            if not any_size:
+            if not option:
                 raise BadInput(f"timm cannot build '{name}' as a backbone: {error}") from error
         except Exception as error:
             if pretrained:
                 raise _unreachable(name) from error
             raise BadInput(f"timm cannot build '{name}' as a backbone: {error}") from error
+        else:
+            return network, bool(option) or not network.pretrained_cfg["fixed_input_size"]
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -108,7 +115,7 @@ def torchvision_backbone(name: str, channels: int = 3, pretrained: bool = False)
     options = {"aux_logits": False, "init_weights": True} if half else {}
     whole = torchvision_models.get_model(name, weights=None, **options)
     steps, _ = get_graph_node_names(whole)
-    last = list(itertools.dropwhile(_classifies, reversed(steps)))[0]
+    last = next(itertools.dropwhile(_classifies, reversed(steps)))
     network = create_feature_extractor(whole, {last: "map"})
     replace_first_convolution(network, channels)
     if pretrained:
@@ -118,6 +125,7 @@ def torchvision_backbone(name: str, channels: int = 3, pretrained: bool = False)
         width=_width(network, channels),
         normalisation=normalisation_for(channels, *(((0.5,) * 3,) * 2 if half else ())),
         prefix_tokens=1 if name.startswith("vit_") else 0,
+        image_size=(224, 224) if name.startswith(("vit_", "maxvit_")) else None,
         run=_extracted_map,
     )
 
