@@ -28,8 +28,8 @@ def folder(root: Path | None = None) -> ImageSet:
     loose = [entry.name for entry in entries if entry.is_file() and _is_image(entry.name)]
     if loose:
         raise BadInput(
-            f"{root} holds {len(loose)} pictures outside any class folder (the first: {loose[0]}); "
-            "put each into the folder of its class"
+            f"{root} holds {len(loose)} picture(s) outside any class folder "
+            f"(the first: {loose[0]}); put each into the folder of its class"
         )
     class_folders = [entry for entry in entries if entry.is_dir()]
     if not class_folders:

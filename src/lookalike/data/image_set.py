@@ -17,7 +17,7 @@ __all__ = ["ImageSet", "UnreadableImage", "digest", "load", "refuse_unreadable"]
 Pixels = NDArray[np.uint8]
 
 
-class UnreadableImage(LookalikeError):  # noqa: N818 (named like BadInput)
+class UnreadableImage(LookalikeError):
     """One image that cannot be decoded; ``file`` says which, ``reason`` why."""
 
     def __init__(self, file: str, reason: str) -> None:

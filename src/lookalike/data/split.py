@@ -129,7 +129,7 @@ def _halves(images: ImageSet) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     both = np.intersect1d(train, test)
     if len(both):
         raise BadInput(
-            f"'{images.name}' has {len(both)} classes in both halves (the first: "
+            f"'{images.name}' has {len(both)} class(es) in both halves (the first: "
             f"'{images.class_names[both[0]]}'), but training and test classes must differ"
         )
     for half, found in (("training", train), ("test", test)):

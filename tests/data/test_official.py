@@ -1,0 +1,113 @@
+"""The four official layouts, in small: what they share and what each has of its own."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lookalike.data import Counts, ImageSet, cars, cub, inshop, load, sop
+from lookalike.errors import BadInput
+
+TINY = Counts(4, 4, 2, 2)
+TINY_INSHOP = Counts(4, 6, 2, 2, 2, 4)
+READERS: dict[str, tuple[Callable[[Path | None, Counts], ImageSet], Counts, str]] = {
+    "cub": (cub.read_cub, TINY, "CUB_200_2011"),
+    "cars": (cars.read_cars, TINY, "cars196"),
+    "sop": (sop.read_sop, TINY, "Stanford_Online_Products"),
+    "inshop": (inshop.read_inshop, TINY_INSHOP, "InShop_Clothes"),
+}
+TEXTS = {
+    "cub": "images.txt",
+    "cars": "cars_annos.mat",
+    "sop": "Ebay_test.txt",
+    "inshop": "list_eval_partition.txt",
+}
+
+
+@pytest.fixture
+def tiny(request: pytest.FixtureRequest) -> Callable[[str], Path]:
+    return lambda name: request.getfixturevalue(f"tiny_{name}")
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_reads_from_the_folder_or_the_one_above(tiny, name):
+    read, counts, inner = READERS[name]
+    root = tiny(name)
+    images = read(root, counts)
+    assert images.name == name
+    assert Counts.of(images) == counts
+    assert images.decode(len(images) - 1).shape == (20, 24, 3)
+    assert read(root / inner, counts).fingerprint == images.fingerprint
+    assert not set(images.labels[images.test]) & set(images.labels[~images.test])
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_other_counts_than_the_published_are_refused(tiny, name):
+    with pytest.raises(BadInput, match=r"found \d training images of \d classes.*expected \d+,\d"):
+        load(name, tiny(name))
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_missing_or_empty_root_is_refused(tmp_path, name):
+    with pytest.raises(BadInput, match=r"needs data\.root"):
+        load(name)
+    with pytest.raises(BadInput, match="is no folder"):
+        load(name, tmp_path / "gone")
+    with pytest.raises(BadInput, match=f"official layout.*{TEXTS[name]}"):
+        load(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("content", [b"\xff\xfe nonsense", b"one two three\nfour five\n", b""])
+def test_a_broken_list_is_refused(tiny, name, content):
+    read, counts, inner = READERS[name]
+    root = tiny(name)
+    (root / inner / TEXTS[name]).write_bytes(content)
+    with pytest.raises(BadInput, match=inner):
+        read(root, counts)
+
+
+def test_the_published_counts():
+    assert (cub.OFFICIAL.train_images, cub.OFFICIAL.test_images) == (5_864, 5_924)
+    assert (cars.OFFICIAL.train_images, cars.OFFICIAL.test_images) == (8_054, 8_131)
+    assert (sop.OFFICIAL.train_images, sop.OFFICIAL.test_images) == (59_551, 60_502)
+    assert (sop.OFFICIAL.train_classes, sop.OFFICIAL.test_classes) == (11_318, 11_316)
+    assert inshop.OFFICIAL.train_images == 25_882
+    assert inshop.OFFICIAL.test_images == 14_218 + 12_612
+    assert (inshop.OFFICIAL.train_classes, inshop.OFFICIAL.test_classes) == (3_997, 3_985)
+
+
+def test_cub_classes_are_in_the_order_of_their_numbers(tiny_cub):
+    images = cub.read_cub(tiny_cub, TINY)
+    assert images.class_names[0] == "001.Albatross"
+    assert images.labels.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert images.files[2] == "002.Auklet/002.Auklet_0.jpg"
+
+
+@pytest.mark.parametrize("line", ["9 1", "8 77", "8 x"])
+def test_cub_lists_that_contradict_each_other_are_refused(tiny_cub, line):
+    path = tiny_cub / "CUB_200_2011" / "image_class_labels.txt"
+    path.write_text("\n".join([*path.read_text().splitlines()[:7], line]))
+    with pytest.raises(BadInput, match=r"image_class_labels\.txt"):
+        cub.read_cub(tiny_cub, TINY)
+
+
+def test_cars_splits_by_class_not_by_the_test_column(tiny_cars):
+    images = cars.read_cars(tiny_cars, TINY)
+    assert images.test.tolist() == [False] * 4 + [True] * 4
+    assert images.class_names == ("Acura RL", "Acura TL", "BMW M3", "BMW X5")
+
+
+def test_sop_names_its_products(tiny_sop):
+    assert sop.read_sop(tiny_sop, TINY).class_names[2] == "bicycle 3"
+
+
+def test_inshop_has_query_and_gallery_in_the_test_half(tiny_inshop):
+    images = inshop.read_inshop(tiny_inshop, TINY_INSHOP)
+    assert images.query is not None
+    assert images.gallery is not None
+    assert np.array_equal(images.query | images.gallery, images.test)
+    assert not (images.query & images.gallery).any()
+    assert images.query.sum() == 2
+    assert images.class_names[0] == "id_00000001"

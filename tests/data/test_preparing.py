@@ -1,0 +1,120 @@
+import hashlib
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from lookalike.data import Counts, prepare
+from lookalike.data.cars import read_cars
+from lookalike.data.cub import read_cub
+from lookalike.data.preparing import SOURCES, Archive, Source
+from lookalike.errors import BadInput, LookalikeError
+
+TINY = Counts(4, 4, 2, 2)
+
+
+def packed(folder: Path, inner: str) -> bytes:
+    """``folder/inner`` as a .tgz; the folder is removed."""
+    path = folder / "packed.tgz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(folder / inner, inner)
+    data = path.read_bytes()
+    path.unlink()
+    shutil.rmtree(folder / inner)
+    return data
+
+
+@pytest.fixture
+def cub_site(site, tiny_cub):
+    """A server with a tiny CUB archive, and the table that points there."""
+    data = packed(tiny_cub, "CUB_200_2011")
+    site.files["CUB_200_2011.tgz"] = data
+    url = f"{site.url}/CUB_200_2011.tgz?download=1"
+    archive = Archive(url, md5=hashlib.md5(data).hexdigest())
+    return {"cub": Source((archive,), lambda root: read_cub(root, TINY))}
+
+
+def test_downloads_unpacks_and_reads(cub_site, site, tmp_path):
+    root = tmp_path / "new"
+    seen = []
+    images = prepare("cub", root, lambda *step: seen.append(step), sources=cub_site)
+    size = len(site.files["CUB_200_2011.tgz"])
+    assert seen[-1] == ("CUB_200_2011.tgz", size, size)
+    assert Counts.of(images) == TINY
+    assert images.decode(0).shape == (20, 24, 3)
+    assert [entry.name for entry in root.iterdir()] == ["CUB_200_2011"]
+    again = prepare("cub", root, sources=cub_site)
+    assert again.fingerprint == images.fingerprint
+    assert len(site.asked) == 1
+
+
+def test_goes_on_after_an_interruption(cub_site, site, tmp_path):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    site.cut_after = [500]
+    with pytest.raises(KeyboardInterrupt):
+        prepare("cub", tmp_path / "new", interrupt, sources=cub_site)
+    prepare("cub", tmp_path / "new", sources=cub_site)
+    assert site.asked == [None, "bytes=500-"]
+
+
+def test_an_archive_put_there_by_hand_is_used_and_kept(cub_site, site, tmp_path):
+    root = tmp_path / "new"
+    root.mkdir()
+    (root / "CUB_200_2011.tgz").write_bytes(site.files["CUB_200_2011.tgz"])
+    prepare("cub", root, sources=cub_site)
+    assert site.asked == []
+    assert (root / "CUB_200_2011.tgz").exists()
+
+
+def test_a_wrong_checksum_unpacks_nothing(cub_site, site, tmp_path):
+    site.files["CUB_200_2011.tgz"] += b"!"
+    with pytest.raises(LookalikeError, match="wrong checksum"):
+        prepare("cub", tmp_path / "new", sources=cub_site)
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_an_incomplete_data_set_is_not_overwritten(cub_site, tmp_path):
+    root = tmp_path / "new"
+    (root / "CUB_200_2011").mkdir(parents=True)
+    with pytest.raises(BadInput, match="is there already; move it away"):
+        prepare("cub", root, sources=cub_site)
+
+
+def test_several_files_and_a_mirror(site, tiny_cars, tmp_path):
+    site.files["mirror/cars_annos.mat"] = (tiny_cars / "cars196" / "cars_annos.mat").read_bytes()
+    site.files["mirror/car_ims.tgz"] = packed(tiny_cars / "cars196", "car_ims")
+    sources = {"cars": Source(SOURCES["cars"].archives, lambda root: read_cars(root, TINY))}
+    images = prepare("cars", tmp_path / "new", base_url=f"{site.url}/mirror/", sources=sources)
+    assert len(images) == 8
+    home = tmp_path / "new" / "cars196"
+    assert sorted(entry.name for entry in home.iterdir()) == ["car_ims", "cars_annos.mat"]
+
+
+def test_the_official_addresses():
+    files = {name: [a.file for a in source.archives] for name, source in SOURCES.items()}
+    assert files == {
+        "cub": ["CUB_200_2011.tgz"],
+        "cars": ["cars_annos.mat", "car_ims.tgz"],
+        "sop": ["Stanford_Online_Products.zip"],
+    }
+
+
+def test_what_cannot_be_downloaded_is_said(tmp_path):
+    with pytest.raises(BadInput, match=f"list_eval_partition.txt.*{tmp_path}/InShop_Clothes"):
+        prepare("inshop", tmp_path)
+    for name in ("folder", "csv"):
+        with pytest.raises(BadInput, match="nothing to download"):
+            prepare(name, tmp_path)
+    with pytest.raises(BadInput, match=r"data\.root is missing"):
+        prepare("cub")
+    with pytest.raises(BadInput, match="did you mean 'cars'"):
+        prepare("carss", tmp_path)
+    with pytest.raises(BadInput, match="begins with http"):
+        prepare("cub", tmp_path, base_url="mirror")
+
+
+def test_glyphs_are_drawn():
+    assert prepare("glyphs").name == "glyphs"

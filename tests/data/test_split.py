@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+
+from lookalike.data import load, make_splits
+from lookalike.errors import BadInput, LookalikeError
+
+
+@pytest.fixture
+def twenty(image_set):
+    """Twenty classes of three images, shuffled; ten for training."""
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(20), 3))
+    return image_set([np.zeros((1, 1, 3), np.uint8)] * 60, labels.tolist())
+
+
+def classes_of(subset):
+    return set(subset.images.labels[subset.indices].tolist())
+
+
+def assert_sound(split, images):
+    """Class-disjoint, complete, and labels re-encoded in class order."""
+    parts = [split.train, split.final_test()]
+    if split.validation is not None:
+        parts.append(split.validation)
+    found = [classes_of(part) for part in parts]
+    assert sum(map(len, found)) == len(set().union(*found)) == 20
+    assert sorted(np.concatenate([part.indices for part in parts])) == list(range(60))
+    for part in parts:
+        assert part.labels.dtype == np.int64
+        assert set(part.labels.tolist()) == set(range(part.class_count))
+        assert np.array_equal(part.classes[part.labels], images.labels[part.indices])
+        assert part.class_names == tuple(f"class {c}" for c in sorted(classes_of(part)))
+        assert part.files == tuple(f"{i}.png" for i in part.indices)
+    assert classes_of(parts[1]) == set(range(10, 20))
+
+
+def test_paper_trains_on_the_whole_half(twenty):
+    (split,) = make_splits(twenty, "paper")
+    assert split.validation is None
+    assert classes_of(split.train) == set(range(10))
+    assert split.description == "paper: 10 training, 10 test classes"
+    assert_sound(split, twenty)
+
+
+@pytest.mark.parametrize(("ratio", "held_out"), [(0.7, 3), (0.8, 2), (0.9, 1), (0.95, 1)])
+def test_fixed_validation_holds_classes_out(twenty, ratio, held_out):
+    (split,) = make_splits(twenty, "fixed-validation", seed=3, ratio=ratio)
+    assert split.validation is not None
+    assert split.validation.class_count == held_out
+    assert_sound(split, twenty)
+
+
+def test_fixed_validation_follows_the_seed(twenty):
+    def drawn(seed):
+        return classes_of(make_splits(twenty, "fixed-validation", seed=seed, ratio=0.5)[0].train)
+
+    assert drawn(1) == drawn(1)
+    assert len({frozenset(drawn(seed)) for seed in range(10)}) > 1
+
+
+@pytest.mark.parametrize("order", ["sequential", "random"])
+@pytest.mark.parametrize("folds", [2, 3, 4, 10])
+def test_every_class_validates_once(twenty, order, folds):
+    splits = make_splits(twenty, "cross-validation", seed=1, folds=folds, order=order)
+    assert [split.fold for split in splits] == list(range(folds))
+    assert all(split.folds == folds for split in splits)
+    held = [c for split in splits for c in sorted(classes_of(split.validation))]
+    assert sorted(held) == list(range(10))
+    if order == "sequential":
+        assert held == list(range(10))
+    for split in splits:
+        assert_sound(split, twenty)
+
+
+def test_the_test_set_is_handed_out_once(twenty):
+    (split,) = make_splits(twenty, "paper")
+    with pytest.raises(LookalikeError, match=r"final_test\(\) hands it out, once"):
+        _ = split.test
+    assert len(split.final_test()) == 30
+    with pytest.raises(LookalikeError, match="handed out already"):
+        split.final_test()
+
+
+def test_query_and_gallery_come_with_the_test_set(image_set):
+    query = np.array([0, 0, 1, 0, 1, 0], bool)
+    gallery = np.array([0, 0, 0, 1, 0, 1], bool)
+    images = image_set(
+        [np.zeros((1, 1, 3), np.uint8)] * 6,
+        [0, 1, 2, 2, 3, 3],
+        query=query,
+        gallery=gallery,
+    )
+    (split,) = make_splits(images, "fixed-validation", ratio=0.5)
+    assert split.train.query is None
+    assert split.validation is not None
+    assert split.validation.gallery is None
+    test = split.final_test()
+    assert test.query is not None
+    assert test.gallery is not None
+    assert test.query.tolist() == [True, False, True, False]
+    assert test.gallery.tolist() == [False, True, False, True]
+
+
+def test_a_class_that_lost_all_images_is_no_class(twenty):
+    gone = np.flatnonzero(twenty.labels == 4)
+    (split,) = make_splits(twenty.without(gone), "paper")
+    assert split.train.class_count == 9
+    assert split.train.labels.max() == 8
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options", "sentence"),
+    [
+        ("papers", {}, "did you mean 'paper'"),
+        ("fixed-validation", {"ratio": 0.0}, "between 0 and 1"),
+        ("fixed-validation", {"ratio": 1.0}, "between 0 and 1"),
+        ("fixed-validation", {"ratio": 0.01}, "leaves none of 10"),
+        ("cross-validation", {"folds": 1}, "between 2 and the number of training classes, 10"),
+        ("cross-validation", {"folds": 11}, "not 11"),
+        ("cross-validation", {"order": "sorted"}, "there is no order 'sorted'"),
+    ],
+)
+def test_wrong_protocols_get_a_sentence(twenty, protocol, options, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        make_splits(twenty, protocol, **options)
+
+
+def test_halves_that_overlap_or_are_empty_are_refused(image_set):
+    pixels = [np.zeros((1, 1, 3), np.uint8)] * 4
+    with pytest.raises(BadInput, match=r"1 class\(es\) in both halves \(the first: 'class 1'\)"):
+        make_splits(image_set(pixels, [0, 1, 1, 2], test=np.array([0, 0, 1, 1], bool)), "paper")
+    with pytest.raises(BadInput, match="no training classes"):
+        make_splits(image_set(pixels, [0] * 4, test=np.ones(4, bool)), "paper")
+    with pytest.raises(BadInput, match="no test classes"):
+        make_splits(image_set(pixels, [0] * 4, test=np.zeros(4, bool)), "paper")
+
+
+def test_glyphs_split():
+    (split,) = make_splits(load("glyphs"), "fixed-validation")
+    assert split.train.class_count > 1_000
+    assert split.description.startswith("fixed-validation: 1,1")

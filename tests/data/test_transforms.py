@@ -1,0 +1,222 @@
+import numpy as np
+import pytest
+import torch
+from scipy.stats import ks_2samp
+from torchvision.transforms import InterpolationMode, RandomResizedCrop
+from torchvision.transforms.functional import center_crop, resize, rgb_to_grayscale
+
+from lookalike.data import PRESETS, Normalisation, load, open_store, preset
+from lookalike.data.transforms import _random_sides, _views
+from lookalike.errors import BadInput
+
+PLAIN = Normalisation(mean=(0, 0, 0), std=(1, 1, 1), scale=1)
+PHOTO = ["reality-check", "proxy-anchor", "simple", "small"]
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def pictures(short_side, count=6):
+    """Random images as the cache holds them: channels last in memory, short side given."""
+    random = np.random.default_rng(0)
+    shapes = [(short_side, short_side + 17 * i) for i in range(count)]
+    shapes = [shape[:: 1 - 2 * (i % 2)] for i, shape in enumerate(shapes)]
+    arrays = [random.integers(0, 256, (*shape, 3), dtype=np.uint8) for shape in shapes]
+    return [torch.from_numpy(array).permute(2, 0, 1) for array in arrays]
+
+
+@pytest.mark.parametrize(
+    ("name", "short_side", "size"),
+    [
+        ("reality-check", 256, 227),
+        ("proxy-anchor", 256, 224),
+        ("simple", 256, 227),
+        ("small", 160, 128),
+        ("glyphs", None, 32),
+        ("none", None, None),
+    ],
+)
+def test_published_sizes(name, short_side, size):
+    assert (preset(name).short_side, preset(name).size) == (short_side, size)
+    assert PRESETS[name].summary
+
+
+@pytest.mark.parametrize("name", PHOTO)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_batches_have_size_type_and_memory_format(name, memory_format):
+    chosen = preset(name)
+    images = pictures(chosen.short_side)
+    for batch in (
+        chosen.train(images, seeded(), Normalisation(), memory_format),
+        chosen.test(images, Normalisation(), memory_format),
+    ):
+        assert batch.shape == (6, 3, chosen.size, chosen.size)
+        assert batch.dtype == torch.float32
+        assert batch.is_contiguous(memory_format=memory_format)
+
+
+@pytest.mark.parametrize("name", PHOTO)
+def test_test_view_is_the_centre_crop(name):
+    chosen = preset(name)
+    images = pictures(chosen.short_side)
+    expected = torch.stack([center_crop(image, chosen.size) for image in images]).float()
+    assert torch.equal(chosen.test(images, PLAIN), expected)
+
+
+@pytest.mark.parametrize("name", [*PHOTO, "glyphs"])
+def test_chance_comes_from_the_generator_alone(name):
+    chosen = preset(name)
+    images = pictures(chosen.short_side) if chosen.short_side else pictures(32, 1) * 6
+    torch.manual_seed(1)
+    first = chosen.train(images, seeded(5), PLAIN)
+    torch.manual_seed(2)
+    assert torch.equal(chosen.train(images, seeded(5), PLAIN), first)
+    assert not torch.equal(chosen.train(images, seeded(6), PLAIN), first)
+    state = torch.get_rng_state()
+    chosen.train(images, seeded(7), PLAIN)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("name", [*PHOTO, "glyphs"])
+def test_images_are_left_as_they_were(name):
+    chosen = preset(name)
+    images = pictures(chosen.short_side or 32, 1)
+    before = images[0].clone()
+    chosen.train(images, seeded(), PLAIN)
+    chosen.test(images, PLAIN)
+    assert torch.equal(images[0], before)
+
+
+@pytest.mark.parametrize("shape", [(160, 240), (300, 160), (160, 160), (160, 900), (700, 160)])
+def test_random_crops_are_distributed_as_torchvision_draws_them(shape):
+    scale = (0.16, 1.0)
+    count = 4_000
+    sides, centred = _random_sides(torch.tensor([shape] * count), scale, seeded())
+    torch.manual_seed(0)
+    image = torch.empty(3, *shape)
+    theirs = np.array(
+        [RandomResizedCrop.get_params(image, scale, (3 / 4, 4 / 3))[2:] for _ in range(count)]
+    )
+    ours = sides.numpy()
+    assert (ours >= 1).all()
+    assert (ours <= np.array(shape)).all()
+    for axis in (0, 1):
+        assert ks_2samp(ours[:, axis], theirs[:, axis]).pvalue > 1e-4
+    areas = ours.prod(1) / np.prod(shape)
+    assert ks_2samp(areas, theirs.prod(1) / np.prod(shape)).pvalue > 1e-4
+    if shape == (160, 160):
+        assert not centred.all()
+
+
+def test_an_image_too_long_for_any_crop_gets_the_largest_in_the_middle():
+    sides, centred = _random_sides(torch.tensor([[10, 1000], [1000, 10]]), (0.9, 1.0), seeded())
+    assert sides.tolist() == [[10, 13], [13, 10]]
+    assert centred.all()
+
+
+def test_crops_are_resized_as_torchvision_does():
+    images = pictures(160)
+    corners = torch.tensor([[3, 7]] * 6)
+    sides = torch.tensor([[150, 90], [60, 100], [128, 128], [20, 20], [129, 127], [157, 153]])
+    views = _views(images, corners, sides, 128)
+    for image, view, (height, width) in zip(images, views, sides.tolist(), strict=True):
+        crop = image[:, 3 : 3 + height, 7 : 7 + width]
+        expected = resize(crop, [128, 128], InterpolationMode.BILINEAR, antialias=True)
+        assert (view.int() - expected.int()).abs().max() <= 1
+
+
+def test_simple_crops_do_not_resize():
+    image = torch.arange(256 * 256, dtype=torch.int32).remainder(251).to(torch.uint8)
+    image = image.view(1, 256, 256).expand(3, -1, -1)
+    batch = preset("simple").augment([image] * 40, seeded())
+    windows = image[0].unfold(0, 227, 1).unfold(1, 227, 1).reshape(-1, 227, 227)
+    flipped = 0
+    for view in batch[:, 0]:
+        straight = (windows[:, 0, :] == view[0]).all(1).any()
+        mirrored = (windows[:, 0, :] == view[0].flip(0)).all(1).any()
+        assert straight or mirrored
+        flipped += int(mirrored and not straight)
+    assert 8 <= flipped <= 32
+
+
+def test_each_image_is_mirrored_with_probability_one_half():
+    ramp = torch.arange(160, dtype=torch.uint8).expand(3, 160, 160)
+    batch = preset("small").augment([ramp] * 1000, seeded()).int()
+    mirrored = (batch[:, 0, 64, 0] > batch[:, 0, 64, -1]).float().mean()
+    assert 0.42 < mirrored < 0.58
+
+
+def test_images_smaller_than_the_crop_are_refused():
+    with pytest.raises(ValueError, match="resize images first"):
+        preset("small").test(pictures(100), PLAIN)
+    with pytest.raises(ValueError, match="resize images first"):
+        preset("simple").train(pictures(200), seeded(), PLAIN)
+
+
+def test_normalisation_is_the_formula():
+    batch = torch.randint(0, 256, (4, 3, 5, 6), dtype=torch.uint8)
+    rule = Normalisation()
+    mean, std = torch.tensor(rule.mean).view(3, 1, 1), torch.tensor(rule.std).view(3, 1, 1)
+    expected = (batch / 255 - mean) / std
+    for given in (batch, batch.float()):
+        torch.testing.assert_close(rule(given, torch.channels_last), expected)
+
+
+def test_bn_inception_takes_blue_first_and_0_to_255():
+    batch = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
+    rule = Normalisation(mean=(104, 117, 128), std=(1, 1, 1), scale=1, bgr=True)
+    out = rule(batch, torch.contiguous_format)
+    torch.testing.assert_close(out[:, 0], batch[:, 2].float() - 104)
+    torch.testing.assert_close(out[:, 2], batch[:, 0].float() - 128)
+
+
+def test_grey_and_colour_meet_either_network():
+    grey = torch.randint(0, 256, (2, 1, 4, 4), dtype=torch.uint8)
+    spread = PLAIN(grey, torch.channels_last)
+    assert spread.shape == (2, 3, 4, 4)
+    assert torch.equal(spread[:, 2:], grey.float())
+    spread[:, 0].zero_()
+    assert torch.equal(spread[:, 2:], grey.float())
+    colour = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
+    one = Normalisation((0,), (1,), 1, channels=1)
+    torch.testing.assert_close(
+        one(colour, torch.contiguous_format), rgb_to_grayscale(colour.float()), atol=0.1, rtol=0
+    )
+
+
+@pytest.mark.parametrize("wrong", [{"channels": 2}, {"channels": 1}, {"mean": (0.0,)}])
+def test_a_normalisation_that_does_not_fit_is_refused(wrong):
+    with pytest.raises(BadInput):
+        Normalisation(**wrong)
+
+
+def test_glyphs_are_moved_a_little_and_never_mirrored():
+    images = load("glyphs")
+    store = open_store(images, None)
+    pixels = store.read_batch(np.flatnonzero(images.labels < 20))
+    one = Normalisation((0.0,), (1.0,), 1.0, channels=1)
+    still = preset("glyphs").test(pixels, one)
+    assert torch.equal(still, torch.stack(pixels).float())
+    moved = preset("glyphs").train(pixels, seeded(), one)
+    assert moved.shape == still.shape
+    assert not torch.equal(moved, still)
+    flat, kept = moved.flatten(1), still.flatten(1)
+    mirrored = still.flip(3).flatten(1)
+    nearer = torch.cosine_similarity(flat, kept) > torch.cosine_similarity(flat, mirrored)
+    assert nearer.float().mean() > 0.8
+    ink = moved.sum((1, 2, 3)) / still.sum((1, 2, 3))
+    assert ink.min() > 0.5
+    assert ink.max() < 1.6
+
+
+def test_images_of_several_sizes_need_another_preset():
+    with pytest.raises(BadInput, match="images of one size"):
+        preset("none").test(pictures(20), PLAIN)
+    same = pictures(20, 1) * 3
+    assert preset("none").train(same, seeded(), PLAIN).shape == (3, 3, 20, 20)
+
+
+def test_an_unknown_preset_gets_the_nearest():
+    with pytest.raises(BadInput, match="did you mean 'reality-check'"):
+        preset("reality_check")
