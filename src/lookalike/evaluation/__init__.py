@@ -1,6 +1,21 @@
 """Evaluation: every score from the ranks of the relevant items."""
 
-from lookalike.evaluation.neighbours import nearest
-from lookalike.evaluation.scoring import evaluate
+from lookalike.evaluation.neighbours import build_index, knn_accuracy, nearest
+from lookalike.evaluation.scoring import (
+    ClassScores,
+    Evaluation,
+    WorstQuery,
+    evaluate,
+    score,
+)
 
-__all__ = ["evaluate", "nearest"]
+__all__ = [
+    "ClassScores",
+    "Evaluation",
+    "WorstQuery",
+    "build_index",
+    "evaluate",
+    "knn_accuracy",
+    "nearest",
+    "score",
+]

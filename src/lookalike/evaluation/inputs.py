@@ -90,11 +90,11 @@ def _check_finite(tensor: Tensor, what: str) -> None:
         )
 
 
-def _unit_rows(tensor: Tensor, rows: int = 16384) -> Tensor:
+def _unit_rows(tensor: Tensor, rows: int = 4096) -> Tensor:
     """Divide by the length, taken in double precision, some rows at a time to save memory."""
     unit = torch.empty_like(tensor, dtype=torch.float32)
-    for part, out in zip(tensor.split(rows), unit.split(rows), strict=True):
+    for part, out in zip(torch.split(tensor, rows), torch.split(unit, rows), strict=True):
         exact = part.double()
-        exact = exact / exact.abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo().tiny)
-        out.copy_(exact / exact.norm(dim=1, keepdim=True).clamp_min(torch.finfo().tiny))
+        lengths = torch.linalg.vector_norm(exact, dim=1, keepdim=True)
+        out.copy_(exact.div_(lengths.clamp_min_(torch.finfo(torch.float64).tiny)))
     return unit

@@ -5,6 +5,7 @@ Each gives one value a query; a query without relevant items gets NaN and is lef
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +33,12 @@ def precision_at(ranks: Ranks, k: int) -> Values:
 
 def r_precision(ranks: Ranks) -> Values:
     """#{r_j <= R} / R."""
-    return _mean(ranks, ranks.values <= ranks.spread(ranks.relevant))
+    return _mean(ranks, ranks.within_r)
 
 
 def map_at_r(ranks: Ranks) -> Values:
     """1/R sum over r_j <= R of j / r_j (Musgrave et al., ECCV 2020)."""
-    within = ranks.values <= ranks.spread(ranks.relevant)
-    return _mean(ranks, within * ranks.place / ranks.values)
+    return _mean(ranks, ranks.within_r * ranks.place / ranks.values)
 
 
 def average_precision(ranks: Ranks) -> Values:
@@ -61,12 +61,13 @@ def ndcg_at(ranks: Ranks, k: int) -> Values:
     """DCG / ideal DCG with gains 0 and 1: sum over r_j <= k of 1 / log2(1 + r_j)."""
     gained = ranks.total((ranks.values <= k) / np.log2(1 + ranks.values))
     most = min(k, int(ranks.relevant.max(initial=0)))
+    # The first, for queries without relevant items, may be anything but 0: they are left out.
     ideal = np.concatenate([[1.0], np.cumsum(1 / np.log2(np.arange(2, most + 2)))])
-    ideal[0] = 1.0  # nothing relevant: any value but 0, the query is left out
-    return gained / ideal[np.minimum(ranks.relevant, most)]
+    best: Values = ideal[np.minimum(ranks.relevant, most)]
+    return gained / best
 
 
-def _mean(ranks: Ranks, per_item: NDArray[np.generic]) -> Values:
+def _mean(ranks: Ranks, per_item: NDArray[Any]) -> Values:
     return ranks.total(per_item) / np.maximum(ranks.relevant, 1)
 
 

@@ -74,8 +74,11 @@ class Relevance:
         return self._pairs.count()
 
     def lists(self, start: int, stop: int) -> tuple[Lists, Lists]:
-        """For the queries ``start`` to ``stop``: the relevant items, and all items that are not
-        to be counted as wrong answers (relevant, ignored, the query itself), both ascending."""
+        """The items relevant to the queries ``start`` to ``stop``, and those left out, ascending.
+
+        Left out are all items that must not count as wrong answers: the relevant, the ignored
+        and the query itself.
+        """
         owners, items = self._pairs.list(start, stop)
         keep = np.ones(len(owners), bool)
         queries = owners + start
@@ -155,7 +158,8 @@ class _EqualLabels:
         self._starts = np.append(np.cumsum(sizes) - sizes, 0)
 
     def count(self) -> Ints:
-        return self._sizes[self._codes]
+        sizes: Ints = self._sizes[self._codes]
+        return sizes
 
     def list(self, start: int, stop: int) -> tuple[Ints, Ints]:
         codes = self._codes[start:stop]
@@ -182,7 +186,8 @@ class _SharedLabels:
     def count(self) -> Ints:
         per_label = np.diff(self._gallery.indptr)
         total = np.asarray(self._labels @ per_label, np.int64)
-        return np.minimum(total, self._gallery.shape[1])
+        most: Ints = np.minimum(total, self._gallery.shape[1])
+        return most
 
     def list(self, start: int, stop: int) -> tuple[Ints, Ints]:
         shared = self._labels[start:stop] @ self._gallery

@@ -1,0 +1,198 @@
+"""Counting on the CPU: tiles of similarities, scanned by compiled loops while still in cache."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lookalike.evaluation import kernels
+from lookalike.evaluation.inputs import Distance
+from lookalike.evaluation.precision import full_precision
+from lookalike.evaluation.ranks import Counts
+from lookalike.evaluation.relevance import Lists, Relevance
+
+__all__ = ["Counter"]
+
+TILE = (1024, 2048)
+"""Rows and columns multiplied together: large enough for the product, small enough for caches."""
+
+BYTES_A_PAIR = 64
+"""Memory for each relevant pair: its level, the two edges of its band, counts and indices."""
+
+SAMPLE = 64
+"""Queries looked at to tell whether the similarities can be told apart in single precision."""
+
+
+class Counter:
+    """Counts, for each relevant item, the wrong answers that are more or equally similar."""
+
+    def __init__(
+        self,
+        queries: Tensor,
+        gallery: Tensor | None,
+        distance: Distance = "cosine",
+        memory_mb: int = 512,
+    ) -> None:
+        self._itself = gallery is None
+        budget = memory_mb * 2**20
+        self.pairs = max(1, budget * 3 // 4 // BYTES_A_PAIR)
+        rows, columns = TILE
+        while rows * columns * 4 > max(budget // 4, 2**16):
+            rows, columns = rows // 2, columns // 2
+        self._tile = rows, columns
+        gallery = queries if gallery is None else gallery
+        self._euclidean = distance == "l2"
+        self._queries, self._gallery = queries.numpy(), gallery.numpy()
+        if self._euclidean:
+            self._left, self._right = _products_to_distances(queries, gallery)
+        else:
+            self._left, self._right = queries, gallery
+        longest = float(self._right.norm(dim=1).max())
+        # |rounded - true| <= gamma sum |a_k b_k| <= gamma |a| |b| in any order of summation
+        # (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
+        unit = (self._left.shape[1] + 4) * 2.0**-24
+        lengths = self._left.norm(dim=1).double().numpy()
+        self._band = 1.01 * unit / (1 - unit) * longest * lengths
+
+    def indistinct(self, relevance: Relevance) -> float:
+        """The share of similarities that single precision cannot tell from a relevant item's.
+
+        From a sample of queries. Near 1 for a collapsed network, near 0 otherwise.
+        """
+        sample = np.linspace(0, len(self._queries) - 1, SAMPLE).astype(np.int64)
+        near = total = 0
+        for query in np.unique(sample):
+            relevant, _ = relevance.lists(query, query + 1)
+            if len(relevant.items) == 0:
+                continue
+            with full_precision():
+                row = (self._right @ self._left[query]).numpy()
+            levels = np.sort(row[relevant.items])
+            band = self._band[query]
+            reached = np.searchsorted(levels, row + band, side="right")
+            near += int((reached > np.searchsorted(levels, row - band)).sum())
+            total += len(row)
+        return near / max(total, 1)
+
+    def count(
+        self,
+        start: int,
+        relevant: Lists,
+        skipped: Lists,
+        symmetric: bool = False,
+        progress: Callable[[float], None] | None = None,
+    ) -> Counts:
+        """The counts for the queries from ``start`` whose lists are given.
+
+        ``symmetric``: the lists treat (a, b) and (b, a) alike. Then, if these are all queries
+        of a set that is its own gallery, each pair is multiplied once only.
+        """
+        number = len(relevant.offsets) - 1
+        half = symmetric and self._itself and number == len(self._queries)
+        queries = self._queries[start : start + number]
+        left = self._left[start : start + number]
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            work = _Work(pool)
+            exact = np.empty(len(relevant.items))
+            lists = (queries, self._gallery, self._euclidean, relevant.offsets, relevant.items)
+            work.share(number, kernels.exact_scores, *lists, exact)
+            band = np.repeat(self._band[start : start + number], relevant.sizes)
+            low = _round_to(exact - band, -np.inf)
+            high = _round_to(exact + band, np.inf)
+            del band
+            above = np.zeros(len(exact), np.int64)
+            equal = np.zeros(len(exact), np.int64)
+            levels = (self._euclidean, relevant.offsets, exact, low, high, above, equal)
+            skips = (skipped.offsets, skipped.items)
+            tiles = list(_tiles(number, len(self._gallery), self._tile, half))
+            for done, (top, bottom, begin, end) in enumerate(tiles):
+                tile = work.product(left[top:bottom], self._right[begin:end])
+                work.share(
+                    bottom - top,
+                    kernels.blot_and_count_rows,
+                    tile,
+                    top,
+                    begin,
+                    queries,
+                    self._gallery,
+                    *levels,
+                    *skips,
+                )
+                if half and begin >= bottom:
+                    work.share(
+                        end - begin,
+                        kernels.count_columns,
+                        tile,
+                        top,
+                        begin,
+                        queries,
+                        *levels,
+                    )
+                if progress:
+                    progress((done + 1) / len(tiles))
+            work.share(number, kernels.finish, relevant.offsets, above, equal)
+        return Counts(above, equal)
+
+
+class _Work:
+    """Threads that share a range, and one buffer for all products."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
+        self._buffer = torch.empty(0)
+
+    def share(self, number: int, function: Callable[..., None], *arguments: object) -> None:
+        parts = torch.get_num_threads() * (4 if number > 256 else 1)
+        cuts = [number * part // parts for part in range(parts + 1)]
+        jobs = [
+            self._pool.submit(function, first, last, *arguments)
+            for first, last in pairwise(cuts)
+            if first < last
+        ]
+        for job in jobs:
+            job.result()
+
+    def product(self, left: Tensor, right: Tensor) -> NDArray[np.float32]:
+        size = len(left) * len(right)
+        if self._buffer.numel() < size:
+            self._buffer = torch.empty(size)
+        tile = self._buffer[:size].view(len(left), len(right))
+        with full_precision():
+            torch.mm(left, right.T, out=tile)
+        numbers: NDArray[np.float32] = tile.numpy()
+        return numbers
+
+
+def _tiles(
+    queries: int, gallery: int, tile: tuple[int, int], half: bool
+) -> Iterator[tuple[int, int, int, int]]:
+    """(first row, last row, first column, last column); ``half``: from the diagonal on."""
+    rows, columns = tile
+    for top in range(0, queries, rows):
+        bottom = min(top + rows, queries)
+        begin = 0
+        if half:
+            yield top, bottom, top, bottom
+            begin = bottom
+        for column in range(begin, gallery, columns):
+            yield top, bottom, column, min(column + columns, gallery)
+
+
+def _products_to_distances(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
+    """Two more columns, so that the product of two rows is -|q - g|^2 / 2."""
+    ones_queries, ones_gallery = torch.ones(len(queries), 1), torch.ones(len(gallery), 1)
+    of_queries = queries.square().sum(1, keepdim=True) / -2
+    of_gallery = gallery.square().sum(1, keepdim=True) / -2
+    return (
+        torch.cat([queries, of_queries, ones_queries], 1),
+        torch.cat([gallery, ones_gallery, of_gallery], 1),
+    )
+
+
+def _round_to(values: NDArray[np.float64], towards: float) -> NDArray[np.float32]:
+    """To single precision, never nearer than the value."""
+    return np.nextafter(values.astype(np.float32), np.float32(towards))

@@ -1,0 +1,300 @@
+"""The compiled inner loops of counting. Importing this module imports numba.
+
+Each function takes a range of rows (or columns) of one tile of similarities and lets the
+interpreter go, so that ordinary threads share the work.
+
+A tile comes from a single-precision matrix product, which may round the same dot product
+differently in two places. So a tile decides only what lies outside a band round the similarity
+of a relevant item, as wide as the rounding error can be. What lies inside is decided by
+``exact_score``, in double precision and in one fixed order of summation: equal items tie exactly,
+and the counts do not depend on the matrix library, the tiles or the number of threads.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["blot_and_count_rows", "count_columns", "exact_scores", "finish"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def compiled(function: Function) -> Function:
+    """Compile at the first call, keep the result on disk, and release the interpreter."""
+    compile_it: Any = numba.njit(nogil=True, cache=True)
+    fast: Function = compile_it(function)
+    return fast
+
+
+SEARCH = 64
+"""A search costs as much as so many vectorised comparisons with one level."""
+
+PIECE = 256
+"""Values looked at together: enough for vectors, few enough that most pieces hold nothing."""
+
+STRIP = 16
+"""Columns copied together: one cache line of single-precision numbers."""
+
+
+@compiled
+def exact_score(a: Floats, b: Floats, euclidean: bool) -> float:
+    """a.b, or -|a - b|^2 / 2, in double precision; eight partial sums in a fixed order."""
+    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
+    whole = len(a) // 8 * 8
+    if euclidean:
+        for k in range(0, whole, 8):
+            s0 -= (np.float64(a[k]) - np.float64(b[k])) ** 2
+            s1 -= (np.float64(a[k + 1]) - np.float64(b[k + 1])) ** 2
+            s2 -= (np.float64(a[k + 2]) - np.float64(b[k + 2])) ** 2
+            s3 -= (np.float64(a[k + 3]) - np.float64(b[k + 3])) ** 2
+            s4 -= (np.float64(a[k + 4]) - np.float64(b[k + 4])) ** 2
+            s5 -= (np.float64(a[k + 5]) - np.float64(b[k + 5])) ** 2
+            s6 -= (np.float64(a[k + 6]) - np.float64(b[k + 6])) ** 2
+            s7 -= (np.float64(a[k + 7]) - np.float64(b[k + 7])) ** 2
+        for k in range(whole, len(a)):
+            s0 -= (np.float64(a[k]) - np.float64(b[k])) ** 2
+        return 0.5 * (((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)))
+    for k in range(0, whole, 8):
+        s0 += np.float64(a[k]) * np.float64(b[k])
+        s1 += np.float64(a[k + 1]) * np.float64(b[k + 1])
+        s2 += np.float64(a[k + 2]) * np.float64(b[k + 2])
+        s3 += np.float64(a[k + 3]) * np.float64(b[k + 3])
+        s4 += np.float64(a[k + 4]) * np.float64(b[k + 4])
+        s5 += np.float64(a[k + 5]) * np.float64(b[k + 5])
+        s6 += np.float64(a[k + 6]) * np.float64(b[k + 6])
+        s7 += np.float64(a[k + 7]) * np.float64(b[k + 7])
+    for k in range(whole, len(a)):
+        s0 += np.float64(a[k]) * np.float64(b[k])
+    return ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
+
+
+@compiled
+def exact_scores(
+    first: int,
+    last: int,
+    queries: Floats,
+    gallery: Floats,
+    euclidean: bool,
+    offsets: Ints,
+    items: Ints,
+    scores: Doubles,
+) -> None:
+    """The scores of the items of the lists ``first`` to ``last``, each list sorted upwards."""
+    for query in range(first, last):
+        for at in range(offsets[query], offsets[query + 1]):
+            scores[at] = exact_score(queries[query], gallery[items[at]], euclidean)
+        scores[offsets[query] : offsets[query + 1]].sort()
+
+
+@compiled
+def _reached_and_passed(values: Floats, low: float, high: float) -> tuple[np.int64, np.int64]:
+    """How many values are at least ``low``, and how many above ``high``; vectorised."""
+    reached = passed = np.uint32(0)
+    for place in range(values.shape[0]):
+        value = values[place]
+        reached = np.uint32(reached + (np.uint32(1) if value >= low else np.uint32(0)))
+        passed = np.uint32(passed + (np.uint32(1) if value > high else np.uint32(0)))
+    return np.int64(reached), np.int64(passed)
+
+
+@compiled
+def _add(counts: Ints, a: int, at: int, number: np.int64) -> None:
+    """``number`` more at the level ``at`` alone; ``finish`` sums each level with those above."""
+    counts[at] += number
+    if at > a:
+        counts[at - 1] -= number
+
+
+@compiled
+def _count(
+    values: Floats,
+    a: int,
+    b: int,
+    query: Floats,
+    others: Floats,
+    euclidean: bool,
+    exact: Doubles,
+    low: Floats,
+    high: Floats,
+    above: Ints,
+    equal: Ints,
+) -> None:
+    """Count ``values`` at the levels ``a`` to ``b`` (ascending) of one query.
+
+    ``above`` holds differences: a value adds one at the highest level that it passes. Most
+    pieces of a row reach no level at all where the embeddings are any good.
+    """
+    if a == b:
+        return
+    for start in range(0, len(values), PIECE):
+        piece, those = values[start : start + PIECE], others[start : start + PIECE]
+        reached = _reached_and_passed(piece, low[a], high[a])[0]
+        if reached == 0:
+            continue
+        if reached * SEARCH > PIECE * (b - a):
+            _compare(piece, a, b, query, those, euclidean, exact, low, high, above, equal)
+        else:
+            _search(piece, a, b, query, those, euclidean, exact, low, high, above, equal)
+
+
+@compiled
+def _compare(
+    values: Floats,
+    a: int,
+    b: int,
+    query: Floats,
+    others: Floats,
+    euclidean: bool,
+    exact: Doubles,
+    low: Floats,
+    high: Floats,
+    above: Ints,
+    equal: Ints,
+) -> None:
+    """Every value with every level, up to the first that none reaches: for few levels."""
+    for at in range(a, b):
+        lowest, highest = low[at], high[at]
+        reached, passed = _reached_and_passed(values, lowest, highest)
+        if reached == 0:
+            return
+        if reached != passed:
+            for place in range(values.shape[0]):
+                if lowest <= values[place] <= highest:
+                    score = exact_score(query, others[place], euclidean)
+                    if score > exact[at]:
+                        passed += 1
+                    elif score == exact[at]:
+                        equal[at] += 1
+        _add(above, a, at, passed)
+
+
+@compiled
+def _search(
+    values: Floats,
+    a: int,
+    b: int,
+    query: Floats,
+    others: Floats,
+    euclidean: bool,
+    exact: Doubles,
+    low: Floats,
+    high: Floats,
+    above: Ints,
+    equal: Ints,
+) -> None:
+    """The place of each value among the levels, by halving: for few values or many levels."""
+    lowest = low[a]
+    for place in range(values.shape[0]):
+        value = values[place]
+        if value < lowest:
+            continue
+        passed, length = a, b - a
+        while length > 1:
+            half = length >> 1
+            passed = passed + half if high[passed + half - 1] < value else passed
+            length -= half
+        if high[passed] < value:
+            passed += 1
+        if passed < b and low[passed] <= value:
+            score = exact_score(query, others[place], euclidean)
+            while passed < b and exact[passed] < score:
+                passed += 1
+            tied = passed
+            while tied < b and exact[tied] == score:
+                equal[tied] += 1
+                tied += 1
+        if passed > a:
+            above[passed - 1] += 1
+
+
+@compiled
+def blot_and_count_rows(
+    first: int,
+    last: int,
+    tile: Floats,
+    query: int,
+    item: int,
+    queries: Floats,
+    gallery: Floats,
+    euclidean: bool,
+    offsets: Ints,
+    exact: Doubles,
+    low: Floats,
+    high: Floats,
+    above: Ints,
+    equal: Ints,
+    skip_offsets: Ints,
+    skip_items: Ints,
+) -> None:
+    """Rows ``first`` to ``last`` of the tile of the queries from ``query``, items from ``item``.
+
+    First the pairs that are not wrong answers (relevant, ignored, itself) are put at minus
+    infinity: a relevant item is thus never compared with its own similarity.
+    """
+    columns = tile.shape[1]
+    others = gallery[item : item + columns]
+    for row in range(first, last):
+        q = query + row
+        values = tile[row]
+        at, end = skip_offsets[q], skip_offsets[q + 1]
+        while at < end:
+            middle = (at + end) >> 1
+            if skip_items[middle] < item:
+                at = middle + 1
+            else:
+                end = middle
+        while at < skip_offsets[q + 1] and skip_items[at] < item + columns:
+            values[skip_items[at] - item] = -np.inf
+            at += 1
+        a, b = offsets[q], offsets[q + 1]
+        _count(values, a, b, queries[q], others, euclidean, exact, low, high, above, equal)
+
+
+@compiled
+def count_columns(
+    first: int,
+    last: int,
+    tile: Floats,
+    query: int,
+    item: int,
+    queries: Floats,
+    euclidean: bool,
+    offsets: Ints,
+    exact: Doubles,
+    low: Floats,
+    high: Floats,
+    above: Ints,
+    equal: Ints,
+) -> None:
+    """Columns of a blotted tile where queries = gallery: each item is a query too."""
+    rows = tile.shape[0]
+    others = queries[query : query + rows]
+    # One line more a row: else all rows of the strip fall on the same lines of the cache.
+    strip = np.empty((STRIP, rows + STRIP), np.float32)
+    for left in range(first, last, STRIP):
+        width = min(STRIP, last - left)
+        for row in range(rows):
+            for column in range(width):
+                strip[column, row] = tile[row, left + column]
+        for column in range(width):
+            q = item + left + column
+            a, b = offsets[q], offsets[q + 1]
+            values = strip[column, :rows]
+            _count(values, a, b, queries[q], others, euclidean, exact, low, high, above, equal)
+
+
+@compiled
+def finish(first: int, last: int, offsets: Ints, above: Ints, equal: Ints) -> None:
+    """Sum the differences, and turn every list round: most similar first."""
+    for query in range(first, last):
+        a, b = offsets[query], offsets[query + 1]
+        for at in range(b - 2, a - 1, -1):
+            above[at] += above[at + 1]
+        above[a:b] = above[a:b][::-1].copy()
+        equal[a:b] = equal[a:b][::-1].copy()
