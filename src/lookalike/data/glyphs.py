@@ -2,13 +2,15 @@
 
 It has the shape of Stanford Online Products, many classes with few images each, and needs no
 download. A class is a character, its images are the different drawings of it by 24 text fonts
-(DejaVu, STIX, Computer Modern).
+(DejaVu, STIX, Computer Modern). Characters that look the same, such as the Latin, Greek and
+Cyrillic capital A, are one class: labels that contradict the pixels teach nothing.
 """
 
 import string
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 
 import matplotlib
@@ -16,6 +18,8 @@ import numpy as np
 from matplotlib.ft2font import FT2Font
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from lookalike.data.atomic import cache_folder, written_whole
 from lookalike.data.image_set import ImageSet, digest
@@ -33,35 +37,32 @@ _ORDER_SEED = 2_000
 # Computer Modern fonts sit in TeX's own encoding: beyond letters and digits their tables name
 # other characters than they draw (U+00A1 is a capital gamma).
 _TEX_HONEST = frozenset(map(ord, string.ascii_letters + string.digits))
-_RECIPE = f"2 {SIDE} {LEAST_FONTS} {_FONT_SIZE} {_BASELINE} {_ORDER_SEED}"
+_RECIPE = f"3 {SIDE} {LEAST_FONTS} {_FONT_SIZE} {_BASELINE} {_ORDER_SEED}"
 
 Drawing = NDArray[np.uint8]
 
 
 @DATASETS.register("glyphs")
 def glyphs(root: Path | None = None) -> ImageSet:
-    """Characters in the fonts inside matplotlib: about 2,500 classes, 32x32 grey, built in."""
+    """Characters in the fonts inside matplotlib: about 2,300 classes, 32x32 grey, built in."""
     if root is not None:
         raise BadInput("'glyphs' is built in and takes no data.root")
     path = cache_folder() / f"glyphs-{digest(_RECIPE, *map(_identity, _font_files()))}.npz"
     if not path.exists():
-        names, drawings = _render_all()
+        names, labels, drawings = _render_all()
         with written_whole(path) as file:
-            np.savez(file, names=np.array(names), drawings=drawings)
+            np.savez(file, names=np.array(names), labels=labels, drawings=drawings)
     with np.load(path) as stored:
         files = tuple(str(name) for name in stored["names"])
-        drawings = stored["drawings"]
-    points = [file.partition("/")[0] for file in files]
-    order = list(dict.fromkeys(points))
-    number = {point: index for index, point in enumerate(order)}
-    labels = np.array([number[point] for point in points], np.int64)
+        labels, drawings = stored["labels"], stored["drawings"]
+    _, first = np.unique(labels, return_index=True)
     fingerprint = digest("glyphs", "\n".join(files), labels, drawings)
     return ImageSet(
         name="glyphs",
         files=files,
         labels=labels,
-        class_names=tuple(chr(int(point[2:], 16)) for point in order),
-        test=labels >= len(order) // 2,
+        class_names=tuple(chr(int(files[i].partition("/")[0][2:], 16)) for i in first),
+        test=labels >= len(first) // 2,
         query=None,
         gallery=None,
         decode=_Drawings(drawings),
@@ -89,8 +90,8 @@ def _identity(font: Path) -> str:
     return f"{font.name} {font.stat().st_size}"
 
 
-def _render_all() -> tuple[list[str], Drawing]:
-    """Names ``U+0041/DejaVuSans`` and drawings, class by class in the fixed order.
+def _render_all() -> tuple[list[str], NDArray[np.int64], Drawing]:
+    """Names ``U+0041/DejaVuSans``, labels and drawings, class by class in the fixed order.
 
     A character counts when at least eight fonts draw it differently: oblique fonts often reuse
     the upright drawing of a symbol, and a copy would be a neighbour that proves nothing. The
@@ -100,15 +101,40 @@ def _render_all() -> tuple[list[str], Drawing]:
     for file in _font_files():
         for point, drawing in _render_font(file):
             drawn[point].setdefault(drawing.tobytes(), file.stem)
-    points = sorted(point for point, fonts in drawn.items() if len(fonts) >= LEAST_FONTS)
+    characters = {p: drawn[p] for p in sorted(drawn) if len(drawn[p]) >= LEAST_FONTS}
+    classes = _look_alikes(characters)
     names: list[str] = []
+    labels: list[int] = []
     inks: list[bytes] = []
-    for position in np.random.RandomState(_ORDER_SEED).permutation(len(points)):
-        point = points[position]
-        for ink, font in drawn[point].items():
-            names.append(f"U+{point:04X}/{font}")
-            inks.append(ink)
-    return names, np.frombuffer(b"".join(inks), np.uint8).reshape(-1, SIDE, SIDE)
+    for label, position in enumerate(np.random.RandomState(_ORDER_SEED).permutation(len(classes))):
+        found: dict[bytes, str] = {}
+        for point in classes[position]:
+            for ink, font in characters[point].items():
+                found.setdefault(ink, f"U+{point:04X}/{font}")
+        names += found.values()
+        labels += [label] * len(found)
+        inks += found
+    drawings = np.frombuffer(b"".join(inks), np.uint8).reshape(-1, SIDE, SIDE)
+    return names, np.array(labels, np.int64), drawings
+
+
+def _look_alikes(characters: dict[int, dict[bytes, str]]) -> list[list[int]]:
+    """Characters in groups: two belong together when half of their drawings or more are equal."""
+    points = list(characters)
+    owners: dict[bytes, list[int]] = defaultdict(list)
+    for position, point in enumerate(points):
+        for drawing in characters[point]:
+            owners[drawing].append(position)
+    shared = Counter(pair for found in owners.values() for pair in combinations(found, 2))
+    sizes = [len(characters[point]) for point in points]
+    alike = [(a, b) for (a, b), n in shared.items() if 2 * n >= min(sizes[a], sizes[b])]
+    links = coo_array(
+        (np.ones(len(alike)), tuple(np.array(alike).reshape(-1, 2).T)), (len(points),) * 2
+    )
+    groups: dict[int, list[int]] = defaultdict(list)
+    for point, group in zip(points, connected_components(links, directed=False)[1], strict=True):
+        groups[int(group)].append(point)
+    return list(groups.values())
 
 
 def _render_font(file: Path) -> Iterator[tuple[int, Drawing]]:
