@@ -17,7 +17,14 @@ from lookalike.registry import (
 
 __all__ = ["Row", "catalogue"]
 
-ROOMS = (data, losses, miners, models, regularizers, samplers)  # importing them fills the registries
+ROOMS = (
+    data,
+    losses,
+    miners,
+    models,
+    regularizers,
+    samplers,
+)  # importing them fills the registries
 REGISTRIES: dict[str, Registry] = {
     registry.kind: registry
     for registry in (LOSSES, MINERS, SAMPLERS, REGULARIZERS, DATASETS, NETWORKS)

@@ -92,7 +92,9 @@ class TrainConfig(Section):
     epochs: int = Field(10, ge=0)
     batches_per_epoch: int | None = Field(None, ge=1, description="the sampler's own if not given")
     validate_every: int = Field(1, ge=1, description="epochs between validations")
-    patience: int | None = Field(None, ge=1, description="validations without a gain before the end")
+    patience: int | None = Field(
+        None, ge=1, description="validations without a gain before the end"
+    )
     metric: str = Field("map@r", description="chooses the epoch, on validation classes")
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
     device: str = "auto"
@@ -126,7 +128,6 @@ class RunConfig(Section):
     sampler: PartConfig = PartConfig.model_validate(
         {"name": "spc", "batch_size": 128, "per_class": 4}
     )
-    regularizer: PartConfig | None = None
     optim: OptimConfig = OptimConfig()
     train: TrainConfig = TrainConfig()
     protocol: ProtocolConfig = ProtocolConfig()
@@ -141,15 +142,16 @@ class RunConfig(Section):
 def load(path: Path | str | None, overrides: Iterable[str] = ()) -> RunConfig:
     """Read a YAML file (or nothing), apply ``key=value`` overrides, and check the whole."""
     values = read_yaml(Path(path)) if path is not None else {}
-    for override in overrides:
-        apply(values, override)
+    for setting in overrides:
+        values = override(values, setting)
     return parse(values, origin=str(path) if path is not None else "the command line")
 
 
 def parse(values: Mapping[str, Any], origin: str = "the configuration") -> RunConfig:
     """Check a nested mapping and turn it into a :class:`RunConfig`."""
+    defaults = RunConfig().model_dump(include={"loss", "sampler"})
     try:
-        return RunConfig.model_validate(values)
+        return RunConfig.model_validate(merge(defaults, values))
     except ValidationError as error:
         raise BadInput(f"{origin}: {explain(error)}") from None
 
@@ -171,42 +173,32 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``over`` on top of ``base``; a section that names another part starts afresh."""
+    """``over`` on top of ``base``; a section that names another part starts afresh.
+
+    Only the batch size stays: every sampler has one.
+    """
+    if "name" in base and over.get("name", base["name"]) != base["name"]:
+        base = {key: value for key, value in base.items() if key == "batch_size"}
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)
-        renamed = isinstance(value, dict) and isinstance(below, dict) and is_other(below, value)
-        if isinstance(value, dict) and isinstance(below, dict) and not renamed:
-            result[key] = merge(below, value)
-        else:
-            result[key] = value
+        both = isinstance(value, dict) and isinstance(below, dict)
+        result[key] = merge(below, value) if both else value  # type: ignore[arg-type]
     return result
 
 
-def is_other(below: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
-    """Whether ``over`` names another part, whose arguments are not those below."""
-    return "name" in over and over["name"] != below.get("name")
-
-
-def apply(values: dict[str, Any], override: str) -> None:
-    """Set one dotted ``key=value`` in place; the value is read as YAML."""
-    key, equals, text = override.partition("=")
+def override(values: Mapping[str, Any], setting: str) -> dict[str, Any]:
+    """``values`` with one dotted ``key=value`` on top; the value is read as YAML."""
+    key, equals, text = setting.partition("=")
     if not equals or not key:
-        raise BadInput(f"'{override}' is not of the form key=value, for example optim.lr=1e-4")
+        raise BadInput(f"'{setting}' is not of the form key=value, for example optim.lr=1e-4")
     try:
         value = yaml.load(text, Loader=ScientificLoader)
     except yaml.YAMLError as error:
-        raise BadInput(f"the value of '{override}' is not YAML") from error
-    *sections, last = key.split(".")
-    place = values
-    for section in sections:
-        below = place.setdefault(section, {})
-        if not isinstance(below, dict):
-            below = place[section] = {"name": below} if isinstance(below, str) else {}
-        place = below
-    if last == "name" and sections and place.get("name") not in (None, value):
-        place.clear()  # another part: the arguments of the former one do not apply
-    place[last] = value
+        raise BadInput(f"the value of '{setting}' is not YAML") from error
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return merge(values, value)
 
 
 def explain(error: ValidationError) -> str:

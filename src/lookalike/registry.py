@@ -87,7 +87,7 @@ class Registry:
         return self._entries[name]
 
     def create(self, name: str, /, *args: Any, **arguments: Any) -> Any:
-        """Build the part called ``name``; wrong arguments are refused with the nearest right one."""
+        """Build the part called ``name``; wrong arguments are refused with the nearest."""
         build = self.find(name).build
         self.check(name, arguments)
         return build(*args, **arguments)

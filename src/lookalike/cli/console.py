@@ -23,8 +23,7 @@ __all__ = ["ConsoleWatcher"]
 class ConsoleWatcher(Watcher):
     """Bars on a terminal; without one, only the lines."""
 
-    def __init__(self, prefix: str = "") -> None:
-        self.prefix = prefix
+    def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)
         self.bars = Progress(
             TextColumn("{task.description}"),
@@ -54,11 +53,11 @@ class ConsoleWatcher(Watcher):
     def stage(self, name: str, done: int, total: int, detail: str = "") -> None:
         """Move a bar; one that is full goes away."""
         if name not in self.tasks:
-            self.tasks[name] = self.bars.add_task(self.prefix + name, total=total, detail="")
+            self.tasks[name] = self.bars.add_task(name, total=total, detail="")
         self.bars.update(self.tasks[name], completed=done, total=total, detail=detail)
         if done >= total:
             self.bars.remove_task(self.tasks.pop(name))
 
     def note(self, text: str) -> None:
         """Print a line above the bars."""
-        self.console.print(self.prefix + text)
+        self.console.print(text)

@@ -10,7 +10,9 @@ __all__ = ["list_parts"]
 def list_parts(
     kind: Annotated[
         str,
-        typer.Argument(help="losses, miners, samplers, regularizers, datasets, networks or recipes."),
+        typer.Argument(
+            help="losses, miners, samplers, regularizers, datasets, networks or recipes."
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:

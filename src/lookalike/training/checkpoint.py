@@ -76,7 +76,7 @@ def load_weights(path: Path) -> Weights:
 
 def random_states() -> dict[str, Any]:
     """Every random state that a step may draw from."""
-    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # type: ignore[misc]
+    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
     version, internal, gauss_next = random.getstate()
     return {
         "torch": torch.get_rng_state(),

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
 
-from lookalike import data, evaluation, models, samplers
+from lookalike import data, models, samplers
 from lookalike.config import RunConfig
 from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
@@ -26,6 +26,7 @@ from lookalike.training.batches import TrainingBatches, embed
 from lookalike.training.objective import build_objective, check_parts
 from lookalike.training.optimizer import build_optimizer, build_schedule
 from lookalike.training.run import Run, run_name
+from lookalike.training.score import score
 from lookalike.training.watcher import Watcher
 
 __all__ = ["Interrupted", "train"]
@@ -112,10 +113,8 @@ class Training:
             bn_affine=config.model.freeze_bn_affine,
             backbone=config.model.freeze_backbone,
         )
-        self.layout = (
-            torch.channels_last if config.train.channels_last else torch.contiguous_format
-        )
-        self.model.to(memory_format=self.layout)  # type: ignore[call-overload]
+        self.layout = torch.channels_last if config.train.channels_last else torch.contiguous_format
+        self.model.to(memory_format=self.layout)
         self.objective = build_objective(config, split.train.class_count, self.model.dim)
         self.objective.to(self.fabric.device)
         if config.train.compile:
@@ -138,9 +137,7 @@ class Training:
         self.total = config.train.epochs * self.per_epoch
         optimizer = build_optimizer(config.optim, self.model, [self.objective])
         self.wrapped, self.optimizer = self.fabric.setup(self.model, optimizer)
-        self.schedule = build_schedule(
-            config.optim, optimizer, self.per_epoch, config.train.epochs
-        )
+        self.schedule = build_schedule(config.optim, optimizer, self.per_epoch, config.train.epochs)
         self.moving = nn.ModuleList([self.model, self.objective])
 
     def complete(self, identity: dict[str, Any], record: dict[str, Any]) -> None:
@@ -218,7 +215,8 @@ class Training:
         self.optimizer.step()
         self.schedule.step()
         self.batches.sampler.observe(torch.as_tensor(positions), embeddings.detach())
-        return loss.detach()
+        value: Tensor = loss.detach()
+        return value
 
     def end_epoch(self, board: SummaryWriter) -> None:
         """Log the epoch; validate it if it is time; remember the best."""
@@ -251,7 +249,7 @@ class Training:
         """Every metric of the protocol, and the one that chooses, on a subset."""
         embeddings = self.embed(subset, stage)
         metrics = dict.fromkeys((self.config.train.metric, *self.config.protocol.metrics))
-        return score(embeddings, subset, tuple(metrics))
+        return score(embeddings, subset.labels, subset.query, subset.gallery, tuple(metrics))
 
     def embed(self, subset: Subset, stage: str) -> Tensor:
         """The embeddings of a subset by the model as it is now."""
@@ -275,7 +273,9 @@ class Training:
         return {
             "test_images": len(test.indices),
             "test_classes": test.class_count,
-            "test": score(embeddings, test, self.config.protocol.metrics),
+            "test": score(
+                embeddings, test.labels, test.query, test.gallery, self.config.protocol.metrics
+            ),
         }
 
     def save(self) -> None:
@@ -311,7 +311,7 @@ class Training:
 
 
 class Look:
-    """Now and then: are the losses numbers, how fast is it, is a checkpoint due?
+    """Now and then: are the losses numbers, how fast is it, is a checkpoint due.
 
     Losses stay on the device between two looks, so that no step waits for it.
     """
@@ -384,22 +384,10 @@ def chosen_split(config: RunConfig, images: ImageSet) -> Split:
         order=protocol.order,
     )
     if protocol.fold >= len(splits):
-        raise BadInput(f"protocol.fold = {protocol.fold}: '{protocol.name}' has {len(splits)}, from 0")
+        raise BadInput(
+            f"protocol.fold = {protocol.fold}: '{protocol.name}' has {len(splits)}, from 0"
+        )
     return splits[protocol.fold]
-
-
-def score(embeddings: Tensor, subset: Subset, metrics: tuple[str, ...]) -> dict[str, float]:
-    """Metrics of embeddings, by query and gallery where the data set defines them."""
-    labels = subset.labels
-    if subset.query is None or subset.gallery is None:
-        return evaluation.evaluate(embeddings, labels, metrics=metrics)
-    return evaluation.evaluate(
-        embeddings[torch.from_numpy(subset.query)],
-        labels[subset.query],
-        metrics=metrics,
-        gallery=embeddings[torch.from_numpy(subset.gallery)],
-        gallery_labels=labels[subset.gallery],
-    )
 
 
 def append_line(run: Run, at: int, values: dict[str, Any]) -> int:

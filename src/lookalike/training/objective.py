@@ -1,4 +1,4 @@
-"""What a step minimises: the loss with its miner and regulariser, on one batch."""
+"""What a step minimises: the loss with its miner, on one batch."""
 
 import inspect
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from lookalike import losses, miners
 from lookalike.config import PartConfig, RunConfig
 from lookalike.models import EmbeddingModel
-from lookalike.registry import LOSSES, MINERS, REGULARIZERS, SAMPLERS, Registry
+from lookalike.registry import LOSSES, MINERS, SAMPLERS, Registry
 
 __all__ = ["Objective", "build_objective", "check_parts"]
 
@@ -36,10 +36,10 @@ def build_objective(config: RunConfig, class_count: int, embedding_size: int) ->
     sizes = {"num_classes": class_count, "embedding_size": embedding_size}
     wanted = inspect.signature(LOSSES.find(config.loss.name).build).parameters
     filled = {name: size for name, size in sizes.items() if name in wanted}
-    loss = LOSSES.create(config.loss.name, **(filled | config.loss.arguments))
+    loss = losses.create(config.loss.name, **(filled | config.loss.arguments))
     miner = None
     if config.miner is not None:
-        miner = MINERS.create(config.miner.name, **config.miner.arguments)
+        miner = miners.create(config.miner.name, **config.miner.arguments)
     return Objective(loss, miner)
 
 
@@ -49,7 +49,6 @@ def check_parts(config: RunConfig) -> None:
         (LOSSES, config.loss),
         (MINERS, config.miner),
         (SAMPLERS, config.sampler),
-        (REGULARIZERS, config.regularizer),
     ]
     for registry, part in parts:
         if part is not None:

@@ -1,0 +1,70 @@
+import pytest
+
+from lookalike.config import RunConfig, load
+from lookalike.errors import BadInput
+
+
+def test_overrides_reach_their_place_and_type():
+    config = load(None, ["loss.name=triplet", "loss.margin=0.1", "optim.lr=1e-4", "seed=3"])
+    assert config.loss.name == "triplet"
+    assert config.loss.arguments == {"margin": 0.1}
+    assert (config.optim.lr, config.seed) == (1e-4, 3)
+
+
+def test_another_part_drops_the_arguments_of_the_former(tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("loss: {name: multi-similarity, alpha: 2}\n")
+    assert load(recipe, ["loss.name=triplet"]).loss.arguments == {}
+    assert load(recipe, ["loss.name=multi-similarity"]).loss.arguments == {"alpha": 2}
+    assert load(recipe, ["miner.name=hard"]).miner.name == "hard"
+
+
+def test_arguments_alone_go_to_the_default_part():
+    assert load(None, ["loss.alpha=3"]).loss.arguments == {"alpha": 3}
+    assert load(None, ["sampler.per_class=2"]).sampler.arguments["per_class"] == 2
+
+
+def test_the_batch_size_outlives_the_sampler(tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("sampler: {name: spc, batch_size: 60, per_class: 5}\n")
+    assert load(recipe, ["sampler.name=random"]).sampler.arguments == {"batch_size": 60}
+
+
+def test_a_recipe_extends_another(tmp_path):
+    (tmp_path / "base.yaml").write_text("seed: 5\noptim: {lr: 0.1, name: sgd}\n")
+    (tmp_path / "top.yaml").write_text("extends: base.yaml\noptim: {lr: 0.2}\n")
+    config = load(tmp_path / "top.yaml")
+    assert (config.seed, config.optim.lr, config.optim.name) == (5, 0.2, "sgd")
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("optim.lrr=1", "no key 'optim.lrr'; did you mean 'optim.lr'"),
+        ("optm.lr=1", "no key 'optm'; did you mean 'optim'"),
+        ("optim.lr=fast", "optim.lr = 'fast' will not do"),
+        ("optim.name=adamm", "did you mean 'adam"),
+        ("model.dim=-1", "model.dim = -1 will not do"),
+        ("miner.margin=1", "'miner.name' is missing"),
+        ("nonsense", "not of the form key=value"),
+        ("=3", "not of the form key=value"),
+    ],
+)
+def test_wrong_input_is_one_sentence(override, sentence):
+    with pytest.raises(BadInput, match=sentence) as refused:
+        load(None, [override])
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["just words", "- a\n- b", "a: [", "a: b: c"])
+def test_a_file_that_is_not_a_mapping_is_refused(tmp_path, text):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(text)
+    with pytest.raises(BadInput, match=r"recipe\.yaml"):
+        load(recipe)
+
+
+def test_places_do_not_decide_the_outcome(tmp_path):
+    here = load(None, ["runs_dir=a", f"data.root={tmp_path}"])
+    assert here.deciding() == RunConfig().deciding()
+    assert load(None, ["seed=1"]).deciding() != RunConfig().deciding()

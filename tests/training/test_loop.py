@@ -1,0 +1,162 @@
+"""The loop on real data: it learns, it stops and goes on, it is tested once."""
+
+import os
+import signal
+
+import pytest
+import torch
+from torch import nn
+
+from lookalike.config import load
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.training import Interrupted, Watcher, train
+from lookalike.training.run import Run
+
+
+class StopsAt(Watcher):
+    """Sends this process a signal when the run has come to a step."""
+
+    def __init__(self, step, number=signal.SIGTERM):
+        self.at, self.number = step, number
+
+    def stage(self, name, done, total, detail=""):
+        if name == "training" and done >= self.at:
+            self.at = 10**9
+            os.kill(os.getpid(), self.number)
+
+
+class BrokenLoss(nn.Module):
+    """A loss that is no number from its fifth call on."""
+
+    def __init__(self, embedding_size):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, embeddings, labels, indices_tuple=None):
+        self.calls += 1
+        return embeddings.sum() * (float("nan") if self.calls > 4 else 0.0)
+
+
+def test_learns_and_writes_everything(tiny):
+    untrained = train(tiny("train.epochs=0")).result
+    run = train(tiny("optim.lr=2e-3", "train.batches_per_epoch=40"))
+    assert run.result["test"]["recall@1"] > untrained["test"]["recall@1"] + 0.1
+    assert run.result["steps"] == 120
+    assert len(run.epochs()) == 3
+    names = {path.name for path in run.folder.iterdir()}
+    assert {"config.yaml", "environment.json", "metrics.jsonl", "model.safetensors"} <= names
+    assert {"result.json", "timing.json", "tensorboard", "test.safetensors"} <= names
+    assert "checkpoints" not in names
+
+
+def test_a_finished_run_is_not_trained_again(tiny):
+    run = train(tiny())
+    stamp = (run.folder / "model.safetensors").stat().st_mtime_ns
+    again = train(tiny())
+    assert again.folder == run.folder
+    assert (run.folder / "model.safetensors").stat().st_mtime_ns == stamp
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("loss.name=proxy-anchor", "optim.schedule=one-cycle", "optim.warmup_epochs=1"),
+        ("loss.name=triplet", "miner.name=semi-hard", "optim.name=sgd", "optim.schedule=step"),
+        ("protocol.name=paper", "sampler.per_class=8", "optim.clip_norm=1", "optim.name=rmsprop"),
+        ("protocol.name=cross-validation", "protocol.fold=3", "train.patience=1"),
+    ],
+)
+def test_stopped_and_started_again_it_ends_with_the_same_numbers(tiny, tmp_path, overrides):
+    whole = train(tiny(*overrides, f"runs_dir={tmp_path / 'whole'}"))
+    config = tiny(*overrides)
+    for step in (5, 16):
+        with pytest.raises(Interrupted, match="the same command goes on"):
+            train(config, StopsAt(step))
+    run = train(config)
+    assert run.result == whole.result
+    assert run.epochs() == whole.epochs()
+    assert (run.folder / "model.safetensors").read_bytes() == (
+        whole.folder / "model.safetensors"
+    ).read_bytes()
+
+
+def test_the_chosen_epoch_is_the_best_on_validation(tiny):
+    run = train(tiny("train.epochs=4"))
+    scores = [epoch["validation map@r"] for epoch in run.epochs()]
+    assert run.result["chosen_epoch"] == scores.index(max(scores)) + 1
+    assert run.result["validation"]["map@r"] == max(scores)
+
+
+def test_patience_ends_a_run(tiny):
+    run = train(tiny("train.patience=1", "train.epochs=30", "optim.lr=1e-12"))
+    assert run.result["epochs"] < 30
+
+
+def test_a_loss_that_is_no_number_stops_the_run_with_step_and_files(tiny):
+    with pytest.raises(LookalikeError, match=r"loss is nan at step 5 \(epoch 1\).*U\+") as stopped:
+        train(tiny(f"loss.name={__name__}:BrokenLoss"))
+    assert stopped.value.exit_code == 1
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    # the classes of this file are named in configurations
+    import sys
+
+    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or __import__(__name__))
+
+
+def test_warm_up_leaves_the_backbone_alone(tiny):
+    config = tiny("train.epochs=1", "optim.warmup_epochs=1", "protocol.name=paper")
+    torch.manual_seed(config.seed)
+    from lookalike import models
+
+    start = models.build("small-cnn", dim=16, channels=1).backbone.state_dict()
+    run = train(config)
+    from safetensors.torch import load_file
+
+    end = load_file(str(run.weights))
+    weights = [name for name in start if name.endswith("weight")]
+    assert weights
+    assert all(torch.equal(start[name], end[f"backbone.{name}"]) for name in weights)
+
+
+def test_protocol_without_test_never_hands_out_the_test_set(tiny):
+    run = train(tiny("protocol.test=false"))
+    assert "test" not in run.result
+    assert not (run.folder / "test.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["loss.name=tripplet"], "did you mean 'triplet'"),
+        (["loss.marginn=1"], "takes no argument 'marginn'"),
+        (["sampler.batch_size=30"], "not a multiple of per_class"),
+        (["sampler.batch_size=8000", "sampler.per_class=1"], "needs 8000 classes"),
+        (["data.name=cubb"], "did you mean 'cub'"),
+        (["data.name=cub"], "data.root"),
+        (["data.transform=smal"], "did you mean 'small'"),
+        (["model.network=resnet5000"], "resnet"),
+        (["train.metric=recall"], "recall"),
+        (["protocol.fold=1"], "protocol.fold"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(tiny, tmp_path, overrides, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        train(tiny(*overrides))
+    assert not list((tmp_path / "runs").glob("*/config.yaml"))
+
+
+def test_two_processes_cannot_write_one_run(tiny):
+    config = tiny()
+    run = train(config)
+    (run.folder / "result.json").unlink()
+    with Run(run.folder).locked(), pytest.raises(BadInput, match="another process"):
+        train(config)
+
+
+def test_a_folder_that_is_no_run(tmp_path):
+    with pytest.raises(BadInput, match=r"no config\.yaml"):
+        _ = Run(tmp_path).config
+    assert load(None).seed == 0
