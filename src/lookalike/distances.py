@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput, nearest
-from lookalike.geometry import dot, euclidean, unit
+from lookalike.geometry import euclidean, products, unit
 
 __all__ = [
     "CosineSimilarity",
@@ -45,6 +45,10 @@ class Distance:
         """The matrix with "larger is closer": distances come with a minus."""
         matrix = self.matrix(query, reference)
         return matrix if self.is_inverted else -matrix
+
+    def squared_euclidean(self, similarity: Tensor) -> Tensor:
+        """The squared Euclidean distances of the rows compared, from their similarities."""
+        raise BadInput(f"{self} does not tell Euclidean distances; use cosine, l2 or l2-squared")
 
     def level(self, value: float) -> float:
         """A margin given in the unit of this distance, as a similarity."""
@@ -86,7 +90,11 @@ class CosineSimilarity(Distance):
 
     def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
         """``x.y / |x| |y|``."""
-        return dot(unit(query), None if reference is None else unit(reference))
+        return products(query, reference, unit_rows=True)
+
+    def squared_euclidean(self, similarity: Tensor) -> Tensor:
+        """``2 - 2 s``."""
+        return 2 - 2 * similarity
 
 
 class DotProductSimilarity(Distance):
@@ -106,7 +114,17 @@ class DotProductSimilarity(Distance):
 
     def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
         """``x.y``."""
-        return _raised(dot(*_ready(self, query, reference)), self.power)
+        if self.p == 2:
+            return _raised(
+                products(query, reference, unit_rows=self.normalize_embeddings), self.power
+            )
+        return _raised(products(*_ready(self, query, reference)), self.power)
+
+    def squared_euclidean(self, similarity: Tensor) -> Tensor:
+        """``2 - 2 s`` of unit vectors."""
+        if not self.ordered_by_cosine:
+            return super().squared_euclidean(similarity)
+        return 2 - 2 * similarity
 
 
 class LpDistance(Distance):
@@ -124,14 +142,31 @@ class LpDistance(Distance):
 
     def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
         """``|x - y|_p ^ power``."""
-        rows, others = _ready(self, query, reference)
+        return self._signed(query, reference, 1)
+
+    def similarity(self, query: Tensor, reference: Tensor | None = None) -> Tensor:
+        """Minus the distance."""
+        if self.p == 2 and self.power in (1, 2):
+            return self._signed(query, reference, -1)
+        return super().similarity(query, reference)
+
+    def _signed(self, query: Tensor, reference: Tensor | None, sign: float) -> Tensor:
         if self.p != 2:
+            rows, others = _ready(self, query, reference)
             return _raised(
                 torch.cdist(rows, rows if others is None else others, self.p), self.power
             )
-        if self.power == 2:
-            return euclidean(rows, others, unit_rows=self.normalize_embeddings, squared=True)
-        return _raised(euclidean(rows, others, unit_rows=self.normalize_embeddings), self.power)
+        squared = self.power == 2
+        matrix = euclidean(
+            query, reference, unit_rows=self.normalize_embeddings, squared=squared, sign=sign
+        )
+        return matrix if squared else _raised(matrix, self.power)
+
+    def squared_euclidean(self, similarity: Tensor) -> Tensor:
+        """``d^2``, for p = 2 and power 1 or 2."""
+        if self.p != 2 or self.power not in (1, 2):
+            return super().squared_euclidean(similarity)
+        return -similarity if self.power == 2 else similarity * similarity
 
 
 class SNRDistance(Distance):

@@ -19,15 +19,18 @@ if TYPE_CHECKING:
 __all__ = [
     "Relations",
     "attach",
-    "compact",
-    "dot",
     "euclidean",
     "in_full_precision",
-    "log1p_sum_exp",
+    "listed_pairs",
     "log_sum_exp",
+    "may_look",
     "mean_of_positive",
+    "picked",
+    "products",
     "relate",
+    "step",
     "unit",
+    "weighted_mean",
 ]
 
 
@@ -43,19 +46,29 @@ class Relations(NamedTuple):
     same: Tensor
     """Float: 1 one class, 0 two, between: mixed or multi-label."""
     valid: Tensor
-    """False: not a pair (itself, or dropped by a miner). Float: how often a miner named it."""
+    """0: not a pair (itself, or dropped by a miner); else 1, or how often a miner named it."""
     among: Tensor | None = None
     """[candidates, candidates] similarities, for the losses that ask for them (``among``)."""
 
     @property
+    def whole(self) -> bool:
+        """Whether every pair is valid (``valid`` is then one number, expanded)."""
+        return self.valid.stride() == (0, 0)
+
+    @property
     def positives(self) -> Tensor:
         """How much each pair counts as a positive."""
-        return self.same * self.valid
+        return self.same if self.whole else self.same * self.valid
 
     @property
     def negatives(self) -> Tensor:
         """How much each pair counts as a negative."""
-        return (1 - self.same) * self.valid
+        return 1 - self.same if self.whole else (1 - self.same) * self.valid
+
+    @property
+    def within(self) -> bool:
+        """Whether the candidates are the anchors themselves."""
+        return self.among is self.similarity
 
 
 def relate(
@@ -76,8 +89,8 @@ def relate(
     ``labels`` may be None where a miner says which pairs are positive; ``same`` is then 0.
 
     >>> relate(torch.eye(2), torch.tensor([7, 7])).valid
-    tensor([[False,  True],
-            [ True, False]])
+    tensor([[0., 1.],
+            [1., 0.]])
     """
     if distance is None:
         from lookalike.distances import CosineSimilarity
@@ -94,10 +107,9 @@ def relate(
     else:
         same = _agreement(labels, None if alone else ref_labels, similarity, overlap)
     if alone and not self_pairs:
-        valid = torch.ones(similarity.shape, dtype=torch.bool, device=similarity.device)
-        valid.fill_diagonal_(False)
+        valid = torch.ones_like(similarity, requires_grad=False).fill_diagonal_(0)
     else:
-        valid = torch.ones((), dtype=torch.bool, device=similarity.device).expand(similarity.shape)
+        valid = similarity.new_ones(()).expand(similarity.shape)
     if alone:
         return Relations(similarity, same, valid, similarity)
     return Relations(similarity, same, valid, distance.similarity(candidates) if among else None)
@@ -123,61 +135,119 @@ def in_full_precision(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
+def _unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows at length 1 and what they were multiplied by; a zero row stays zero, times 0."""
+    inverse = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    inverse = torch.where(inverse > 0, inverse.clamp_min(1e-12).reciprocal(), 0)
+    return x * inverse, inverse
+
+
+def _through_unit(gradient: Tensor, rows: Tensor, inverse: Tensor) -> Tensor:
+    """The gradient of x, from that of x / |x|; overwrites it."""
+    along = (gradient * rows).sum(1, keepdim=True)
+    return gradient.addcmul_(rows, along, value=-1).mul_(inverse)
+
+
 class _Unit(torch.autograd.Function):
-    """x / |x|; a zero vector stays zero, and gets no gradient."""
+    """x / |x|."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-        inverse = norm.clamp_min(1e-12).reciprocal_().mul_(norm > 0)
-        rows = x * inverse
+        rows, inverse = _unit_rows(x)
         ctx.save_for_backward(rows, inverse)
         return rows
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        rows, inverse = ctx.saved_tensors
-        along = (gradient * rows).sum(1, keepdim=True)
-        return torch.addcmul(gradient, rows, along, value=-1).mul_(inverse)
+        return _through_unit(gradient.clone(), *ctx.saved_tensors)
 
 
-class _Gram(torch.autograd.Function):
-    """x x^T, with one product instead of two on the way back."""
+class _Products(torch.autograd.Function):
+    """x y^T, of unit rows if asked for; y None is x, and costs one product on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x @ x.T
-
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return torch.mm(gradient + gradient.T, x)
-
-
-class _SquaredToRoot(torch.autograd.Function):
-    """sqrt of squared distances; where the distance is 0 so is the gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, squared: Tensor) -> Tensor:
-        root = squared.clamp_min(0).sqrt_()
-        ctx.save_for_backward(root)
-        return root
+    def forward(ctx: Any, x: Tensor, y: Tensor | None, unit_rows: bool) -> Tensor:
+        (u, scale) = _unit_rows(x) if unit_rows else (x, None)
+        (v, other) = (None, None) if y is None else _unit_rows(y) if unit_rows else (y, None)
+        ctx.save_for_backward(u, v, scale, other)
+        return u @ (u if v is None else v).T
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (root,) = ctx.saved_tensors
-        return (gradient / root).mul_(0.5).masked_fill_(root == 0, 0)
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        u, v, scale, other = ctx.saved_tensors
+        if v is None:
+            return _scaled_back((gradient + gradient.T) @ u, u, scale), None, None
+        return (
+            _scaled_back(gradient @ v, u, scale) if ctx.needs_input_grad[0] else None,
+            _scaled_back(gradient.T @ u, v, other) if ctx.needs_input_grad[1] else None,
+            None,
+        )
+
+
+def _scaled_back(gradient: Tensor, rows: Tensor, inverse: Tensor | None) -> Tensor:
+    return gradient if inverse is None else _through_unit(gradient, rows, inverse)
+
+
+class _Euclidean(torch.autograd.Function):
+    """``sign`` times |x - y| (or its square), from inner products; gradient 0 at distance 0."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor | None, unit_rows: bool, squared: bool, sign: float
+    ) -> Tensor:
+        (u, scale) = _unit_rows(x) if unit_rows else (x, None)
+        (v, other) = (None, None) if y is None else _unit_rows(y) if unit_rows else (y, None)
+        w = u if v is None else v
+        distance = u @ w.T
+        if unit_rows:
+            distance.mul_(-2).add_(2).clamp_min_(0)
+        else:
+            distance.mul_(-2).add_((u * u).sum(1, keepdim=True)).add_((w * w).sum(1)).clamp_min_(0)
+        if not squared:
+            distance.sqrt_()
+        ctx.squared, ctx.sign = squared, sign
+        ctx.save_for_backward(u, v, scale, other, None if squared else distance)
+        return distance * sign
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        u, v, scale, other, distance = ctx.saved_tensors
+        if ctx.squared:
+            pull = gradient * (2 * ctx.sign)
+        else:
+            # d / d^2 is 1 / d, and 0 where d is 0
+            square = (distance * distance).clamp_min_(torch.finfo(distance.dtype).tiny)
+            pull = (gradient * distance).mul_(ctx.sign).div_(square)
+        if v is None:
+            pull = pull + pull.T
+            return _moved(pull, u, u, scale), None, None, None, None
+        return (
+            _moved(pull, u, v, scale) if ctx.needs_input_grad[0] else None,
+            _moved(pull.T, v, u, other) if ctx.needs_input_grad[1] else None,
+            None,
+            None,
+            None,
+        )
+
+
+def _moved(pull: Tensor, rows: Tensor, others: Tensor, inverse: Tensor | None) -> Tensor:
+    """sum_j pull_ij (x_i - y_j), on to the rows as they came."""
+    if inverse is None:
+        return pull.sum(1, keepdim=True) * rows - pull @ others
+    # the part along x_i falls away when the length is fixed
+    return _through_unit((pull @ others).neg_(), rows, inverse)
 
 
 class _Attach(torch.autograd.Function):
     """A value whose gradient is already known."""
 
     @staticmethod
-    def forward(ctx: Any, similarity: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+    def forward(ctx: Any, _: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
         ctx.save_for_backward(gradient)
         return value.clone()
 
@@ -203,62 +273,116 @@ def unit(x: Tensor) -> Tensor:
     return rows
 
 
-def dot(x: Tensor, y: Tensor | None = None) -> Tensor:
+def products(x: Tensor, y: Tensor | None = None, *, unit_rows: bool = False) -> Tensor:
     """All inner products of the rows of ``x`` with those of ``y``, or with one another."""
-    if y is not None:
-        return x @ y.T
-    products: Tensor = _Gram.apply(x)
-    return products
+    found: Tensor = _Products.apply(x, y, unit_rows)
+    return found
 
 
 def euclidean(
-    x: Tensor, y: Tensor | None = None, *, unit_rows: bool = False, squared: bool = False
+    x: Tensor,
+    y: Tensor | None = None,
+    *,
+    unit_rows: bool = False,
+    squared: bool = False,
+    sign: float = 1,
 ) -> Tensor:
     """All Euclidean distances of the rows, from inner products: |x|^2 + |y|^2 - 2 x.y."""
-    products = dot(x, y)
-    if unit_rows:
-        squares = products.mul(-2).add_(2)
-    else:
-        lengths = (x * x).sum(1)
-        others = lengths if y is None else (y * y).sum(1)
-        squares = lengths.unsqueeze(1) + others - 2 * products
-    if squared:
-        return squares.clamp_min(0)
-    roots: Tensor = _SquaredToRoot.apply(squares)
-    return roots
+    found: Tensor = _Euclidean.apply(x, y, unit_rows, squared, sign)
+    return found
 
 
-def log1p_sum_exp(values: Tensor, weights: Tensor) -> Tensor:
-    """log(1 + sum_j w_j e^v_j) per row; weight 0 leaves a term out."""
-    terms = values + weights.log()
-    return torch.cat([torch.zeros_like(terms[:, :1]), terms], 1).logsumexp(1)
+def step(values: Tensor) -> Tensor:
+    """1 above zero, 0 elsewhere, as numbers; overwrites ``values`` (faster than truth values)."""
+    return values.mul_(torch.finfo(values.dtype).max).clamp_(0, 1)
 
 
-def log_sum_exp(values: Tensor, weights: Tensor) -> Tensor:
-    """log(sum_j w_j e^v_j) per row; 0, with zero gradient, for a row without terms."""
-    terms = values + weights.log()
-    top = terms.detach().amax(1, keepdim=True).clamp_min(torch.finfo(terms.dtype).min)
-    total = (terms - top).exp().sum(1)
-    some = total > 0
-    return torch.where(some, total.where(some, 1).log() + top.squeeze(1), 0)
+class _LogSumExp(torch.autograd.Function):
+    """log(sum_j w_j e^(scale (v_j - shift))) per row, plus 1 inside if asked for."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, values: Tensor, weights: Tensor, scale: float, shift: float, plus_one: bool
+    ) -> Tensor:
+        terms = (values - shift).mul_(scale) if shift else values * scale
+        # pushed out of sight where the weight is 0; cheaper than masks, and never log(0)
+        terms.add_(weights.clamp_max(1).ceil_().sub_(1).mul_(_FAR))
+        top = terms.amax(1, keepdim=True)
+        if plus_one:
+            top.clamp_min_(0)
+        terms.sub_(top).clamp_min_(_NOTHING).exp_().mul_(weights)
+        total = terms.sum(1, keepdim=True)
+        if plus_one:
+            total.add_((-top).clamp_min_(_NOTHING).exp_())
+        total.clamp_min_(torch.finfo(total.dtype).tiny)
+        ctx.scale = scale
+        ctx.save_for_backward(terms, total)
+        return (total.log() + top).squeeze(1)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+        terms, total = ctx.saved_tensors
+        return terms * (gradient.unsqueeze(1) * ctx.scale / total), None, None, None, None
 
 
-def mean_of_positive(values: Tensor, weights: Tensor | None = None) -> Tensor:
-    """The weighted mean of the values above zero; 0 where there is none."""
-    counted = values > 0 if weights is None else (values > 0) * weights
-    total = values.relu() if weights is None else values.relu() * weights
-    return total.sum() / counted.sum().clamp_min(torch.finfo(values.dtype).tiny)
+_FAR = 1e30  # beyond every logit; finite, because inf - inf is not a number
+_NOTHING = -80.0  # e^-80 adds nothing to a sum whose largest term is 1, and is no denormal
 
 
-def compact(weights: Tensor) -> tuple[Tensor, Tensor]:
-    """The columns of non-zero weight in each row, [rows, K], and their weights (0: padding).
+def log_sum_exp(
+    values: Tensor,
+    weights: Tensor,
+    *,
+    scale: float = 1,
+    shift: float = 0,
+    plus_one: bool = False,
+) -> Tensor:
+    """``log(sum_j w_j e^(scale (v_j - shift)))`` per row; weight 0 leaves a term out.
 
-    On the CPU, where looking costs nothing, K is the largest number in a row. Elsewhere, and when
-    compiling, K is the number of columns, so that nothing waits for the device.
+    ``plus_one`` adds 1 to the sum. A row without terms is then 0; without ``plus_one`` it is far
+    below every logit (-1e30), as the log of nothing should be. Its gradient is 0.
+
+    >>> log_sum_exp(torch.zeros(1, 3), torch.ones(1, 3)).exp()
+    tensor([3.0000])
     """
-    if weights.device.type != "cpu" or torch.compiler.is_compiling() or weights.numel() == 0:
-        columns = torch.arange(weights.shape[1], device=weights.device).expand(weights.shape)
-        return columns, weights
-    width = max(1, int((weights != 0).sum(1).max()))
-    found = torch.topk(weights, width, dim=1, sorted=False)
-    return found.indices, found.values
+    summed: Tensor = _LogSumExp.apply(values, weights, scale, shift, plus_one)
+    return summed
+
+
+def mean_of_positive(values: Tensor, weights: Tensor) -> Tensor:
+    """The weighted mean of the values above zero; 0 where there is none."""
+    with torch.no_grad():
+        known = values.detach()
+        counted = step(known.clone()).mul_(weights)
+        count = counted.sum().clamp_min_(torch.finfo(values.dtype).tiny)
+        value = (known * counted).sum() / count
+    return attach(values, value, counted.div_(count))
+
+
+def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
+    """The mean of the values by weight; 0 where there is no weight."""
+    return (values * weights).sum() / weights.sum().clamp_min(torch.finfo(values.dtype).tiny)
+
+
+def may_look(values: Tensor) -> bool:
+    """Whether looking at the numbers is free: on the CPU, and not while compiling."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def listed_pairs(weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, columns and weights of the pairs that have a weight.
+
+    On the CPU only those; elsewhere all pairs, so that nothing waits for the device.
+    """
+    if may_look(weights):
+        rows, columns = weights.nonzero(as_tuple=True)
+        return rows, columns, weights[rows, columns]
+    height, width = weights.shape
+    place = torch.arange(height * width, device=weights.device)
+    return place // width, place % width, weights.reshape(-1)
+
+
+def picked(matrix: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """``matrix[rows, columns]``, with a fast way back."""
+    return matrix.reshape(-1).index_select(0, rows * matrix.shape[1] + columns)

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from lookalike.distances import CosineSimilarity, Distance, DistanceLike, create
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, in_full_precision, relate
+from lookalike.geometry import Relations, in_full_precision, relate, weighted_mean
 from lookalike.labels import Labels, Overlap, as_tensor
 from lookalike.miners.mined import Indices, Mined, mined, narrow
 from lookalike.regularizers.base import RegularizerLike, build
 from lookalike.signatures import show_options
 
-__all__ = ["Loss", "LossOptions", "PairLoss", "ProxyLoss", "ProxyOptions"]
+__all__ = ["AnchorLoss", "Loss", "LossOptions", "PairLoss", "ProxyLoss", "ProxyOptions"]
 
 
 class LossOptions(TypedDict, total=False):
@@ -89,7 +89,7 @@ class PairLoss(Loss):
     """Whether a pair that a miner names several times weighs as much (PML: differs by loss)."""
     self_pairs: ClassVar[bool] = False
     """Whether an image is a candidate of its own."""
-    among: ClassVar[bool] = False
+    among: bool = False
     """Whether the loss compares candidates with one another."""
 
     def __init__(
@@ -156,6 +156,32 @@ class PairLoss(Loss):
         return self.compute(narrow(relations, found, count=self.counts))
 
 
+class AnchorLoss(PairLoss):
+    """A loss with one value an anchor, of all its pairs.
+
+    What a miner found does not choose pairs here but weighs anchors: by how often each is named,
+    over the largest count (as PML).
+    """
+
+    additive = False
+
+    def per_anchor(self, relations: Relations) -> tuple[Tensor, Tensor]:
+        """The loss of each anchor, and 1 for the anchors that count in the mean (else 0)."""
+        raise NotImplementedError
+
+    def compute(self, relations: Relations) -> Tensor:
+        """The mean over the anchors that count."""
+        return weighted_mean(*self.per_anchor(relations))
+
+    def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
+        """The mean over the anchors that count, each times its weight."""
+        weights = found.sample_weights(
+            relations.similarity.dtype, anchors_only=not relations.within
+        )
+        values, counted = self.per_anchor(relations)
+        return weighted_mean(values * weights, counted)
+
+
 class ProxyLoss(Loss):
     """A loss over images compared with learned vectors, one or several a class.
 
@@ -209,10 +235,8 @@ class ProxyLoss(Loss):
     def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
         """Images x classes, all of them valid."""
         similarity = self.similarities(embeddings)
-        valid = torch.ones((), dtype=torch.bool, device=similarity.device)
-        return Relations(
-            similarity, self.membership(labels, similarity), valid.expand(similarity.shape)
-        )
+        valid = similarity.new_ones(()).expand(similarity.shape)
+        return Relations(similarity, self.membership(labels, similarity), valid)
 
     def per_image(self, relations: Relations) -> Tensor:
         """The loss of each image, [N]."""

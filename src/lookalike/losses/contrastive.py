@@ -1,16 +1,18 @@
 """The contrastive loss: positives within one margin, negatives beyond another."""
 
-from typing import Literal, Unpack
+from collections.abc import Callable
+from typing import ClassVar, Literal, Unpack
 
+import torch
 from torch import Tensor
 
-from lookalike.distances import LpDistance
+from lookalike.distances import Distance, LpDistance, SNRDistance
 from lookalike.errors import BadInput, nearest
-from lookalike.geometry import Relations, mean_of_positive
+from lookalike.geometry import Relations, attach, step
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.registry import LOSSES
 
-__all__ = ["ContrastiveLoss", "contrastive"]
+__all__ = ["ContrastiveLoss", "SignalToNoiseRatioContrastiveLoss", "contrastive"]
 
 
 def contrastive(relations: Relations, pull_to: float, push_to: float) -> Tensor:
@@ -18,9 +20,19 @@ def contrastive(relations: Relations, pull_to: float, push_to: float) -> Tensor:
 
     Each part is the mean over its non-zero terms.
     """
-    pull = mean_of_positive(pull_to - relations.similarity, relations.positives)
-    push = mean_of_positive(relations.similarity - push_to, relations.negatives)
-    return pull + push
+    with torch.no_grad():
+        similarity = relations.similarity.detach()
+        pull, pulled = _mean_above_zero(pull_to - similarity, relations.positives)
+        push, pushed = _mean_above_zero(similarity - push_to, relations.negatives)
+    return attach(relations.similarity, pull + push, pushed.sub_(pulled))
+
+
+def _mean_above_zero(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """The weighted mean of the values above zero (0 if none), and its gradient."""
+    counted = step(values.clone()).mul_(weights)
+    count = counted.sum().clamp_min_(torch.finfo(values.dtype).tiny)
+    total = torch.dot(values.view(-1), counted.view(-1))
+    return total / count, counted.div_(count)
 
 
 def linear_contrastive(relations: Relations, push_to: float) -> Tensor:
@@ -40,7 +52,7 @@ class ContrastiveLoss(PairLoss):
     anchors (``pos_margin`` is not used).
     """
 
-    default_distance = LpDistance
+    default_distance: ClassVar[Callable[[], Distance]] = LpDistance
 
     def __init__(
         self,
@@ -64,3 +76,13 @@ class ContrastiveLoss(PairLoss):
         if self.on == "similarity":
             return linear_contrastive(relations, level(self.neg_margin))
         return contrastive(relations, level(self.pos_margin), level(self.neg_margin))
+
+
+@LOSSES.register("snr-contrastive", paper="Yuan et al., CVPR 2019")
+class SignalToNoiseRatioContrastiveLoss(ContrastiveLoss):
+    """The contrastive loss on the signal-to-noise distance ``var(x - y) / var(x)``.
+
+    The paper adds a penalty on the sums of the embeddings: ``embedding_regularizer="zero-mean"``.
+    """
+
+    default_distance = SNRDistance

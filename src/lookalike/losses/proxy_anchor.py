@@ -5,7 +5,7 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from lookalike.geometry import Relations, log1p_sum_exp
+from lookalike.geometry import Relations, log_sum_exp
 from lookalike.labels import Labels
 from lookalike.losses.base import ProxyLoss, ProxyOptions
 from lookalike.registry import LOSSES
@@ -21,13 +21,14 @@ def proxy_anchor(relations: Relations, alpha: float, margin: float) -> Tensor:
 def pull_to_proxies(relations: Relations, alpha: float, margin: float) -> Tensor:
     """``1/|W+| sum_w log(1 + sum_(x in X+) e^(-a(s - m)))``, W+ = proxies with a positive."""
     weights = relations.positives
-    pull = log1p_sum_exp(alpha * (margin - relations.similarity), weights)
-    return pull.sum() / (weights > 0).any(1).sum().clamp_min(1)
+    pull = log_sum_exp(relations.similarity, weights, scale=-alpha, shift=margin, plus_one=True)
+    return pull.sum() / (weights.sum(1) > 0).sum().clamp_min(1)
 
 
 def push_from_proxies(relations: Relations, alpha: float, margin: float) -> Tensor:
     """``1/|W| sum_w log(1 + sum_(x in X-) e^(a(s + m)))``."""
-    return log1p_sum_exp(alpha * (relations.similarity + margin), relations.negatives).mean()
+    similarity, weights = relations.similarity, relations.negatives
+    return log_sum_exp(similarity, weights, scale=alpha, shift=-margin, plus_one=True).mean()
 
 
 @LOSSES.register("proxy-anchor", paper="Kim et al., CVPR 2020")

@@ -1,19 +1,33 @@
 """Miners: which pairs and triplets of a batch a loss sees."""
 
+from lookalike.miners.angular import AngularMiner
 from lookalike.miners.base import Miner
-from lookalike.miners.mined import Listed, Mined, Pairs, Ranges
+from lookalike.miners.distance_weighted import DistanceWeightedMiner
+from lookalike.miners.easy_hard import BatchEasyHardMiner, BatchHardMiner
+from lookalike.miners.everything import AllMiner, RandomMiner
+from lookalike.miners.mined import Gaps, Listed, Mined, Pairs
 from lookalike.miners.multi_similarity import MultiSimilarityMiner
+from lookalike.miners.pair_margin import PairMarginMiner
+from lookalike.miners.rho import RhoMiner
 from lookalike.miners.semi_hard import SemiHardMiner
 from lookalike.miners.triplet_margin import TripletMarginMiner
 from lookalike.registry import MINERS
 
 __all__ = [
+    "AllMiner",
+    "AngularMiner",
+    "BatchEasyHardMiner",
+    "BatchHardMiner",
+    "DistanceWeightedMiner",
+    "Gaps",
     "Listed",
     "Mined",
     "Miner",
     "MultiSimilarityMiner",
+    "PairMarginMiner",
     "Pairs",
-    "Ranges",
+    "RandomMiner",
+    "RhoMiner",
     "SemiHardMiner",
     "TripletMarginMiner",
     "create",

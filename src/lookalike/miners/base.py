@@ -24,6 +24,8 @@ class Miner(nn.Module):
     """Chooses pairs or triplets; subclasses write ``mine(relations)``."""
 
     default_distance: ClassVar[type[Distance]] = LpDistance
+    among: ClassVar[bool] = False
+    """Whether the miner compares candidates with one another."""
 
     def __init__(self, distance: DistanceLike | None = None) -> None:
         super().__init__()
@@ -46,7 +48,9 @@ class Miner(nn.Module):
         if torch.is_autocast_enabled(embeddings.device.type):
             with torch.autocast(embeddings.device.type, enabled=False):
                 return self(embeddings, labels, ref_emb, ref_labels)  # type: ignore[no-any-return]
-        return self.mine(relate(embeddings, labels, ref_emb, ref_labels, self.distance))
+        return self.mine(
+            relate(embeddings, labels, ref_emb, ref_labels, self.distance, among=self.among)
+        )
 
     def mine(self, relations: Relations) -> Mined:
         """What to keep of these relations."""

@@ -1,6 +1,6 @@
 """What a miner found: pairs or triplets that any loss accepts.
 
-Inside, all is dense (weights over anchors x candidates, ranges of a sorted row, or lists of fixed
+Inside, all is dense (weights over anchors x candidates, a condition on triplets, or lists of fixed
 length), so that nothing waits for the device. Unpacking gives index tuples as PML's:
 ``anchors, positives, negatives`` or ``anchors, positives, anchors, negatives``.
 """
@@ -13,13 +13,17 @@ from torch import Tensor
 
 from lookalike.distances import Distance
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations
+from lookalike.geometry import Relations, listed_pairs, picked
+from lookalike.triplets import Gap, count_triplets
 
-__all__ = ["Indices", "Listed", "Mined", "Pairs", "Ranges", "mined", "narrow"]
+__all__ = ["Gaps", "Indices", "Listed", "Mined", "Pairs", "mined", "narrow"]
 
 
 class Mined:
     """Pairs or triplets chosen from anchors x candidates."""
+
+    once: bool = False
+    """Whether every pair is named at most once, and none as both positive and negative."""
 
     def pairs(self) -> tuple[Tensor, Tensor]:
         """How often each pair is named as positive and as negative, [anchors, candidates]."""
@@ -57,11 +61,15 @@ class Mined:
 
 
 class Pairs(Mined):
-    """Positive and negative pairs: two weights (or truth values) over anchors x candidates."""
+    """Positive and negative pairs: two weights (or truth values) over anchors x candidates.
 
-    def __init__(self, positive: Tensor, negative: Tensor) -> None:
+    ``once`` promises that the weights are 0 or 1 and that no pair is positive and negative.
+    """
+
+    def __init__(self, positive: Tensor, negative: Tensor, *, once: bool) -> None:
         self.positive = positive
         self.negative = negative
+        self.once = once
 
     def pairs(self) -> tuple[Tensor, Tensor]:
         """The two weights."""
@@ -126,77 +134,48 @@ class Listed(Mined):
         return self.anchor[self.keep], self.positive[self.keep], self.negative[self.keep]
 
 
-class Ranges(Mined):
-    """For each positive pair, a range of the anchor's candidates sorted from near to far.
-
-    ``order[a]`` sorts the candidates of anchor a by ``distance``; ``negative[a, c]`` says which of
-    them may be negatives. The k-th positive of a is ``positive[a, k]`` (if ``weight[a, k]``), with
-    the negatives at ``order[a, start[a, k]:stop[a, k]]``. Many triplets in little room.
-    """
+class Gaps(Mined):
+    """All triplets whose gap ``s_ap - s_an`` lies in a range: many triplets in little room."""
 
     def __init__(
         self,
         positive: Tensor,
-        weight: Tensor,
-        start: Tensor,
-        stop: Tensor,
-        order: Tensor,
         negative: Tensor,
+        gap: Gap,
         distance: Distance,
     ) -> None:
         self.positive = positive
-        self.weight = weight
-        self.start = start
-        self.stop = stop
-        self.order = order
         self.negative = negative
+        self.gap = gap
         self.distance = distance
 
     def pairs(self) -> tuple[Tensor, Tensor]:
-        """Counts by prefix sums: no triplet is written out."""
-        ranked = self.negative.gather(1, self.order).to(self.weight.dtype)
-        number = between(ranked, self.start, self.stop) * self.weight
-        positive = torch.zeros_like(ranked).scatter_add_(1, self.positive, number)
-        covered = cover(self.weight, self.start, self.stop, ranked.shape[1]) * ranked
-        return positive, torch.zeros_like(ranked).scatter_(1, self.order, covered)
+        """Counts; no triplet is written out."""
+        return count_triplets(self.positive, self.negative, gap=self.gap)
 
     def anchor_counts(self, positive: Tensor, negative: Tensor) -> Tensor:  # noqa: ARG002
         """A triplet names its anchor once."""
         return positive.sum(1)
 
     def listed(self) -> Listed:
-        """Every triplet written out, [anchors, positives, candidates] places."""
-        rows, slots = self.positive.shape
-        columns = self.order.shape[1]
-        place = torch.arange(columns, device=self.order.device)
-        inside = (place >= self.start.unsqueeze(2)) & (place < self.stop.unsqueeze(2))
-        may = self.negative.gather(1, self.order).bool().unsqueeze(1)
-        keep = inside & may & (self.weight > 0).unsqueeze(2)
-        anchor = torch.arange(rows, device=self.order.device).view(rows, 1, 1).expand_as(keep)
+        """Every triplet written out, with a place for each positive pair and candidate."""
+        rows, columns, weight = listed_pairs(self.positive)
+        similarity, above, upto = self.gap
+        apart = picked(similarity, rows, columns).unsqueeze(1) - similarity[rows]
+        keep = (apart > above) & (apart <= upto)
+        keep &= (self.negative[rows] > 0) & (weight > 0).unsqueeze(1)
+        candidate = torch.arange(keep.shape[1], device=rows.device)
         return Listed(
-            anchor.reshape(-1),
-            self.positive.unsqueeze(2).expand_as(keep).reshape(-1),
-            self.order.unsqueeze(1).expand(rows, slots, columns).reshape(-1),
+            rows.unsqueeze(1).expand_as(keep).reshape(-1),
+            columns.unsqueeze(1).expand_as(keep).reshape(-1),
+            candidate.expand_as(keep).reshape(-1),
             keep.reshape(-1),
-            (rows, columns),
+            (self.positive.shape[0], self.positive.shape[1]),
         )
 
     def indices(self) -> tuple[Tensor, Tensor, Tensor]:
         """Anchors, positives, negatives."""
         return self.listed().indices()
-
-
-def between(ranked: Tensor, start: Tensor, stop: Tensor) -> Tensor:
-    """The sum of each row of ``ranked`` from ``start`` to ``stop`` (not included)."""
-    sums = torch.nn.functional.pad(ranked.cumsum(1), (1, 0))
-    return sums.gather(1, stop) - sums.gather(1, start)
-
-
-def cover(weight: Tensor, start: Tensor, stop: Tensor, width: int) -> Tensor:
-    """For each place of a row, the sum of the weights of the ranges that hold it."""
-    steps = weight.new_zeros(weight.shape[0], width + 1)
-    steps.scatter_add_(1, start, weight).scatter_add_(1, stop, -weight)
-    return steps.cumsum(1)[:, :width]
 
 
 Indices: TypeAlias = Mined | Sequence[Tensor]
@@ -213,7 +192,7 @@ def mined(indices: Indices, shape: tuple[int, int], device: torch.device) -> Min
     found = [torch.as_tensor(index, device=device) for index in indices]
     if len(found) == 3:
         return Listed(found[0], found[1], found[2], None, shape)
-    return Pairs(_counts(found[0], found[1], shape), _counts(found[2], found[3], shape))
+    return Pairs(_counts(found[0], found[1], shape), _counts(found[2], found[3], shape), once=False)
 
 
 def _counts(rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> Tensor:
@@ -227,12 +206,11 @@ def narrow(relations: Relations, found: Mined, *, count: bool) -> Relations:
 
     ``count``: a pair named several times weighs as much; otherwise it weighs 1.
     """
-    positive, negative = found.pairs()
     dtype = relations.similarity.dtype
-    if positive.dtype == torch.bool:
-        return relations._replace(same=positive.to(dtype), valid=positive | negative)
-    if not count:
+    positive, negative = found.pairs()
+    if not count and not found.once:
         positive, negative = positive > 0, negative > 0
     positive, negative = positive.to(dtype), negative.to(dtype)
     valid = positive + negative
-    return relations._replace(same=positive / valid.clamp_min(1e-30), valid=valid)
+    same = positive if found.once else positive / valid.clamp_min(torch.finfo(dtype).tiny)
+    return relations._replace(same=same, valid=valid)

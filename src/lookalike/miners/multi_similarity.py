@@ -5,12 +5,14 @@ from typing import Unpack
 import torch
 
 from lookalike.distances import CosineSimilarity
-from lookalike.geometry import Relations
+from lookalike.geometry import Relations, step
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Pairs
 from lookalike.registry import MINERS
 
 __all__ = ["MultiSimilarityMiner"]
+
+_FAR = 1e30
 
 
 @MINERS.register("multi-similarity", paper="Wang et al., CVPR 2019")
@@ -27,13 +29,15 @@ class MultiSimilarityMiner(Miner):
         self.epsilon = epsilon
 
     def mine(self, relations: Relations) -> Pairs:
-        """Both kinds of pairs, as truth values."""
+        """Both kinds of pairs."""
         similarity = relations.similarity
-        positive = relations.positives > 0
-        negative = relations.negatives > 0
-        farthest = similarity.where(positive, torch.inf).amin(1, keepdim=True)
-        nearest = similarity.where(negative, -torch.inf).amax(1, keepdim=True)
+        # numbers instead of truth values: several times faster on the CPU
+        positive = relations.positives.ceil()
+        negative = relations.negatives.ceil()
+        farthest = torch.add(similarity, 1 - positive, alpha=_FAR).amin(1, keepdim=True)
+        nearest = torch.sub(similarity, 1 - negative, alpha=_FAR).amax(1, keepdim=True)
         return Pairs(
-            positive & (similarity - self.epsilon < nearest),
-            negative & (similarity + self.epsilon > farthest),
+            step(nearest + self.epsilon - similarity).mul_(positive),
+            step(similarity - farthest + self.epsilon).mul_(negative),
+            once=True,
         )

@@ -3,14 +3,14 @@
 from typing import Unpack
 
 import torch
-from torch import Tensor
 
-from lookalike.geometry import Relations, compact
+from lookalike.geometry import Relations, listed_pairs, picked
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Listed
 from lookalike.registry import MINERS
+from lookalike.triplets import row_positions
 
-__all__ = ["SemiHardMiner", "every_slot"]
+__all__ = ["SemiHardMiner"]
 
 
 @MINERS.register("semi-hard", paper="Schroff et al., CVPR 2015")
@@ -29,25 +29,13 @@ class SemiHardMiner(Miner):
         """One triplet for each positive pair of an anchor that has a negative."""
         away = (-relations.similarity).where(relations.negatives > 0, torch.inf)
         ranked, order = away.sort(1)
-        positive, weight = compact(relations.positives)
-        near = -relations.similarity.gather(1, positive)
-        place = torch.searchsorted(ranked, near, right=True)
+        rows, columns, weight = listed_pairs(relations.positives)
+        near = -picked(relations.similarity, rows, columns)
+        place = row_positions(ranked, rows, near, right=True)
         last = ranked.shape[1] - 1
-        beyond = ranked.gather(1, place.clamp_max(last))
+        beyond = picked(ranked, rows, place.clamp_max(last))
         semi_hard = (beyond < near + self.margin) & (place <= last)
-        negative = order.gather(1, torch.where(semi_hard, place, 0))
-        keep = (weight > 0) & ranked[:, :1].isfinite()
-        return every_slot(positive, negative, keep, relations)
-
-
-def every_slot(positive: Tensor, negative: Tensor, keep: Tensor, relations: Relations) -> Listed:
-    """A list with one place for each slot [anchors, K] of a positive and a negative."""
-    rows, columns = relations.similarity.shape
-    anchor = torch.arange(rows, device=positive.device).unsqueeze(1).expand_as(positive)
-    return Listed(
-        anchor.reshape(-1),
-        positive.reshape(-1),
-        negative.reshape(-1),
-        keep.reshape(-1),
-        (rows, columns),
-    )
+        negative = picked(order, rows, torch.where(semi_hard, place, 0))
+        keep = (weight > 0) & ranked[:, 0].isfinite()[rows]
+        height, width = ranked.shape
+        return Listed(rows, columns, negative, keep, (height, width))

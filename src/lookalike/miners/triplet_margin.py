@@ -5,19 +5,13 @@ from typing import Literal, Unpack
 import torch
 
 from lookalike.errors import BadInput, nearest
-from lookalike.geometry import Relations, compact
+from lookalike.geometry import Relations
 from lookalike.miners.base import Miner, MinerOptions
-from lookalike.miners.mined import Ranges
+from lookalike.miners.mined import Gaps
 from lookalike.registry import MINERS
+from lookalike.triplets import Gap
 
 __all__ = ["TripletMarginMiner"]
-
-_BOUNDS = {
-    "all": (-torch.inf, 1.0),
-    "hard": (-torch.inf, 0.0),
-    "semihard": (0.0, 1.0),
-    "easy": (1.0, torch.inf),
-}
 
 
 @MINERS.register("triplet-margin", paper="Schroff et al., CVPR 2015")
@@ -35,29 +29,22 @@ class TripletMarginMiner(Miner):
         **options: Unpack[MinerOptions],
     ) -> None:
         super().__init__(**options)
-        if type_of_triplets not in _BOUNDS:
+        bounds = {
+            "all": (-torch.inf, margin),
+            "hard": (-torch.inf, min(margin, 0.0)),
+            "semihard": (0.0, margin),
+            "easy": (margin, torch.inf),
+        }
+        if type_of_triplets not in bounds:
             raise BadInput(
                 f"there is no type_of_triplets '{type_of_triplets}'; "
-                + nearest(type_of_triplets, _BOUNDS)
+                + nearest(type_of_triplets, bounds)
             )
         self.margin = margin
         self.type_of_triplets = type_of_triplets
+        self.bounds = bounds[type_of_triplets]
 
-    def mine(self, relations: Relations) -> Ranges:
-        """Ranges of each anchor's sorted candidates, found by bisection."""
-        above, upto = _BOUNDS[self.type_of_triplets]
-        ranked, order = (-relations.similarity).sort(1)
-        positive, weight = compact(relations.positives)
-        near = -relations.similarity.gather(1, positive)
-
-        def first_beyond(bound: float) -> torch.Tensor:
-            gap = min(self.margin, 0) if bound == 0 and above != 0 else bound * self.margin
-            return torch.searchsorted(ranked, near + gap, right=True)
-
-        start = torch.zeros_like(positive) if above == -torch.inf else first_beyond(above)
-        stop = (
-            torch.full_like(positive, ranked.shape[1]) if upto == torch.inf else first_beyond(upto)
-        )
-        stop = torch.maximum(start, stop)
-        negative = relations.negatives > 0
-        return Ranges(positive, weight, start, stop, order, negative, self.distance)
+    def mine(self, relations: Relations) -> Gaps:
+        """The condition itself; it is applied by who needs it."""
+        gap = Gap(relations.similarity, *self.bounds)
+        return Gaps(relations.positives, relations.negatives, gap, self.distance)

@@ -1,0 +1,34 @@
+"""Direction regularisation: do not push a negative the way the positive pulls.
+
+``cos(x_p - x_a, x_n - x_a)``, times a weight, is taken off a negative's violation (Mohan et al.,
+CVPR 2020). It follows from distances alone, by the law of cosines.
+"""
+
+import torch
+from torch import Tensor
+
+from lookalike.errors import BadInput
+from lookalike.geometry import Relations
+
+__all__ = ["among_candidates", "direction_cosine"]
+
+
+def direction_cosine(ap: Tensor, an: Tensor, pn: Tensor) -> Tensor:
+    """``(ap + an - pn) / (2 sqrt(ap an))`` of squared distances; 0 where one of them is 0.
+
+    >>> direction_cosine(torch.tensor(1.0), torch.tensor(1.0), torch.tensor(2.0))
+    tensor(0.)
+    """
+    area = ap * an
+    some = area > torch.finfo(area.dtype).eps ** 2
+    return torch.where(some, (ap + an - pn) / (2 * area.where(some, 1).sqrt()), 0)
+
+
+def among_candidates(relations: Relations) -> Tensor:
+    """The similarities among the candidates, or a clear refusal."""
+    if relations.among is None:
+        raise BadInput(
+            "direction regularisation and swap need the similarities among the candidates; "
+            "give Relations(..., among=...) or use the loss without them"
+        )
+    return relations.among

@@ -1,0 +1,53 @@
+"""Triplets with a wide angle at the negative."""
+
+import math
+from typing import Unpack
+
+import torch
+
+from lookalike.errors import BadInput
+from lookalike.geometry import Relations, listed_pairs, picked
+from lookalike.miners.base import Miner, MinerOptions
+from lookalike.miners.mined import Listed
+from lookalike.registry import MINERS
+
+__all__ = ["AngularMiner"]
+
+
+@MINERS.register("angular", paper="Wang et al., ICCV 2017")
+class AngularMiner(Miner):
+    """Triplets whose angle ``atan(d_ap / (2 |x_n - (x_a + x_p)/2|))`` exceeds ``angle`` degrees.
+
+    Everything is of unit vectors (PML takes the embeddings as they come). The distances to the
+    centre follow from similarities: ``|x_n - c|^2 = 1 + (1 + s_ap)/2 - s_an - s_pn``.
+    """
+
+    among = True
+
+    def __init__(self, angle: float = 20, **options: Unpack[MinerOptions]) -> None:
+        super().__init__(**options)
+        if not self.distance.ordered_by_cosine:
+            raise BadInput("angular mining needs distances of unit vectors (l2)")
+        self.angle = angle
+
+    def mine(self, relations: Relations) -> Listed:
+        """Triplets with a place for each positive pair and candidate."""
+        if relations.among is None:
+            raise BadInput("angular mining needs the similarities among the candidates")
+        cosine = 1 - self.distance.squared_euclidean(relations.similarity) / 2
+        among = 1 - self.distance.squared_euclidean(relations.among) / 2
+        rows, columns, weight = listed_pairs(relations.positives)
+        near = picked(cosine, rows, columns).unsqueeze(1)
+        to_centre = 1 + (1 + near) / 2 - cosine[rows] - among[columns]
+        # tan is increasing: compare d_ap^2 with (2 tan(angle) |x_n - c|)^2
+        wide = 2 - 2 * near > 4 * math.tan(math.radians(self.angle)) ** 2 * to_centre
+        keep = wide & (relations.negatives[rows] > 0) & (weight > 0).unsqueeze(1)
+        candidate = torch.arange(keep.shape[1], device=rows.device)
+        height, width = cosine.shape
+        return Listed(
+            rows.unsqueeze(1).expand_as(keep).reshape(-1),
+            columns.unsqueeze(1).expand_as(keep).reshape(-1),
+            candidate.expand_as(keep).reshape(-1),
+            keep.reshape(-1),
+            (height, width),
+        )

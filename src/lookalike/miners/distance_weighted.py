@@ -1,0 +1,66 @@
+"""Distance-weighted sampling: negatives evenly spread over the distances."""
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from lookalike.errors import BadInput
+from lookalike.geometry import Relations
+from lookalike.labels import Labels
+from lookalike.miners.base import Miner, MinerOptions
+from lookalike.miners.everything import random_negatives
+from lookalike.miners.mined import Listed, Mined
+from lookalike.registry import MINERS
+
+__all__ = ["DistanceWeightedMiner"]
+
+
+@MINERS.register("distance-weighted", paper="Wu et al., ICCV 2017")
+class DistanceWeightedMiner(Miner):
+    """Draws negatives by the inverse density of their distance on the sphere.
+
+    ``log q^-1 = (2 - D) log d - (D - 3)/2 log(1 - d^2/4)`` for distances d of unit vectors in D
+    dimensions, not nearer than ``cutoff`` and none at ``nonzero_loss_cutoff`` or beyond. One
+    negative for each positive pair (PML draws as many, but pairs them with random positives).
+    """
+
+    def __init__(
+        self,
+        cutoff: float = 0.5,
+        nonzero_loss_cutoff: float = 1.4,
+        **options: Unpack[MinerOptions],
+    ) -> None:
+        super().__init__(**options)
+        if not self.distance.ordered_by_cosine:
+            raise BadInput("distance-weighted mining needs distances of unit vectors (l2)")
+        self.cutoff = cutoff
+        self.nonzero_loss_cutoff = nonzero_loss_cutoff
+
+    @torch.no_grad()
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Labels,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,
+    ) -> Mined:
+        """One triplet for each positive pair."""
+        self.dimension = embeddings.shape[1]
+        return super().forward(embeddings, labels, ref_emb, ref_labels)
+
+    def weights(self, relations: Relations, dimension: int) -> Tensor:
+        """How likely each candidate is drawn, up to a factor an anchor."""
+        squared = self.distance.squared_euclidean(relations.similarity).clamp_min_(0)
+        allowed = relations.negatives * (squared < self.nonzero_loss_cutoff**2)
+        squared.clamp_(self.cutoff**2, 4 - 1e-6)
+        chance = squared.log().mul_((2.0 - dimension) / 2)
+        chance.sub_(squared.mul_(-0.25).log1p_().mul_((dimension - 3) / 2))
+        # relative to the likeliest allowed one, in float32's range; none is lost, only scaled
+        chance.add_((allowed.ceil() - 1) * 1e30)
+        chance.sub_(chance.amax(1, keepdim=True)).clamp_min_(-80)
+        return chance.exp_().mul_(allowed)
+
+    def mine(self, relations: Relations) -> Listed:
+        """One negative for each positive pair, drawn by its weight."""
+        return random_negatives(relations.positives, self.weights(relations, self.dimension))

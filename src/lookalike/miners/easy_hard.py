@@ -1,0 +1,113 @@
+"""One positive and one negative an anchor, by how easy or hard they are."""
+
+from typing import Literal, TypeAlias, Unpack
+
+import torch
+from torch import Tensor
+
+from lookalike.errors import BadInput, nearest
+from lookalike.geometry import Relations
+from lookalike.miners.base import Miner, MinerOptions
+from lookalike.miners.mined import Listed, Mined, Pairs
+from lookalike.registry import MINERS
+
+__all__ = ["BatchEasyHardMiner", "BatchHardMiner"]
+
+Strategy: TypeAlias = Literal["hard", "semihard", "easy", "all"]
+_STRATEGIES = ("hard", "semihard", "easy", "all")
+
+
+@MINERS.register("easy-positive", paper="Xuan et al., WACV 2020")
+class BatchEasyHardMiner(Miner):
+    """An anchor's easiest positive and semi-hard negative (or other strategies for each).
+
+    A strategy is ``easy`` (the nearest positive, the farthest negative), ``hard`` (the opposite),
+    ``semihard`` (the hardest that keeps the negative beyond the positive) or ``all``. Anchors
+    without a fitting positive or negative are left out. ``allowed_pos_range`` and
+    ``allowed_neg_range`` are bounds in the unit of the distance.
+    """
+
+    def __init__(
+        self,
+        pos_strategy: Strategy = "easy",
+        neg_strategy: Strategy = "semihard",
+        allowed_pos_range: tuple[float, float] | None = None,
+        allowed_neg_range: tuple[float, float] | None = None,
+        **options: Unpack[MinerOptions],
+    ) -> None:
+        super().__init__(**options)
+        for strategy in (pos_strategy, neg_strategy):
+            if strategy not in _STRATEGIES:
+                raise BadInput(
+                    f"there is no strategy '{strategy}'; " + nearest(strategy, _STRATEGIES)
+                )
+        if "semihard" in (pos_strategy, neg_strategy) and (
+            pos_strategy == neg_strategy or "all" in (pos_strategy, neg_strategy)
+        ):
+            raise BadInput("'semihard' needs 'easy' or 'hard' for the other kind of pair")
+        self.pos_strategy = pos_strategy
+        self.neg_strategy = neg_strategy
+        self.allowed_pos_range = allowed_pos_range
+        self.allowed_neg_range = allowed_neg_range
+
+    def mine(self, relations: Relations) -> Mined:
+        """One positive and one negative pair an anchor, or all of a kind."""
+        positive, negative = self._chosen(relations)
+        if "all" not in (self.pos_strategy, self.neg_strategy):
+            both = positive.any(1, keepdim=True) & negative.any(1, keepdim=True)
+            return Pairs(positive & both, negative & both, once=True)
+        return Pairs(positive, negative, once=True)
+
+    def _chosen(self, relations: Relations) -> tuple[Tensor, Tensor]:
+        similarity = relations.similarity
+        positive = relations.positives > 0
+        negative = relations.negatives > 0
+        if self.pos_strategy != "all":
+            positive = positive & self._allowed(similarity, self.allowed_pos_range)
+        if self.neg_strategy != "all":
+            negative = negative & self._allowed(similarity, self.allowed_neg_range)
+        if self.pos_strategy == "semihard":
+            negative, level = _extreme(similarity, negative, nearest=self.neg_strategy == "hard")
+            positive, _ = _extreme(similarity, positive & (similarity > level), nearest=False)
+        elif self.neg_strategy == "semihard":
+            positive, level = _extreme(similarity, positive, nearest=self.pos_strategy == "easy")
+            negative, _ = _extreme(similarity, negative & (similarity < level), nearest=True)
+        else:
+            if self.pos_strategy != "all":
+                positive, _ = _extreme(similarity, positive, nearest=self.pos_strategy == "easy")
+            if self.neg_strategy != "all":
+                negative, _ = _extreme(similarity, negative, nearest=self.neg_strategy == "hard")
+        return positive, negative
+
+    def _allowed(self, similarity: Tensor, bounds: tuple[float, float] | None) -> Tensor:
+        if bounds is None:
+            return torch.ones_like(similarity, dtype=torch.bool)
+        ends = sorted(self.distance.level(end) for end in bounds)
+        return (similarity >= ends[0]) & (similarity <= ends[1])
+
+
+def _extreme(similarity: Tensor, mask: Tensor, *, nearest: bool) -> tuple[Tensor, Tensor]:
+    """The nearest (or farthest) candidate inside the mask, as a mask, and its similarity."""
+    outside = -torch.inf if nearest else torch.inf
+    inside = similarity.where(mask, outside)
+    found = inside.max(1, keepdim=True) if nearest else inside.min(1, keepdim=True)
+    one = torch.zeros_like(mask).scatter_(1, found.indices, found.values.isfinite())
+    return one, found.values
+
+
+@MINERS.register("hard", paper="Hermans et al., 2017")
+class BatchHardMiner(BatchEasyHardMiner):
+    """The farthest positive and the nearest negative of each anchor, as triplets."""
+
+    def __init__(self, **options: Unpack[MinerOptions]) -> None:
+        super().__init__("hard", "hard", **options)
+
+    def mine(self, relations: Relations) -> Listed:
+        """One triplet an anchor that has a positive and a negative."""
+        positive, negative = self._chosen(relations)
+        keep = positive.any(1) & negative.any(1)
+        anchor = torch.arange(positive.shape[0], device=positive.device)
+        height, width = positive.shape
+        return Listed(
+            anchor, positive.int().argmax(1), negative.int().argmax(1), keep, (height, width)
+        )

@@ -1,0 +1,65 @@
+"""All pairs, and random triplets: the two miners that do not look at the embeddings."""
+
+from typing import Unpack
+
+import torch
+
+from lookalike.errors import BadInput
+from lookalike.geometry import Relations, listed_pairs
+from lookalike.miners.base import Miner, MinerOptions
+from lookalike.miners.mined import Listed, Pairs
+from lookalike.registry import MINERS
+from lookalike.triplets import row_positions
+
+__all__ = ["AllMiner", "RandomMiner", "random_negatives"]
+
+
+@MINERS.register("all")
+class AllMiner(Miner):
+    """Every positive and every negative pair."""
+
+    def mine(self, relations: Relations) -> Pairs:
+        """Both masks."""
+        return Pairs(relations.positives > 0, relations.negatives > 0, once=True)
+
+
+@MINERS.register("random")
+class RandomMiner(Miner):
+    """Each anchor with random positives and random negatives.
+
+    ``triplets_per_anchor`` triplets are drawn with replacement for each anchor that has both.
+    """
+
+    def __init__(self, triplets_per_anchor: int = 1, **options: Unpack[MinerOptions]) -> None:
+        super().__init__(**options)
+        if triplets_per_anchor < 1:
+            raise BadInput(f"triplets_per_anchor is {triplets_per_anchor}; it must be at least 1")
+        self.triplets_per_anchor = triplets_per_anchor
+
+    def mine(self, relations: Relations) -> Listed:
+        """Anchors in order, each with its random pairs."""
+        height, width = relations.similarity.shape
+        times = self.triplets_per_anchor
+        anchor = torch.arange(height, device=relations.similarity.device)
+        anchor = anchor.repeat_interleave(times)
+        drawn = []
+        keep = torch.ones_like(anchor, dtype=torch.bool)
+        for weights in (relations.positives, relations.negatives):
+            sums = weights.cumsum(1)
+            total = sums[:, -1].repeat_interleave(times)
+            level = torch.rand_like(total) * total
+            place = torch.searchsorted(sums, level.view(height, times), right=True).view(-1)
+            drawn.append(place.clamp_max(width - 1))
+            keep &= total > 0
+        return Listed(anchor, drawn[0], drawn[1], keep, (height, width))
+
+
+def random_negatives(positive: torch.Tensor, weights: torch.Tensor) -> Listed:
+    """For each positive pair one negative of its anchor, drawn with these weights."""
+    rows, columns, weight = listed_pairs(positive)
+    sums = weights.cumsum(1)
+    total = sums[:, -1][rows]
+    place = row_positions(sums, rows, torch.rand_like(total) * total, right=True)
+    height, width = weights.shape
+    keep = (weight > 0) & (total > 0)
+    return Listed(rows, columns, place.clamp_max(width - 1), keep, (height, width))
