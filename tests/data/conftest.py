@@ -1,4 +1,4 @@
-"""Tiny data sets in the official layouts, a cache of the tests' own, and a loopback HTTP server."""
+"""Tiny data sets in the official layouts, and a loopback HTTP server."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -14,13 +14,12 @@ from scipy.io import savemat
 from lookalike.data import ImageSet
 
 
-@pytest.fixture(autouse=True, scope="session")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+@pytest.fixture
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache for one test alone, where it looks at what lies there."""
     folder = tmp_path_factory.mktemp("cache")
-    patch = pytest.MonkeyPatch()
-    patch.setenv("LOOKALIKE_CACHE", str(folder))
-    yield folder
-    patch.undo()
+    monkeypatch.setenv("LOOKALIKE_CACHE", str(folder))
+    return folder
 
 
 @pytest.fixture

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from lookalike.data.atomic import cache_folder, written_whole
+from lookalike.data.cache_folder import cache_folder, remove_abandoned
 from lookalike.data.image_set import ImageSet, UnreadableImage, refuse_unreadable
 from lookalike.errors import LookalikeError
+from lookalike.files import atomically
 
 __all__ = ["PixelStore", "decoded", "open_store", "shortened"]
 
@@ -103,7 +104,8 @@ def open_store(
 
 
 def _build(images: ImageSet, short_side: int | None, path: Path, progress: Progress | None) -> None:
-    with written_whole(path) as file:
+    remove_abandoned(path)
+    with atomically(path) as draft, draft.open("wb") as file:
         shapes = np.empty((len(images), 3), np.int32)
         bad: list[UnreadableImage] = []
         for index, pixels in enumerate(decoded(images, short_side)):

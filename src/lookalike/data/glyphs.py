@@ -21,9 +21,10 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from lookalike.data.atomic import cache_folder, written_whole
+from lookalike.data.cache_folder import cache_folder
 from lookalike.data.image_set import ImageSet, digest
 from lookalike.errors import BadInput
+from lookalike.files import atomically
 from lookalike.registry import DATASETS
 
 __all__ = ["SIDE", "glyphs"]
@@ -50,7 +51,7 @@ def glyphs(root: Path | None = None) -> ImageSet:
     path = cache_folder() / f"glyphs-{digest(_RECIPE, *map(_identity, _font_files()))}.npz"
     if not path.exists():
         names, labels, drawings = _render_all()
-        with written_whole(path) as file:
+        with atomically(path) as draft, draft.open("wb") as file:
             np.savez(file, names=np.array(names), labels=labels, drawings=drawings)
     with np.load(path) as stored:
         files = tuple(str(name) for name in stored["names"])

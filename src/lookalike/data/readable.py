@@ -2,9 +2,10 @@
 
 import json
 
-from lookalike.data.atomic import cache_folder, written_whole
 from lookalike.data.cache import decoded
+from lookalike.data.cache_folder import cache_folder
 from lookalike.data.image_set import ImageSet, UnreadableImage
+from lookalike.files import write_json
 
 __all__ = ["readable"]
 
@@ -21,6 +22,5 @@ def readable(images: ImageSet) -> ImageSet:
     else:
         found = enumerate(decoded(images, None))
         bad = [index for index, pixels in found if isinstance(pixels, UnreadableImage)]
-        with written_whole(path) as file:
-            file.write(json.dumps(bad).encode())
+        write_json(path, bad)
     return images.without(bad)
