@@ -55,8 +55,10 @@ def build(
     model = EmbeddingModel(backbone, head)
     if weights not in ("none", "imagenet"):
         tensors = read_tensors(Path(weights))
-        whole = any(name.startswith(OWN) for name in tensors)
-        load_by_name(model if whole else backbone.network, tensors, f"'{weights}'")
+        if any(name.startswith(OWN) for name in tensors):
+            load_by_name(model, tensors, f"'{weights}'", left_over=())
+        else:
+            load_by_name(backbone.network, tensors, f"'{weights}'")
     return model
 
 

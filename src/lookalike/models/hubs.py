@@ -1,8 +1,11 @@
 """Any network of timm or torchvision, by name."""
 
+import copy
 import itertools
 import re
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -49,6 +52,7 @@ def timm_backbone(name: str, channels: int = 3, pretrained: bool = False) -> Bac
         )
     network, any_size = _timm_network(name, channels, pretrained)
     config = network.pretrained_cfg
+    _freeze_unused(network, (channels, *config["input_size"][1:]))
     return Backbone(
         network,
         width=network.num_features,
@@ -81,6 +85,22 @@ def _timm_network(name: str, channels: int, pretrained: bool) -> tuple[Any, bool
         else:
             return network, bool(option) or not network.pretrained_cfg["fixed_input_size"]
     raise AssertionError("the last attempt returns or raises")
+
+
+def _freeze_unused(network: nn.Module, shape: tuple[int, ...]) -> None:
+    """Take the gradient from weights that only classify.
+
+    Some networks keep layers after the last map even without classes; left learnable, they would
+    wait for a gradient that never comes, which distributed training does not allow. A copy without
+    data tells which they are.
+    """
+    shadow = copy.deepcopy(network).to("meta").eval()
+    parameters = dict(shadow.named_parameters())
+    found = _forward_features(shadow, torch.empty(1, *shape, device="meta"))
+    gradients = torch.autograd.grad(found.sum(), list(parameters.values()), allow_unused=True)
+    for name, gradient in zip(parameters, gradients, strict=True):
+        if gradient is None:
+            network.get_parameter(name).requires_grad_(False)
 
 
 def _forward_features(network: Any, images: Tensor) -> Tensor:
@@ -151,7 +171,9 @@ def _torchvision_tensors(name: str) -> dict[str, Tensor]:
     published = torchvision_models.get_model_weights(name)
     chosen = getattr(published, "IMAGENET1K_V1", published.DEFAULT)
     try:
-        tensors: dict[str, Tensor] = chosen.get_state_dict(progress=False, check_hash=True)
+        # The download announces itself on standard output, which belongs to our commands' results.
+        with redirect_stdout(sys.stderr):
+            tensors: dict[str, Tensor] = chosen.get_state_dict(progress=False, check_hash=True)
     except Exception as error:
         raise _unreachable(name) from error
     return tensors

@@ -69,10 +69,17 @@ def _unwrapped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return tensors
 
 
-def load_by_name(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
+def load_by_name(
+    module: nn.Module,
+    tensors: Mapping[str, Tensor],
+    source: str,
+    *,
+    left_over: tuple[str, ...] = CLASSIFIERS,
+) -> None:
     """Copy ``tensors`` into ``module``; refuse, and change nothing, unless every name fits.
 
-    Left over may be a classifier; missing may be batch norm's step counters, which old files lack.
+    Names that begin as ``left_over`` says may be too many, a classifier's by default; batch norm's
+    step counters may be missing, since old files lack them.
     The kernel of the first convolution is fitted to the module's number of channels, and vectors
     saved as [1, C] are taken as [C].
     """
@@ -94,7 +101,7 @@ def load_by_name(module: nn.Module, tensors: Mapping[str, Tensor], source: str) 
             wrong.append(f"{name} {list(value.shape)} for {list(target.shape)}")
     counters = ".num_batches_tracked"
     missing = [name for name in own if name not in tensors and not name.endswith(counters)]
-    unexpected = [name for name in tensors if name not in own and not name.startswith(CLASSIFIERS)]
+    unexpected = [name for name in tensors if name not in own and not name.startswith(left_over)]
     if missing or unexpected or wrong:
         groups = (("missing", missing), ("unexpected", unexpected), ("wrong shape", wrong))
         told = "; ".join(_first_few(what, names) for what, names in groups if names)

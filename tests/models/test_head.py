@@ -1,0 +1,50 @@
+import pytest
+import torch
+
+from lookalike.errors import BadInput
+from lookalike.models.head import Head, l2_normalise
+
+
+def test_order_is_pool_layer_norm_linear_normalise():
+    head = Head(6, dim=4, pooling="avg+max", layer_norm=True).double()
+    features = torch.randn(3, 6, 2, 2, dtype=torch.float64)
+    pooled = features.flatten(2).mean(2) + features.flatten(2).max(2).values
+    centred = pooled - pooled.mean(1, keepdim=True)
+    normed = centred / (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
+    linear = normed @ head.linear.weight.T + head.linear.bias
+    expected = linear / linear.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(head(features), expected)
+
+
+def test_no_linear_layer_keeps_the_pooled_features():
+    head = Head(6, dim=0, normalize=False)
+    features = torch.randn(3, 6, 2, 2)
+    assert head.dim == 6
+    assert not list(head.parameters())
+    torch.testing.assert_close(head(features), features.mean((2, 3)))
+
+
+def test_normalisation_has_unit_length_and_right_gradients():
+    vectors = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(l2_normalise, (vectors,))
+    torch.testing.assert_close(l2_normalise(vectors).norm(dim=1), torch.ones(5).double())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_zero_vectors_have_finite_values_and_gradients(dtype):
+    vectors = torch.zeros(2, 4, dtype=dtype, requires_grad=True)
+    found = l2_normalise(vectors)
+    assert found.dtype == torch.float32
+    assert (found == 0).all()
+    found.square().sum().backward()
+    assert vectors.grad.isfinite().all()
+
+
+def test_half_precision_vectors_whose_squares_overflow_are_normalised():
+    vectors = torch.full((1, 4), 60000.0, dtype=torch.float16)
+    torch.testing.assert_close(l2_normalise(vectors), torch.full((1, 4), 0.5))
+
+
+def test_negative_size_is_refused():
+    with pytest.raises(BadInput, match="-1"):
+        Head(6, dim=-1)
