@@ -46,7 +46,7 @@ class Distance:
         matrix = self.matrix(query, reference)
         return matrix if self.is_inverted else -matrix
 
-    def squared_euclidean(self, similarity: Tensor) -> Tensor:
+    def squared_euclidean(self, similarity: Tensor) -> Tensor:  # noqa: ARG002
         """The squared Euclidean distances of the rows compared, from their similarities."""
         raise BadInput(f"{self} does not tell Euclidean distances; use cosine, l2 or l2-squared")
 

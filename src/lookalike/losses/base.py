@@ -190,6 +190,8 @@ class ProxyLoss(Loss):
     """
 
     additive = True
+    anchors_only: ClassVar[bool] = False
+    """Whether a miner's finding weighs an image only by how often it is an anchor."""
 
     def __init__(
         self,
@@ -278,7 +280,9 @@ class ProxyLoss(Loss):
         else:
             size = embeddings.shape[0]
             found = mined(indices_tuple, (size, size), embeddings.device)
-            weights = found.sample_weights(relations.similarity.dtype, anchors_only=False)
+            weights = found.sample_weights(
+                relations.similarity.dtype, anchors_only=self.anchors_only
+            )
             loss = self.compute_weighted(relations, weights)
         if self.weight_regularizer is not None:
             vectors = self.class_vectors().to(loss.dtype)

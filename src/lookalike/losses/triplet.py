@@ -129,7 +129,7 @@ class TripletMarginLoss(PairLoss):
         return softplus(violation) if self.smooth_loss else violation
 
     def _in_blocks(self, relations: Relations) -> Tensor:
-        """All triplets, a block of positive pairs at a time; gradients are added up block by block."""
+        """All triplets, a block of positive pairs at a time; the gradients are added up."""
         among = among_candidates(relations) if self.swap or self.direction else None
         rows, columns, weight = listed_pairs(relations.positives)
         negatives = relations.negatives

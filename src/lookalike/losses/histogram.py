@@ -1,0 +1,53 @@
+"""The histogram loss."""
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from lookalike.errors import BadInput
+from lookalike.geometry import Relations
+from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.losses.soft_histogram import soft_histogram
+from lookalike.registry import LOSSES
+
+__all__ = ["HistogramLoss"]
+
+
+@LOSSES.register("histogram", paper="Ustinova and Lempitsky, NeurIPS 2016")
+class HistogramLoss(PairLoss):
+    """The chance that a random negative pair is more similar than a random positive pair.
+
+    ``sum_r h^-_r sum_(q <= r) h^+_q`` of the histograms of cosines of positive and negative pairs,
+    over ``n_bins`` bins (``delta = 2 / n_bins`` wide) on [-1, 1]. Only anchors with both kinds of
+    pairs count; of a pair found in both directions one is counted.
+    """
+
+    additive = False
+    counts = False
+
+    def __init__(
+        self,
+        n_bins: int | None = None,
+        delta: float | None = None,
+        **options: Unpack[LossOptions],
+    ) -> None:
+        super().__init__(**options)
+        if n_bins is not None and delta is not None and abs(delta * n_bins - 2) > 1e-6:
+            raise BadInput(f"delta {delta} and n_bins {n_bins} must satisfy delta = 2 / n_bins")
+        if not self.distance.is_inverted:
+            raise BadInput("the histogram loss needs similarities in [-1, 1] (cosine)")
+        self.n_bins = n_bins or (round(2 / delta) if delta else 100)
+
+    def compute(self, relations: Relations) -> Tensor:
+        """The loss of these relations."""
+        positive, negative = relations.positives, relations.negatives
+        has_both = positive.sum(1, keepdim=True).sign() * negative.sum(1, keepdim=True).sign()
+        position = ((relations.similarity + 1) * (self.n_bins / 2)).reshape(1, -1)
+        shares = []
+        for weights in (positive * has_both, negative * has_both):
+            if relations.within:
+                weights = torch.maximum(weights, weights.T).triu(1)
+            histogram = soft_histogram(position, weights.reshape(1, -1), self.n_bins)
+            shares.append(histogram / weights.sum().clamp_min(1e-30))
+        return (shares[1] * shares[0].cumsum(1)).sum()

@@ -1,0 +1,78 @@
+"""The lifted-structure loss, in its first form and in the generalised one."""
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from lookalike.distances import LpDistance
+from lookalike.geometry import Relations, listed_pairs, log_sum_exp, picked, weighted_mean
+from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.registry import LOSSES
+
+__all__ = ["GeneralizedLiftedStructureLoss", "LiftedStructureLoss"]
+
+
+@LOSSES.register("lifted-structure", paper="Oh Song et al., CVPR 2016")
+class LiftedStructureLoss(PairLoss):
+    """Each positive pair against all negatives of both its images.
+
+    ``1/2 [d_ij - pos_margin + log(sum_(n in N(i)) e^(neg_margin - d_in)
+    + sum_(n in N(j)) e^(neg_margin - d_jn))]+^2``, mean over positive pairs. Where the candidates
+    are not the anchors, N(j) are the anchors that j is a negative of.
+    """
+
+    additive = False
+    default_distance = LpDistance
+
+    def __init__(
+        self, neg_margin: float = 1, pos_margin: float = 0, **options: Unpack[LossOptions]
+    ) -> None:
+        super().__init__(**options)
+        self.neg_margin = neg_margin
+        self.pos_margin = pos_margin
+
+    def compute(self, relations: Relations) -> Tensor:
+        """The loss of these relations."""
+        level = self.distance.level
+        similarity, negatives = relations.similarity, relations.negatives
+        rows, columns, weight = listed_pairs(relations.positives)
+        shift = level(self.neg_margin)
+        of_anchor = log_sum_exp(similarity, negatives, shift=shift)
+        if relations.within:
+            of_candidate = of_anchor
+        else:
+            of_candidate = log_sum_exp(similarity.T, negatives.T, shift=shift)
+        both = torch.logaddexp(of_anchor[rows], of_candidate[columns])
+        some = both > -1e29  # without any negative PML counts the positive's distance alone
+        pull = level(self.pos_margin) - picked(similarity, rows, columns)
+        return weighted_mean((pull + torch.where(some, both, 0)).relu().square() / 2, weight)
+
+
+@LOSSES.register("generalized-lifted-structure", paper="Hermans et al., 2017")
+class GeneralizedLiftedStructureLoss(PairLoss):
+    """All positives of an anchor against all its negatives.
+
+    ``[log sum_P e^(d - pos_margin) + log sum_N e^(neg_margin - d)]+``, mean over anchors. A sum
+    without terms counts as 0 (as PML).
+    """
+
+    counts = False
+    default_distance = LpDistance
+
+    def __init__(
+        self, neg_margin: float = 1, pos_margin: float = 0, **options: Unpack[LossOptions]
+    ) -> None:
+        super().__init__(**options)
+        self.neg_margin = neg_margin
+        self.pos_margin = pos_margin
+
+    def compute(self, relations: Relations) -> Tensor:
+        """The loss of these relations."""
+        level = self.distance.level
+        positives, negatives = relations.positives, relations.negatives
+        pull = log_sum_exp(relations.similarity, positives, scale=-1, shift=level(self.pos_margin))
+        push = log_sum_exp(relations.similarity, negatives, shift=level(self.neg_margin))
+        pull = pull * positives.sum(1).sign()
+        push = push * negatives.sum(1).sign()
+        return (pull + push).relu().mean()

@@ -1,0 +1,117 @@
+"""The margin loss: one boundary between positives and negatives, which may be learned."""
+
+from typing import Literal, Unpack
+
+import torch
+from torch import Tensor, nn
+
+from lookalike.distances import LpDistance
+from lookalike.errors import BadInput
+from lookalike.geometry import Relations, step
+from lookalike.labels import Labels, as_tensor
+from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.miners.everything import RandomMiner
+from lookalike.miners.mined import Indices, Mined, Pairs, mined
+from lookalike.registry import LOSSES
+
+__all__ = ["MarginLoss"]
+
+
+@LOSSES.register("margin", paper="Wu et al., ICCV 2017")
+class MarginLoss(PairLoss):
+    """Positives within ``beta - margin``, negatives beyond ``beta + margin``.
+
+    ``[d_ap - beta + margin]+ + [beta - d_an + margin]+`` over triplets, divided by the number of
+    terms above zero. ``learn_beta`` makes beta a weight; ``num_classes`` gives each class its own.
+    ``nu`` penalises beta.
+    """
+
+    additive = False
+    default_distance = LpDistance
+    beta: Tensor
+
+    def __init__(
+        self,
+        margin: float = 0.2,
+        nu: float = 0,
+        beta: float = 1.2,
+        triplets_per_anchor: int | Literal["all"] = "all",
+        learn_beta: bool = False,
+        num_classes: int | None = None,
+        **options: Unpack[LossOptions],
+    ) -> None:
+        super().__init__(**options)
+        self.margin = margin
+        self.nu = nu
+        self.learn_beta = learn_beta
+        self.random = None if triplets_per_anchor == "all" else RandomMiner(triplets_per_anchor)
+        start = torch.full((num_classes or 1,), float(beta))
+        if learn_beta:
+            self.beta = nn.Parameter(start)
+        else:
+            self.register_buffer("beta", start)
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Labels | None = None,
+        indices_tuple: Indices | None = None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,
+    ) -> Tensor:
+        """The loss of a batch; a beta for each class needs class numbers as labels."""
+        if self.beta.numel() == 1 or embeddings.shape[0] == 0:
+            return super().forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
+        if labels is None:
+            raise BadInput("a beta for each class needs labels")
+        relations = self.relations(embeddings, labels, ref_emb, ref_labels)
+        if indices_tuple is None:
+            found = self._all(relations)
+        else:
+            rows, columns = relations.similarity.shape
+            found = mined(indices_tuple, (rows, columns), embeddings.device)
+        numbers = as_tensor(labels).to(self.beta.device)
+        loss = self._loss(relations, found, self.beta[numbers].unsqueeze(1))
+        return self._regularized(loss, embeddings)
+
+    def compute(self, relations: Relations) -> Tensor:
+        """The loss of all triplets of these relations (or of random ones)."""
+        return self.compute_mined(relations, self._all(relations))
+
+    def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
+        """The loss of the triplets found."""
+        return self._loss(relations, found, self.beta)
+
+    def _all(self, relations: Relations) -> Mined:
+        if self.random is not None:
+            return self.random.mine(relations)
+        return Pairs(relations.positives, relations.negatives, once=False)
+
+    def _loss(self, relations: Relations, found: Mined, beta: Tensor) -> Tensor:
+        similarity = relations.similarity
+        boundary = beta.to(similarity.dtype)
+        if not self.distance.is_inverted:
+            boundary = -boundary
+        with torch.no_grad():
+            positive, negative = (part.to(similarity.dtype) for part in found.pairs())
+            if isinstance(found, Pairs):
+                # every positive of an anchor meets every negative of it
+                positive, negative = (
+                    positive * negative.sum(1, keepdim=True),
+                    negative * positive.sum(1, keepdim=True),
+                )
+            known, edge = similarity.detach(), boundary.detach()
+            named = positive.sum(1, keepdim=True)
+            too_far = step(edge + self.margin - known).mul_(positive)
+            too_near = step(known - edge + self.margin).mul_(negative)
+            count = (too_far.sum() + too_near.sum()).clamp_min_(torch.finfo(known.dtype).tiny)
+            slope = (too_near - too_far).div_(count)
+            constant = self.margin * (too_far.sum() + too_near.sum()) / count
+        # piecewise linear in similarity and boundary: the slopes give value and gradient
+        loss = (slope * (similarity - boundary)).sum() + constant
+        if self.learn_beta and self.nu:
+            if beta.numel() == 1:
+                loss = loss + self.nu * beta.to(loss.dtype).sum()
+            else:
+                loss = loss + self.nu * (beta.to(loss.dtype) * named).sum() / count
+        return loss

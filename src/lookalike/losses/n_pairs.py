@@ -1,0 +1,42 @@
+"""The N-pairs loss: one anchor-positive pair a class."""
+
+import torch
+from torch import Tensor
+
+from lookalike.distances import DotProductSimilarity
+from lookalike.geometry import Relations, log_sum_exp, weighted_mean
+from lookalike.losses.base import PairLoss
+from lookalike.registry import LOSSES
+
+__all__ = ["NPairsLoss"]
+
+
+@LOSSES.register("n-pairs", paper="Sohn, NeurIPS 2016")
+class NPairsLoss(PairLoss):
+    """Each class's positive against the positives of the other classes.
+
+    One pair (a, p) a class, its first: ``-log(e^(s_ap) / sum_q e^(s_aq))`` over the positives q of
+    all pairs, mean over pairs. The paper works on raw embeddings with a penalty on their length:
+    ``distance="dot"``, ``embedding_regularizer={"name": "l2", "power": 2}``,
+    ``embedding_reg_weight=0.02``.
+    """
+
+    additive = False
+    default_distance = DotProductSimilarity
+
+    def compute(self, relations: Relations) -> Tensor:
+        """The loss of these relations."""
+        similarity, positives = relations.similarity, relations.positives
+        with torch.no_grad():
+            has = positives > 0
+            partner = has.int().argmax(1)
+            if relations.within:
+                alike = relations.same > 0
+            else:
+                alike = partner.unsqueeze(1) == partner
+            # an anchor counts if no earlier one of its class has a pair
+            earlier = alike & has.any(1) & torch.ones_like(alike).tril(-1)
+            first = (has.any(1) & ~earlier.any(1)).to(similarity.dtype)
+        logits = similarity.index_select(1, partner)
+        total = log_sum_exp(logits, first.expand_as(logits))
+        return weighted_mean(total - logits.diagonal(), first)

@@ -1,0 +1,64 @@
+"""Proxy-to-proxy losses: images are pulled to proxies, proxies push one another."""
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from lookalike.geometry import Relations, log_sum_exp
+from lookalike.losses.base import ProxyOptions
+from lookalike.losses.proxy_anchor import ProxyAnchorLoss, pull_to_proxies
+from lookalike.registry import LOSSES
+
+__all__ = ["ProxyToProxy1Loss", "ProxyToProxy2Loss"]
+
+
+def push_apart(similarity: Tensor, alpha: float, margin: float) -> Tensor:
+    """``1/|W| sum_w log(1 + sum_(w' != w) e^(alpha (s_ww' + margin)))``."""
+    others = torch.ones_like(similarity).fill_diagonal_(0)
+    return log_sum_exp(similarity, others, scale=alpha, shift=-margin, plus_one=True).mean()
+
+
+@LOSSES.register("proxy-to-proxy-1", paper="thesis, variant 1")
+class ProxyToProxy1Loss(ProxyAnchorLoss):
+    """Proxy-anchor's pull on the images; each proxy pushes the other proxies.
+
+    ``1/|W+| sum_(W+) log(1 + sum_(X+) e^(-alpha (s - margin)))
+    + 1/|W| sum_w log(1 + sum_(w' != w) e^(alpha (w.w' + margin)))``.
+    """
+
+    def compute(self, relations: Relations) -> Tensor:
+        """The loss of proxies x images."""
+        margin = self.distance.level(self.margin)
+        pull = pull_to_proxies(relations, self.alpha, margin)
+        return pull + push_apart(self.between(relations), self.alpha, margin)
+
+    def between(self, relations: Relations) -> Tensor:
+        """How similar the proxies are to one another."""
+        return self.distance.similarity(self.proxies.to(relations.similarity.dtype))
+
+
+@LOSSES.register("proxy-to-proxy-2", paper="thesis, variant 2")
+class ProxyToProxy2Loss(ProxyToProxy1Loss):
+    """As variant 1, proxies compared through the images of the batch.
+
+    ``w.w'`` becomes ``sum_x (w.x)(x.w')``, the entries of ``(W X^T)(X W^T)``. The sum grows with
+    the batch; ``average=True`` takes the mean instead.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_size: int,
+        margin: float = 0.1,
+        alpha: float = 32,
+        average: bool = False,
+        **options: Unpack[ProxyOptions],
+    ) -> None:
+        super().__init__(num_classes, embedding_size, margin, alpha, **options)
+        self.average = average
+
+    def between(self, relations: Relations) -> Tensor:
+        """How similar the proxies are to the same images."""
+        shared = relations.similarity @ relations.similarity.T
+        return shared / relations.similarity.shape[1] if self.average else shared

@@ -1,0 +1,63 @@
+"""The ranked-list loss."""
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from lookalike.distances import LpDistance
+from lookalike.errors import BadInput
+from lookalike.geometry import Relations
+from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.registry import LOSSES
+
+__all__ = ["RankedListLoss"]
+
+
+@LOSSES.register("ranked-list", paper="Wang et al., CVPR 2019")
+class RankedListLoss(PairLoss):
+    """Positives inside a sphere of radius ``alpha - margin``, negatives outside radius ``alpha``.
+
+    Per anchor ``(1 - imbalance) sum_P w (d - (alpha - margin)) / sum_P w + imbalance sum_N w
+    (alpha - d) / sum_N w`` over the pairs on the wrong side, weighted by ``e^(Tp (d - alpha +
+    margin))`` and ``e^(Tn (alpha - d))``; mean over anchors. ``alpha`` defaults to ``1 + margin/2``.
+    """
+
+    additive = False
+    counts = False
+    default_distance = LpDistance
+
+    def __init__(
+        self,
+        margin: float = 0.4,
+        Tn: float = 10,
+        imbalance: float = 0.5,
+        alpha: float | None = None,
+        Tp: float = 0,
+        **options: Unpack[LossOptions],
+    ) -> None:
+        super().__init__(**options)
+        if not 0 <= imbalance <= 1:
+            raise BadInput(f"imbalance is {imbalance}; it must be from 0 to 1")
+        if self.distance.is_inverted:
+            raise BadInput("the ranked-list loss needs a distance (l2)")
+        self.margin = margin
+        self.Tn = Tn
+        self.imbalance = imbalance
+        self.alpha = 1 + margin / 2 if alpha is None else alpha
+        self.Tp = Tp
+
+    def compute(self, relations: Relations) -> Tensor:
+        """The loss of these relations."""
+        distance = -relations.similarity
+        pull = _side(distance - (self.alpha - self.margin), relations.positives, self.Tp)
+        push = _side(self.alpha - distance, relations.negatives, self.Tn)
+        return ((1 - self.imbalance) * pull + self.imbalance * push).mean()
+
+
+def _side(excess: Tensor, weights: Tensor, sharpness: float) -> Tensor:
+    """The weighted mean excess of each anchor, over what is above zero."""
+    wrong = (excess > 0) * weights
+    share = torch.exp(sharpness * excess.relu()) * wrong
+    # as in public code: a little of every candidate in the divisor keeps it above zero
+    return (share * excess).sum(1) / (share + 1e-5).sum(1)

@@ -1,0 +1,39 @@
+"""Histograms with a gradient: each value is shared by the two nearest bin edges."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+__all__ = ["soft_histogram"]
+
+
+class _SoftHistogram(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, position: Tensor, weights: Tensor, bins: int) -> Tensor:
+        clipped = position.clamp(0, bins)
+        edge = clipped.floor().clamp_max_(bins - 1)
+        share = (clipped - edge).mul_(weights)
+        left = edge.long()
+        histogram = position.new_zeros(position.shape[0], bins + 1)
+        histogram.scatter_add_(1, left + 1, share)
+        histogram.scatter_add_(1, left, weights - share)
+        ctx.save_for_backward(left, weights)
+        return histogram
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        left, weights = ctx.saved_tensors
+        return gradient.diff(dim=1).gather(1, left).mul_(weights), None, None
+
+
+def soft_histogram(position: Tensor, weights: Tensor, bins: int) -> Tensor:
+    """Weights summed at the ``bins + 1`` edges; a value at 2.3 gives 0.7 to edge 2, 0.3 to 3.
+
+    >>> soft_histogram(torch.tensor([[2.25]]), torch.ones(1, 1), 3)
+    tensor([[0.0000, 0.0000, 0.7500, 0.2500]])
+    """
+    histogram: Tensor = _SoftHistogram.apply(position, weights, bins)
+    return histogram

@@ -1,0 +1,244 @@
+"""Classification losses: softmax over learned class vectors, with and without a margin."""
+
+import math
+from typing import Unpack
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from lookalike.distances import DotProductSimilarity
+from lookalike.errors import BadInput
+from lookalike.geometry import Relations, in_full_precision, listed_pairs, log_sum_exp, picked, unit
+from lookalike.labels import Labels
+from lookalike.losses.base import ProxyLoss, ProxyOptions
+from lookalike.miners.mined import Indices
+from lookalike.registry import LOSSES
+
+__all__ = [
+    "ArcFaceLoss",
+    "CosFaceLoss",
+    "NormalizedSoftmaxLoss",
+    "SphereFaceLoss",
+    "SubCenterArcFaceLoss",
+    "soft_cross_entropy",
+]
+
+
+def soft_cross_entropy(logits: Tensor, relations: Relations) -> Tensor:
+    """``-sum_c same_c log softmax(logits)_c`` of each row, over the valid classes."""
+    if relations.whole:
+        return cross_entropy(logits, relations.same, reduction="none")
+    total = log_sum_exp(logits, relations.valid)
+    return ((total.unsqueeze(1) - logits) * relations.same * relations.valid).sum(1)
+
+
+class SoftmaxLoss(ProxyLoss):
+    """Learned vectors as the columns of ``W``, as a linear layer has them."""
+
+    def __init__(
+        self, num_classes: int, embedding_size: int, vectors: int, **options: Unpack[ProxyOptions]
+    ) -> None:
+        super().__init__(num_classes, embedding_size, **options)
+        self.W = self.learned(embedding_size, vectors, start=nn.init.normal_)
+
+    def class_vectors(self) -> Tensor:
+        """The columns of ``W``."""
+        return self.W.T
+
+    def logits(self, relations: Relations) -> Tensor:
+        """What the softmax is taken of."""
+        raise NotImplementedError
+
+    def per_image(self, relations: Relations) -> Tensor:
+        """The cross-entropy of each image."""
+        return soft_cross_entropy(self.logits(relations), relations)
+
+
+@LOSSES.register("normalized-softmax", paper="Zhai and Wu, BMVC 2019")
+class NormalizedSoftmaxLoss(SoftmaxLoss):
+    """Cross-entropy of the cosines to learned class vectors, over a temperature.
+
+    ``-log(e^(s_y/t) / sum_c e^(s_c/t))``, mean over images.
+    """
+
+    default_distance = DotProductSimilarity
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_size: int,
+        temperature: float = 0.05,
+        **options: Unpack[ProxyOptions],
+    ) -> None:
+        super().__init__(num_classes, embedding_size, num_classes, **options)
+        self.temperature = temperature
+
+    def similarities(self, embeddings: Tensor) -> Tensor:
+        """Images x classes; the class vectors have unit length whatever the distance."""
+        if self.distance.normalize_embeddings:
+            return super().similarities(embeddings)
+        rows = in_full_precision(embeddings)
+        return self.distance.similarity(rows, unit(self.class_vectors().to(rows.dtype)))
+
+    def logits(self, relations: Relations) -> Tensor:
+        """``s / t``."""
+        return relations.similarity / self.temperature
+
+
+class _MarginSoftmaxLoss(SoftmaxLoss):
+    """Cross-entropy of scaled cosines, that of the right class made harder."""
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_size: int,
+        margin: float,
+        scale: float,
+        vectors: int | None = None,
+        **options: Unpack[ProxyOptions],
+    ) -> None:
+        super().__init__(num_classes, embedding_size, vectors or num_classes, **options)
+        if not (self.distance.is_inverted and self.distance.ordered_by_cosine):
+            raise BadInput(f"{type(self).__name__} needs the cosine")
+        self.margin = margin
+        self.scale = scale
+
+    def harder(self, cosine: Tensor) -> Tensor:
+        """What stands for the cosine to the right class."""
+        raise NotImplementedError
+
+    def logits(self, relations: Relations) -> Tensor:
+        """``scale * s``, for the right class ``scale * harder(s)``."""
+        similarity = relations.similarity
+        rows, columns, weight = listed_pairs(relations.same)
+        right = picked(similarity, rows, columns)
+        change = (self.harder(right) - right) * weight
+        changed = similarity.reshape(-1).index_add(0, rows * similarity.shape[1] + columns, change)
+        return changed.view(similarity.shape) * self.scale
+
+
+@LOSSES.register("cosface", paper="Wang et al., CVPR 2018")
+class CosFaceLoss(_MarginSoftmaxLoss):
+    """Softmax over scaled cosines, that of the right class less a margin.
+
+    Cross-entropy of ``scale * (s_c - margin [c = y])``.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_size: int,
+        margin: float = 0.35,
+        scale: float = 64,
+        **options: Unpack[ProxyOptions],
+    ) -> None:
+        super().__init__(num_classes, embedding_size, margin, scale, **options)
+
+    def logits(self, relations: Relations) -> Tensor:
+        """``scale * (s - margin * same)``."""
+        return torch.sub(relations.similarity, relations.same, alpha=self.margin) * self.scale
+
+
+@LOSSES.register("arcface", paper="Deng et al., CVPR 2019")
+class ArcFaceLoss(_MarginSoftmaxLoss):
+    """Softmax over scaled cosines, the angle to the right class plus a margin.
+
+    Cross-entropy of ``scale * cos(theta_c + margin [c = y])``; ``margin`` in degrees. Beyond 180
+    degrees ``cos theta - m sin m`` keeps the loss monotone.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_size: int,
+        margin: float = 28.6,
+        scale: float = 64,
+        **options: Unpack[ProxyOptions],
+    ) -> None:
+        super().__init__(num_classes, embedding_size, margin, scale, **options)
+
+    def harder(self, cosine: Tensor) -> Tensor:
+        """``cos(theta + margin)``."""
+        margin = math.radians(self.margin)
+        inside = cosine.clamp(-1 + 1e-7, 1 - 1e-7)  # acos has no slope at its ends
+        wider = (inside.acos() + margin).cos()
+        return torch.where(cosine >= -math.cos(margin), wider, cosine - margin * math.sin(margin))
+
+
+@LOSSES.register("subcenter-arcface", paper="Deng et al., ECCV 2020")
+class SubCenterArcFaceLoss(ArcFaceLoss):
+    """ArcFace with several centres a class, of which the nearest counts."""
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_size: int,
+        margin: float = 28.6,
+        scale: float = 64,
+        sub_centers: int = 3,
+        **options: Unpack[ProxyOptions],
+    ) -> None:
+        _MarginSoftmaxLoss.__init__(
+            self,
+            num_classes,
+            embedding_size,
+            margin,
+            scale,
+            vectors=num_classes * sub_centers,
+            **options,
+        )
+        self.sub_centers = sub_centers
+
+    def similarities(self, embeddings: Tensor) -> Tensor:
+        """The largest over the centres of each class."""
+        found = super().similarities(embeddings)
+        return found.view(-1, self.num_classes, self.sub_centers).amax(2)
+
+
+@LOSSES.register("sphereface", paper="Liu et al., CVPR 2017")
+class SphereFaceLoss(_MarginSoftmaxLoss):
+    """Softmax with the angle to the right class multiplied, and lengths kept.
+
+    Cross-entropy of ``scale * |x| * psi(theta_c)``; ``psi = cos theta``, for the right class
+    ``(-1)^k cos(margin theta) - 2k`` with k the number of whole ``180/margin`` degrees in theta.
+    """
+
+    additive = False
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_size: int,
+        margin: float = 4,
+        scale: float = 1,
+        **options: Unpack[ProxyOptions],
+    ) -> None:
+        super().__init__(num_classes, embedding_size, int(margin), scale, **options)
+        self._lengths: Tensor | None = None
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Labels,
+        indices_tuple: Indices | None = None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,
+    ) -> Tensor:
+        """The loss of a batch; the lengths of the embeddings matter here."""
+        self._lengths = torch.linalg.vector_norm(in_full_precision(embeddings), dim=1, keepdim=True)
+        loss = super().forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
+        self._lengths = None
+        return loss
+
+    def logits(self, relations: Relations) -> Tensor:
+        """``scale * |x| * psi``; relations alone are taken as those of unit vectors."""
+        logits = super().logits(relations)
+        return logits if self._lengths is None else logits * self._lengths
+
+    def harder(self, cosine: Tensor) -> Tensor:
+        """``(-1)^k cos(margin theta) - 2k``."""
+        angle = cosine.clamp(-1 + 1e-7, 1 - 1e-7).acos()
+        turns = (angle.detach() * (self.margin / math.pi)).floor()
+        sign = 1 - 2 * (turns % 2)
+        return sign * (self.margin * angle).cos() - 2 * turns

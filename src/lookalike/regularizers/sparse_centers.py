@@ -1,0 +1,41 @@
+"""A penalty that merges the centres of a class."""
+
+from torch import Tensor
+
+from lookalike.errors import BadInput
+from lookalike.geometry import unit
+from lookalike.registry import REGULARIZERS
+from lookalike.regularizers.base import Regularizer
+
+__all__ = ["SparseCentersRegularizer"]
+
+
+@REGULARIZERS.register("sparse-centers", paper="Qian et al., ICCV 2019")
+class SparseCentersRegularizer(Regularizer):
+    """Distances between the centres of a class, so that centres not needed merge.
+
+    ``sum_c sum_(k < l) sqrt(2 - 2 w_ck.w_cl) / (C K (K - 1))``; rows of a class stand together.
+    """
+
+    def __init__(self, num_classes: int, centers_per_class: int) -> None:
+        super().__init__()
+        if centers_per_class < 2:
+            raise BadInput(f"centers_per_class is {centers_per_class}; it must be at least 2")
+        self.num_classes = num_classes
+        self.centers_per_class = centers_per_class
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The penalty, from the inner products within each class only."""
+        size = self.centers_per_class
+        centres = unit(rows).view(self.num_classes, size, -1)
+        left, right = _pairs(size)
+        cosine = (centres[:, left] * centres[:, right]).sum(2)
+        squared = 2 - 2 * cosine
+        apart = squared > 0  # merged centres have distance 0, and no slope
+        distance = squared.where(apart, 1).sqrt() * apart
+        return distance.sum() / (self.num_classes * size * (size - 1))
+
+
+def _pairs(size: int) -> tuple[list[int], list[int]]:
+    pairs = [(i, j) for i in range(size) for j in range(i + 1, size)]
+    return [i for i, _ in pairs], [j for _, j in pairs]
