@@ -41,6 +41,7 @@ def test_named_networks_train_on_grey_and_colour(network, channels):
         ("vit_tiny_patch16_224", 96, (192, 6, 6)),
         ("deit_tiny_distilled_patch16_224", 64, (192, 4, 4)),
         ("swin_tiny_patch4_window7_224", 64, (768, 2, 2)),
+        ("xcit_nano_12_p16_224", 224, (128, 14, 14)),
         ("mobilenetv3_small_050", 64, (288, 2, 2)),
         ("torchvision:densenet121", 64, (1024, 2, 2)),
         ("torchvision:squeezenet1_0", 64, (512, 3, 3)),
@@ -119,6 +120,8 @@ def test_other_wrong_values_are_refused():
         models.build("small-cnn", weights="imagenet")
     with pytest.raises(BadInput, match="nosuchpackage"):
         models.build("nosuchpackage:Network")
+    with pytest.raises(BadInput, match="several maps"):
+        models.build("crossvit_tiny_240")
     with pytest.raises(BadInput, match="224"):
         models.build("torchvision:vit_b_32")(torch.randn(1, 3, 64, 64))
 

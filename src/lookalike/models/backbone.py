@@ -98,7 +98,8 @@ class Backbone(nn.Module):
         )
 
     def _laid_out(self, tokens: Tensor, images: Tensor) -> Tensor:
-        patches = tokens[:, self.prefix_tokens :].transpose(1, 2)
+        only_prefix = tokens.shape[1] <= self.prefix_tokens  # the network pooled into it itself
+        patches = tokens[:, 0 if only_prefix else self.prefix_tokens :].transpose(1, 2)
         count = patches.shape[2]
         rows = max(1, round((count * images.shape[2] / images.shape[3]) ** 0.5))
         if count % rows:

@@ -52,12 +52,12 @@ def timm_backbone(name: str, channels: int = 3, pretrained: bool = False) -> Bac
         )
     network, any_size = _timm_network(name, channels, pretrained)
     config = network.pretrained_cfg
-    _freeze_unused(network, (channels, *config["input_size"][1:]))
+    _freeze_unused(name, network, (channels, *config["input_size"][1:]))
     return Backbone(
         network,
         width=network.num_features,
         normalisation=normalisation_for(channels, tuple(config["mean"]), tuple(config["std"])),
-        prefix_tokens=getattr(network, "num_prefix_tokens", 0),
+        prefix_tokens=getattr(network, "num_prefix_tokens", int(hasattr(network, "cls_token"))),
         image_size=None if any_size else tuple(config["input_size"][1:]),
         run=_forward_features,
     )
@@ -87,7 +87,7 @@ def _timm_network(name: str, channels: int, pretrained: bool) -> tuple[Any, bool
     raise AssertionError("the last attempt returns or raises")
 
 
-def _freeze_unused(network: nn.Module, shape: tuple[int, ...]) -> None:
+def _freeze_unused(name: str, network: nn.Module, shape: tuple[int, ...]) -> None:
     """Take the gradient from weights that only classify.
 
     Some networks keep layers after the last map even without classes; left learnable, they would
@@ -97,10 +97,12 @@ def _freeze_unused(network: nn.Module, shape: tuple[int, ...]) -> None:
     shadow = copy.deepcopy(network).to("meta").eval()
     parameters = dict(shadow.named_parameters())
     found = _forward_features(shadow, torch.empty(1, *shape, device="meta"))
+    if not isinstance(found, Tensor):
+        raise BadInput(f"timm's '{name}' gives several maps; choose a network that gives one")
     gradients = torch.autograd.grad(found.sum(), list(parameters.values()), allow_unused=True)
-    for name, gradient in zip(parameters, gradients, strict=True):
+    for path, gradient in zip(parameters, gradients, strict=True):
         if gradient is None:
-            network.get_parameter(name).requires_grad_(False)
+            network.get_parameter(path).requires_grad_(False)
 
 
 def _forward_features(network: Any, images: Tensor) -> Tensor:
