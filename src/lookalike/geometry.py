@@ -158,7 +158,7 @@ class _Unit(torch.autograd.Function):
         return rows
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         return _through_unit(gradient.clone(), *ctx.saved_tensors)
 
@@ -174,7 +174,7 @@ class _Products(torch.autograd.Function):
         return u @ (u if v is None else v).T
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         u, v, scale, other = ctx.saved_tensors
         if v is None:
@@ -212,7 +212,7 @@ class _Euclidean(torch.autograd.Function):
         return distance * sign
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor | None, Tensor | None, None, None, None]:
@@ -252,7 +252,7 @@ class _Attach(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (known,) = ctx.saved_tensors
         return gradient * known, None, None
@@ -320,7 +320,7 @@ class _LogSumExp(torch.autograd.Function):
         return (total.log() + top).squeeze(1)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         terms, total = ctx.saved_tensors
         return terms * (gradient.unsqueeze(1) * ctx.scale / total), None, None, None, None

@@ -29,6 +29,7 @@ from lookalike.losses.softmax import (
     SubCenterArcFaceLoss,
 )
 from lookalike.losses.triplet import TripletMarginLoss
+from lookalike.losses.tuned import Tuned, tuned
 from lookalike.losses.tuplet_margin import TupletMarginLoss
 from lookalike.registry import LOSSES
 
@@ -68,9 +69,11 @@ __all__ = [
     "SubCenterArcFaceLoss",
     "SupConLoss",
     "TripletMarginLoss",
+    "Tuned",
     "TupletMarginLoss",
     "create",
     "names",
+    "tuned",
 ]
 
 create = LOSSES.create

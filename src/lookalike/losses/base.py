@@ -87,6 +87,8 @@ class PairLoss(Loss):
     additive = True
     counts: ClassVar[bool] = True
     """Whether a pair that a miner names several times weighs as much (PML: differs by loss)."""
+    needs_labels: ClassVar[bool] = False
+    """Whether an ``indices_tuple`` alone is not enough."""
     self_pairs: ClassVar[bool] = False
     """Whether an image is a candidate of its own."""
     among: bool = False
@@ -119,8 +121,8 @@ class PairLoss(Loss):
         if torch.is_autocast_enabled(embeddings.device.type):
             with torch.autocast(embeddings.device.type, enabled=False):
                 return self.forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
-        if labels is None and indices_tuple is None:
-            raise BadInput("a loss needs labels, or an indices_tuple that names the pairs")
+        if labels is None and (indices_tuple is None or self.needs_labels):
+            raise BadInput(f"{type(self).__name__} needs labels")
         if embeddings.shape[0] == 0:
             return in_full_precision(embeddings).sum()
         relations = self.relations(embeddings, labels, ref_emb, ref_labels)
@@ -164,6 +166,7 @@ class AnchorLoss(PairLoss):
     """
 
     additive = False
+    needs_labels = True
 
     def per_anchor(self, relations: Relations) -> tuple[Tensor, Tensor]:
         """The loss of each anchor, and 1 for the anchors that count in the mean (else 0)."""

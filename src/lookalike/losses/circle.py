@@ -17,7 +17,8 @@ __all__ = ["CircleLoss"]
 class CircleLoss(PairLoss):
     """Pairs weigh by how far they are from where they should be.
 
-    ``softplus(log sum_P e^(-gamma [1 + m - s]+ (s - 1 + m)) + log sum_N e^(gamma [s + m]+ (s - m)))``
+    ``softplus(log sum_P e^(-gamma [1 + m - s]+ (s - 1 + m))
+    + log sum_N e^(gamma [s + m]+ (s - m)))``
     (the factors in brackets are constants), mean over the anchors that have both kinds of pairs.
     """
 

@@ -6,6 +6,7 @@ from torch import Tensor
 from lookalike.distances import DotProductSimilarity
 from lookalike.geometry import Relations, log_sum_exp, weighted_mean
 from lookalike.losses.base import PairLoss
+from lookalike.miners.mined import Mined, restrict
 from lookalike.registry import LOSSES
 
 __all__ = ["NPairsLoss"]
@@ -22,7 +23,12 @@ class NPairsLoss(PairLoss):
     """
 
     additive = False
+    needs_labels = True
     default_distance = DotProductSimilarity
+
+    def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
+        """The loss of the positive pairs found (of each class the first, in order of index)."""
+        return self.compute(restrict(relations, found))
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of these relations."""
@@ -30,10 +36,7 @@ class NPairsLoss(PairLoss):
         with torch.no_grad():
             has = positives > 0
             partner = has.int().argmax(1)
-            if relations.within:
-                alike = relations.same > 0
-            else:
-                alike = partner.unsqueeze(1) == partner
+            alike = relations.same > 0 if relations.within else partner.unsqueeze(1) == partner
             # an anchor counts if no earlier one of its class has a pair
             earlier = alike & has.any(1) & torch.ones_like(alike).tril(-1)
             first = (has.any(1) & ~earlier.any(1)).to(similarity.dtype)

@@ -9,6 +9,7 @@ from lookalike.geometry import Relations, listed_pairs, picked, step
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.losses.nca import squared_l2
 from lookalike.losses.triplet import hinge
+from lookalike.miners.mined import Mined, restrict
 from lookalike.registry import LOSSES
 from lookalike.triplets import block_rows, count_triplets
 
@@ -26,6 +27,7 @@ class QuadrupletLoss(PairLoss):
     """
 
     additive = False
+    needs_labels = True
     default_distance = squared_l2
 
     def __init__(
@@ -37,6 +39,10 @@ class QuadrupletLoss(PairLoss):
         super().__init__(**options)
         self.margin_alpha_1 = margin_alpha_1
         self.margin_alpha_2 = margin_alpha_2
+
+    def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
+        """The loss of the pairs found."""
+        return self.compute(restrict(relations, found))
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of these relations."""

@@ -20,7 +20,8 @@ class RankedListLoss(PairLoss):
 
     Per anchor ``(1 - imbalance) sum_P w (d - (alpha - margin)) / sum_P w + imbalance sum_N w
     (alpha - d) / sum_N w`` over the pairs on the wrong side, weighted by ``e^(Tp (d - alpha +
-    margin))`` and ``e^(Tn (alpha - d))``; mean over anchors. ``alpha`` defaults to ``1 + margin/2``.
+    margin))`` and ``e^(Tn (alpha - d))``; mean over anchors. ``alpha`` is ``1 + margin/2``
+    if not given.
     """
 
     additive = False

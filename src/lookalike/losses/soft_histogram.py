@@ -23,7 +23,7 @@ class _SoftHistogram(torch.autograd.Function):
         return histogram
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         left, weights = ctx.saved_tensors
         return gradient.diff(dim=1).gather(1, left).mul_(weights), None, None

@@ -16,7 +16,7 @@ from lookalike.errors import BadInput
 from lookalike.geometry import Relations, listed_pairs, picked
 from lookalike.triplets import Gap, count_triplets
 
-__all__ = ["Gaps", "Indices", "Listed", "Mined", "Pairs", "mined", "narrow"]
+__all__ = ["Gaps", "Indices", "Listed", "Mined", "Pairs", "mined", "narrow", "restrict"]
 
 
 class Mined:
@@ -214,3 +214,13 @@ def narrow(relations: Relations, found: Mined, *, count: bool) -> Relations:
     valid = positive + negative
     same = positive if found.once else positive / valid.clamp_min(torch.finfo(dtype).tiny)
     return relations._replace(same=same, valid=valid)
+
+
+def restrict(relations: Relations, found: Mined) -> Relations:
+    """The relations with only the pairs found, positive and negative as the labels say.
+
+    For losses that must know the classes of images whose pairs were not found.
+    """
+    positive, negative = (part.to(relations.same.dtype) for part in found.pairs())
+    valid = torch.lerp(negative, positive, relations.same).clamp_max(1)
+    return relations._replace(valid=valid)

@@ -33,9 +33,8 @@ class RhoMiner(Miner):
         super().__init__()
         if not 0 <= probability <= 1:
             raise BadInput(f"probability is {probability}; it must be from 0 to 1")
-        if isinstance(miner, str):
-            miner = MINERS.create(miner, **(settings or {}))
-        self.miner = miner
+        made = MINERS.create(miner, **(settings or {})) if isinstance(miner, str) else miner
+        self.miner: Miner = made
         self.probability = probability
 
     @torch.no_grad()

@@ -25,4 +25,5 @@ class LpRegularizer(Regularizer):
     def forward(self, rows: Tensor) -> Tensor:
         """``mean |x|_p ^ power``."""
         lengths = torch.linalg.vector_norm(rows, self.p, dim=1)
-        return (lengths if self.power == 1 else lengths**self.power).mean()
+        raised: Tensor = lengths if self.power == 1 else lengths.pow(self.power)
+        return raised.mean()
