@@ -1,5 +1,6 @@
 """``lookalike list``: what there is."""
 
+import json
 from typing import Annotated
 
 import typer
@@ -20,18 +21,12 @@ def list_parts(
 
     Example: lookalike list losses
     """
-    import json
-
-    from rich.console import Console
-    from rich.table import Table
-
     from lookalike.catalogue import catalogue
 
     rows = catalogue(kind)
     if as_json:
         print(json.dumps([vars(row) for row in rows], indent=2))
         return
-    table = Table(box=None, pad_edge=False, show_header=False)
+    width = max(len(row.name) for row in rows)
     for row in rows:
-        table.add_row(f"[bold]{row.name}[/bold]", row.summary, f"[dim]{row.paper}[/dim]")
-    Console().print(table)
+        print(f"{row.name:<{width}}  {row.summary}" + (f"  [{row.paper}]" if row.paper else ""))

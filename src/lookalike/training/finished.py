@@ -43,7 +43,7 @@ class TestEmbeddings:
 
 def test_embeddings(run: Run) -> TestEmbeddings:
     """Read what the final test of ``run`` left behind, and check that the data are the same."""
-    result, config = run.result, run.config
+    config, result = run.config, run.result
     path = run.folder / "test.safetensors"
     if not path.is_file():
         raise BadInput(f"the run in '{run.folder}' was not tested (protocol.test=false)")

@@ -1,0 +1,87 @@
+"""The command as a user meets it: real processes, exit codes, one sentence for bad input."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+TINY = ["model.dim=16", "train.epochs=1", "train.batches_per_epoch=4", "sampler.batch_size=32"]
+
+
+def lookalike(*arguments, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-c", "from lookalike.cli import main; main()", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    done = lookalike("train", *TINY, f"runs_dir={folder}", "--json")
+    assert done.returncode == 0, done.stderr
+    assert 0 < json.loads(done.stdout)["test"]["recall@1"] < 1
+    (run,) = folder.iterdir()
+    return run
+
+
+def test_evaluate_a_run_gives_its_own_scores(run_folder):
+    done = lookalike("evaluate", run_folder, "--metrics", "recall@1,map@r", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads((run_folder / "result.json").read_text())["test"]
+    scores = json.loads(done.stdout)
+    assert scores == {name: result[name] for name in ("recall@1", "map@r")}
+
+
+def test_evaluate_a_file(tmp_path):
+    path = tmp_path / "three.npz"
+    np.savez(path, embeddings=[[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], labels=["a", "a", "b"])
+    done = lookalike("evaluate", path, "--metrics", "recall@1")
+    assert (done.returncode, done.stdout.split()) == (0, ["recall@1", "100.00"])
+
+
+@pytest.mark.parametrize("kind", ["losses", "miners", "samplers", "datasets", "networks", "recipes"])
+def test_list(kind):
+    done = lookalike("list", kind, "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert rows
+    assert all(row["summary"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["train", "nowhere.yaml"], "there is no file 'nowhere.yaml'"),
+        (["train", "recipe:glyps"], "did you mean 'glyphs'"),
+        (["train", "loss.name=tripplet"], "did you mean 'triplet'"),
+        (["train", "los.name=triplet"], "did you mean 'loss'"),
+        (["train", "optim.lr=fast"], "optim.lr = 'fast' will not do"),
+        (["train", "data.name=cub", "data.root=nowhere"], "nowhere"),
+        (["train", "data.name=folder", "data.root=nowhere"], "nowhere"),
+        (["evaluate", "nowhere"], "neither the folder of a run nor"),
+        (["evaluate", "."], "no config.yaml"),
+        (["list", "lossses"], "did you mean 'losses'"),
+        (["data", "check", "cub"], "data.root"),
+        (["data", "prepare", "inshop", "--root", "x"], "inshop"),
+        (["train", "--jsn"], "--jsn"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_exit_code_2(tmp_path, arguments, sentence):
+    done = lookalike(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["demo", "train", "evaluate", "list", "data prepare"])
+def test_help_has_an_example(command):
+    done = lookalike(*command.split(), "--help")
+    assert done.returncode == 0
+    assert f"Example: lookalike {command}" in " ".join(done.stdout.split())

@@ -1,0 +1,19 @@
+"""The code in the README runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[1] / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("code", BLOCKS)
+def test_code_runs(code):
+    exec(compile(code, str(README), "exec"), {})
+
+
+def test_linked_files_exist():
+    for link in re.findall(r"\]\(([^)#:]+)\)", README.read_text(encoding="utf-8")):
+        assert (README.parent / link).exists(), link
