@@ -9,46 +9,54 @@ from lookalike import samplers
 from lookalike.errors import BadInput
 
 LABELS = np.random.default_rng(0).integers(0, 23, 400)
+SUPER = {"per_class": 5, "super_classes": 2, "super_labels": LABELS // 6}
+ALL = pytest.mark.parametrize(
+    ("name", "extra"), [("random", {}), ("spc", {}), ("spc-r", {}), ("hierarchical", SUPER)]
+)
+
+
+def sampler_of(name, **arguments):
+    return samplers.create(name, LABELS, batch_size=20, seed=5, **arguments)
 
 
 def batches_of(name, epochs=1, **arguments):
-    sampler = samplers.create(name, LABELS, batch_size=20, seed=5, **arguments)
+    sampler = sampler_of(name, **arguments)
     return [batch for _ in range(epochs) for batch in sampler]
 
 
-@pytest.mark.parametrize("name", ["random", "spc"])
-def test_same_seed_same_batches_and_another_epoch_others(name):
-    assert batches_of(name, 2) == batches_of(name, 2)
-    both = batches_of(name, 2)
+@ALL
+def test_same_seed_same_batches_and_another_epoch_others(name, extra):
+    both = batches_of(name, 2, **extra)
+    assert both == batches_of(name, 2, **extra)
     assert both[:20] != both[20:]
     assert len(both) == 2 * (400 // 20)
 
 
-@pytest.mark.parametrize("name", ["random", "spc"])
-def test_shards_are_disjoint_and_make_up_the_batch(name):
-    whole = batches_of(name)
-    shards = [batches_of(name, rank=rank, world_size=4) for rank in range(4)]
+@ALL
+def test_shards_are_disjoint_and_make_up_the_batch(name, extra):
+    whole = batches_of(name, **extra)
+    shards = [batches_of(name, rank=rank, world_size=4, **extra) for rank in range(4)]
     for batch, *parts in zip(whole, *shards, strict=True):
-        assert sorted(batch) == sorted(sum(parts, []))
+        assert sorted(batch) == sorted(i for part in parts for i in part)
         assert {len(part) for part in parts} == {5}
 
 
-@pytest.mark.parametrize("name", ["random", "spc"])
-def test_goes_on_inside_an_epoch(name):
-    whole = batches_of(name, 2)
-    first = samplers.create(name, LABELS, batch_size=20, seed=5)
+@ALL
+def test_goes_on_inside_an_epoch(name, extra):
+    whole = batches_of(name, 3, **extra)
+    first = sampler_of(name, **extra)
     stream = iter(first)
-    seen = [next(stream) for _ in range(13)]
-    second = samplers.create(name, LABELS, batch_size=20, seed=5)
+    seen = list(first) + [next(stream) for _ in range(13)]
+    second = sampler_of(name, **extra)
     second.load_state_dict(first.state_dict())
     assert seen + list(second) + list(second) == whole
 
 
-@pytest.mark.parametrize("name", ["random", "spc"])
-def test_works_as_a_batch_sampler_of_torch(name):
+@ALL
+def test_works_as_a_batch_sampler_of_torch(name, extra):
     data = TensorDataset(torch.from_numpy(LABELS))
-    sampler = samplers.create(name, torch.from_numpy(LABELS), batch_size=20)
-    assert sum(len(batch) for (batch,) in DataLoader(data, batch_sampler=sampler)) == 400
+    batches = DataLoader(data, batch_sampler=sampler_of(name, **extra))
+    assert sum(len(batch) for (batch,) in batches) == 400
 
 
 def test_spc_batches_hold_classes_of_equal_size():
@@ -65,6 +73,32 @@ def test_spc_sees_every_class_before_any_twice():
         assert len(set(seen[start : start + 40])) == 40
 
 
+def test_spc_remembers_the_unseen_classes_over_epochs():
+    labels = np.repeat(np.arange(30), 2)  # an epoch of 60 images meets 15 of 30 classes
+    sampler = samplers.create("spc", labels, batch_size=12, per_class=4)
+    seen = [c for _ in range(2) for batch in sampler for c in set(labels[batch].tolist())]
+    assert sorted(seen) == list(range(30))
+
+
+def test_spc_r_has_one_forced_pair():
+    labels = np.repeat(np.arange(40), 6)
+    for batch in samplers.create("spc-r", labels, batch_size=24):
+        counts = np.bincount(labels[batch])
+        assert sorted(counts[counts > 0].tolist()) == [1] * 22 + [2]
+        assert len(set(batch)) == 24
+
+
+def test_spc_r_with_one_image_a_class_repeats_one():
+    for batch in samplers.create("spc-r", np.arange(30), batch_size=10):
+        assert len(set(batch)) == 9
+
+
+def test_hierarchical_batches_hold_few_super_classes():
+    for batch in batches_of("hierarchical", **SUPER):
+        assert len(set((LABELS[batch] // 6).tolist())) == 2
+        assert np.bincount(LABELS[batch])[np.unique(LABELS[batch])].tolist() == [5] * 4
+
+
 def test_spc_sees_every_image_of_a_class_before_any_twice():
     labels = np.repeat(np.arange(5), 12)
     sampler = samplers.create("spc", labels, batch_size=20, per_class=4)
@@ -79,7 +113,7 @@ def test_spc_fills_up_small_classes():
 
 
 def test_random_sees_every_image_once():
-    assert sorted(sum(batches_of("random"), [])) == list(range(400))
+    assert sorted(i for batch in batches_of("random") for i in batch) == list(range(400))
 
 
 @pytest.mark.parametrize(
@@ -90,6 +124,10 @@ def test_random_sees_every_image_once():
         ("random", {"batch_size": 401}, "more than the 400 images"),
         ("random", {"batch_size": 0}, "at least 1"),
         ("random", {"batch_size": 20, "world_size": 3}, "shared by 3"),
+        ("hierarchical", {"batch_size": 20}, "needs super_labels"),
+        ("hierarchical", SUPER | {"batch_size": 12}, "not a multiple"),
+        ("hierarchical", SUPER | {"batch_size": 200}, "at least 20 classes"),
+        ("hierarchical", SUPER | {"batch_size": 20, "super_labels": LABELS[::-1]}, "more than one"),
         ("spcc", {"batch_size": 20}, "did you mean 'spc'"),
     ],
 )

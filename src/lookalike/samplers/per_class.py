@@ -17,10 +17,12 @@ __all__ = ["Deck", "PerClassSampler"]
 class Deck:
     """Cards dealt without replacement: nothing comes twice before everything came once."""
 
-    def __init__(self, cards: Indices, random: np.random.Generator) -> None:
+    def __init__(
+        self, cards: Indices, random: np.random.Generator, rest: Indices | None = None
+    ) -> None:
         self.cards = cards
         self.random = random
-        self.rest: Indices = random.permutation(cards)
+        self.rest: Indices = random.permutation(cards) if rest is None else rest
 
     def deal(self, count: int) -> Indices:
         """``count`` cards, all different where there are that many, and the rest drawn anew."""
@@ -42,8 +44,8 @@ class Deck:
 class PerClassSampler(BatchSampler):
     """SPC-n: ``batch_size / per_class`` classes with ``per_class`` images each.
 
-    Every class is seen before any is seen twice, and so is every image inside its class. A class
-    with fewer than ``per_class`` images gives some of them twice.
+    Every class is seen before any is seen twice, across epochs too; inside an epoch the same holds
+    for the images of a class. A class with fewer than ``per_class`` images gives some twice.
     """
 
     def __init__(
@@ -66,10 +68,11 @@ class PerClassSampler(BatchSampler):
                 f" classes, and there are {len(self.members)}"
             )
         self.per_class = per_class
+        self.unseen: Indices | None = None
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:
         """Deal classes, then images of each class."""
-        classes = Deck(np.arange(len(self.members)), random)
+        classes = Deck(np.arange(len(self.members)), random, self.unseen)
         decks: dict[int, Deck] = {}
         for _ in range(len(self)):
             batch = []
@@ -78,3 +81,15 @@ class PerClassSampler(BatchSampler):
                     decks[chosen] = Deck(self.members[chosen], random)
                 batch.append(decks[chosen].deal(self.per_class))
             yield np.concatenate(batch)
+        self.unseen = classes.rest
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place, and the classes that the last epoch left for this one."""
+        unseen = None if self.unseen is None else self.unseen.tolist()
+        return super().state_dict() | {"unseen": unseen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from the place that :meth:`state_dict` gave."""
+        super().load_state_dict(state)
+        unseen = state["unseen"]
+        self.unseen = None if unseen is None else np.asarray(unseen, dtype=np.int64)

@@ -1,0 +1,76 @@
+"""Batches whose classes share a super-class, so that negatives are hard by nature."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lookalike.errors import BadInput
+from lookalike.registry import SAMPLERS
+from lookalike.samplers.base import BatchSampler, Indices, as_labels, members_of
+from lookalike.samplers.per_class import Deck
+
+__all__ = ["HierarchicalSampler"]
+
+
+@SAMPLERS.register("hierarchical", paper="Fehérvári et al., 2019")
+class HierarchicalSampler(BatchSampler):
+    """Some super-classes a batch, several of their classes, ``per_class`` images each.
+
+    ``super_labels`` gives the super-class of each image; a class lies in one super-class.
+    """
+
+    def __init__(
+        self,
+        labels: Tensor | Sequence[int] | NDArray[Any],
+        batch_size: int,
+        per_class: int = 4,
+        super_classes: int = 2,
+        *,
+        super_labels: Tensor | Sequence[int] | NDArray[Any] | None = None,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        super().__init__(labels, batch_size, seed=seed, rank=rank, world_size=world_size)
+        if super_labels is None:
+            raise BadInput("the hierarchical sampler needs super_labels, and the data have none")
+        groups = as_labels(super_labels)
+        if len(groups) != len(self.labels):
+            raise BadInput(f"{len(groups)} super_labels do not fit {len(self.labels)} labels")
+        if batch_size % (per_class * super_classes):
+            raise BadInput(
+                f"a batch of {batch_size} is not a multiple of {super_classes} super-classes "
+                f"with {per_class} images a class"
+            )
+        self.per_class = per_class
+        self.super_classes = super_classes
+        self.members = members_of(self.labels)
+        group_of_class = groups[[images[0] for images in self.members]]
+        if not np.array_equal(group_of_class[self.labels], groups):
+            raise BadInput("a class lies in more than one super-class")
+        self.classes_of = members_of(group_of_class)
+        wanted = batch_size // per_class // super_classes
+        large = [classes for classes in self.classes_of if len(classes) >= wanted]
+        if len(large) < super_classes:
+            raise BadInput(
+                f"a batch needs {super_classes} super-classes of at least {wanted} classes, and "
+                f"there are {len(large)}"
+            )
+        self.classes_of = large
+
+    def plan(self, random: np.random.Generator) -> Iterator[Indices]:
+        """Deal super-classes, then classes of each, then images of each."""
+        groups = Deck(np.arange(len(self.classes_of)), random)
+        class_decks = [Deck(classes, random) for classes in self.classes_of]
+        image_decks = [Deck(images, random) for images in self.members]
+        wanted = self.batch_size // self.per_class // self.super_classes
+        for _ in range(len(self)):
+            chosen = [
+                number
+                for group in groups.deal(self.super_classes).tolist()
+                for number in class_decks[group].deal(wanted).tolist()
+            ]
+            yield np.concatenate([image_decks[number].deal(self.per_class) for number in chosen])
