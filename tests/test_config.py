@@ -30,6 +30,13 @@ def test_the_batch_size_outlives_the_sampler(tmp_path):
     assert load(recipe, ["sampler.name=random"]).sampler.arguments == {"batch_size": 60}
 
 
+def test_another_optimiser_or_data_set_keeps_its_section(tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("optim: {name: adam, lr: 0.5}\ndata: {name: cub, transform: small}\n")
+    config = load(recipe, ["optim.name=sgd", "data.name=folder"])
+    assert (config.optim.lr, config.data.transform) == (0.5, "small")
+
+
 def test_a_recipe_extends_another(tmp_path):
     (tmp_path / "base.yaml").write_text("seed: 5\noptim: {lr: 0.1, name: sgd}\n")
     (tmp_path / "top.yaml").write_text("extends: base.yaml\noptim: {lr: 0.2}\n")

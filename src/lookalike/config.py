@@ -27,6 +27,9 @@ __all__ = [
 ]
 
 
+PARTS = ("loss", "miner", "sampler")
+
+
 class Section(BaseModel):
     """A part of the configuration; nothing unknown gets in, nothing changes afterwards."""
 
@@ -173,17 +176,18 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``over`` on top of ``base``; a section that names another part starts afresh.
+    """``over`` on top of ``base``; arguments of a part go when another part takes its place.
 
     Only the batch size stays: every sampler has one.
     """
-    if "name" in base and over.get("name", base["name"]) != base["name"]:
-        base = {key: value for key, value in base.items() if key == "batch_size"}
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)
-        both = isinstance(value, dict) and isinstance(below, dict)
-        result[key] = merge(below, value) if both else value  # type: ignore[arg-type]
+        if isinstance(value, dict) and isinstance(below, dict):
+            if key in PARTS and value.get("name", below.get("name")) != below.get("name"):
+                below = {name: kept for name, kept in below.items() if name == "batch_size"}
+            value = merge(below, value)
+        result[key] = value
     return result
 
 

@@ -33,6 +33,7 @@ class TrainingBatches:
     normalisation: Normalisation
     sampler: BatchSampler
     seed: int
+    layout: torch.memory_format = torch.contiguous_format
     step: int = 0
     drawn: list[int] | None = field(default=None, init=False)
 
@@ -66,7 +67,7 @@ class TrainingBatches:
         seed = np.random.SeedSequence([self.seed, step]).generate_state(1, np.uint64)[0]
         generator = torch.Generator().manual_seed(int(seed >> np.uint64(1)))
         pixels = self.store.read_batch(self.subset.indices[positions])
-        return self.preset.train(pixels, generator, self.normalisation)
+        return self.preset.train(pixels, generator, self.normalisation, self.layout)
 
 
 @torch.no_grad()
@@ -77,21 +78,20 @@ def embed(
     preset: Preset,
     *,
     batch_size: int = 256,
-    channels_last: bool = True,
+    layout: torch.memory_format = torch.contiguous_format,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
     """The embedding of every image of a subset, by the test transform, in float32 on the CPU."""
     was_training = model.training
     model.eval()
     device = next(model.parameters()).device
-    layout = torch.channels_last if channels_last else torch.contiguous_format
     slices = [subset.indices[i : i + batch_size] for i in range(0, len(subset.indices), batch_size)]
     rows: list[Tensor] = []
     done = 0
     for indices, images in ahead(
-        slices, lambda some: preset.test(store.read_batch(some), model.normalisation)
+        slices, lambda some: preset.test(store.read_batch(some), model.normalisation, layout)
     ):
-        rows.append(model(images.to(device, memory_format=layout)).float().cpu())
+        rows.append(model(images.to(device)).float().cpu())
         done += len(indices)
         if progress:
             progress(done, len(subset.indices))

@@ -132,6 +132,7 @@ class Training:
                 **config.sampler.arguments,
             ),
             config.seed,
+            self.layout,
         )
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
@@ -202,7 +203,7 @@ class Training:
 
     def step(self, positions: list[int], images: Tensor) -> Tensor:
         """One batch forward, backward and into the weights; the loss stays on the device."""
-        images = self.fabric.to_device(images.contiguous(memory_format=self.layout))
+        images = self.fabric.to_device(images)
         labels = self.fabric.to_device(torch.from_numpy(self.split.train.labels[positions]))
         loss, embeddings = self.objective(self.wrapped, images, labels)
         self.optimizer.zero_grad(set_to_none=True)
@@ -259,7 +260,7 @@ class Training:
             self.store,
             self.preset,
             batch_size=self.config.train.eval_batch_size,
-            channels_last=self.config.train.channels_last,
+            layout=self.layout,
             progress=lambda done, total: self.watcher.stage(stage, done, total),
         )
 
