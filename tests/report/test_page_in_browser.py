@@ -1,0 +1,153 @@
+"""The page in a real Chromium: it draws, it can be used, and nothing complains."""
+
+import os
+import shutil
+
+import pytest
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    executable = shutil.which("chromium") or shutil.which("chromium-browser")
+    if executable is None:
+        if os.environ.get("LOOKALIKE_REQUIRE_ALL") == "1":
+            pytest.fail("chromium is not installed, but LOOKALIKE_REQUIRE_ALL=1")
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser, page):
+    """Open the page at a width; whatever the browser complained about fails the test at the end."""
+    complaints, contexts = [], []
+
+    def note(kind, text):
+        complaints.append(f"{kind}: {text}")
+
+    def watch(request):
+        if not request.url.startswith(("file:", "data:", "blob:")):
+            note("request", request.url)
+
+    def console(message):
+        if message.type in ("error", "warning"):
+            note(message.type, message.text)
+
+    def open_at(width, scheme="light"):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+        )
+        contexts.append(context)
+        tab = context.new_page()
+        tab.on("console", console)
+        tab.on("pageerror", lambda error: note("exception", error))
+        tab.on("request", watch)
+        tab.goto(page.as_uri())
+        return tab
+
+    yield open_at
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def labels(tab, group):
+    return tab.locator(f'label:has(input[name="{group}"])')
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_part_can_be_clicked_through(open_page, three_runs, width, scheme):
+    tab = open_page(width, scheme)
+    tab.locator("#validation").scroll_into_view_if_needed()
+    tab.wait_for_selector("#validation .scatterlayer .trace")
+    assert tab.locator("#validation .scatterlayer .trace").count() == 3  # two methods, the rings
+    tab.locator("#loss0").scroll_into_view_if_needed()
+    for number in range(2):
+        tab.wait_for_selector(f"#loss{number} .scatterlayer .trace")
+    for number in range(len(three_runs)):
+        labels(tab, "gallery").nth(number).click()
+        shown = tab.locator(".panel:visible")
+        assert shown.count() == 1
+        assert shown.get_attribute("data-panel") == str(number)
+    places = set()
+    names = [run.name for run in (*three_runs[1:], three_runs[0])]
+    for number in range(len(three_runs)):
+        labels(tab, "map").nth(number).click()
+        tab.wait_for_selector("#plane .points path")
+        assert names[number] in tab.locator("#plane").get_attribute("aria-label")
+        places.add(tab.locator("#plane .points path").first.get_attribute("transform"))
+    assert len(places) == len(three_runs)
+    tab.locator("#theme").click()
+    assert (
+        tab.locator("html").get_attribute("data-theme")
+        == {"light": "dark", "dark": "light"}[scheme]
+    )
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_sticks_out_sideways(open_page, width):
+    tab = open_page(width)
+    tab.locator("#plane").scroll_into_view_if_needed()
+    tab.wait_for_selector("#plane .points path")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_point_of_the_map_shows_its_picture(open_page):
+    tab = open_page(1280)
+    tab.locator("#plane").scroll_into_view_if_needed()
+    tab.wait_for_selector("#plane .points path")
+    assert tab.locator("#hint").is_hidden()
+    tab.locator("#plane .points path").nth(5).hover(force=True)
+    tab.wait_for_selector("#hint:not([hidden])")
+    assert "data:image/png" in tab.locator("#hint .thumb").get_attribute("style")
+    assert tab.locator("#hint .text").inner_text().startswith("U+")
+
+
+def test_the_keyboard_is_enough(open_page, three_runs):
+    tab = open_page(1280)
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.className") == "skip"
+    tab.locator('input[name="gallery"]:checked').focus()
+    tab.keyboard.press("ArrowRight")
+    assert tab.locator(".panel:visible").get_attribute("data-panel") == "1"
+    outline = "getComputedStyle(document.activeElement.nextElementSibling).outlineStyle"
+    assert tab.evaluate(outline) == "solid"
+    tab.locator("#class").focus()
+    tab.keyboard.press("ArrowDown")
+    tab.wait_for_function("document.querySelectorAll('#class-pictures .thumb').length > 0")
+    assert tab.locator("#class-title").inner_text().startswith("U+")
+
+
+def test_colours_follow_the_theme_and_the_method(open_page):
+    tab = open_page(1280)
+    tab.locator("#validation").scroll_into_view_if_needed()
+    tab.wait_for_selector("#validation .lines path")
+    line = "getComputedStyle(document.querySelector('#validation .lines path')).stroke"
+    swatch = "getComputedStyle(document.querySelector('.legend .stroke')).stroke"
+    light = tab.evaluate(line)
+    assert light == tab.evaluate(swatch)
+    tab.locator("#theme").click()
+    tab.wait_for_function(f"{line} !== '{light}'")
+    assert tab.evaluate(line) == tab.evaluate(swatch)
+
+
+def test_numbers_can_be_taken_away(open_page):
+    tab = open_page(1280)
+    with tab.expect_download() as download:
+        tab.get_by_role("link", name="CSV").click()
+    assert download.value.suggested_filename == "scores.csv"
+    assert download.value.path().read_text(encoding="utf-8").startswith("method,recall@1")
