@@ -274,7 +274,7 @@ def test_intervals_hold_the_score(clusters):
         ({"gallery": [[1.0, 2.0]], "gallery_labels": [1, 2]}, "1 gallery embeddings but 2 gallery"),
         ({"gallery": [[1.0]], "gallery_labels": [1]}, "2 columns and those of the gallery 1"),
         ({"gallery": [[1.0, 2.0]], "gallery_labels": ["a"]}, "both be numbers"),
-        ({"gallery": [[1.0, 2.0]], "gallery_labels": [7]}, "no label in common"),
+        ({"gallery": [[1.0, 2.0]], "gallery_labels": [7]}, "no label is in both"),
         ({"gallery": [[1.0, 2.0]], "gallery_labels": [[1]]}, "both be multi-hot"),
         ({"distance": "cosinus"}, "no distance 'cosinus'; did you mean 'cosine'"),
         ({"ties": "worse"}, "no rule for ties 'worse'; did you mean 'worst'"),

@@ -32,11 +32,17 @@ def compiled(function: Function) -> Function:
     return fast
 
 
-SEARCH = 64
-"""A search costs as much as so many vectorised comparisons with one level."""
-
-PIECE = 256
+PIECE = 512
 """Values looked at together: enough for vectors, few enough that most pieces hold nothing."""
+
+BIT = 32
+"""Values looked at together to find one in doubt."""
+
+SCAN = 4
+"""Looking for the values to search costs as much as comparing a piece with so many levels."""
+
+PANEL = 256
+"""Columns whose greatest value is taken together, before any of them is copied."""
 
 STRIP = 16
 """Columns copied together: one cache line of single-precision numbers."""
@@ -93,10 +99,12 @@ def exact_scores(
 
 
 @compiled
-def _reached_and_passed(values: Floats, low: float, high: float) -> tuple[np.int64, np.int64]:
-    """How many values are at least ``low``, and how many above ``high``; vectorised."""
+def _reached_and_passed(
+    values: Floats, start: int, stop: int, low: float, high: float
+) -> tuple[np.int64, np.int64]:
+    """How many of ``values[start:stop]`` are >= ``low``, and how many > ``high``; vectorised."""
     reached = passed = np.uint32(0)
-    for place in range(values.shape[0]):
+    for place in range(start, stop):
         value = values[place]
         reached = np.uint32(reached + (np.uint32(1) if value >= low else np.uint32(0)))
         passed = np.uint32(passed + (np.uint32(1) if value > high else np.uint32(0)))
@@ -134,10 +142,10 @@ def _count(
         return
     for start in range(0, len(values), PIECE):
         piece, those = values[start : start + PIECE], others[start : start + PIECE]
-        reached = _reached_and_passed(piece, low[a], high[a])[0]
+        reached = _reached_and_passed(piece, 0, len(piece), low[a], high[a])[0]
         if reached == 0:
             continue
-        if reached * SEARCH > PIECE * (b - a):
+        if b - a <= SCAN + reached:  # to compare with a level costs about one search
             _compare(piece, a, b, query, those, euclidean, exact, low, high, above, equal)
         else:
             _search(piece, a, b, query, those, euclidean, exact, low, high, above, equal)
@@ -160,11 +168,19 @@ def _compare(
     """Every value with every level, up to the first that none reaches: for few levels."""
     for at in range(a, b):
         lowest, highest = low[at], high[at]
-        reached, passed = _reached_and_passed(values, lowest, highest)
+        reached, passed = _reached_and_passed(values, 0, len(values), lowest, highest)
         if reached == 0:
             return
-        if reached != passed:
-            for place in range(values.shape[0]):
+        doubtful = reached - passed
+        for start in range(0, len(values), BIT):
+            if doubtful == 0:
+                break
+            stop = min(start + BIT, len(values))
+            some, clear = _reached_and_passed(values, start, stop, lowest, highest)
+            if some == clear:
+                continue
+            doubtful -= some - clear
+            for place in range(start, stop):
                 if lowest <= values[place] <= highest:
                     score = exact_score(query, others[place], euclidean)
                     if score > exact[at]:
@@ -257,6 +273,17 @@ def blot_and_count_rows(
 
 
 @compiled
+def _greatest(tile: Floats, left: int, right: int, greatest: Floats) -> None:
+    """The greatest value of each of the columns ``left`` to ``right``; vectorised."""
+    greatest[:] = -np.inf
+    for row in range(tile.shape[0]):
+        values = tile[row, left:right]
+        for column in range(values.shape[0]):
+            value = values[column]
+            greatest[column] = value if value > greatest[column] else greatest[column]
+
+
+@compiled
 def count_columns(
     first: int,
     last: int,
@@ -272,21 +299,37 @@ def count_columns(
     above: Ints,
     equal: Ints,
 ) -> None:
-    """Columns of a blotted tile where queries = gallery: each item is a query too."""
+    """Columns of a blotted tile where queries = gallery: each item is a query too.
+
+    Columns lie across the memory, so only strips in which a level is reached are copied.
+    """
     rows = tile.shape[0]
     others = queries[query : query + rows]
+    greatest = np.empty(PANEL, np.float32)
     # One line more a row: else all rows of the strip fall on the same lines of the cache.
     strip = np.empty((STRIP, rows + STRIP), np.float32)
-    for left in range(first, last, STRIP):
-        width = min(STRIP, last - left)
-        for row in range(rows):
+    for panel in range(first, last, PANEL):
+        end = min(panel + PANEL, last)
+        _greatest(tile, panel, end, greatest)
+        for left in range(panel, end, STRIP):
+            width = min(STRIP, end - left)
+            reached = False
             for column in range(width):
-                strip[column, row] = tile[row, left + column]
-        for column in range(width):
-            q = item + left + column
-            a, b = offsets[q], offsets[q + 1]
-            values = strip[column, :rows]
-            _count(values, a, b, queries[q], others, euclidean, exact, low, high, above, equal)
+                a = offsets[item + left + column]
+                if a < offsets[item + left + column + 1]:
+                    reached |= greatest[left - panel + column] >= low[a]
+            if not reached:
+                continue
+            for row in range(rows):
+                for column in range(width):
+                    strip[column, row] = tile[row, left + column]
+            for column in range(width):
+                q = item + left + column
+                a, b = offsets[q], offsets[q + 1]
+                if a == b or greatest[left - panel + column] < low[a]:
+                    continue
+                values = strip[column, :rows]
+                _count(values, a, b, queries[q], others, euclidean, exact, low, high, above, equal)
 
 
 @compiled

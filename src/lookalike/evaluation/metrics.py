@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lookalike.errors import BadInput, nearest
 from lookalike.evaluation.ranks import Ranks
 
-__all__ = ["CLUSTERING", "RANKING", "STRUCTURE", "check_metrics", "per_query"]
+__all__ = ["CLUSTERING", "RANKING", "STRUCTURE", "check_metrics", "is_ranking", "per_query"]
 
 Values = NDArray[np.float64]
 
@@ -91,12 +91,17 @@ def check_metrics(names: tuple[str, ...]) -> None:
     if not names:
         raise BadInput("no metric was asked for")
     for name in names:
-        if not (name in CLUSTERING or name in STRUCTURE or _find(name)):
+        if not (name in CLUSTERING or name in STRUCTURE or is_ranking(name)):
             stem, at, k = name.partition("@")
             if stem in _AT_K and at:
                 raise BadInput(f"the k of metric '{name}' must be a whole number from 1, not '{k}'")
             known = (*RANKING, *CLUSTERING, *STRUCTURE)
             raise BadInput(f"there is no metric '{name}'; {_suggestion(name, known)}")
+
+
+def is_ranking(name: str) -> bool:
+    """Whether the metric follows from ranks, so that it has a value for each query."""
+    return _find(name) is not None
 
 
 def per_query(name: str, ranks: Ranks) -> Values:

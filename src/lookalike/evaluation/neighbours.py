@@ -116,11 +116,11 @@ def knn_accuracy(
         raise BadInput("k-NN classification needs one label an item, not a multi-hot table")
     if temperature <= 0:
         raise BadInput(f"temperature must be above 0, not {temperature}")
+    if len(queries) != len(wanted):
+        raise BadInput(f"there are {len(queries)} queries but {len(wanted)} labels")
+    if len(gallery) != len(known):
+        raise BadInput(f"the gallery has {len(gallery)} items but {len(known)} labels")
     similarities, indices = nearest(queries, gallery, k, distance=distance)
-    if len(indices) != len(wanted):
-        raise BadInput(f"there are {len(indices)} queries but {len(wanted)} labels")
-    if len(embeddings_of(gallery, "gallery", distance)) != len(known):
-        raise BadInput(f"the gallery has another number of items than labels ({len(known)})")
     classes, codes = np.unique(known, return_inverse=True)
     voters = torch.from_numpy(codes)[indices.cpu()]
     weights = (similarities.cpu().double() / temperature).softmax(dim=1)

@@ -20,7 +20,7 @@ from lookalike.evaluation.inputs import (
     embeddings_of,
     labels_of,
 )
-from lookalike.evaluation.metrics import CLUSTERING, STRUCTURE, check_metrics, per_query
+from lookalike.evaluation.metrics import CLUSTERING, STRUCTURE, check_metrics, is_ranking, per_query
 from lookalike.evaluation.ranking import Progress, rank_embeddings
 from lookalike.evaluation.ranks import Ranks, Ties
 from lookalike.evaluation.relevance import Relevance
@@ -244,16 +244,29 @@ def evaluation_of(
     seed: int = 0,
 ) -> Evaluation:
     """Put together what was asked for; ranks are computed only if a metric needs them."""
-    ranked = tuple(name for name in names if name not in (*CLUSTERING, *STRUCTURE))
+    ranked = tuple(name for name in names if is_ranking(name))
     values, without = values_of(ranked, blocks if ranked else ())
-    if ranked and without == sets.relevance.queries:
+    whole = whole_set_scores(names, sets, seed)
+    return evaluation_from(names, sets, values, without, whole, confidence, resamples, seed)
+
+
+def evaluation_from(
+    names: tuple[str, ...],
+    sets: Sets,
+    values: dict[str, NDArray[np.float64]],
+    without: int,
+    whole: dict[str, float],
+    confidence: float | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Evaluation:
+    """From the rank metrics of each query and the scores of the whole set."""
+    if values and without == sets.relevance.queries:
         raise BadInput(
-            "no query has a relevant item in the gallery: every label there is, is met once only"
-            if sets.relevance.itself
-            else "no query has a relevant item in the gallery: they have no label in common"
+            "no query has a relevant item in the gallery: "
+            + ("no label is met twice" if sets.relevance.itself else "no label is in both")
         )
-    scores = {name: _mean(of_each) for name, of_each in values.items()}
-    scores |= _whole_set_scores(names, sets, seed)
+    scores = whole | {name: _mean(of_each) for name, of_each in values.items()}
     intervals = {}
     if confidence is not None:
         intervals = bootstrap_intervals(
@@ -283,7 +296,8 @@ def values_of(
     return {name: np.concatenate(part or [np.empty(0)]) for name, part in parts.items()}, without
 
 
-def _whole_set_scores(names: tuple[str, ...], sets: Sets, seed: int) -> dict[str, float]:
+def whole_set_scores(names: tuple[str, ...], sets: Sets, seed: int) -> dict[str, float]:
+    """Clustering and structure, where asked for: they belong to no single query."""
     clustering = tuple(name for name in names if name in CLUSTERING)
     structure = tuple(name for name in names if name in STRUCTURE)
     if not (clustering or structure):
