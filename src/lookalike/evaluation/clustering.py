@@ -10,6 +10,12 @@ __all__ = ["cluster", "clustering_scores", "pair_f1"]
 
 ITERATIONS = 20
 
+RESTARTS = 10
+"""k-means from so many starts, the best kept: a single one often joins two clear clusters."""
+
+CHEAP = 10_000_000
+"""Items x clusters up to which the restarts take no time to speak of; above, one start."""
+
 
 def clustering_scores(
     names: tuple[str, ...], embeddings: Tensor, codes: Ints, seed: int = 0
@@ -27,7 +33,7 @@ def clustering_scores(
 
 
 def cluster(embeddings: Tensor, clusters: int, seed: int = 0) -> Ints:
-    """k-means (FAISS), seeded: the cluster of each row."""
+    """The cluster of each row by k-means (FAISS), seeded."""
     import faiss
 
     rows = embeddings.cpu().numpy()
@@ -37,6 +43,7 @@ def cluster(embeddings: Tensor, clusters: int, seed: int = 0) -> Ints:
         rows.shape[1],
         clusters,
         niter=ITERATIONS,
+        nredo=RESTARTS if len(rows) * clusters <= CHEAP else 1,
         seed=seed,
         min_points_per_centroid=1,
         max_points_per_centroid=len(rows),

@@ -69,10 +69,11 @@ class Counter:
             rows = (self._left[torch.from_numpy(sample)] @ self._right.T).numpy()
         near = total = 0
         for query, row in zip(sample, rows, strict=True):
-            relevant, _ = relevance.lists(query, query + 1)
+            relevant, skipped = relevance.lists(query, query + 1)
             if len(relevant.items) == 0:
                 continue
             levels = np.sort(row[relevant.items])
+            row = np.delete(row, skipped.items)
             band = self._band[query]
             reached = np.searchsorted(levels, row + band, side="right")
             near += int((reached > np.searchsorted(levels, row - band)).sum())

@@ -99,7 +99,8 @@ class DenseCounter:
 def _passes(rows: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
     above = torch.empty(levels.shape, dtype=torch.int64, device=rows.device)
     at_least = torch.empty_like(above)
-    for place, level in enumerate(torch.split(levels, 1, dim=1)):
+    for place in range(levels.shape[1]):
+        level = levels[:, place : place + 1]
         above[:, place] = (rows > level).sum(1)
         at_least[:, place] = (rows >= level).sum(1)
     return above, at_least
