@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from lookalike.errors import BadInput
 from lookalike.labels import Labels, Overlap, agreement, as_tensor
@@ -17,9 +16,12 @@ if TYPE_CHECKING:
     from lookalike.distances import Distance
 
 __all__ = [
+    "PairList",
     "Relations",
+    "at_places",
     "attach",
     "euclidean",
+    "first_order_only",
     "in_full_precision",
     "listed_pairs",
     "log_sum_exp",
@@ -28,6 +30,7 @@ __all__ = [
     "picked",
     "products",
     "relate",
+    "soft_terms",
     "step",
     "unit",
     "weighted_mean",
@@ -135,16 +138,23 @@ def in_full_precision(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
+def first_order_only() -> None:
+    """Refuse a second derivative: gradients written out have none (cheaper than torch's check)."""
+    if torch.is_grad_enabled():
+        raise RuntimeError("these losses can be differentiated once only (no create_graph=True)")
+
+
 def _unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     """The rows at length 1 and what they were multiplied by; a zero row stays zero, times 0."""
-    inverse = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    inverse = torch.where(inverse > 0, inverse.clamp_min(1e-12).reciprocal(), 0)
+    length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    # l / l^2 is 1 / l, and 0 where l is 0
+    inverse = length / (length * length).clamp_min_(1e-24)
     return x * inverse, inverse
 
 
 def _through_unit(gradient: Tensor, rows: Tensor, inverse: Tensor) -> Tensor:
     """The gradient of x, from that of x / |x|; overwrites it."""
-    along = (gradient * rows).sum(1, keepdim=True)
+    along = torch.bmm(gradient.unsqueeze(1), rows.unsqueeze(2)).squeeze(2)
     return gradient.addcmul_(rows, along, value=-1).mul_(inverse)
 
 
@@ -158,8 +168,8 @@ class _Unit(torch.autograd.Function):
         return rows
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        first_order_only()
         return _through_unit(gradient.clone(), *ctx.saved_tensors)
 
 
@@ -174,8 +184,8 @@ class _Products(torch.autograd.Function):
         return u @ (u if v is None else v).T
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        first_order_only()
         u, v, scale, other = ctx.saved_tensors
         if v is None:
             return _scaled_back((gradient + gradient.T) @ u, u, scale), None, None
@@ -212,10 +222,10 @@ class _Euclidean(torch.autograd.Function):
         return distance * sign
 
     @staticmethod
-    @once_differentiable
     def backward(
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        first_order_only()
         u, v, scale, other, distance = ctx.saved_tensors
         if ctx.squared:
             pull = gradient * (2 * ctx.sign)
@@ -252,8 +262,8 @@ class _Attach(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        first_order_only()
         (known,) = ctx.saved_tensors
         return gradient * known, None, None
 
@@ -297,6 +307,38 @@ def step(values: Tensor) -> Tensor:
     return values.mul_(torch.finfo(values.dtype).max).clamp_(0, 1)
 
 
+def soft_terms(
+    values: Tensor,
+    weights: Tensor,
+    *,
+    scale: float = 1,
+    shift: float = 0,
+    plus_one: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """``log_sum_exp`` [rows, 1] and each term's share of the sum, without gradient.
+
+    The shares, times ``scale``, are the slopes of the logarithm.
+    """
+    terms = torch.empty_like(values)
+    tops, totals = values.new_empty(2, values.shape[0], 1)
+    size = max(1, _IN_CACHE // max(1, values.shape[1]))
+    for at in range(0, values.shape[0], size):
+        block = slice(at, at + size) if size < values.shape[0] else slice(None)
+        part, weight = terms[block], weights[block]
+        torch.sub(values[block], shift, out=part)
+        # pushed out of sight where the weight is 0; cheaper than masks, and never log(0)
+        part.mul_(scale).add_(weight.clamp_max(1).ceil_().sub_(1).mul_(_FAR))
+        top = torch.amax(part, 1, keepdim=True, out=tops[block])
+        if plus_one:
+            top.clamp_min_(0)
+        part.sub_(top).clamp_min_(_NOTHING).exp_().mul_(weight)
+        total = torch.sum(part, 1, keepdim=True, out=totals[block])
+        if plus_one:
+            total.add_((-top).clamp_min_(_NOTHING).exp_())
+        part.div_(total.clamp_min_(torch.finfo(total.dtype).tiny))
+    return totals.log_().add_(tops), terms
+
+
 class _LogSumExp(torch.autograd.Function):
     """log(sum_j w_j e^(scale (v_j - shift))) per row, plus 1 inside if asked for."""
 
@@ -304,28 +346,19 @@ class _LogSumExp(torch.autograd.Function):
     def forward(
         ctx: Any, values: Tensor, weights: Tensor, scale: float, shift: float, plus_one: bool
     ) -> Tensor:
-        terms = (values - shift).mul_(scale) if shift else values * scale
-        # pushed out of sight where the weight is 0; cheaper than masks, and never log(0)
-        terms.add_(weights.clamp_max(1).ceil_().sub_(1).mul_(_FAR))
-        top = terms.amax(1, keepdim=True)
-        if plus_one:
-            top.clamp_min_(0)
-        terms.sub_(top).clamp_min_(_NOTHING).exp_().mul_(weights)
-        total = terms.sum(1, keepdim=True)
-        if plus_one:
-            total.add_((-top).clamp_min_(_NOTHING).exp_())
-        total.clamp_min_(torch.finfo(total.dtype).tiny)
+        summed, share = soft_terms(values, weights, scale=scale, shift=shift, plus_one=plus_one)
         ctx.scale = scale
-        ctx.save_for_backward(terms, total)
-        return (total.log() + top).squeeze(1)
+        ctx.save_for_backward(share)
+        return summed.squeeze(1)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
-        terms, total = ctx.saved_tensors
-        return terms * (gradient.unsqueeze(1) * ctx.scale / total), None, None, None, None
+        first_order_only()
+        (share,) = ctx.saved_tensors
+        return share * (gradient * ctx.scale).unsqueeze(1), None, None, None, None
 
 
+_IN_CACHE = 1 << 17  # numbers worked on at a time, so that they stay near the processor
 _FAR = 1e30  # beyond every logit; finite, because inf - inf is not a number
 _NOTHING = -80.0  # e^-80 adds nothing to a sum whose largest term is 1, and is no denormal
 
@@ -346,6 +379,8 @@ def log_sum_exp(
     >>> log_sum_exp(torch.zeros(1, 3), torch.ones(1, 3)).exp()
     tensor([3.0000])
     """
+    if weights.stride() == (0, 0) and not plus_one:
+        return ((values - shift) * scale).logsumexp(1)
     summed: Tensor = _LogSumExp.apply(values, weights, scale, shift, plus_one)
     return summed
 
@@ -370,19 +405,40 @@ def may_look(values: Tensor) -> bool:
     return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def listed_pairs(weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows, columns and weights of the pairs that have a weight.
+class PairList(NamedTuple):
+    """Pairs one by one: their row, their place in the flattened matrix, their weight."""
+
+    rows: Tensor
+    places: Tensor
+    weights: Tensor
+
+    def columns(self, matrix: Tensor) -> Tensor:
+        """Their columns in a matrix of this width."""
+        return self.places - self.rows * matrix.shape[1]
+
+
+def listed_pairs(weights: Tensor) -> PairList:
+    """The pairs that have a weight, in order.
 
     On the CPU only those; elsewhere all pairs, so that nothing waits for the device.
     """
+    flat = weights.reshape(-1)
     if may_look(weights):
-        rows, columns = weights.nonzero(as_tuple=True)
-        return rows, columns, weights[rows, columns]
-    height, width = weights.shape
-    place = torch.arange(height * width, device=weights.device)
-    return place // width, place % width, weights.reshape(-1)
+        places = flat.nonzero().squeeze(1)
+        return PairList(
+            places.div(weights.shape[1], rounding_mode="floor"),
+            places,
+            flat.index_select(0, places),
+        )
+    places = torch.arange(flat.numel(), device=weights.device)
+    return PairList(places // weights.shape[1], places, flat)
+
+
+def at_places(matrix: Tensor, places: Tensor) -> Tensor:
+    """The numbers at these places of the flattened matrix, with a fast way back."""
+    return matrix.reshape(-1).index_select(0, places)
 
 
 def picked(matrix: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """``matrix[rows, columns]``, with a fast way back."""
-    return matrix.reshape(-1).index_select(0, rows * matrix.shape[1] + columns)
+    return at_places(matrix, rows * matrix.shape[1] + columns)

@@ -11,11 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lookalike.geometry import listed_pairs, may_look, picked, step
+from lookalike.geometry import PairList, at_places, listed_pairs, may_look, picked, step
 
 __all__ = ["Gap", "block_rows", "count_triplets", "row_positions"]
 
 _BLOCK = 1 << 22  # numbers in a block: 16 MB of float32
+_SMALL = 1 << 17  # the same where a block is only read
 _FEW = 64  # positives an anchor, on average, above which sorting is faster
 
 
@@ -39,7 +40,14 @@ def row_positions(ranked: Tensor, rows: Tensor, values: Tensor, *, right: bool =
     """
     if values.numel() == ranked.numel():
         return torch.searchsorted(ranked, values.view(ranked.shape), right=right).view(-1)
-    return torch.searchsorted(ranked[rows], values.unsqueeze(1), right=right).squeeze(1)
+    size = max(1, _SMALL // max(1, ranked.shape[1]))
+    places = torch.empty_like(rows)
+    for at in range(0, rows.numel(), size):
+        part = slice(at, at + size)
+        sought = values[part].unsqueeze(1)
+        found = torch.searchsorted(ranked.index_select(0, rows[part]), sought, right=right)
+        places[part] = found.squeeze(1)
+    return places
 
 
 def count_triplets(
@@ -56,67 +64,59 @@ def count_triplets(
     only those with ``s_an - s_ap + m > 0`` count, with ``gap`` only those inside it.
     ``same_order`` says that both sort an anchor's candidates alike (else blocks are used).
     """
-    rows, columns, weight = listed_pairs(positive)
-    few = may_look(positive) and rows.numel() <= _FEW * positive.shape[0]
+    pairs = listed_pairs(positive)
+    few = may_look(positive) and pairs.rows.numel() <= _FEW * positive.shape[0]
     if few or (hinge is not None and gap is not None and not same_order):
-        return _by_blocks(negative, rows, columns, weight, hinge, gap)
-    if hinge is None and gap is None:
-        return (
-            positive * negative.sum(1, keepdim=True),
-            negative * positive.sum(1, keepdim=True),
-        )
-    return _by_sorting(negative, rows, columns, weight, hinge, gap)
+        return _by_blocks(negative, pairs, hinge, gap)
+    return _by_sorting(negative, pairs, hinge, gap)
 
 
 def _by_blocks(
     negative: Tensor,
-    rows: Tensor,
-    columns: Tensor,
-    weight: Tensor,
+    pairs: PairList,
     hinge: tuple[Tensor, float] | None,
     gap: Gap | None,
 ) -> tuple[Tensor, Tensor]:
     as_positive = torch.zeros_like(negative)
     as_negative = torch.zeros_like(negative)
     size = block_rows(negative.shape[1])
-    for at in range(0, rows.numel(), size):
-        row, column = rows[at : at + size], columns[at : at + size]
-        counted = negative.index_select(0, row).mul_(weight[at : at + size].unsqueeze(1))
+    for at in range(0, pairs.rows.numel(), size):
+        row, place, weight = (each[at : at + size] for each in pairs)
+        counted = negative.index_select(0, row).mul_(weight.unsqueeze(1))
         if hinge is not None:
             similarity, margin = hinge
-            near = (picked(similarity, row, column) - margin).unsqueeze(1)
+            near = (at_places(similarity, place) - margin).unsqueeze(1)
             counted.mul_(step(similarity.index_select(0, row).sub_(near)))
         if gap is not None:
-            near = picked(gap.similarity, row, column).unsqueeze(1)
+            near = at_places(gap.similarity, place).unsqueeze(1)
             apart = near - gap.similarity.index_select(0, row)
             if gap.above != -torch.inf:
                 counted.mul_(step(apart - gap.above))
             if gap.upto != torch.inf:
                 counted.mul_(step(apart.sub_(gap.upto)).neg_().add_(1))
-        as_positive.view(-1).index_add_(0, row * negative.shape[1] + column, counted.sum(1))
+        as_positive.view(-1).index_copy_(0, place, counted.sum(1))
         as_negative.index_add_(0, row, counted)
     return as_positive, as_negative
 
 
 def _by_sorting(
     negative: Tensor,
-    rows: Tensor,
-    columns: Tensor,
-    weight: Tensor,
+    pairs: PairList,
     hinge: tuple[Tensor, float] | None,
     gap: Gap | None,
 ) -> tuple[Tensor, Tensor]:
+    rows, places, weight = pairs
     height, width = negative.shape
     similarity = hinge[0] if hinge is not None else gap.similarity if gap is not None else negative
     away, order = (-similarity).sort(1)
     start = torch.zeros_like(rows)
     stop = torch.full_like(rows, width)
     if hinge is not None:
-        near = -picked(similarity, rows, columns) + hinge[1]
+        near = -at_places(similarity, places) + hinge[1]
         stop = torch.minimum(stop, row_positions(away, rows, near))
     if gap is not None:
         away = -gap.similarity.gather(1, order)
-        near = -picked(gap.similarity, rows, columns)
+        near = -at_places(gap.similarity, places)
         if gap.above != -torch.inf:
             start = row_positions(away, rows, near + gap.above, right=True)
         if gap.upto != torch.inf:
@@ -127,7 +127,7 @@ def _by_sorting(
     sums = torch.nn.functional.pad(ranked.cumsum(1), (1, 0))
     number = (picked(sums, rows, stop) - picked(sums, rows, start)) * weight
     as_positive = torch.zeros_like(negative)
-    as_positive.view(-1).index_add_(0, rows * width + columns, number)
+    as_positive.view(-1).index_copy_(0, places, number)
 
     steps = negative.new_zeros(height, width + 1)
     steps.view(-1).index_add_(0, rows * (width + 1) + start, weight)

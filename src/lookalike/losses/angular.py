@@ -1,16 +1,25 @@
 """The angular loss."""
 
 import math
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, listed_pairs, picked, weighted_mean
+from lookalike.geometry import (
+    PairList,
+    Relations,
+    at_places,
+    first_order_only,
+    listed_pairs,
+    weighted_mean,
+)
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.losses.direction import among_candidates
 from lookalike.registry import LOSSES
+from lookalike.triplets import block_rows
 
 __all__ = ["AngularLoss"]
 
@@ -41,13 +50,48 @@ class AngularLoss(PairLoss):
         if not self.distance.is_inverted:
             cosine = 1 - self.distance.squared_euclidean(cosine) / 2
             among = cosine if relations.within else 1 - self.distance.squared_euclidean(among) / 2
-        rows, columns, weight = listed_pairs(relations.positives)
-        near = picked(cosine, rows, columns)
+        pairs = listed_pairs(relations.positives)
+        near = at_places(cosine, pairs.places)
         of_anchor = (4 * tan2 * (cosine - 1)).exp()
         of_candidate = of_anchor if among is cosine else (4 * tan2 * (among - 1)).exp()
-        together = (of_anchor * relations.negatives) @ of_candidate.T
-        summed = picked(together, rows, columns)
+        summed = self._summed(of_anchor * relations.negatives, of_candidate, pairs)
         some = summed > torch.finfo(summed.dtype).tiny
         exponent = summed.where(some, 1).log() + 8 * tan2 - 2 * (1 + tan2) * near
-        terms = torch.where(some, torch.nn.functional.softplus(exponent), 0)
-        return weighted_mean(terms, weight)
+        terms = torch.where(some, softplus(exponent), 0)
+        return weighted_mean(terms, pairs.weights)
+
+    def _summed(self, of_anchor: Tensor, of_candidate: Tensor, pairs: PairList) -> Tensor:
+        """``sum_n A[a, n] B[p, n]`` of each pair: one by one if they are few, else all at once."""
+        if pairs.rows.numel() < of_anchor.numel() // 8:
+            summed: Tensor = _RowProducts.apply(
+                of_anchor, of_candidate, pairs.rows, pairs.columns(of_anchor)
+            )
+            return summed
+        return at_places(of_anchor @ of_candidate.T, pairs.places)
+
+
+class _RowProducts(torch.autograd.Function):
+    """Inner products of rows of A with rows of B, in blocks."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b, rows, columns)
+        parts = [a.new_empty(0)]
+        size = block_rows(4 * a.shape[1])
+        for at in range(0, rows.numel(), size):
+            part = a.index_select(0, rows[at : at + size])
+            parts.append(part.mul_(b.index_select(0, columns[at : at + size])).sum(1))
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        first_order_only()
+        a, b, rows, columns = ctx.saved_tensors
+        to_a, to_b = torch.zeros_like(a), torch.zeros_like(b)
+        size = block_rows(4 * a.shape[1])
+        for at in range(0, rows.numel(), size):
+            row, column = rows[at : at + size], columns[at : at + size]
+            weight = gradient[at : at + size].unsqueeze(1)
+            to_a.index_add_(0, row, b.index_select(0, column).mul_(weight))
+            to_b.index_add_(0, column, a.index_select(0, row).mul_(weight))
+        return to_a, to_b, None, None

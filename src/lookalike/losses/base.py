@@ -251,6 +251,10 @@ class ProxyLoss(Loss):
         """The mean over the images."""
         return self.per_image(relations).mean()
 
+    def compute_batch(self, embeddings: Tensor, labels: Labels) -> Tensor:
+        """The loss of a batch."""
+        return self.compute(self.relations(embeddings, labels))
+
     def compute_weighted(self, relations: Relations, weights: Tensor) -> Tensor:
         """The mean over the images, each times its weight."""
         return (self.per_image(relations) * weights).mean()
@@ -277,10 +281,10 @@ class ProxyLoss(Loss):
             raise BadInput(f"{type(self).__name__} compares with learned vectors, not with ref_emb")
         if embeddings.shape[0] == 0:
             return in_full_precision(embeddings).sum()
-        relations = self.relations(embeddings, labels)
         if indices_tuple is None:
-            loss = self.compute(relations)
+            loss = self.compute_batch(embeddings, labels)
         else:
+            relations = self.relations(embeddings, labels)
             size = embeddings.shape[0]
             found = mined(indices_tuple, (size, size), embeddings.device)
             weights = found.sample_weights(

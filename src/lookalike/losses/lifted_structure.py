@@ -6,7 +6,15 @@ import torch
 from torch import Tensor
 
 from lookalike.distances import LpDistance
-from lookalike.geometry import Relations, listed_pairs, log_sum_exp, picked, weighted_mean
+from lookalike.geometry import (
+    Relations,
+    at_places,
+    attach,
+    listed_pairs,
+    log_sum_exp,
+    soft_terms,
+    weighted_mean,
+)
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.registry import LOSSES
 
@@ -36,17 +44,17 @@ class LiftedStructureLoss(PairLoss):
         """The loss of these relations."""
         level = self.distance.level
         similarity, negatives = relations.similarity, relations.negatives
-        rows, columns, weight = listed_pairs(relations.positives)
+        pairs = listed_pairs(relations.positives)
         shift = level(self.neg_margin)
         of_anchor = log_sum_exp(similarity, negatives, shift=shift)
         if relations.within:
             of_candidate = of_anchor
         else:
             of_candidate = log_sum_exp(similarity.T, negatives.T, shift=shift)
-        both = torch.logaddexp(of_anchor[rows], of_candidate[columns])
+        both = torch.logaddexp(of_anchor[pairs.rows], of_candidate[pairs.columns(similarity)])
         some = both > -1e29  # without any negative PML counts the positive's distance alone
-        pull = level(self.pos_margin) - picked(similarity, rows, columns)
-        return weighted_mean((pull + torch.where(some, both, 0)).relu().square() / 2, weight)
+        pull = level(self.pos_margin) - at_places(similarity, pairs.places)
+        return weighted_mean((pull + torch.where(some, both, 0)).relu().square() / 2, pairs.weights)
 
 
 @LOSSES.register("generalized-lifted-structure", paper="Hermans et al., 2017")
@@ -71,8 +79,12 @@ class GeneralizedLiftedStructureLoss(PairLoss):
         """The loss of these relations."""
         level = self.distance.level
         positives, negatives = relations.positives, relations.negatives
-        pull = log_sum_exp(relations.similarity, positives, scale=-1, shift=level(self.pos_margin))
-        push = log_sum_exp(relations.similarity, negatives, shift=level(self.neg_margin))
-        pull = pull * positives.sum(1).sign()
-        push = push * negatives.sum(1).sign()
-        return (pull + push).relu().mean()
+        with torch.no_grad():
+            known = relations.similarity.detach()
+            pull, near = soft_terms(known, positives, scale=-1, shift=level(self.pos_margin))
+            push, far = soft_terms(known, negatives, shift=level(self.neg_margin))
+            pull.mul_(positives.sum(1, keepdim=True).sign_())
+            push.mul_(negatives.sum(1, keepdim=True).sign_())
+            total = pull.add_(push).relu_()
+            slope = far.sub_(near).mul_(total.sign().div_(total.shape[0]))
+        return attach(relations.similarity, total.mean(), slope)

@@ -5,7 +5,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from lookalike.geometry import Relations, log_sum_exp
+from lookalike.geometry import Relations, attach, soft_terms
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.losses.direction import among_candidates, direction_cosine
 from lookalike.registry import LOSSES
@@ -21,10 +21,24 @@ def multi_similarity(
     ``repelled`` are the similarities that negatives are judged by, if not the plain ones.
     """
     similarity = relations.similarity
-    negative = similarity if repelled is None else repelled
-    pull = log_sum_exp(similarity, relations.positives, scale=-alpha, shift=base, plus_one=True)
-    push = log_sum_exp(negative, relations.negatives, scale=beta, shift=base, plus_one=True)
-    return (pull / alpha + push / beta).mean()
+    with torch.no_grad():
+        pull, near = soft_terms(
+            similarity.detach(), relations.positives, scale=-alpha, shift=base, plus_one=True
+        )
+        push, far = soft_terms(
+            (similarity if repelled is None else repelled).detach(),
+            relations.negatives,
+            scale=beta,
+            shift=base,
+            plus_one=True,
+        )
+        value = pull.div_(alpha).add_(push.div_(beta)).mean()
+        number = similarity.shape[0]
+    if repelled is None:
+        return attach(similarity, value, far.sub_(near).div_(number))
+    return attach(similarity, value, near.div_(-number)) + attach(
+        repelled, torch.zeros_like(value), far.div_(number)
+    )
 
 
 @LOSSES.register("multi-similarity", paper="Wang et al., CVPR 2019")

@@ -2,15 +2,17 @@
 
 from typing import Unpack
 
+import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.geometry import (
     Relations,
+    at_places,
+    attach,
     listed_pairs,
     log_sum_exp,
-    mean_of_positive,
-    picked,
+    soft_terms,
     weighted_mean,
 )
 from lookalike.losses.base import LossOptions, PairLoss
@@ -34,10 +36,10 @@ class NTXentLoss(PairLoss):
     def compute(self, relations: Relations) -> Tensor:
         """The loss of these relations."""
         scale = 1 / self.temperature
-        rows, columns, weight = listed_pairs(relations.positives)
+        pairs = listed_pairs(relations.positives)
         push = log_sum_exp(relations.similarity, relations.negatives, scale=scale)
-        pull = picked(relations.similarity, rows, columns) * scale
-        return weighted_mean(softplus(push.index_select(0, rows) - pull), weight)
+        pull = at_places(relations.similarity, pairs.places) * scale
+        return weighted_mean(softplus(push.index_select(0, pairs.rows) - pull), pairs.weights)
 
 
 @LOSSES.register("supcon", paper="Khosla et al., NeurIPS 2020")
@@ -57,8 +59,16 @@ class SupConLoss(PairLoss):
     def compute(self, relations: Relations) -> Tensor:
         """The loss of these relations."""
         scale = 1 / self.temperature
-        positives = relations.positives
-        number = positives.sum(1)
-        total = log_sum_exp(relations.similarity, relations.valid, scale=scale)
-        mean = (relations.similarity * positives).sum(1) * scale / number.clamp_min(1e-30)
-        return mean_of_positive((total - mean) * number.sign(), number.sign())
+        with torch.no_grad():
+            known = relations.similarity.detach()
+            total, share = soft_terms(known, relations.valid, scale=scale)
+            chosen = relations.positives
+            number = chosen.sum(1, keepdim=True)
+            some = number.sign()
+            chosen = chosen / number.clamp_min_(1e-30)
+            mean = torch.bmm(known.unsqueeze(1), chosen.unsqueeze(2)).squeeze(2)
+            losses = total.sub_(mean.mul_(scale)).mul_(some).relu_()
+            counted = losses.sign()
+            count = counted.sum().clamp_min_(1)
+            slope = share.sub_(chosen).mul_(counted.mul_(scale).div_(count))
+        return attach(relations.similarity, losses.sum() / count, slope)

@@ -5,7 +5,7 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from lookalike.geometry import Relations, log_sum_exp
+from lookalike.geometry import Relations, attach, log_sum_exp, soft_terms
 from lookalike.labels import Labels
 from lookalike.losses.base import ProxyLoss, ProxyOptions
 from lookalike.registry import LOSSES
@@ -14,21 +14,25 @@ __all__ = ["ProxyAnchorLoss", "proxy_anchor"]
 
 
 def proxy_anchor(relations: Relations, alpha: float, margin: float) -> Tensor:
-    """Proxies x images: a soft maximum over the positives and one over the negatives."""
-    return pull_to_proxies(relations, alpha, margin) + push_from_proxies(relations, alpha, margin)
+    """``pull_to_proxies`` plus ``1/|W| sum_w log(1 + sum_(x in X-) e^(a(s + m)))``."""
+    similarity, positives = relations.similarity, relations.positives
+    with torch.no_grad():
+        known = similarity.detach()
+        pull, near = soft_terms(known, positives, scale=-alpha, shift=margin, plus_one=True)
+        push, far = soft_terms(
+            known, relations.negatives, scale=alpha, shift=-margin, plus_one=True
+        )
+        with_images = positives.sum(1).sign_().sum().clamp_min_(1)
+        value = pull.sum() / with_images + push.mean()
+        slope = far.mul_(alpha / len(push)).sub_(near.mul_(alpha / with_images))
+    return attach(similarity, value, slope)
 
 
 def pull_to_proxies(relations: Relations, alpha: float, margin: float) -> Tensor:
     """``1/|W+| sum_w log(1 + sum_(x in X+) e^(-a(s - m)))``, W+ = proxies with a positive."""
     weights = relations.positives
     pull = log_sum_exp(relations.similarity, weights, scale=-alpha, shift=margin, plus_one=True)
-    return pull.sum() / (weights.sum(1) > 0).sum().clamp_min(1)
-
-
-def push_from_proxies(relations: Relations, alpha: float, margin: float) -> Tensor:
-    """``1/|W| sum_w log(1 + sum_(x in X-) e^(a(s + m)))``."""
-    similarity, weights = relations.similarity, relations.negatives
-    return log_sum_exp(similarity, weights, scale=alpha, shift=-margin, plus_one=True).mean()
+    return pull.sum() / weights.sum(1).sign().sum().clamp_min(1)
 
 
 @LOSSES.register("proxy-anchor", paper="Kim et al., CVPR 2020")

@@ -2,14 +2,17 @@
 
 from typing import Literal, Unpack
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from lookalike.errors import BadInput, nearest
 from lookalike.geometry import Relations, in_full_precision, log_sum_exp
-from lookalike.labels import Labels
+from lookalike.labels import Labels, as_tensor
 from lookalike.losses.base import ProxyLoss, ProxyOptions
 from lookalike.losses.direction import among_candidates, direction_cosine
 from lookalike.losses.nca import squared_l2
+from lookalike.losses.softmax import soft_cross_entropy
 from lookalike.registry import LOSSES
 
 __all__ = ["ProxyNCALoss", "ProxyNCAPlusPlusLoss"]
@@ -66,10 +69,19 @@ class ProxyNCALoss(ProxyLoss):
         logits = relations.similarity * self.softmax_scale
         if self.direction:
             logits = logits - self.direction * self._direction(relations)
-        below = relations.valid if self.denominator == "all" else relations.negatives
-        loss = log_sum_exp(logits, below) - log_sum_exp(logits, relations.positives)
-        # an image of no class has no right class to be near to
-        return loss * relations.positives.sum(1).sign()
+        if self.denominator == "all":
+            return soft_cross_entropy(logits, relations)
+        right = relations.positives
+        others = log_sum_exp(logits, relations.negatives)
+        return others * right.sum(1) - (logits * right).sum(1)
+
+    def compute_batch(self, embeddings: Tensor, labels: Labels) -> Tensor:
+        """The loss of a batch; the plain form is a softmax, and class numbers are enough."""
+        classes = as_tensor(labels)
+        if classes.ndim != 1 or self.direction or self.denominator != "all":
+            return super().compute_batch(embeddings, classes)
+        logits = self.similarities(embeddings) * self.softmax_scale
+        return cross_entropy(logits, classes.to(logits.device, torch.long))
 
     def _direction(self, relations: Relations) -> Tensor:
         similarity = relations.similarity

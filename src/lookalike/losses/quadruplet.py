@@ -5,7 +5,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from lookalike.geometry import Relations, listed_pairs, picked, step
+from lookalike.geometry import Relations, at_places, listed_pairs, step
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.losses.nca import squared_l2
 from lookalike.losses.triplet import hinge
@@ -59,19 +59,19 @@ class QuadrupletLoss(PairLoss):
     def _count_quadruplets(self, relations: Relations) -> tuple[Tensor, Tensor]:
         """In how many violated quadruplets each pair is the positive one, or the negative one."""
         similarity = relations.similarity.detach()
-        rows, columns, weight = listed_pairs(relations.positives)
+        rows, places, weight = listed_pairs(relations.positives)
         negatives = relations.negatives.reshape(1, -1)
         as_positive, as_negative = torch.zeros_like(similarity), torch.zeros_like(negatives)
         size = block_rows(similarity.numel())
         for at in range(0, rows.numel(), size):
-            row, column = rows[at : at + size], columns[at : at + size]
-            near = picked(similarity, row, column) - self.margin_alpha_2
+            row, place = rows[at : at + size], places[at : at + size]
+            near = at_places(similarity, place) - self.margin_alpha_2
             counted = step(similarity.reshape(1, -1) - near.unsqueeze(1)).mul_(negatives)
             other = 1 - relations.same[row]
             pairs = other.unsqueeze(1).expand(-1, similarity.shape[0], -1)
             if relations.within:
                 pairs = pairs * other.unsqueeze(2)
             counted.mul_(pairs.reshape(counted.shape)).mul_(weight[at : at + size].unsqueeze(1))
-            as_positive.view(-1).index_add_(0, row * similarity.shape[1] + column, counted.sum(1))
+            as_positive.view(-1).index_copy_(0, place, counted.sum(1))
             as_negative += counted.sum(0, keepdim=True)
         return as_positive, as_negative.view(similarity.shape)

@@ -5,7 +5,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from lookalike.geometry import Relations, attach, listed_pairs, picked
+from lookalike.geometry import Relations, at_places, attach, listed_pairs
 from lookalike.losses.base import AnchorLoss, LossOptions
 from lookalike.miners.mined import Mined
 from lookalike.registry import LOSSES
@@ -18,7 +18,9 @@ def smooth_ap(relations: Relations, temperature: float, weights: Tensor) -> Tens
     """The mean over anchors of ``weights * (1 - AP)``, value and gradient in one pass."""
     similarity = relations.similarity.detach()
     positives, valid = relations.positives, relations.valid
-    rows, columns, weight = listed_pairs(positives)
+    pairs = listed_pairs(positives)
+    rows, places, weight = pairs
+    columns = pairs.columns(positives)
     # each positive's part of the mean
     share = weight * (weights / positives.sum(1).clamp_min(1e-30) / positives.shape[0])[rows]
     gradient = torch.zeros_like(similarity)
@@ -28,7 +30,7 @@ def smooth_ap(relations: Relations, temperature: float, weights: Tensor) -> Tens
         row, column = rows[at : at + size], columns[at : at + size]
         part = share[at : at + size].unsqueeze(1)
         place = column.unsqueeze(1)
-        near = picked(similarity, row, column).unsqueeze(1)
+        near = at_places(similarity, places[at : at + size]).unsqueeze(1)
         above = torch.sigmoid_(similarity[row].sub_(near).div_(temperature))
         above.scatter_(1, place, 0)
         all_of_them, of_class = valid[row], positives[row]
@@ -40,8 +42,7 @@ def smooth_ap(relations: Relations, temperature: float, weights: Tensor) -> Tens
         slope = of_class.sub_(all_of_them * ratio).mul_(part / rank / temperature)
         slope.mul_(above * (1 - above)).neg_()
         gradient.index_add_(0, row, slope)
-        own = row * similarity.shape[1] + column
-        gradient.view(-1).index_add_(0, own, -slope.sum(1))
+        gradient.view(-1).index_add_(0, places[at : at + size], -slope.sum(1))
     number = positives.sum(1).sign()
     value = (weights * number).sum() / positives.shape[0] - precision
     return attach(relations.similarity, value, gradient)

@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from lookalike.geometry import first_order_only
 
 __all__ = ["soft_histogram"]
 
@@ -23,8 +24,8 @@ class _SoftHistogram(torch.autograd.Function):
         return histogram
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        first_order_only()
         left, weights = ctx.saved_tensors
         return gradient.diff(dim=1).gather(1, left).mul_(weights), None, None
 

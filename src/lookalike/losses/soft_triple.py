@@ -1,23 +1,41 @@
 """The SoftTriple loss: several centres a class."""
 
 import math
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations
-from lookalike.losses.base import ProxyLoss, ProxyOptions
-from lookalike.losses.softmax import soft_cross_entropy
+from lookalike.geometry import first_order_only
+from lookalike.losses.base import ProxyOptions
+from lookalike.losses.softmax import SoftmaxLoss, made_harder
 from lookalike.registry import LOSSES
 from lookalike.regularizers.sparse_centers import SparseCentersRegularizer
 
 __all__ = ["SoftTripleLoss"]
 
 
+class _SoftMaximum(torch.autograd.Function):
+    """``sum_k softmax_k(s_k / gamma) s_k``; only the slopes are kept for the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, found: Tensor, gamma: float) -> Tensor:
+        chance = (found / gamma).softmax(2)
+        summed = torch.linalg.vecdot(chance, found, dim=2)
+        slope = (found - summed.unsqueeze(2)).div_(gamma).add_(1).mul_(chance)
+        ctx.save_for_backward(slope)
+        return summed
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        first_order_only()
+        (slope,) = ctx.saved_tensors
+        return slope * gradient.unsqueeze(2), None
+
+
 @LOSSES.register("soft-triple", paper="Qian et al., ICCV 2019")
-class SoftTripleLoss(ProxyLoss):
+class SoftTripleLoss(SoftmaxLoss):
     """Softmax over classes, each class the soft maximum of several learned centres.
 
     ``S_c = sum_k softmax_k(s_ck / gamma) s_ck``; cross-entropy of ``la (S_c - margin [c = y])``.
@@ -61,9 +79,9 @@ class SoftTripleLoss(ProxyLoss):
         """The soft maximum over the centres of each class."""
         found = super().similarities(embeddings)
         found = found.view(-1, self.num_classes, self.centers_per_class)
-        return ((found / self.gamma).softmax(2) * found).sum(2)
+        summed: Tensor = _SoftMaximum.apply(found, self.gamma)
+        return summed
 
-    def per_image(self, relations: Relations) -> Tensor:
-        """The cross-entropy of each image."""
-        logits = torch.sub(relations.similarity, relations.same, alpha=self.margin) * self.la
-        return soft_cross_entropy(logits, relations)
+    def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:
+        """``la (S_c - margin [c = y])``."""
+        return made_harder(similarity, places, weights, self.la, lambda s: s - self.margin)

@@ -1,6 +1,7 @@
 """Classification losses: softmax over learned class vectors, with and without a margin."""
 
 import math
+from collections.abc import Callable
 from typing import Unpack
 
 import torch
@@ -9,8 +10,8 @@ from torch.nn.functional import cross_entropy
 
 from lookalike.distances import DotProductSimilarity
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, in_full_precision, listed_pairs, log_sum_exp, picked, unit
-from lookalike.labels import Labels
+from lookalike.geometry import Relations, in_full_precision, listed_pairs, log_sum_exp, unit
+from lookalike.labels import Labels, as_tensor
 from lookalike.losses.base import ProxyLoss, ProxyOptions
 from lookalike.miners.mined import Indices
 from lookalike.registry import LOSSES
@@ -19,8 +20,10 @@ __all__ = [
     "ArcFaceLoss",
     "CosFaceLoss",
     "NormalizedSoftmaxLoss",
+    "SoftmaxLoss",
     "SphereFaceLoss",
     "SubCenterArcFaceLoss",
+    "made_harder",
     "soft_cross_entropy",
 ]
 
@@ -34,6 +37,34 @@ def soft_cross_entropy(logits: Tensor, relations: Relations) -> Tensor:
 
 
 class SoftmaxLoss(ProxyLoss):
+    """Cross-entropy over classes; subclasses say what its logits are."""
+
+    def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:
+        """What the softmax is taken of.
+
+        ``places`` (in the flattened matrix) are those of the right classes; ``weights`` says how
+        right, None is entirely.
+        """
+        raise NotImplementedError
+
+    def per_image(self, relations: Relations) -> Tensor:
+        """The cross-entropy of each image."""
+        pairs = listed_pairs(relations.same)
+        logits = self.logits(relations.similarity, pairs.places, pairs.weights)
+        return soft_cross_entropy(logits, relations)
+
+    def compute_batch(self, embeddings: Tensor, labels: Labels) -> Tensor:
+        """The loss of a batch; class numbers need no ``same``."""
+        classes = as_tensor(labels)
+        if classes.ndim != 1:
+            return super().compute_batch(embeddings, classes)
+        similarity = self.similarities(embeddings)
+        classes = classes.to(similarity.device, torch.long)
+        starts = torch.arange(0, similarity.numel(), similarity.shape[1], device=similarity.device)
+        return cross_entropy(self.logits(similarity, starts + classes, None), classes)
+
+
+class _ColumnLoss(SoftmaxLoss):
     """Learned vectors as the columns of ``W``, as a linear layer has them."""
 
     def __init__(
@@ -46,17 +77,25 @@ class SoftmaxLoss(ProxyLoss):
         """The columns of ``W``."""
         return self.W.T
 
-    def logits(self, relations: Relations) -> Tensor:
-        """What the softmax is taken of."""
-        raise NotImplementedError
 
-    def per_image(self, relations: Relations) -> Tensor:
-        """The cross-entropy of each image."""
-        return soft_cross_entropy(self.logits(relations), relations)
+def made_harder(
+    similarity: Tensor,
+    places: Tensor,
+    weights: Tensor | None,
+    scale: float,
+    harder: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """``scale * s``, at the places of the right classes ``scale * harder(s)``."""
+    flat = similarity.reshape(-1)
+    right = flat.index_select(0, places)
+    change = (harder(right) - right) * scale
+    logits = flat * scale
+    logits.index_add_(0, places, change if weights is None else change * weights)
+    return logits.view(similarity.shape)
 
 
 @LOSSES.register("normalized-softmax", paper="Zhai and Wu, BMVC 2019")
-class NormalizedSoftmaxLoss(SoftmaxLoss):
+class NormalizedSoftmaxLoss(_ColumnLoss):
     """Cross-entropy of the cosines to learned class vectors, over a temperature.
 
     ``-log(e^(s_y/t) / sum_c e^(s_c/t))``, mean over images.
@@ -81,12 +120,12 @@ class NormalizedSoftmaxLoss(SoftmaxLoss):
         rows = in_full_precision(embeddings)
         return self.distance.similarity(rows, unit(self.class_vectors().to(rows.dtype)))
 
-    def logits(self, relations: Relations) -> Tensor:
+    def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:  # noqa: ARG002
         """``s / t``."""
-        return relations.similarity / self.temperature
+        return similarity / self.temperature
 
 
-class _MarginSoftmaxLoss(SoftmaxLoss):
+class _MarginSoftmaxLoss(_ColumnLoss):
     """Cross-entropy of scaled cosines, that of the right class made harder."""
 
     def __init__(
@@ -108,14 +147,9 @@ class _MarginSoftmaxLoss(SoftmaxLoss):
         """What stands for the cosine to the right class."""
         raise NotImplementedError
 
-    def logits(self, relations: Relations) -> Tensor:
+    def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:
         """``scale * s``, for the right class ``scale * harder(s)``."""
-        similarity = relations.similarity
-        rows, columns, weight = listed_pairs(relations.same)
-        right = picked(similarity, rows, columns)
-        change = (self.harder(right) - right) * weight
-        changed = similarity.reshape(-1).index_add(0, rows * similarity.shape[1] + columns, change)
-        return changed.view(similarity.shape) * self.scale
+        return made_harder(similarity, places, weights, self.scale, self.harder)
 
 
 @LOSSES.register("cosface", paper="Wang et al., CVPR 2018")
@@ -135,9 +169,9 @@ class CosFaceLoss(_MarginSoftmaxLoss):
     ) -> None:
         super().__init__(num_classes, embedding_size, margin, scale, **options)
 
-    def logits(self, relations: Relations) -> Tensor:
-        """``scale * (s - margin * same)``."""
-        return torch.sub(relations.similarity, relations.same, alpha=self.margin) * self.scale
+    def harder(self, cosine: Tensor) -> Tensor:
+        """``s - margin``."""
+        return cosine - self.margin
 
 
 @LOSSES.register("arcface", paper="Deng et al., CVPR 2019")
@@ -231,9 +265,9 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
         self._lengths = None
         return loss
 
-    def logits(self, relations: Relations) -> Tensor:
+    def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:
         """``scale * |x| * psi``; relations alone are taken as those of unit vectors."""
-        logits = super().logits(relations)
+        logits = super().logits(similarity, places, weights)
         return logits if self._lengths is None else logits * self._lengths
 
     def harder(self, cosine: Tensor) -> Tensor:

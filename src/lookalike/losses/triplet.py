@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.distances import LpDistance
-from lookalike.geometry import Relations, attach, listed_pairs, mean_of_positive, picked
+from lookalike.geometry import Relations, at_places, attach, listed_pairs, mean_of_positive, picked
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.losses.direction import among_candidates, direction_cosine
 from lookalike.miners.everything import RandomMiner
@@ -131,13 +131,15 @@ class TripletMarginLoss(PairLoss):
     def _in_blocks(self, relations: Relations) -> Tensor:
         """All triplets, a block of positive pairs at a time; the gradients are added up."""
         among = among_candidates(relations) if self.swap or self.direction else None
-        rows, columns, weight = listed_pairs(relations.positives)
+        pairs = listed_pairs(relations.positives)
+        rows, places, weight = pairs
         negatives = relations.negatives
+        columns = pairs.columns(negatives)
 
         def block(similarity: Tensor, among: Tensor | None, part: slice) -> tuple[Tensor, Tensor]:
             row, column = rows[part], columns[part]
             terms = self._terms(
-                picked(similarity, row, column).unsqueeze(1),
+                at_places(similarity, places[part]).unsqueeze(1),
                 similarity.index_select(0, row),
                 None if among is None else among.index_select(0, column),
             )

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, listed_pairs, log_sum_exp, picked, weighted_mean
+from lookalike.geometry import Relations, at_places, listed_pairs, log_sum_exp, weighted_mean
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.registry import LOSSES
 
@@ -35,9 +35,11 @@ class TupletMarginLoss(PairLoss):
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of these relations."""
-        rows, columns, weight = listed_pairs(relations.positives)
+        pairs = listed_pairs(relations.positives)
         push = log_sum_exp(relations.similarity, relations.negatives, scale=self.scale)
         # acos has no slope at its ends; stay a hair inside
-        cosine = picked(relations.similarity, rows, columns).clamp(-1 + 1e-7, 1 - 1e-7)
+        cosine = at_places(relations.similarity, pairs.places).clamp(-1 + 1e-7, 1 - 1e-7)
         eased = (cosine.acos() - math.radians(self.margin)).cos()
-        return weighted_mean(softplus(push.index_select(0, rows) - self.scale * eased), weight)
+        return weighted_mean(
+            softplus(push.index_select(0, pairs.rows) - self.scale * eased), pairs.weights
+        )

@@ -6,7 +6,7 @@ from typing import Unpack
 import torch
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, listed_pairs, picked
+from lookalike.geometry import Relations, at_places, listed_pairs
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Listed
 from lookalike.registry import MINERS
@@ -36,8 +36,10 @@ class AngularMiner(Miner):
             raise BadInput("angular mining needs the similarities among the candidates")
         cosine = 1 - self.distance.squared_euclidean(relations.similarity) / 2
         among = 1 - self.distance.squared_euclidean(relations.among) / 2
-        rows, columns, weight = listed_pairs(relations.positives)
-        near = picked(cosine, rows, columns).unsqueeze(1)
+        pairs = listed_pairs(relations.positives)
+        rows, places, weight = pairs
+        columns = pairs.columns(cosine)
+        near = at_places(cosine, places).unsqueeze(1)
         to_centre = 1 + (1 + near) / 2 - cosine[rows] - among[columns]
         # tan is increasing: compare d_ap^2 with (2 tan(angle) |x_n - c|)^2
         wide = 2 - 2 * near > 4 * math.tan(math.radians(self.angle)) ** 2 * to_centre

@@ -56,10 +56,11 @@ class RandomMiner(Miner):
 
 def random_negatives(positive: torch.Tensor, weights: torch.Tensor) -> Listed:
     """For each positive pair one negative of its anchor, drawn with these weights."""
-    rows, columns, weight = listed_pairs(positive)
+    pairs = listed_pairs(positive)
+    rows, weight = pairs.rows, pairs.weights
     sums = weights.cumsum(1)
     total = sums[:, -1][rows]
     place = row_positions(sums, rows, torch.rand_like(total) * total, right=True)
     height, width = weights.shape
     keep = (weight > 0) & (total > 0)
-    return Listed(rows, columns, place.clamp_max(width - 1), keep, (height, width))
+    return Listed(rows, pairs.columns(positive), place.clamp_max(width - 1), keep, (height, width))

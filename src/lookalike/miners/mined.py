@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lookalike.distances import Distance
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, listed_pairs, picked
+from lookalike.geometry import Relations, at_places, listed_pairs
 from lookalike.triplets import Gap, count_triplets
 
 __all__ = ["Gaps", "Indices", "Listed", "Mined", "Pairs", "mined", "narrow", "restrict"]
@@ -159,9 +159,11 @@ class Gaps(Mined):
 
     def listed(self) -> Listed:
         """Every triplet written out, with a place for each positive pair and candidate."""
-        rows, columns, weight = listed_pairs(self.positive)
+        pairs = listed_pairs(self.positive)
+        rows, places, weight = pairs
+        columns = pairs.columns(self.positive)
         similarity, above, upto = self.gap
-        apart = picked(similarity, rows, columns).unsqueeze(1) - similarity[rows]
+        apart = at_places(similarity, places).unsqueeze(1) - similarity[rows]
         keep = (apart > above) & (apart <= upto)
         keep &= (self.negative[rows] > 0) & (weight > 0).unsqueeze(1)
         candidate = torch.arange(keep.shape[1], device=rows.device)

@@ -4,7 +4,7 @@ from typing import Unpack
 
 import torch
 
-from lookalike.geometry import Relations, listed_pairs, picked
+from lookalike.geometry import Relations, at_places, listed_pairs, picked
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Listed
 from lookalike.registry import MINERS
@@ -29,8 +29,9 @@ class SemiHardMiner(Miner):
         """One triplet for each positive pair of an anchor that has a negative."""
         away = (-relations.similarity).where(relations.negatives > 0, torch.inf)
         ranked, order = away.sort(1)
-        rows, columns, weight = listed_pairs(relations.positives)
-        near = -picked(relations.similarity, rows, columns)
+        pairs = listed_pairs(relations.positives)
+        rows, places, weight = pairs
+        near = -at_places(relations.similarity, places)
         place = row_positions(ranked, rows, near, right=True)
         last = ranked.shape[1] - 1
         beyond = picked(ranked, rows, place.clamp_max(last))
@@ -38,4 +39,4 @@ class SemiHardMiner(Miner):
         negative = picked(order, rows, torch.where(semi_hard, place, 0))
         keep = (weight > 0) & ranked[:, 0].isfinite()[rows]
         height, width = ranked.shape
-        return Listed(rows, columns, negative, keep, (height, width))
+        return Listed(rows, pairs.columns(ranked), negative, keep, (height, width))
