@@ -16,7 +16,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "contrastive": {"loss": {"name": "contrastive"}},
     "triplet, semi-hard": {"loss": {"name": "triplet"}, "miner": {"name": "semi-hard"}},
     "multi-similarity": {"loss": {"name": "multi-similarity"}},
-    "proxy-anchor": {"loss": {"name": "proxy-anchor"}, "optim": {"loss_lr": 0.1}},
+    "proxy-anchor": {"loss": {"name": "proxy-anchor"}},
 }
 
 
@@ -35,5 +35,6 @@ def run_demo(folder: Path, watcher: Watcher) -> tuple[list[ReportRun], Path]:
         title="Lookalike: the demonstration",
         lead="Four losses learn, with equal budgets, which renderings show the same character; "
         "they are tested on characters that none of them has seen.",
+        commands=["lookalike demo"],
     )
     return done, page

@@ -2,17 +2,25 @@
 
 from lookalike.registry import SAMPLERS
 from lookalike.samplers.base import BatchSampler
+from lookalike.samplers.coreset import CoresetSampler, GreedyCoresetSampler
 from lookalike.samplers.forced_pair import ForcedPairSampler
 from lookalike.samplers.hierarchical import HierarchicalSampler
+from lookalike.samplers.matching import DistanceMatchingSampler, FrechetMatchingSampler
 from lookalike.samplers.per_class import PerClassSampler
 from lookalike.samplers.random import RandomSampler
+from lookalike.samplers.store import StoreSampler
 
 __all__ = [
     "BatchSampler",
+    "CoresetSampler",
+    "DistanceMatchingSampler",
     "ForcedPairSampler",
+    "FrechetMatchingSampler",
+    "GreedyCoresetSampler",
     "HierarchicalSampler",
     "PerClassSampler",
     "RandomSampler",
+    "StoreSampler",
     "create",
     "names",
 ]

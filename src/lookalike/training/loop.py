@@ -25,6 +25,7 @@ from lookalike.training import checkpoint
 from lookalike.training.batches import TrainingBatches, embed
 from lookalike.training.objective import build_objective, check_parts
 from lookalike.training.optimizer import build_optimizer, build_schedule
+from lookalike.training.passes import Passes, Prepared
 from lookalike.training.run import Run, run_name
 from lookalike.training.score import score
 from lookalike.training.watcher import Watcher
@@ -137,7 +138,8 @@ class Training:
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
         optimizer = build_optimizer(config.optim, self.model, [self.objective])
-        self.wrapped, self.optimizer = self.fabric.setup(self.model, optimizer)
+        passes, self.optimizer = self.fabric.setup(Passes(self.model), optimizer)
+        self.prepared = Prepared(passes)
         self.schedule = build_schedule(config.optim, optimizer, self.per_epoch, config.train.epochs)
         self.moving = nn.ModuleList([self.model, self.objective])
 
@@ -170,6 +172,7 @@ class Training:
 
     def fit(self) -> None:
         """Step until the last epoch is done or patience has run out."""
+        self.fill_store()
         look = Look(self)
         with (
             stop_signals() as asked_to_stop,
@@ -196,6 +199,12 @@ class Training:
                     )
         look.count_time()
 
+    def fill_store(self) -> None:
+        """Give a sampler that chooses by embeddings those of all training images."""
+        sampler = self.batches.sampler
+        if isinstance(sampler, samplers.StoreSampler) and sampler.store is None:
+            sampler.fill(self.embed(self.split.train, "filling the store"))
+
     def begin_epoch(self, epoch: int) -> None:
         """Let the backbone stand still while the run warms up."""
         self.model.set_backbone_trainable(epoch >= self.config.optim.warmup_epochs)
@@ -204,8 +213,8 @@ class Training:
     def step(self, positions: list[int], images: Tensor) -> Tensor:
         """One batch forward, backward and into the weights; the loss stays on the device."""
         images = self.fabric.to_device(images)
-        labels = self.fabric.to_device(torch.from_numpy(self.split.train.labels[positions]))
-        loss, embeddings = self.objective(self.wrapped, images, labels)
+        labels = torch.from_numpy(self.split.train.labels[positions])
+        loss, embeddings = self.objective(self.prepared, images, labels)
         self.optimizer.zero_grad(set_to_none=True)
         self.fabric.backward(loss)
         optim = self.config.optim

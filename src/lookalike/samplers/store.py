@@ -1,0 +1,99 @@
+"""Samplers that choose a batch by the embeddings of its images."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lookalike.errors import BadInput
+from lookalike.samplers.base import Indices
+from lookalike.samplers.per_class import PerClassSampler
+
+__all__ = ["StoreSampler"]
+
+
+class StoreSampler(PerClassSampler):
+    """A sampler with a store of unit-length embeddings of the whole training set.
+
+    The store is filled once (:meth:`fill`), and each batch's embeddings take the place of the old
+    ones (:meth:`observe`). A batch is chosen from a pool of ``pool`` images; batch k of epoch e
+    draws from a generator seeded by (seed, e, k), so that a run can go on anywhere.
+    """
+
+    def __init__(
+        self,
+        labels: Tensor | Sequence[int] | NDArray[Any],
+        batch_size: int,
+        per_class: int = 4,
+        pool: int = 512,
+        *,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        super().__init__(labels, batch_size, per_class, seed=seed, rank=rank, world_size=world_size)
+        if pool < batch_size:
+            raise BadInput(f"sampler.pool = {pool} is smaller than the batch of {batch_size}")
+        self.pool = min(pool, len(self.labels))
+        self.store: NDArray[np.float32] | None = None
+
+    @abstractmethod
+    def choose(self, random: np.random.Generator, store: NDArray[np.float32]) -> Indices:
+        """One batch, chosen by what is in the store."""
+
+    def fill(self, embeddings: Tensor) -> None:
+        """Give the store the embeddings of all training images, in their order."""
+        if len(embeddings) != len(self.labels):
+            raise BadInput(f"{len(embeddings)} embeddings do not fit {len(self.labels)} labels")
+        self.store = unit_rows(embeddings)
+
+    def observe(self, indices: Tensor, embeddings: Tensor) -> None:
+        """Replace the stored embeddings of a batch."""
+        if self.store is not None:
+            self.store[indices.cpu().numpy()] = unit_rows(embeddings)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        if self.store is None:
+            raise BadInput(f"{type(self).__name__} has no embeddings yet: call fill() first")
+        while self.position < len(self):
+            random = np.random.default_rng([self.seed, self.epoch, self.position])
+            self.position += 1
+            batch = self.choose(random, self.store)
+            yield batch[self.rank :: self.world_size].tolist()
+        self.epoch += 1
+        self.position = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place and the store."""
+        store = None if self.store is None else torch.from_numpy(self.store.copy())
+        return super().state_dict() | {"store": store}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from the place that :meth:`state_dict` gave."""
+        super().load_state_dict(state)
+        store = state["store"]
+        self.store = None if store is None else store.numpy().copy()
+
+    def complete(self, random: np.random.Generator, picks: Sequence[int]) -> Indices:
+        """Each pick with ``per_class - 1`` others of its class, all different where possible."""
+        taken = set(picks)
+        batch: list[int] = []
+        for pick in picks:
+            others = random.permutation(self.members[self.labels[pick]]).tolist()
+            free = [image for image in others if image not in taken]
+            mates = (free or [o for o in others if o != pick] or [pick])[: self.per_class - 1]
+            while len(mates) < self.per_class - 1:  # the class is too small: some come twice
+                mates.append(int(random.choice(others)))
+            taken.update(mates)
+            batch += [pick, *mates]
+        return np.asarray(batch, dtype=np.int64)
+
+
+def unit_rows(embeddings: Tensor) -> NDArray[np.float32]:
+    """Rows of length one, as an array of its own."""
+    rows = torch.nn.functional.normalize(embeddings.detach().float(), dim=1)
+    return rows.cpu().numpy().copy()
