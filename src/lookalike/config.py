@@ -7,15 +7,17 @@
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from lookalike.errors import BadInput, nearest
 
 __all__ = [
     "DataConfig",
+    "MemoryConfig",
+    "MixConfig",
     "ModelConfig",
     "OptimConfig",
     "PartConfig",
@@ -70,6 +72,26 @@ class PartConfig(BaseModel):
     def arguments(self) -> dict[str, Any]:
         """Everything but the name."""
         return dict(self.__pydantic_extra__ or {})
+
+
+class MixConfig(Section):
+    """Mixed examples as further candidates; see docs/mixing.md."""
+
+    where: Literal["input", "feature", "embed"]
+    alpha: float = Field(2, gt=0, description="shares are drawn from Beta(alpha, alpha)")
+    weight: float = Field(0.4, ge=0, description="of the mixed loss beside the clean one")
+    pairs: Literal["both", "positive-negative", "anchor-negative"] = "both"
+    negatives: PositiveInt | Literal["all"] | None = Field(
+        None, description="mixed with each image, the most similar; by mode if not given"
+    )
+    per_pair: bool = Field(True, description="false: one share for the whole batch")
+
+
+class MemoryConfig(Section):
+    """Embeddings of former batches as further candidates; see docs/memory.md."""
+
+    size: int = Field(8192, ge=1)
+    start: int = Field(1000, ge=0, description="batches before the memory is read")
 
 
 class OptimConfig(Section):
@@ -128,6 +150,8 @@ class RunConfig(Section):
     model: ModelConfig = ModelConfig()
     loss: PartConfig = PartConfig(name="multi-similarity")
     miner: PartConfig | None = None
+    mix: MixConfig | None = None
+    memory: MemoryConfig | None = None
     sampler: PartConfig = PartConfig.model_validate(
         {"name": "spc", "batch_size": 128, "per_class": 4}
     )
@@ -138,6 +162,9 @@ class RunConfig(Section):
     def deciding(self) -> dict[str, Any]:
         """What the outcome depends on: all but where things lie and how often they are saved."""
         values = self.model_dump(mode="json")
+        for part in ("mix", "memory"):  # what is not used does not rename a run
+            if values[part] is None:
+                del values[part]
         del values["runs_dir"], values["data"]["root"], values["train"]["checkpoint_seconds"]
         return values
 
@@ -223,11 +250,9 @@ def keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     """Every dotted key that a configuration may have."""
     found = []
     for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            found += keys(kind, f"{prefix}{name}.")
-        elif kind == PartConfig | None:
-            found += keys(PartConfig, f"{prefix}{name}.")
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                found += keys(kind, f"{prefix}{name}.")
         found.append(f"{prefix}{name}")
     return found
 

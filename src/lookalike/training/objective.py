@@ -1,4 +1,4 @@
-"""What a step minimises: the loss with its miner, on one batch."""
+"""What a step minimises: the loss with its miner, its memory and its mixes, on one batch."""
 
 import inspect
 from typing import Any
@@ -7,28 +7,67 @@ from torch import Tensor, nn
 
 from lookalike import losses, miners
 from lookalike.config import PartConfig, RunConfig
-from lookalike.models import EmbeddingModel
+from lookalike.errors import BadInput
+from lookalike.memory import CrossBatchMemory
+from lookalike.memory.cross_batch import refuse_unless_paired
+from lookalike.mixing import Mixing, refuse_unless_additive
 from lookalike.registry import LOSSES, MINERS, SAMPLERS, Registry
+from lookalike.training.passes import Embedder
 
 __all__ = ["Objective", "build_objective", "check_parts"]
 
 
 class Objective(nn.Module):
-    """images and labels in, one number out; its parameters are what the loss learns."""
+    """images and labels in, one number out; its parameters are what the loss learns.
 
-    def __init__(self, loss: nn.Module, miner: nn.Module | None) -> None:
+    ``loss`` may be a ``CrossBatchMemory`` round the loss, which then has the miner too. With
+    ``mixing`` the loss is that of the batch plus that of its mixes.
+    """
+
+    def __init__(
+        self, loss: nn.Module, miner: nn.Module | None = None, mixing: Mixing | None = None
+    ) -> None:
         super().__init__()
         self.loss = loss
         self.miner = miner
+        self.mixing = mixing
 
-    def forward(
-        self, model: EmbeddingModel, images: Tensor, labels: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The loss of a batch, and its embeddings."""
-        embeddings = model(images)
-        mined = None if self.miner is None else self.miner(embeddings, labels)
-        value: Tensor = self.loss(embeddings, labels, mined)
+    def forward(self, model: Embedder, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of a batch, and its embeddings.
+
+        Labels may be on the CPU when the images are not: how many mixes there are follows from
+        them, and nothing has to wait for the device.
+        """
+        features = None
+        if self.mixing is not None and self.mixing.where == "feature":
+            features = model.features(images)
+        embeddings = model(images) if features is None else model.embed(features)
+        known = labels.to(embeddings.device, non_blocking=True)
+        value: Tensor
+        if isinstance(self.loss, CrossBatchMemory):
+            value = self.loss(embeddings, known)
+        else:
+            mined = None if self.miner is None else self.miner(embeddings, known)
+            value = self.loss(embeddings, known, mined)
+        if self.mixing is not None:
+            value = value + self._mixed(self.mixing, model, images, features, embeddings, labels)
         return value, embeddings
+
+    def _mixed(
+        self,
+        mixing: Mixing,
+        model: Embedder,
+        images: Tensor,
+        features: Tensor | None,
+        embeddings: Tensor,
+        labels: Tensor,
+    ) -> Tensor:
+        loss = self.loss.loss if isinstance(self.loss, CrossBatchMemory) else self.loss
+        if mixing.where == "input":
+            return mixing(loss, embeddings, labels, images, model)
+        if mixing.where == "feature":
+            return mixing(loss, embeddings, labels, features, model.embed)
+        return mixing(loss, embeddings, labels)
 
 
 def build_objective(config: RunConfig, class_count: int, embedding_size: int) -> Objective:
@@ -40,11 +79,16 @@ def build_objective(config: RunConfig, class_count: int, embedding_size: int) ->
     miner = None
     if config.miner is not None:
         miner = miners.create(config.miner.name, **config.miner.arguments)
-    return Objective(loss, miner)
+    mixing = None if config.mix is None else Mixing(**config.mix.model_dump())
+    if config.memory is None:
+        return Objective(loss, miner, mixing)
+    memory = config.memory
+    remembering = CrossBatchMemory(loss, embedding_size, memory.size, miner, memory.start)
+    return Objective(remembering, mixing=mixing)
 
 
 def check_parts(config: RunConfig) -> None:
-    """Refuse unknown parts and arguments before anything is read or written."""
+    """Refuse unknown parts and arguments, and parts that do not fit, before anything is read."""
     parts: list[tuple[Registry, PartConfig | None]] = [
         (LOSSES, config.loss),
         (MINERS, config.miner),
@@ -54,3 +98,10 @@ def check_parts(config: RunConfig) -> None:
         if part is not None:
             arguments: dict[str, Any] = part.arguments
             registry.check(part.name, arguments)
+    if config.mix is not None:
+        refuse_unless_additive(LOSSES.find(config.loss.name).build)
+    if config.memory is not None:
+        refuse_unless_paired(LOSSES.find(config.loss.name).build)
+        batch = config.sampler.arguments.get("batch_size", 0)
+        if batch > config.memory.size:
+            raise BadInput(f"memory.size = {config.memory.size} cannot hold a batch of {batch}")

@@ -1,0 +1,71 @@
+"""Every way through the model, each with the precision and the strategy of the run.
+
+Fabric takes care of what goes through ``forward`` only (its ``mark_forward_method`` does nothing on
+a single device), so the passes are one module with one ``forward``.
+"""
+
+from typing import Literal, Protocol, TypeAlias
+
+from torch import Tensor, nn
+
+from lookalike.models import EmbeddingModel
+
+__all__ = ["Embedder", "Passes", "Prepared"]
+
+Way: TypeAlias = Literal["whole", "features", "embed"]
+
+
+class Embedder(Protocol):
+    """What an objective needs of a model."""
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Images to embeddings."""
+        ...
+
+    def features(self, images: Tensor) -> Tensor:
+        """Images to feature maps."""
+        ...
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Feature maps to embeddings."""
+        ...
+
+
+class Passes(nn.Module):
+    """A model whose parts are called through one ``forward``."""
+
+    def __init__(self, model: EmbeddingModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Tensor, way: Way) -> Tensor:
+        """The batch through the whole model, its backbone, or its head."""
+        if way == "features":
+            return self.model.features(batch)
+        if way == "embed":
+            return self.model.embed(batch)
+        embeddings: Tensor = self.model(batch)
+        return embeddings
+
+
+class Prepared:
+    """``Passes`` as Fabric gave it back, with the face of a model."""
+
+    def __init__(self, passes: nn.Module) -> None:
+        self.passes = passes
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Images to embeddings."""
+        return self._through(images, "whole")
+
+    def features(self, images: Tensor) -> Tensor:
+        """Images to feature maps."""
+        return self._through(images, "features")
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Feature maps to embeddings."""
+        return self._through(features, "embed")
+
+    def _through(self, batch: Tensor, way: Way) -> Tensor:
+        found: Tensor = self.passes(batch, way)
+        return found
