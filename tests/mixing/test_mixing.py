@@ -15,6 +15,7 @@ from lookalike.mixing.relations import relations_from_cosines, relations_to_mixe
 
 NAMED = {
     "contrastive",
+    "lifted-structure",
     "generalized-lifted-structure",
     "ntxent",
     "multi-similarity",

@@ -93,6 +93,8 @@ class PairLoss(Loss):
     """Whether an image is a candidate of its own."""
     among: bool = False
     """Whether the loss compares candidates with one another."""
+    by_row: ClassVar[bool] = True
+    """Whether an anchor's part reads its own row only, so that anchors may differ in candidates."""
 
     def __init__(
         self,

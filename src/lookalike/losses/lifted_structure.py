@@ -30,7 +30,7 @@ class LiftedStructureLoss(PairLoss):
     are not the anchors, N(j) are the anchors that j is a negative of.
     """
 
-    additive = False
+    by_row = False
     default_distance = LpDistance
 
     def __init__(

@@ -159,7 +159,7 @@ class Mixing:
                 "direction regularisation compares mixes with one another, which are too many "
                 "when all are mixed; set negatives, for example to 3"
             )
-        return isinstance(loss, PairLoss) and follows_from_cosine(loss.distance)
+        return isinstance(loss, PairLoss) and loss.by_row and follows_from_cosine(loss.distance)
 
 
 def additive_names() -> list[str]:
