@@ -65,6 +65,13 @@ class CrossBatchMemory(nn.Module):
         """Put the counters back."""
         self.batches, self.seen = (int(number) for number in state)
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        saved = state_dict.get(f"{prefix}embedding_memory", self.embedding_memory)
+        self.embedding_memory = self.embedding_memory.to(
+            saved.dtype
+        )  # a run in float64 has float64
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def reset_queue(self) -> None:
         """Forget everything."""
         self.batches = self.seen = 0

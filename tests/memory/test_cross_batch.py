@@ -1,0 +1,218 @@
+"""Cross-batch memory: equal to PML's, to a naive reading, and at its limits."""
+
+import io
+
+import pytest
+import pytorch_metric_learning.losses as pml
+import pytorch_metric_learning.miners as pml_miners
+import torch
+
+from lookalike import losses, miners
+from lookalike.errors import BadInput
+from lookalike.memory import CrossBatchMemory
+
+DIM = 5
+
+
+def batches(number, size=6, classes=4, dtype=torch.float64, seed=0):
+    """Batches of unit embeddings that want gradients, and labels."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(number):
+        rows = torch.randn(size, DIM, generator=generator, dtype=torch.float64).to(dtype)
+        rows = torch.nn.functional.normalize(rows, dim=1).requires_grad_()
+        yield rows, torch.randint(classes, (size,), generator=generator)
+
+
+def compare(ours, theirs, number=6, **arguments):
+    for rows, labels in batches(number, **arguments):
+        mine, other = ours(rows, labels), theirs(rows, labels)
+        torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-12)
+        (a,) = torch.autograd.grad(mine, rows)
+        (b,) = torch.autograd.grad(other, rows)
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
+
+
+# not LiftedStructureLoss: PML takes places in the memory for places in the batch there
+LOSSES = {
+    "ContrastiveLoss": {},
+    "TripletMarginLoss": {"margin": 0.3},
+    "MultiSimilarityLoss": {},
+    "NTXentLoss": {"temperature": 0.5},  # PML adds a small number inside its log
+    "SupConLoss": {},
+    "CircleLoss": {},
+    "GeneralizedLiftedStructureLoss": {},
+    "MarginLoss": {},
+    "SignalToNoiseRatioContrastiveLoss": {},
+    "TupletMarginLoss": {},
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_equals_pml_while_it_fills_and_wraps(name):
+    size = 20  # not a multiple of the batch: some batches lie across the end
+    compare(
+        CrossBatchMemory(getattr(losses, name)(**LOSSES[name]), DIM, size),
+        pml.CrossBatchMemory(getattr(pml, name)(**LOSSES[name]), DIM, size),
+    )
+
+
+MINERS = [
+    ("TripletMarginLoss", "multi-similarity", pml_miners.MultiSimilarityMiner()),
+    ("MultiSimilarityLoss", "multi-similarity", pml_miners.MultiSimilarityMiner()),
+    ("TripletMarginLoss", "triplet-margin", pml_miners.TripletMarginMiner()),
+    ("ContrastiveLoss", "triplet-margin", pml_miners.TripletMarginMiner()),
+    ("TripletMarginLoss", "hard", pml_miners.BatchHardMiner()),
+    ("ContrastiveLoss", "pair-margin", pml_miners.PairMarginMiner()),
+]
+
+
+@pytest.mark.parametrize(("loss", "miner", "theirs"), MINERS)
+def test_equals_pml_with_a_miner(loss, miner, theirs):
+    # two classes: every image has another of its class, where the miners agree on what is left
+    compare(
+        CrossBatchMemory(getattr(losses, loss)(), DIM, 20, miners.create(miner)),
+        pml.CrossBatchMemory(getattr(pml, loss)(), DIM, 20, miner=theirs),
+        size=8,
+        classes=2,
+    )
+
+
+def test_a_loss_and_a_miner_of_pml():
+    compare(
+        CrossBatchMemory(pml.ContrastiveLoss(), DIM, 20, pml_miners.PairMarginMiner()),
+        pml.CrossBatchMemory(pml.ContrastiveLoss(), DIM, 20, miner=pml_miners.PairMarginMiner()),
+    )
+
+
+def test_enqueue_mask_as_pml():
+    ours = CrossBatchMemory(losses.NTXentLoss(), DIM, 20)
+    theirs = pml.CrossBatchMemory(pml.NTXentLoss(), DIM, 20)
+    mask = torch.tensor([True, True, True, False, False, False])
+    for rows, labels in batches(5):
+        torch.testing.assert_close(
+            ours(rows, labels, enqueue_mask=mask),
+            theirs(rows, labels, enqueue_mask=mask),
+            rtol=1e-9,
+            atol=1e-12,
+        )
+
+
+@pytest.mark.parametrize("name", ["nca", "fast-ap"])
+def test_a_loss_of_whole_anchors_does_not_see_copies(name):
+    # PML's NCA compares an image with its own copy, at distance 0
+    loss = losses.create(name)
+    memory = CrossBatchMemory(loss, DIM, 100)
+    stored, classes = [], []
+    for rows, labels in batches(3):
+        before = sum(len(part) for part in stored)
+        stored.append(rows.detach())
+        classes.append(labels)
+        everything, known = torch.cat(stored), torch.cat(classes)
+        values = []
+        for i in range(len(rows)):
+            others = torch.arange(len(everything)) != before + i
+            one = loss.relations(rows[[i]], labels[[i]], everything[others], known[others])
+            if one.same.sum():
+                values.append(loss.compute(one))
+        torch.testing.assert_close(memory(rows, labels), torch.stack(values).mean())
+
+
+OVER_IMAGES = [
+    name for name in losses.names() if issubclass(losses.LOSSES.find(name).build, losses.PairLoss)
+]
+
+
+@pytest.mark.parametrize("name", OVER_IMAGES)
+@pytest.mark.parametrize("miner", [None, "semi-hard", "multi-similarity", "easy-positive"])
+def test_every_pair_and_triplet_loss(name, miner):
+    loss = losses.create(name)
+    memory = CrossBatchMemory(loss, DIM, 16, None if miner is None else miners.create(miner))
+    for rows, labels in batches(4, dtype=torch.float32):
+        value = memory(rows, labels)
+        (gradient,) = torch.autograd.grad(value, rows)
+        assert torch.isfinite(value)
+        assert torch.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("name", miners.names())
+def test_every_miner(name):
+    torch.manual_seed(0)
+    memory = CrossBatchMemory(losses.TripletMarginLoss(margin=1), DIM, 16, miners.create(name))
+    values = [memory(*batch) for batch in batches(4, dtype=torch.float32)]
+    assert all(torch.isfinite(value) for value in values)
+    assert any(value > 0 for value in values)
+
+
+def test_near_positives_are_others_not_copies():
+    found = []
+
+    class Watching(miners.BatchEasyHardMiner):
+        def mine(self, relations):
+            found.append(super().mine(relations))
+            return found[-1]
+
+    memory = CrossBatchMemory(losses.TripletMarginLoss(), DIM, 64, Watching("easy", "hard"))
+    for at, (rows, labels) in enumerate(batches(3)):
+        memory(rows, labels)
+        anchor, positive, _, _ = found[-1]
+        assert len(anchor)
+        assert not (positive == anchor + 6 * at).any()
+
+
+def test_rho_regularisation_keeps_the_copy_it_means():
+    torch.manual_seed(0)
+    rho = miners.RhoMiner("random", probability=1.0)
+    memory = CrossBatchMemory(losses.TripletMarginLoss(margin=3), DIM, 64, rho)
+    for rows, labels in batches(4):
+        value = memory(rows, labels)
+    assert 0 < value <= 3  # d_ap = 0: the margin less the distance to a classmate
+
+
+def test_until_it_starts_the_loss_is_that_of_the_batch():
+    loss, miner = losses.ContrastiveLoss(), miners.PairMarginMiner()
+    memory = CrossBatchMemory(loss, DIM, 64, miner, start=2)
+    for at, (rows, labels) in enumerate(batches(3)):
+        alone = loss(rows, labels, miner(rows, labels))
+        assert torch.equal(memory(rows, labels), alone) == (at < 2)
+    assert len(memory) == 18  # filled from the first batch on
+
+
+def test_state_goes_on_where_it_was():
+    memory = CrossBatchMemory(losses.ContrastiveLoss(), DIM, 20, start=1)
+    *first, last = batches(5)
+    for batch in first:
+        memory(*batch)
+    assert all(isinstance(value, torch.Tensor) for value in memory.state_dict().values())
+    saved = io.BytesIO()
+    torch.save(memory.state_dict(), saved)
+    saved.seek(0)
+    other = CrossBatchMemory(losses.ContrastiveLoss(), DIM, 20, start=1)
+    other.load_state_dict(torch.load(saved, weights_only=True))
+    assert len(other) == len(memory) == 20
+    assert torch.equal(memory(*last), other(*last))
+    other.reset_queue()
+    assert len(other) == 0
+
+
+def test_half_precision_and_large_labels():
+    memory = CrossBatchMemory(losses.MultiSimilarityLoss(), DIM, 20)
+    for rows, labels in batches(3, dtype=torch.bfloat16):
+        assert memory(rows, labels + 2**24).dtype == torch.float32
+    assert memory.label_memory.max() > 2**24
+
+
+def test_no_gradient_stays_in_the_memory():
+    memory = CrossBatchMemory(losses.ContrastiveLoss(), DIM, 20)
+    for rows, labels in batches(3):
+        memory(rows, labels).backward()
+    assert not memory.embedding_memory.requires_grad
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(BadInput, match="learned vectors"):
+        CrossBatchMemory(losses.ProxyAnchorLoss(3, DIM), DIM)
+    ((rows, labels),) = batches(1)
+    with pytest.raises(BadInput, match="cannot hold a batch of 6"):
+        CrossBatchMemory(losses.ContrastiveLoss(), DIM, 5)(rows, labels)
+    with pytest.raises(BadInput, match="one class number"):
+        CrossBatchMemory(losses.ContrastiveLoss(), DIM, 9)(rows, torch.eye(6))
