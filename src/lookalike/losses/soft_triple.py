@@ -22,7 +22,7 @@ class _SoftMaximum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, found: Tensor, gamma: float) -> Tensor:
         chance = (found / gamma).softmax(2)
-        summed = torch.linalg.vecdot(chance, found, dim=2)
+        summed: Tensor = torch.linalg.vecdot(chance, found, dim=2)
         slope = (found - summed.unsqueeze(2)).div_(gamma).add_(1).mul_(chance)
         ctx.save_for_backward(slope)
         return summed

@@ -1,0 +1,170 @@
+"""Similarities, labels and the sums that losses are made of."""
+
+import pytest
+import pytorch_metric_learning.distances as theirs
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lookalike.distances as ours
+from lookalike.errors import BadInput
+from lookalike.geometry import euclidean, listed_pairs, log_sum_exp, products, relate, unit
+from lookalike.labels import agreement, as_tensor
+
+DISTANCES = [
+    ("CosineSimilarity", {}),
+    ("DotProductSimilarity", {}),
+    ("DotProductSimilarity", {"normalize_embeddings": False, "power": 2}),
+    ("LpDistance", {}),
+    ("LpDistance", {"normalize_embeddings": False}),
+    ("LpDistance", {"power": 2}),
+    ("LpDistance", {"power": 3}),
+    ("LpDistance", {"p": 1}),
+    ("SNRDistance", {}),
+    ("SNRDistance", {"normalize_embeddings": False}),
+]
+
+
+@pytest.fixture
+def rows():
+    torch.manual_seed(0)
+    return torch.randn(40, 7, dtype=torch.float64), torch.randn(30, 7, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("name", "settings"), DISTANCES)
+@pytest.mark.parametrize("alone", [True, False])
+def test_distances_against_pml(name, settings, alone, rows):
+    mine, other = getattr(ours, name)(**settings), getattr(theirs, name)(**settings)
+    gradients = []
+    for distance in (mine, other):
+        x, y = (part.clone().requires_grad_() for part in rows)
+        matrix = distance(x) if alone else distance(x, y)
+        # leave the diagonal out: PML's is not exactly 0 there
+        weights = torch.linspace(-1, 2, matrix.numel(), dtype=x.dtype).view(matrix.shape)
+        keep = 1 - torch.eye(len(matrix), dtype=x.dtype) if alone else 1
+        (matrix * weights * keep).sum().backward()
+        gradients.append((matrix.detach() * keep, x.grad, y.grad))
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "settings"), DISTANCES)
+def test_similarity_is_larger_when_closer(name, settings, rows):
+    distance = getattr(ours, name)(**settings)
+    x, y = rows
+    sign = 1 if distance.is_inverted else -1
+    torch.testing.assert_close(distance.similarity(x, y), sign * distance(x, y))
+    assert distance.level(0.3) == sign * 0.3
+    assert distance == getattr(ours, name)(**settings)
+
+
+def test_distances_by_name():
+    assert [type(ours.create(name)).__name__ for name in ours.names()] == [
+        "CosineSimilarity",
+        "DotProductSimilarity",
+        "LpDistance",
+        "LpDistance",
+        "SNRDistance",
+    ]
+    with pytest.raises(BadInput, match="did you mean 'l2'"):
+        ours.create("l3")
+    with pytest.raises(BadInput, match="not a distance"):
+        ours.create(3)
+    with pytest.raises(BadInput, match="Euclidean"):
+        ours.create("snr").squared_euclidean(torch.zeros(1, 1))
+
+
+@pytest.mark.parametrize("name", ["cosine", "l2", "l2-squared"])
+def test_squared_euclidean(name, rows):
+    distance = ours.create(name)
+    x, y = rows
+    expected = torch.cdist(unit(x), unit(y)) ** 2
+    torch.testing.assert_close(distance.squared_euclidean(distance.similarity(x, y)), expected)
+
+
+@pytest.mark.parametrize("unit_rows", [True, False])
+def test_gradcheck(unit_rows, rows):
+    x, y = (part[:6].clone().requires_grad_() for part in rows)
+    check = torch.autograd.gradcheck
+    assert check(unit, (x,))
+    assert check(lambda a, b: products(a, b, unit_rows=unit_rows), (x, y))
+    assert check(lambda a: products(a, unit_rows=unit_rows), (x,))
+    off = 1 - torch.eye(6, dtype=x.dtype)
+    for squared in (True, False):
+        kind = {"unit_rows": unit_rows, "squared": squared}
+        assert check(lambda a, b, kind=kind: euclidean(a, b, **kind), (x, y))
+        assert check(lambda a, kind=kind: euclidean(a, **kind) * off, (x,))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    scale=st.sampled_from([1.0, -3.0, 64.0, -5000.0]),
+    plus_one=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_log_sum_exp(scale, plus_one, seed):
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(5, 9, dtype=torch.float64, generator=generator).requires_grad_()
+    weights = torch.rand(5, 9, dtype=torch.float64, generator=generator) * 3
+    weights = weights * (torch.rand(5, 9, generator=generator) > 0.4)
+    weights[:, 0] = 0.5
+    terms = scale * (values - 0.2) + weights.log()
+    if plus_one:
+        terms = torch.cat([terms, torch.zeros(5, 1)], 1)
+    expected = terms.logsumexp(1)
+    slope = torch.autograd.grad(expected.sum(), values)[0]
+    found = log_sum_exp(values, weights, scale=scale, shift=0.2, plus_one=plus_one)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), values)[0], slope)
+
+
+def test_log_sum_exp_of_nothing():
+    values = torch.randn(2, 3, requires_grad=True)
+    for plus_one, expected in ((True, 0.0), (False, -1e30)):
+        found = log_sum_exp(values, torch.zeros(2, 3), plus_one=plus_one)
+        torch.testing.assert_close(found, torch.full((2,), expected))
+        assert (torch.autograd.grad(found.sum(), values)[0] == 0).all()
+
+
+def test_listed_pairs_everywhere(monkeypatch):
+    weights = torch.tensor([[0.0, 2.0], [1.0, 0.0]])
+    few = listed_pairs(weights)
+    assert few.columns(weights).tolist() == [1, 0]
+    assert few.weights.tolist() == [2, 1]
+    monkeypatch.setattr("lookalike.geometry.may_look", lambda _: False)
+    every = listed_pairs(weights)
+    assert every.rows.tolist() == [0, 0, 1, 1]
+    assert every.weights.tolist() == [0, 2, 1, 0]
+
+
+def test_labels_of_all_kinds():
+    numbers = torch.tensor([2**24, 2**24 + 1, 2**24])
+    assert agreement(numbers, numbers).sum() == 5
+    names = ["a", "b", "a"]
+    same = relate(torch.eye(3), names, torch.eye(3), ["b", "a", "c"]).same
+    assert same.tolist() == [[0, 1, 0], [1, 0, 0], [0, 1, 0]]
+    assert as_tensor(numbers.numpy()).dtype == torch.int64
+    rows = torch.tensor([[1, 1, 0], [0, 1, 1], [0, 0, 0]])
+    assert agreement(rows, rows).tolist() == [[True, True, False], [True, True, False], [False] * 3]
+    assert agreement(rows, rows, "jaccard")[2].tolist() == [0, 0, 0]
+    with pytest.raises(BadInput, match="cannot be compared"):
+        agreement(rows, numbers)
+    with pytest.raises(BadInput, match="did you mean 'jaccard'"):
+        agreement(rows, rows, "jacard")
+
+
+def test_relations():
+    x = torch.eye(3)
+    alone = relate(x, [1, 1, 2])
+    assert alone.within
+    assert not alone.whole
+    assert relate(x, [1, 1, 2], x, [1, 1, 2]).within
+    apart = relate(x, [1, 1, 2], x.clone(), [1, 1, 2])
+    assert apart.whole
+    assert not apart.within
+    assert apart.negatives.sum() == 4
+    assert alone.positives.sum() == 2
+    assert relate(x, [1, 1, 2], x.clone(), [1, 1, 2], among=True).among is not None
+    with pytest.raises(BadInput, match="rows"):
+        relate(torch.zeros(3), [1, 1, 2])
+    with pytest.raises(BadInput, match="ref_labels"):
+        relate(x, [1, 1, 2], torch.eye(4, 3))
