@@ -17,8 +17,12 @@ from lookalike.evaluation.relevance import Lists, Relevance
 
 __all__ = ["Counter"]
 
-TILE = (1024, 2048)
+TILE = (2048, 4096)
 """Rows and columns multiplied together: large enough for the product, small enough for caches."""
+
+PADDING = 16
+"""More numbers in each row of a tile: with rows of a power of two, all numbers of a column would
+fall on the same few lines of the cache."""
 
 BYTES_A_PAIR = 64
 """Memory for each relevant pair: its level, the two edges of its band, counts and indices."""
@@ -117,6 +121,7 @@ class Counter:
                     bottom - top,
                     kernels.blot_and_count_rows,
                     tile,
+                    end - begin,
                     top,
                     begin,
                     queries,
@@ -129,6 +134,7 @@ class Counter:
                         end - begin,
                         kernels.count_columns,
                         tile,
+                        bottom - top,
                         top,
                         begin,
                         queries,
@@ -159,12 +165,13 @@ class _Work:
             job.result()
 
     def product(self, left: Tensor, right: Tensor) -> NDArray[np.float32]:
-        size = len(left) * len(right)
+        """The tile, in rows that are a little longer than needed (see ``PADDING``)."""
+        size = len(left) * (len(right) + PADDING)
         if self._buffer.numel() < size:
             self._buffer = torch.empty(size)
-        tile = self._buffer[:size].view(len(left), len(right))
+        tile = self._buffer[:size].view(len(left), len(right) + PADDING)
         with full_precision():
-            torch.mm(left, right.T, out=tile)
+            torch.mm(left, right.T, out=tile[:, : len(right)])
         numbers: NDArray[np.float32] = tile.numpy()
         return numbers
 

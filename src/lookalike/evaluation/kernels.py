@@ -41,11 +41,8 @@ BIT = 32
 SCAN = 4
 """Looking for the values to search costs as much as comparing a piece with so many levels."""
 
-PANEL = 256
-"""Columns whose greatest value is taken together, before any of them is copied."""
-
-STRIP = 16
-"""Columns copied together: one cache line of single-precision numbers."""
+BLOCK = 256
+"""Rows and columns of the part of a tile that is scanned by columns while it is in cache."""
 
 
 @compiled
@@ -234,6 +231,7 @@ def blot_and_count_rows(
     first: int,
     last: int,
     tile: Floats,
+    columns: int,
     query: int,
     item: int,
     queries: Floats,
@@ -251,13 +249,13 @@ def blot_and_count_rows(
     """Rows ``first`` to ``last`` of the tile of the queries from ``query``, items from ``item``.
 
     First the pairs that are not wrong answers (relevant, ignored, itself) are put at minus
-    infinity: a relevant item is thus never compared with its own similarity.
+    infinity: a relevant item is thus never compared with its own similarity. The tile may be
+    wider than its ``columns``.
     """
-    columns = tile.shape[1]
     others = gallery[item : item + columns]
     for row in range(first, last):
         q = query + row
-        values = tile[row]
+        values = tile[row, :columns]
         at, end = skip_offsets[q], skip_offsets[q + 1]
         while at < end:
             middle = (at + end) >> 1
@@ -273,10 +271,10 @@ def blot_and_count_rows(
 
 
 @compiled
-def _greatest(tile: Floats, left: int, right: int, greatest: Floats) -> None:
-    """The greatest value of each of the columns ``left`` to ``right``; vectorised."""
+def _greatest(tile: Floats, top: int, bottom: int, left: int, right: int, greatest: Floats) -> None:
+    """The greatest value in each of some columns, over some rows; vectorised."""
     greatest[:] = -np.inf
-    for row in range(tile.shape[0]):
+    for row in range(top, bottom):
         values = tile[row, left:right]
         for column in range(values.shape[0]):
             value = values[column]
@@ -288,6 +286,7 @@ def count_columns(
     first: int,
     last: int,
     tile: Floats,
+    rows: int,
     query: int,
     item: int,
     queries: Floats,
@@ -301,34 +300,24 @@ def count_columns(
 ) -> None:
     """Columns of a blotted tile where queries = gallery: each item is a query too.
 
-    Columns lie across the memory, so only strips in which a level is reached are copied.
+    Columns lie across the memory, so only those that reach a level are copied out.
     """
-    rows = tile.shape[0]
-    others = queries[query : query + rows]
-    greatest = np.empty(PANEL, np.float32)
-    # One line more a row: else all rows of the strip fall on the same lines of the cache.
-    strip = np.empty((STRIP, rows + STRIP), np.float32)
-    for panel in range(first, last, PANEL):
-        end = min(panel + PANEL, last)
-        _greatest(tile, panel, end, greatest)
-        for left in range(panel, end, STRIP):
-            width = min(STRIP, end - left)
-            reached = False
-            for column in range(width):
-                a = offsets[item + left + column]
-                if a < offsets[item + left + column + 1]:
-                    reached |= greatest[left - panel + column] >= low[a]
-            if not reached:
-                continue
-            for row in range(rows):
-                for column in range(width):
-                    strip[column, row] = tile[row, left + column]
-            for column in range(width):
-                q = item + left + column
+    greatest = np.empty(BLOCK, np.float32)
+    copied = np.empty(BLOCK, np.float32)
+    for left in range(first, last, BLOCK):
+        right = min(left + BLOCK, last)
+        for top in range(0, rows, BLOCK):
+            bottom = min(top + BLOCK, rows)
+            others = queries[query + top : query + bottom]
+            _greatest(tile, top, bottom, left, right, greatest)
+            for column in range(left, right):
+                q = item + column
                 a, b = offsets[q], offsets[q + 1]
-                if a == b or greatest[left - panel + column] < low[a]:
+                if a == b or greatest[column - left] < low[a]:
                     continue
-                values = strip[column, :rows]
+                for row in range(top, bottom):
+                    copied[row - top] = tile[row, column]
+                values = copied[: bottom - top]
                 _count(values, a, b, queries[q], others, euclidean, exact, low, high, above, equal)
 
 
