@@ -1,6 +1,7 @@
 """Evaluation: every score from the ranks of the relevant items."""
 
 from lookalike.evaluation.distributed import gather_embeddings, score_distributed
+from lookalike.evaluation.files import EmbeddingsFile, read_embeddings
 from lookalike.evaluation.metrics import check_metrics
 from lookalike.evaluation.neighbours import build_index, knn_accuracy, nearest
 from lookalike.evaluation.reranking import RERANKINGS, AlphaExpansion, Gain, KReciprocal, rerank
@@ -16,6 +17,7 @@ __all__ = [
     "RERANKINGS",
     "AlphaExpansion",
     "ClassScores",
+    "EmbeddingsFile",
     "Evaluation",
     "Gain",
     "KReciprocal",
@@ -26,6 +28,7 @@ __all__ = [
     "gather_embeddings",
     "knn_accuracy",
     "nearest",
+    "read_embeddings",
     "rerank",
     "score",
     "score_distributed",
