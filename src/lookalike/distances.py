@@ -32,6 +32,8 @@ class Distance:
     normalize_embeddings: bool = True
     p: float = 2
     power: float = 1
+    symmetric: bool = True
+    """Whether both directions of a pair are alike."""
 
     def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
         """The matrix in the unit of this distance; ``reference`` None is the query itself."""
@@ -175,6 +177,8 @@ class SNRDistance(Distance):
     ``var(x - y) / var(x)`` over the components. An anchor without variance has distance 0 to all.
     """
 
+    symmetric = False
+
     def __init__(self, normalize_embeddings: bool = True, p: float = 2, power: float = 1) -> None:
         self.normalize_embeddings = normalize_embeddings
         self.p = p
@@ -223,6 +227,8 @@ class _Foreign(Protocol):
 
 class _Adopted(Distance):
     """A distance of another library in our clothes."""
+
+    symmetric = False
 
     def __init__(self, foreign: _Foreign) -> None:
         self.foreign = foreign

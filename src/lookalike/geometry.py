@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PairList",
     "Relations",
+    "above_zero",
     "at_places",
     "attach",
     "euclidean",
@@ -66,7 +67,11 @@ class Relations(NamedTuple):
     @property
     def negatives(self) -> Tensor:
         """How much each pair counts as a negative."""
-        return 1 - self.same if self.whole else (1 - self.same) * self.valid
+        if self.whole:
+            return 1 - self.same
+        if self.valid.dtype == torch.bool:
+            return (1 - self.same) * self.valid
+        return torch.addcmul(self.valid, self.same, self.valid, value=-1)
 
     @property
     def within(self) -> bool:
@@ -210,16 +215,18 @@ class _Euclidean(torch.autograd.Function):
         (u, scale) = _unit_rows(x) if unit_rows else (x, None)
         (v, other) = (None, None) if y is None else _unit_rows(y) if unit_rows else (y, None)
         w = u if v is None else v
-        distance = u @ w.T
         if unit_rows:
-            distance.mul_(-2).add_(2).clamp_min_(0)
+            lengths = u.new_full((1, 1), 2)
         else:
-            distance.mul_(-2).add_((u * u).sum(1, keepdim=True)).add_((w * w).sum(1)).clamp_min_(0)
+            lengths = (u * u).sum(1, keepdim=True) + (w * w).sum(1)
+        distance = torch.addmm(lengths, u, w.T, alpha=-2).clamp_min_(0)
         if not squared:
             distance.sqrt_()
+        if sign != 1:
+            distance.mul_(sign)
         ctx.squared, ctx.sign = squared, sign
         ctx.save_for_backward(u, v, scale, other, None if squared else distance)
-        return distance * sign
+        return distance
 
     @staticmethod
     def backward(
@@ -230,9 +237,9 @@ class _Euclidean(torch.autograd.Function):
         if ctx.squared:
             pull = gradient * (2 * ctx.sign)
         else:
-            # d / d^2 is 1 / d, and 0 where d is 0
+            # d / d^2 is 1 / d, and 0 where d is 0; the distance carries its sign
             square = (distance * distance).clamp_min_(torch.finfo(distance.dtype).tiny)
-            pull = (gradient * distance).mul_(ctx.sign).div_(square)
+            pull = (gradient * distance).div_(square)
         if v is None:
             pull = pull + pull.T
             return _moved(pull, u, u, scale), None, None, None, None
@@ -307,6 +314,11 @@ def step(values: Tensor) -> Tensor:
     return values.mul_(torch.finfo(values.dtype).max).clamp_(0, 1)
 
 
+def above_zero(values: Tensor) -> Tensor:
+    """``step`` that leaves ``values`` as they are."""
+    return (values * torch.finfo(values.dtype).max).clamp_(0, 1)
+
+
 def soft_terms(
     values: Tensor,
     weights: Tensor,
@@ -319,7 +331,7 @@ def soft_terms(
 
     The shares, times ``scale``, are the slopes of the logarithm.
     """
-    terms = torch.empty_like(values)
+    terms = torch.empty(values.shape, dtype=values.dtype, device=values.device)
     tops, totals = values.new_empty(2, values.shape[0], 1)
     size = max(1, _IN_CACHE // max(1, values.shape[1]))
     for at in range(0, values.shape[0], size):
@@ -389,7 +401,7 @@ def mean_of_positive(values: Tensor, weights: Tensor) -> Tensor:
     """The weighted mean of the values above zero; 0 where there is none."""
     with torch.no_grad():
         known = values.detach()
-        counted = step(known.clone()).mul_(weights)
+        counted = above_zero(known).mul_(weights)
         count = counted.sum().clamp_min_(torch.finfo(values.dtype).tiny)
         value = (known * counted).sum() / count
     return attach(values, value, counted.div_(count))

@@ -15,8 +15,7 @@ from lookalike.geometry import PairList, at_places, listed_pairs, may_look, pick
 
 __all__ = ["Gap", "block_rows", "count_triplets", "row_positions"]
 
-_BLOCK = 1 << 22  # numbers in a block: 16 MB of float32
-_SMALL = 1 << 17  # the same where a block is only read
+_BLOCK = 1 << 18  # numbers in a block: 1 MB of float32, which stays near the processor
 _FEW = 64  # positives an anchor, on average, above which sorting is faster
 
 
@@ -40,7 +39,7 @@ def row_positions(ranked: Tensor, rows: Tensor, values: Tensor, *, right: bool =
     """
     if values.numel() == ranked.numel():
         return torch.searchsorted(ranked, values.view(ranked.shape), right=right).view(-1)
-    size = max(1, _SMALL // max(1, ranked.shape[1]))
+    size = block_rows(ranked.shape[1])
     places = torch.empty_like(rows)
     for at in range(0, rows.numel(), size):
         part = slice(at, at + size)

@@ -341,7 +341,6 @@ def test_small_blocks(data, monkeypatch):
     before = [getattr(losses, name)()(embeddings, torch.tensor(labels)) for name in names]
     before.append(losses.TripletMarginLoss(swap=True)(embeddings, torch.tensor(labels)))
     monkeypatch.setattr("lookalike.triplets._BLOCK", 40)
-    monkeypatch.setattr("lookalike.triplets._SMALL", 40)
     monkeypatch.setattr("lookalike.geometry._IN_CACHE", 40)
     after = [getattr(losses, name)()(embeddings, torch.tensor(labels)) for name in names]
     after.append(losses.TripletMarginLoss(swap=True)(embeddings, torch.tensor(labels)))

@@ -1,7 +1,7 @@
 """The angular loss."""
 
 import math
-from typing import Any, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -12,8 +12,9 @@ from lookalike.geometry import (
     PairList,
     Relations,
     at_places,
-    first_order_only,
+    attach,
     listed_pairs,
+    may_look,
     weighted_mean,
 )
 from lookalike.losses.base import LossOptions, PairLoss
@@ -51,47 +52,53 @@ class AngularLoss(PairLoss):
             cosine = 1 - self.distance.squared_euclidean(cosine) / 2
             among = cosine if relations.within else 1 - self.distance.squared_euclidean(among) / 2
         pairs = listed_pairs(relations.positives)
-        near = at_places(cosine, pairs.places)
+        if may_look(cosine):
+            return _pair_by_pair(cosine, among, relations.negatives, pairs, tan2)
         of_anchor = (4 * tan2 * (cosine - 1)).exp()
         of_candidate = of_anchor if among is cosine else (4 * tan2 * (among - 1)).exp()
-        summed = self._summed(of_anchor * relations.negatives, of_candidate, pairs)
-        some = summed > torch.finfo(summed.dtype).tiny
-        exponent = summed.where(some, 1).log() + 8 * tan2 - 2 * (1 + tan2) * near
-        terms = torch.where(some, softplus(exponent), 0)
-        return weighted_mean(terms, pairs.weights)
-
-    def _summed(self, of_anchor: Tensor, of_candidate: Tensor, pairs: PairList) -> Tensor:
-        """``sum_n A[a, n] B[p, n]`` of each pair: one by one if they are few, else all at once."""
-        if pairs.rows.numel() < of_anchor.numel() // 8:
-            summed: Tensor = _RowProducts.apply(
-                of_anchor, of_candidate, pairs.rows, pairs.columns(of_anchor)
-            )
-            return summed
-        return at_places(of_anchor @ of_candidate.T, pairs.places)
+        summed = (of_anchor * relations.negatives) @ of_candidate.T
+        exponents = _exponents(
+            at_places(summed, pairs.places), at_places(cosine, pairs.places), tan2
+        )
+        return weighted_mean(softplus(exponents), pairs.weights)
 
 
-class _RowProducts(torch.autograd.Function):
-    """Inner products of rows of A with rows of B, in blocks."""
+def _exponents(summed: Tensor, near: Tensor, tan2: float) -> Tensor:
+    """``log sum_n e^(f_apn)``; far below zero where there is no negative."""
+    some = summed > torch.finfo(summed.dtype).tiny
+    return torch.where(some, summed.where(some, 1).log() + 8 * tan2 - 2 * (1 + tan2) * near, -1e30)
 
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        ctx.save_for_backward(a, b, rows, columns)
-        parts = [a.new_empty(0)]
-        size = block_rows(4 * a.shape[1])
-        for at in range(0, rows.numel(), size):
-            part = a.index_select(0, rows[at : at + size])
-            parts.append(part.mul_(b.index_select(0, columns[at : at + size])).sum(1))
-        return torch.cat(parts)
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        first_order_only()
-        a, b, rows, columns = ctx.saved_tensors
-        to_a, to_b = torch.zeros_like(a), torch.zeros_like(b)
-        size = block_rows(4 * a.shape[1])
-        for at in range(0, rows.numel(), size):
-            row, column = rows[at : at + size], columns[at : at + size]
-            weight = gradient[at : at + size].unsqueeze(1)
-            to_a.index_add_(0, row, b.index_select(0, column).mul_(weight))
-            to_b.index_add_(0, column, a.index_select(0, row).mul_(weight))
-        return to_a, to_b, None, None
+def _pair_by_pair(
+    cosine: Tensor, among: Tensor, negatives: Tensor, pairs: PairList, tan2: float
+) -> Tensor:
+    """The same for few pairs: only the rows they need, in blocks, with the gradient."""
+    with torch.no_grad():
+        within = among is cosine
+        of_anchor = (cosine.detach() - 1).mul_(4 * tan2).exp_()
+        of_candidate = of_anchor if within else (among.detach() - 1).mul_(4 * tan2).exp_()
+        to_anchor = torch.zeros_like(of_anchor)
+        to_candidate = to_anchor if within else torch.zeros_like(of_candidate)
+        columns, near = pairs.columns(cosine), at_places(cosine.detach(), pairs.places)
+        share = pairs.weights / pairs.weights.sum().clamp_min(torch.finfo(near.dtype).tiny)
+        value, pulls = near.new_zeros(()), torch.zeros_like(near)
+        size = block_rows(cosine.shape[1])
+        for at in range(0, near.numel(), size):
+            part = slice(at, at + size)
+            row, column = pairs.rows[part], columns[part]
+            mine = of_anchor.index_select(0, row).mul_(negatives.index_select(0, row))
+            other = of_candidate.index_select(0, column)
+            summed = (mine * other).sum(1)
+            exponents = _exponents(summed, near[part], tan2)
+            value = value + torch.dot(softplus(exponents), share[part])
+            slope = torch.sigmoid(exponents).mul_(share[part])
+            pulls[part] = slope * (-2 * (1 + tan2))
+            slope.div_(summed.clamp_min_(torch.finfo(summed.dtype).tiny)).mul_(4 * tan2)
+            to_candidate.index_add_(0, column, mine.mul_(slope.unsqueeze(1)))
+            other.mul_(negatives.index_select(0, row)).mul_(slope.unsqueeze(1))
+            to_anchor.index_add_(0, row, other)
+        to_anchor.mul_(of_anchor).view(-1).index_add_(0, pairs.places, pulls)
+    loss = attach(cosine, value, to_anchor)
+    if within:
+        return loss
+    return loss + attach(among, torch.zeros_like(value), to_candidate.mul_(of_candidate))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lookalike.distances import Distance, LpDistance, SNRDistance
 from lookalike.errors import BadInput, nearest
-from lookalike.geometry import Relations, attach, step
+from lookalike.geometry import Relations, above_zero, attach
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.registry import LOSSES
 
@@ -29,7 +29,7 @@ def contrastive(relations: Relations, pull_to: float, push_to: float) -> Tensor:
 
 def _mean_above_zero(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """The weighted mean of the values above zero (0 if none), and its gradient."""
-    counted = step(values.clone()).mul_(weights)
+    counted = above_zero(values).mul_(weights)
     count = counted.sum().clamp_min_(torch.finfo(values.dtype).tiny)
     total = torch.dot(values.view(-1), counted.view(-1))
     return total / count, counted.div_(count)

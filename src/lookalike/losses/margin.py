@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, step
+from lookalike.geometry import Relations, above_zero, attach
 from lookalike.labels import Labels, as_tensor
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.miners.everything import RandomMiner
@@ -102,16 +102,24 @@ class MarginLoss(PairLoss):
                 )
             known, edge = similarity.detach(), boundary.detach()
             named = positive.sum(1, keepdim=True)
-            too_far = step(edge + self.margin - known).mul_(positive)
-            too_near = step(known - edge + self.margin).mul_(negative)
-            count = (too_far.sum() + too_near.sum()).clamp_min_(torch.finfo(known.dtype).tiny)
-            slope = (too_near - too_far).div_(count)
-            constant = self.margin * (too_far.sum() + too_near.sum()) / count
-        # piecewise linear in similarity and boundary: the slopes give value and gradient
-        loss = (slope * (similarity - boundary)).sum() + constant
+            far, slope = _violations(edge + self.margin - known, positive)
+            near, nearer = _violations(known - (edge - self.margin), negative)
+            count = (slope.sum() + nearer.sum()).clamp_min_(torch.finfo(known.dtype).tiny)
+            slope = nearer.sub_(slope).div_(count)
+            value = (far + near) / count
+        loss = attach(similarity, value, slope)
+        if boundary.requires_grad:
+            against = slope.sum(1, keepdim=True) if boundary.numel() > 1 else slope.sum().view(1)
+            loss = loss + attach(boundary, torch.zeros_like(value), -against)
         if self.learn_beta and self.nu:
             if beta.numel() == 1:
                 loss = loss + self.nu * beta.to(loss.dtype).sum()
             else:
                 loss = loss + self.nu * (beta.to(loss.dtype) * named).sum() / count
         return loss
+
+
+def _violations(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """The weighted sum of the values above zero, and the weights of those."""
+    counted = above_zero(values).mul_(weights)
+    return torch.dot(values.view(-1), counted.view(-1)), counted

@@ -5,8 +5,8 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from lookalike.geometry import Relations, attach, log_sum_exp, soft_terms
-from lookalike.labels import Labels
+from lookalike.geometry import Relations, attach, in_full_precision, log_sum_exp, soft_terms
+from lookalike.labels import Labels, as_tensor
 from lookalike.losses.base import ProxyLoss, ProxyOptions
 from lookalike.registry import LOSSES
 
@@ -66,8 +66,18 @@ class ProxyAnchorLoss(ProxyLoss):
 
     def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
         """Proxies x images."""
-        similarity, same, valid, _ = super().relations(embeddings, labels)
-        return Relations(similarity.T, same.T, valid.T)
+        if not self.distance.symmetric:
+            similarity, same, valid, _ = super().relations(embeddings, labels)
+            return Relations(similarity.T, same.T, valid.T)
+        rows = in_full_precision(embeddings)
+        similarity = self.distance.similarity(self.proxies.to(rows.dtype), rows)
+        given = as_tensor(labels).to(rows.device)
+        if given.ndim == 1:
+            classes = torch.arange(self.num_classes, device=rows.device)
+            same = (classes.unsqueeze(1) == given).to(rows.dtype)
+        else:
+            same = given.T.to(rows.dtype)
+        return Relations(similarity, same, similarity.new_ones(()).expand(similarity.shape))
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of proxies x images."""

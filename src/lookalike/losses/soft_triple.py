@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
-from lookalike.geometry import first_order_only
+from lookalike.geometry import first_order_only, in_full_precision
 from lookalike.losses.base import ProxyOptions
 from lookalike.losses.softmax import SoftmaxLoss, made_harder
 from lookalike.registry import LOSSES
@@ -21,9 +21,9 @@ class _SoftMaximum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, found: Tensor, gamma: float) -> Tensor:
-        chance = (found / gamma).softmax(2)
-        summed: Tensor = torch.linalg.vecdot(chance, found, dim=2)
-        slope = (found - summed.unsqueeze(2)).div_(gamma).add_(1).mul_(chance)
+        chance = (found / gamma).softmax(1)
+        summed = (chance * found).sum(1)
+        slope = (found - summed.unsqueeze(1)).div_(gamma).add_(1).mul_(chance)
         ctx.save_for_backward(slope)
         return summed
 
@@ -31,7 +31,7 @@ class _SoftMaximum(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         first_order_only()
         (slope,) = ctx.saved_tensors
-        return slope * gradient.unsqueeze(2), None
+        return slope * gradient.unsqueeze(1), None
 
 
 @LOSSES.register("soft-triple", paper="Qian et al., ICCV 2019")
@@ -77,8 +77,12 @@ class SoftTripleLoss(SoftmaxLoss):
 
     def similarities(self, embeddings: Tensor) -> Tensor:
         """The soft maximum over the centres of each class."""
-        found = super().similarities(embeddings)
-        found = found.view(-1, self.num_classes, self.centers_per_class)
+        rows = in_full_precision(embeddings)
+        # the k-th centres of all classes side by side: a softmax over k then runs along classes
+        centres = self.fc.view(self.embedding_size, self.num_classes, self.centers_per_class)
+        centres = centres.permute(2, 1, 0).reshape(-1, self.embedding_size).to(rows.dtype)
+        found = self.distance.similarity(rows, centres)
+        found = found.view(-1, self.centers_per_class, self.num_classes)
         summed: Tensor = _SoftMaximum.apply(found, self.gamma)
         return summed
 

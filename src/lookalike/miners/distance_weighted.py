@@ -51,13 +51,13 @@ class DistanceWeightedMiner(Miner):
 
     def weights(self, relations: Relations, dimension: int) -> Tensor:
         """How likely each candidate is drawn, up to a factor an anchor."""
-        squared = self.distance.squared_euclidean(relations.similarity).clamp_min_(0)
+        squared = self.distance.squared_euclidean(relations.similarity)
         allowed = relations.negatives * (squared < self.nonzero_loss_cutoff**2)
         squared.clamp_(self.cutoff**2, 4 - 1e-6)
         chance = squared.log().mul_((2.0 - dimension) / 2)
         chance.sub_(squared.mul_(-0.25).log1p_().mul_((dimension - 3) / 2))
         # relative to the likeliest allowed one, in float32's range; none is lost, only scaled
-        chance.add_((allowed.ceil() - 1) * 1e30)
+        chance.add_(allowed.ceil().sub_(1).mul_(1e30))
         chance.sub_(chance.amax(1, keepdim=True)).clamp_min_(-80)
         return chance.exp_().mul_(allowed)
 
