@@ -1,8 +1,10 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from lookalike.errors import BadInput
 from lookalike.evaluation import gather_embeddings, score, score_distributed
@@ -49,7 +51,9 @@ def one_process(rank, folder):
 
 
 def test_two_processes_agree_with_one(tmp_path):
-    mp.start_processes(one_process, (str(tmp_path),), nprocs=2, start_method="fork")
+    commands = [[sys.executable, __file__, str(rank), str(tmp_path)] for rank in range(2)]
+    processes = [subprocess.Popen(command) for command in commands]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0]
     points, labels = points_and_labels()
     expected = score(points, labels, NAMES, confidence=0.9)
     halves = score(points[:20], labels[:20], ("map",), points[20:], labels[20:], ties="average")
@@ -79,3 +83,7 @@ def test_one_process_alone():
 def test_gathering_refuses_uneven_lists():
     with pytest.raises(BadInput, match="3 embeddings, 2 labels and 3 indices"):
         gather_embeddings(torch.eye(3), [1, 2], [0, 1, 2])
+
+
+if __name__ == "__main__":  # one of the two processes that the test above starts
+    one_process(int(sys.argv[1]), sys.argv[2])

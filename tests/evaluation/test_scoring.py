@@ -124,6 +124,15 @@ def test_half_precision_is_ranked_as_it_is(clusters, plain_ranks, rank_metrics, 
     assert_same(found, plain_ranks(half.float().numpy(), labels), rank_metrics)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30, 1e300])
+def test_the_length_of_a_row_does_not_matter(clusters, rank_metrics, scale):
+    points, labels = clusters(90, 6, 8)
+    scales = np.where(np.arange(90) % 2, scale, 1.0)[:, None]
+    expected = evaluate(points, labels, rank_metrics)
+    found = evaluate(points.astype(np.float64) * scales, labels, rank_metrics)
+    assert found == pytest.approx(expected)
+
+
 def test_one_image_classes_are_counted_and_left_out(clusters, plain_ranks, rank_metrics):
     points, labels = clusters(80, 6, 10)
     labels = np.where(np.arange(80) % 4 == 0, 1000 + np.arange(80), labels)
@@ -268,6 +277,7 @@ def test_intervals_hold_the_score(clusters):
         ({"labels": [1, 2, 3]}, "no query has a relevant item"),
         ({"labels": [[0, 2], [1, 0], [1, 1]]}, "multi-hot"),
         ({"labels": [1, np.nan, 1.0]}, "not finite"),
+        ({"labels": [1, [2, 3], 1]}, "one label an item"),
         ({"gallery": np.zeros((0, 2)), "gallery_labels": []}, "gallery is empty"),
         ({"gallery": [[1.0, 2.0]]}, "needs gallery_labels"),
         ({"gallery_labels": [1]}, "need a gallery"),

@@ -109,6 +109,7 @@ def score_distributed(
             progress=progress,
         )
     sets = Sets.of(embeddings, labels, gallery, gallery_labels, ignore, gallery_ignore, distance)
+    sets.check(names)
     rank, processes = dist.get_rank(group), dist.get_world_size(group)
     queries = len(sets.queries)
     span = queries * rank // processes, queries * (rank + 1) // processes

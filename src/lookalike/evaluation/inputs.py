@@ -31,6 +31,8 @@ def embeddings_of(values: ArrayLike, what: str, distance: Distance = "cosine") -
     """
     tensor = values if isinstance(values, Tensor) else _tensor(values, what)
     tensor = tensor.detach()
+    if tensor.device.type not in ("cpu", "cuda"):  # others have no double precision
+        tensor = tensor.cpu()
     if tensor.ndim != 2:
         raise BadInput(f"{what} must be a table of rows, but has shape {tuple(tensor.shape)}")
     if tensor.shape[1] == 0:
@@ -52,7 +54,10 @@ def labels_of(values: ArrayLike, what: str) -> Labels:
     """Labels as a numpy array: one label an item (1-D) or a multi-hot table (2-D, 0 or 1)."""
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise BadInput(f"{what} must be one label an item, or a table of 0 and 1") from None
     if array.ndim == 2 and array.dtype.kind in "biuf":
         if not np.isin(array, (0, 1)).all():
             raise BadInput(f"{what} in two dimensions must be multi-hot: only 0 and 1")
@@ -95,6 +100,9 @@ def _unit_rows(tensor: Tensor, rows: int = 4096) -> Tensor:
     unit = torch.empty_like(tensor, dtype=torch.float32)
     for part, out in zip(torch.split(tensor, rows), torch.split(unit, rows), strict=True):
         exact = part.double()
+        if tensor.dtype == torch.float64:  # squares of very large or small numbers leave the range
+            largest = exact.abs().amax(dim=1, keepdim=True)
+            exact = exact / largest.clamp_min(torch.finfo(torch.float64).tiny)
         lengths = torch.linalg.vector_norm(exact, dim=1, keepdim=True)
         out.copy_(exact.div_(lengths.clamp_min_(torch.finfo(torch.float64).tiny)))
     return unit

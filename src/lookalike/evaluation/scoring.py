@@ -73,9 +73,8 @@ class Evaluation:
         Recall@k of a class is its hit rate. With multi-hot labels the label is the column, and a
         query counts in each of its classes.
         """
-        without = np.zeros(self.queries, bool)
-        for values in self.per_query.values():
-            without = np.isnan(values)
+        of_any = next(iter(self.per_query.values()), np.zeros(self.queries))
+        without = np.isnan(of_any)
         return [
             ClassScores(
                 label,
@@ -147,6 +146,12 @@ class Sets:
             own_labels, other_labels, _identities(ignore), _identities(gallery_ignore)
         )
         return Sets(queries, others, own_labels, relevance)
+
+    def check(self, names: tuple[str, ...]) -> None:
+        """Refuse clustering and structure where items have several labels."""
+        for name in names:
+            if self.labels.ndim == 2 and not is_ranking(name):
+                raise BadInput(f"'{name}' needs one label an item, not a multi-hot table")
 
 
 def evaluate(
@@ -223,6 +228,7 @@ def score(
     if confidence is not None and not 0 < confidence < 1:
         raise BadInput(f"confidence must lie between 0 and 1, not {confidence}")
     sets = Sets.of(embeddings, labels, gallery, gallery_labels, ignore, gallery_ignore, distance)
+    sets.check(names)
     blocks = rank_embeddings(
         sets.queries,
         sets.gallery,
@@ -302,9 +308,6 @@ def whole_set_scores(names: tuple[str, ...], sets: Sets, seed: int) -> dict[str,
     structure = tuple(name for name in names if name in STRUCTURE)
     if not (clustering or structure):
         return {}
-    if sets.labels.ndim == 2:
-        name = (clustering + structure)[0]
-        raise BadInput(f"'{name}' needs one label an item, not a multi-hot table")
     codes = np.unique(sets.labels, return_inverse=True)[1]
     scores = clustering_scores(clustering, sets.queries, codes, seed) if clustering else {}
     if structure:
