@@ -1,0 +1,199 @@
+"""Mixing, memory, direction and rho by configuration: real short runs on glyphs."""
+
+import os
+import signal
+
+import pytest
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+
+from lookalike import models
+from lookalike.config import load
+from lookalike.errors import BadInput
+from lookalike.training import Interrupted, Watcher, train
+from lookalike.training.objective import build_objective
+from lookalike.training.passes import Passes, Prepared
+
+SHORT = ("train.epochs=1", "train.batches_per_epoch=6", "protocol.name=paper")
+UNTESTED = ("protocol.test=false",)
+
+
+class StopsAt(Watcher):
+    """Sends this process a signal when the run has come to a step."""
+
+    def __init__(self, step):
+        self.at = step
+
+    def stage(self, name, done, total, detail=""):
+        if name == "training" and done >= self.at:
+            self.at = 10**9
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture
+def ready():
+    """A model, a batch of pictures, and labels."""
+    torch.manual_seed(0)
+    model = models.build("small-cnn", dim=16, channels=1)
+    return model, torch.randn(16, 1, 32, 32), torch.arange(4).repeat_interleave(4)
+
+
+def objective(*overrides):
+    return build_objective(load(None, list(overrides)), class_count=4, embedding_size=16)
+
+
+RUNS = {
+    "input": ("mix.where=input",),
+    "feature": ("mix.where=feature", "mix.alpha=2", "mix.weight=0.4", "mix.pairs=both"),
+    "embed": ("mix.where=embed", "loss.name=contrastive"),
+    "direction": ("loss.name=triplet", "loss.direction=0.492", "loss.margin=0.278"),
+    "rho": ("loss.name=margin", "miner.name=rho", "miner.miner=distance-weighted"),
+}
+MORE = {
+    "direction of proxies": ("loss.name=proxy-nca", "loss.direction=0.3"),
+    "direction of pairs": ("loss.direction=0.3", "loss.base=0.7"),
+    "mixing with proxies": ("loss.name=proxy-anchor", "mix.where=embed"),
+    "mixing with direction": ("loss.direction=0.3", "mix.where=embed", "mix.negatives=2"),
+    "memory": ("memory.size=100", "memory.start=2", "loss.name=triplet", "miner.name=semi-hard"),
+    "memory and rho": ("memory.size=64", "memory.start=1", "loss.name=triplet", "miner.name=rho"),
+    "memory and mixing": ("memory.size=100", "memory.start=2", "mix.where=embed"),
+    "memory and maps": ("memory.size=64", "memory.start=1", "mix.where=feature"),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_runs_end_to_end_by_configuration(name, tiny):
+    run = train(tiny(*SHORT, *RUNS[name]))
+    assert run.result["steps"] == 6
+    assert 0 < run.result["test"]["recall@1"] < 1
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_trains_by_configuration(name, tiny):
+    config = tiny(*SHORT, *UNTESTED, *MORE[name])
+    run = train(config)
+    (epoch,) = run.epochs()
+    assert run.result["steps"] == 6
+    assert epoch["loss"] > 0
+    assert run.config == config
+
+
+@pytest.mark.parametrize(
+    "name", ["memory", "memory and mixing", "memory and maps", "mixing with proxies"]
+)
+def test_stopped_and_started_again_it_ends_with_the_same_numbers(name, tiny, tmp_path):
+    overrides = (*SHORT, *UNTESTED, *MORE[name])
+    whole = train(tiny(*overrides, f"runs_dir={tmp_path / 'whole'}"))
+    config = tiny(*overrides)
+    with pytest.raises(Interrupted):
+        train(config, StopsAt(4))
+    run = train(config)
+    assert run.result == whole.result
+    assert run.epochs() == whole.epochs()
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+
+
+class Surroundings(nn.Module):
+    """Stands where a model stands, and notes the precision around it."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.noted = []
+
+    def forward(self, batch):
+        self.noted.append((torch.is_autocast_enabled("cpu"), batch.dtype))
+        return batch * self.weight
+
+    features = embed = forward
+
+
+@pytest.mark.parametrize(
+    ("precision", "around"),
+    [("bf16-mixed", (True, torch.bfloat16)), ("64-true", (False, torch.float64))],
+)
+def test_every_pass_has_the_precision_of_the_run(precision, around):
+    model = Surroundings()
+    fabric = Fabric(accelerator="cpu", devices=1, precision=precision)
+    prepared = Prepared(fabric.setup(Passes(model)))
+    prepared(torch.ones(2))
+    prepared.embed(prepared.features(torch.ones(2)))
+    assert model.noted == [around] * 3
+
+
+@pytest.mark.parametrize("loss", ["multi-similarity", "contrastive", "proxy-anchor"])
+@pytest.mark.parametrize("where", ["input", "feature", "embed"])
+def test_with_weight_0_the_total_is_the_clean_loss(loss, where, ready):
+    model, images, labels = ready
+    name = f"loss.name={loss}"
+    torch.manual_seed(3)
+    clean = objective(name)
+    torch.manual_seed(3)
+    mixed = objective(name, f"mix.where={where}", "mix.weight=0")
+    model.eval()
+    assert torch.equal(clean(model, images, labels)[0], mixed(model, images, labels)[0])
+
+
+@pytest.mark.parametrize("where", ["input", "feature", "embed"])
+def test_the_total_is_the_clean_loss_plus_the_weighted_mixed_one(where, ready):
+    model, images, labels = ready
+    model.eval()
+    clean, _ = objective()(model, images, labels)
+    totals = []
+    for weight in (1, 2):
+        torch.manual_seed(4)
+        total, embeddings = objective(f"mix.where={where}", f"mix.weight={weight}")(
+            model, images, labels
+        )
+        totals.append(total)
+        assert embeddings.shape == (16, 16)
+    assert totals[0] > clean
+    torch.testing.assert_close(totals[1] - clean, 2 * (totals[0] - clean))
+
+
+def test_the_backbone_runs_once_over_the_clean_batch(ready):
+    model, images, labels = ready
+    seen = []
+    model.backbone.register_forward_hook(lambda module, given, _: seen.append(len(given[0])))
+    for where in ("feature", "embed", "input"):
+        objective(f"mix.where={where}", "mix.negatives=2")(model, images, labels)
+    assert seen == [16, 16, 16, 32]
+
+
+def test_learned_weights_and_memory_are_each_once_in_the_state():
+    keys = objective("memory.size=32", "loss.name=margin", "loss.learn_beta=true").state_dict()
+    assert sorted(keys) == [
+        "loss._extra_state",
+        "loss.embedding_memory",
+        "loss.label_memory",
+        "loss.loss.beta",
+    ]
+
+
+def test_a_part_that_is_not_used_does_not_rename_a_run():
+    names = load(None).deciding()
+    assert "mix" not in names
+    assert "memory" not in names
+    assert load(None, ["mix.where=embed"]).deciding()["mix"]["weight"] == 0.4
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["mix.where=embed", "loss.name=triplet"], "TripletMarginLoss does not.*multi-similarity"),
+        (["mix.where=pixels"], "choose one of: embed, feature, input"),
+        (["mix.alpha=2"], r"mix\.where' is missing"),
+        (["mix.wher=embed", "mix.where=embed"], r"did you mean 'mix\.where'"),
+        (["mix.where=embed", "mix.negatives=0"], "negatives"),
+        (["mix.where=embed", "mix.alpha=0"], "greater than 0"),
+        (["memory.size=16"], "cannot hold a batch of 32"),
+        (["memory.sizes=16"], r"did you mean 'memory\.size'"),
+        (["memory.size=64", "loss.name=proxy-anchor"], "learned vectors"),
+        (["mix.where=embed", "loss.name=pytorch_metric_learning.losses:NTXentLoss"], "by weight"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tiny, tmp_path, overrides, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        train(tiny(*overrides))
+    assert not (tmp_path / "runs").exists()
