@@ -334,21 +334,38 @@ def soft_terms(
     terms = torch.empty(values.shape, dtype=values.dtype, device=values.device)
     tops, totals = values.new_empty(2, values.shape[0], 1)
     size = max(1, _IN_CACHE // max(1, values.shape[1]))
-    for at in range(0, values.shape[0], size):
-        block = slice(at, at + size) if size < values.shape[0] else slice(None)
-        part, weight = terms[block], weights[block]
-        torch.sub(values[block], shift, out=part)
-        # pushed out of sight where the weight is 0; cheaper than masks, and never log(0)
-        part.mul_(scale).add_(weight.clamp_max(1).ceil_().sub_(1).mul_(_FAR))
-        top = torch.amax(part, 1, keepdim=True, out=tops[block])
-        if plus_one:
-            top.clamp_min_(0)
-        part.sub_(top).clamp_min_(_NOTHING).exp_().mul_(weight)
-        total = torch.sum(part, 1, keepdim=True, out=totals[block])
-        if plus_one:
-            total.add_((-top).clamp_min_(_NOTHING).exp_())
-        part.div_(total.clamp_min_(torch.finfo(total.dtype).tiny))
+    if size >= values.shape[0]:
+        _soft_block(values, weights, terms, tops, totals, scale, shift, plus_one)
+    else:
+        for at in range(0, values.shape[0], size):
+            rows = slice(at, at + size)
+            outputs = terms[rows], tops[rows], totals[rows]
+            _soft_block(values[rows], weights[rows], *outputs, scale, shift, plus_one)
     return totals.log_().add_(tops), terms
+
+
+def _soft_block(
+    values: Tensor,
+    weights: Tensor,
+    terms: Tensor,
+    top: Tensor,
+    total: Tensor,
+    scale: float,
+    shift: float,
+    plus_one: bool,
+) -> None:
+    """Fill ``terms`` with shares, ``top`` and ``total`` with what the logarithm is made of."""
+    torch.sub(values, shift, out=terms)
+    # pushed out of sight where the weight is 0; cheaper than masks, and never log(0)
+    terms.mul_(scale).add_(weights.clamp_max(1).ceil_().sub_(1), alpha=_FAR)
+    torch.amax(terms, 1, keepdim=True, out=top)
+    if plus_one:
+        top.clamp_min_(0)
+    terms.sub_(top).clamp_min_(_NOTHING).exp_().mul_(weights)
+    torch.sum(terms, 1, keepdim=True, out=total)
+    if plus_one:
+        total.add_((-top).clamp_min_(_NOTHING).exp_())
+    terms.div_(total.clamp_min_(torch.finfo(total.dtype).tiny))
 
 
 class _LogSumExp(torch.autograd.Function):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from lookalike.errors import BadInput
 from lookalike.geometry import first_order_only, in_full_precision
 from lookalike.losses.base import ProxyOptions
-from lookalike.losses.softmax import SoftmaxLoss, made_harder
+from lookalike.losses.softmax import SoftmaxLoss, lowered
 from lookalike.registry import LOSSES
 from lookalike.regularizers.sparse_centers import SparseCentersRegularizer
 
@@ -88,4 +88,4 @@ class SoftTripleLoss(SoftmaxLoss):
 
     def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:
         """``la (S_c - margin [c = y])``."""
-        return made_harder(similarity, places, weights, self.la, lambda s: s - self.margin)
+        return lowered(similarity, places, weights, self.la, self.margin)

@@ -23,6 +23,7 @@ __all__ = [
     "SoftmaxLoss",
     "SphereFaceLoss",
     "SubCenterArcFaceLoss",
+    "lowered",
     "made_harder",
     "soft_cross_entropy",
 ]
@@ -76,6 +77,17 @@ class _ColumnLoss(SoftmaxLoss):
     def class_vectors(self) -> Tensor:
         """The columns of ``W``."""
         return self.W.T
+
+
+def lowered(
+    similarity: Tensor, places: Tensor, weights: Tensor | None, scale: float, margin: float
+) -> Tensor:
+    """``scale * s``, at the places of the right classes ``scale * (s - margin)``."""
+    logits = similarity.reshape(-1) * scale
+    if weights is None:
+        weights = logits.new_ones(places.shape)
+    logits.index_add_(0, places, weights, alpha=-margin * scale)
+    return logits.view(similarity.shape)
 
 
 def made_harder(
@@ -169,9 +181,9 @@ class CosFaceLoss(_MarginSoftmaxLoss):
     ) -> None:
         super().__init__(num_classes, embedding_size, margin, scale, **options)
 
-    def harder(self, cosine: Tensor) -> Tensor:
-        """``s - margin``."""
-        return cosine - self.margin
+    def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:
+        """``scale (s - margin [c = y])``."""
+        return lowered(similarity, places, weights, self.scale, self.margin)
 
 
 @LOSSES.register("arcface", paper="Deng et al., CVPR 2019")

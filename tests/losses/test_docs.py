@@ -1,0 +1,47 @@
+"""The page on losses: its code runs, and it names everything there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import lookalike.losses as losses
+import lookalike.miners as miners
+import lookalike.regularizers as regularizers
+from lookalike.registry import LOSSES
+
+PAGE = Path(__file__).parents[2] / "docs" / "losses.md"
+
+
+@pytest.fixture
+def page():
+    return PAGE.read_text(encoding="utf-8")
+
+
+def test_code_runs(page):
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)
+    value = names["CubedLoss"]()(names["embeddings"], names["labels"])
+    value.backward()
+    assert value > 0
+
+
+def test_everything_is_named(page):
+    rows = re.findall(r"^\| ([a-z0-9+-]+) \| `(\w+)` \|(.*)\|$", page, re.MULTILINE)
+    listed = {name: (cls, rest) for name, cls, rest in rows if cls.endswith("Loss")}
+    ours = [e for e in LOSSES.entries() if e.build.__module__.startswith("lookalike.")]
+    for entry in ours:
+        cls, rest = listed[entry.name]
+        assert cls == entry.build.__name__
+        assert rest.strip().endswith("yes") == entry.build.additive
+    assert set(miners.names()) <= {name for name, cls, _ in rows if cls.endswith("Miner")}
+    assert all(f"`{name}`" in page for name in regularizers.names())
+
+
+def test_tuned_settings_are_shown(page):
+    for name in losses.names():
+        for entry in losses.tuned(name):
+            settings = {**entry.values, **entry.beside}
+            cells = ", ".join(f"`{key}={value}`" for key, value in settings.items())
+            assert f"| {name} | {entry.dataset} | {cells} | {entry.source} |" in page
