@@ -130,7 +130,7 @@ class TrainConfig(Section):
 
 
 class ProtocolConfig(Section):
-    """Which classes train, validate and test (METHODS of the papers: see docs/protocols.md)."""
+    """Which classes train, validate and test (docs/training.md)."""
 
     name: Literal["paper", "fixed-validation", "cross-validation"] = "fixed-validation"
     ratio: float = Field(0.9, gt=0, lt=1, description="of the training classes that train")

@@ -6,6 +6,8 @@ import sys
 
 import numpy as np
 import pytest
+import torch
+from PIL import Image
 
 TINY = ["model.dim=16", "train.epochs=1", "train.batches_per_epoch=4", "sampler.batch_size=32"]
 
@@ -45,7 +47,9 @@ def test_evaluate_a_file(tmp_path):
     assert (done.returncode, done.stdout.split()) == (0, ["recall@1", "100.00"])
 
 
-@pytest.mark.parametrize("kind", ["losses", "miners", "samplers", "datasets", "networks", "recipes"])
+@pytest.mark.parametrize(
+    "kind", ["losses", "miners", "samplers", "datasets", "networks", "recipes"]
+)
 def test_list(kind):
     done = lookalike("list", kind, "--json")
     assert done.returncode == 0, done.stderr
@@ -78,6 +82,49 @@ def test_bad_input_is_a_sentence_and_exit_code_2(tmp_path, arguments, sentence):
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Four classes of three photographs, one of which is broken."""
+    for number in range(12):
+        home = tmp_path / "photos" / f"class{number % 4}"
+        home.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(number).integers(0, 256, (40, 50, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(home / f"{number}.png")
+    (tmp_path / "photos" / "class0" / "broken.png").write_bytes(b"not a picture")
+    return tmp_path / "photos"
+
+
+def photo_run(photos, *more):
+    settings = ["data.name=folder", f"data.root={photos}", "data.transform=small", "model.dim=8"]
+    settings += ["sampler.name=random", "sampler.batch_size=4", "train.epochs=1"]
+    return lookalike("train", *settings, "protocol.name=paper", *more, cwd=photos.parent)
+
+
+def test_unreadable_images_stop_a_run_with_their_names(photos):
+    done = photo_run(photos)
+    assert done.returncode == 2
+    assert "class0/broken.png" in done.stderr
+    assert "data.skip_unreadable=true" in done.stderr
+    assert not list(photos.parent.glob("runs/*/config.yaml"))
+
+
+def test_skipped_images_are_in_the_record(photos):
+    done = photo_run(photos, "data.skip_unreadable=true")
+    assert done.returncode == 0, done.stderr
+    (record,) = photos.parent.glob("runs/*/environment.json")
+    assert json.loads(record.read_text())["unreadable"] == ["class0/broken.png"]
+
+
+def test_a_wrong_weights_file_gets_a_sentence(photos):
+    torch.save({"nothing.weight": torch.zeros(3)}, photos.parent / "wrong.pth")
+    more = ["model.weights=wrong.pth", "data.skip_unreadable=true"]
+    done = photo_run(photos, *more)
+    assert done.returncode == 2
+    assert "wrong.pth" in done.stderr
+    assert "nothing.weight" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("command", ["demo", "train", "evaluate", "list", "data prepare"])

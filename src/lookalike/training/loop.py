@@ -64,11 +64,12 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     run = Run(config.runs_dir / run_name(config, images.fingerprint, weights))
     if run.done:
         return run
+    store = data.open_store(
+        images, preset.short_side, progress=lambda a, b: watcher.stage("decoding", a, b)
+    )
+    training = Training(config, run, split, store, preset, watcher)
     with run.locked():
-        store = data.open_store(
-            images, preset.short_side, progress=lambda a, b: watcher.stage("decoding", a, b)
-        )
-        Training(config, run, split, store, preset, watcher).complete(
+        training.complete(
             {"data_fingerprint": images.fingerprint, "weights_fingerprint": weights},
             {"unreadable": list(images.unreadable)},
         )
