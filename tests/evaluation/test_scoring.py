@@ -133,6 +133,14 @@ def test_the_length_of_a_row_does_not_matter(clusters, rank_metrics, scale):
     assert found == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("scale", [1e-15, 1e15, 1e25])
+def test_very_long_and_very_short_distances(clusters, plain_ranks, scale):
+    points, labels = clusters(70, 6, 8)
+    names = ("recall@1", "map")
+    found = evaluate(points * np.float32(scale), labels, names, distance="l2")
+    assert_same(found, plain_ranks(points, labels, distance="l2"), names)
+
+
 def test_one_image_classes_are_counted_and_left_out(clusters, plain_ranks, rank_metrics):
     points, labels = clusters(80, 6, 10)
     labels = np.where(np.arange(80) % 4 == 0, 1000 + np.arange(80), labels)

@@ -58,15 +58,18 @@ class Counter:
         longest = float(self._right.norm(dim=1).max())
         # |rounded - true| <= gamma sum |a_k b_k| <= gamma |a| |b| in any order of summation
         # (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
-        unit = (self._left.shape[1] + 4) * 2.0**-24
+        unit = (self._left.shape[1] + 4) * 2.0**-24  # 4: room for the rounding of the input
         lengths = self._left.norm(dim=1).double().numpy()
         self._band = 1.01 * unit / (1 - unit) * longest * lengths
 
     def indistinct(self, relevance: Relevance) -> float:
         """The share of similarities that single precision cannot tell from a relevant item's.
 
-        From a sample of queries. Near 1 for a collapsed network, near 0 otherwise.
+        From a sample of queries. Near 1 for a collapsed network, near 0 otherwise; 1 where
+        squares leave the range of single precision.
         """
+        if not np.isfinite(self._band).all():
+            return 1.0
         spread = np.linspace(0, len(self._queries) - 1, SAMPLE).astype(np.int64)
         sample = np.unique(spread)
         with full_precision():
@@ -192,10 +195,19 @@ def _tiles(
 
 
 def _products_to_distances(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
-    """Two more columns, so that the product of two rows is -|q - g|^2 / 2."""
+    """Two more columns, so that the product of two rows is -|q - g|^2 / 2.
+
+    The rows become 1 + |q|^2 / 2 long. Squares are summed in double precision: the columns are
+    then wrong by one rounding only, which the band allows for.
+    """
     ones_queries, ones_gallery = torch.ones(len(queries), 1), torch.ones(len(gallery), 1)
-    of_queries = queries.square().sum(1, keepdim=True) / -2
-    of_gallery = gallery.square().sum(1, keepdim=True) / -2
+    of_queries, of_gallery = (
+        torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
+        .square()
+        .div(-2)
+        .float()
+        for rows in (queries, gallery)
+    )
     return (
         torch.cat([queries, of_queries, ones_queries], 1),
         torch.cat([gallery, ones_gallery, of_gallery], 1),
