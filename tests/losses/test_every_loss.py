@@ -322,3 +322,13 @@ def test_tuned_settings_build(data):
         for entry in losses.tuned(name):
             assert build(name, **entry.values) is not None
     assert {entry.dataset for entry in losses.tuned("triplet")} >= {"CUB", "Cars", "SOP", "CUB-256"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_argument_shown_can_be_given(name):
+    """What the signature shows, the loss takes: its own default, given by name."""
+    shown = inspect.signature(LOSSES.find(name).build).parameters.values()
+    given = {p.name: p.default for p in shown if p.default is not p.empty}
+    assert "distance" in given
+    assert not any(p.kind is p.VAR_KEYWORD for p in shown)
+    build(name, **given)

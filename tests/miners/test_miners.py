@@ -186,3 +186,9 @@ def test_refusals():
         miners.create("semi-hard", margn=1)
     with pytest.raises(BadInput, match="unit vectors"):
         miners.DistanceWeightedMiner(distance="snr")
+
+
+@pytest.mark.parametrize("name", miners.names())
+def test_every_argument_shown_can_be_given(name):
+    shown = inspect.signature(MINERS.find(name).build).parameters.values()
+    miners.create(name, **{p.name: p.default for p in shown})
