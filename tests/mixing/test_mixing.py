@@ -308,7 +308,7 @@ def test_direction_regularisation_of_mixes(batch, built):
     embeddings, labels = batch()
     loss = built("multi-similarity", direction=0.3)
     assert torch.isfinite(Mixing("embed", negatives=2)(loss, embeddings, labels))
-    with pytest.raises(BadInput, match="set negatives"):
+    with pytest.raises(BadInput, match=r"set mix\.negatives"):
         Mixing("embed")(loss, embeddings, labels)
 
 

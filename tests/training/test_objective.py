@@ -171,6 +171,11 @@ def test_learned_weights_and_memory_are_each_once_in_the_state():
     ]
 
 
+def test_too_many_mixes_for_direction_are_refused_when_built():
+    with pytest.raises(BadInput, match=r"set mix\.negatives"):
+        objective("mix.where=embed", "loss.direction=0.3")
+
+
 def test_a_part_that_is_not_used_does_not_rename_a_run():
     names = load(None).deciding()
     assert "mix" not in names

@@ -80,7 +80,7 @@ class Mixing:
         embed: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """The loss on mixed examples; 0 for a batch that has no two images to mix."""
-        refuse_unless_additive(type(loss))
+        self.check(loss)
         assert isinstance(loss, Loss)
         mixes = None if source is None or embed is None else (source, embed)
         if (mixes is None) != (self.where == "embed"):
@@ -94,6 +94,16 @@ class Mixing:
             return embeddings.new_zeros(())
         with torch.autocast(embeddings.device.type, enabled=False):
             return loss.compute(relations)
+
+    def check(self, loss: nn.Module) -> None:
+        """Refuse a loss that cannot be mixed so."""
+        refuse_unless_additive(type(loss))
+        among = isinstance(loss, PairLoss) and loss.among
+        if among and self.where == "embed" and self._negatives(loss) is None:
+            raise BadInput(
+                "direction regularisation compares mixes with one another, which are too many "
+                "when all are mixed; set mix.negatives, for example to 3"
+            )
 
     def kind(self) -> Kind:
         """Which pairs this batch mixes; the coin is tossed on the CPU."""
@@ -144,7 +154,7 @@ class Mixing:
             return pairs.of(embeddings)
         return unit(pairs.of(unit(embeddings)))
 
-    def _negatives(self, loss: Loss) -> int | None:
+    def _negatives(self, loss: nn.Module) -> int | None:
         if isinstance(self.negatives, int):
             return self.negatives
         if self.negatives is None and (self.where != "embed" or isinstance(loss, ProxyLoss)):
@@ -154,11 +164,6 @@ class Mixing:
     def _all_from_cosines(self, loss: Loss) -> bool:
         if self.where != "embed" or self._negatives(loss) is not None:
             return False
-        if isinstance(loss, PairLoss) and loss.among:
-            raise BadInput(
-                "direction regularisation compares mixes with one another, which are too many "
-                "when all are mixed; set negatives, for example to 3"
-            )
         return isinstance(loss, PairLoss) and loss.by_row and follows_from_cosine(loss.distance)
 
 

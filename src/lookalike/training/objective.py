@@ -79,7 +79,10 @@ def build_objective(config: RunConfig, class_count: int, embedding_size: int) ->
     miner = None
     if config.miner is not None:
         miner = miners.create(config.miner.name, **config.miner.arguments)
-    mixing = None if config.mix is None else Mixing(**config.mix.model_dump())
+    mixing = None
+    if config.mix is not None:
+        mixing = Mixing(**config.mix.model_dump())
+        mixing.check(loss)
     if config.memory is None:
         return Objective(loss, miner, mixing)
     memory = config.memory
