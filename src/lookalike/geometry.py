@@ -193,12 +193,19 @@ class _Products(torch.autograd.Function):
         first_order_only()
         u, v, scale, other = ctx.saved_tensors
         if v is None:
-            return _scaled_back((gradient + gradient.T) @ u, u, scale), None, None
+            return _scaled_back(_both_ways(gradient, u), u, scale), None, None
         return (
             _scaled_back(gradient @ v, u, scale) if ctx.needs_input_grad[0] else None,
             _scaled_back(gradient.T @ u, v, other) if ctx.needs_input_grad[1] else None,
             None,
         )
+
+
+def _both_ways(matrix: Tensor, rows: Tensor) -> Tensor:
+    """``(M + M^T) rows``; adding a large matrix to its transpose is slower than multiplying it."""
+    if matrix.shape[0] <= 512:
+        return (matrix + matrix.T) @ rows
+    return torch.addmm(matrix @ rows, matrix.T, rows)
 
 
 def _scaled_back(gradient: Tensor, rows: Tensor, inverse: Tensor | None) -> Tensor:
@@ -237,12 +244,19 @@ class _Euclidean(torch.autograd.Function):
         if ctx.squared:
             pull = gradient * (2 * ctx.sign)
         else:
-            # d / d^2 is 1 / d, and 0 where d is 0; the distance carries its sign
-            square = (distance * distance).clamp_min_(torch.finfo(distance.dtype).tiny)
-            pull = (gradient * distance).div_(square)
+            # the distance carries its sign; where it is 0 so is the gradient
+            pull = (gradient / distance).nan_to_num_(0, 0, 0)
         if v is None:
-            pull = pull + pull.T
-            return _moved(pull, u, u, scale), None, None, None, None
+            moved = _both_ways(pull, u).neg_()
+            if scale is None:
+                return (
+                    moved.addcmul_(u, (pull.sum(1) + pull.sum(0)).unsqueeze(1)),
+                    None,
+                    None,
+                    None,
+                    None,
+                )
+            return _through_unit(moved, u, scale), None, None, None, None
         return (
             _moved(pull, u, v, scale) if ctx.needs_input_grad[0] else None,
             _moved(pull.T, v, u, other) if ctx.needs_input_grad[1] else None,
