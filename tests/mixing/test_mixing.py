@@ -276,6 +276,24 @@ def test_half_precision(dtype, batch):
     torch.testing.assert_close(half, mixing.term(loss, embeddings, labels), rtol=0.05, atol=0.05)
 
 
+@pytest.mark.parametrize("where", ["embed", "feature"])
+def test_autocast_reaches_the_model_only(where, batch):
+    embeddings, labels = batch(dtype=torch.float32)
+    loss = losses.MultiSimilarityLoss()
+    mixing = Fixed(where, pairs="positive-negative", negatives=2).using(0.3)
+    around = []
+
+    def embed(maps):
+        around.append(torch.is_autocast_enabled("cpu"))
+        return torch.nn.functional.normalize(maps, dim=1)
+
+    more = (embeddings, embed) if where == "feature" else ()
+    plain = mixing.term(loss, embeddings, labels, *more)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(mixing.term(loss, embeddings, labels, *more), plain)
+    assert around == ([False, True] if where == "feature" else [])
+
+
 def test_input_mode_embeds_only_the_mixes(batch, built):
     embeddings, labels = batch()
     images = torch.rand(9, 3, 4, 4, dtype=torch.float64)

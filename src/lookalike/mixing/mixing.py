@@ -82,18 +82,17 @@ class Mixing:
         """The loss on mixed examples; 0 for a batch that has no two images to mix."""
         self.check(loss)
         assert isinstance(loss, Loss)
-        mixes = None if source is None or embed is None else (source, embed)
+        mixes = None
+        if source is not None and embed is not None:
+            mixes = (source, _as_called(embed, embeddings.device.type))
         if (mixes is None) != (self.where == "embed"):
             raise BadInput(
                 f"mixing with where='{self.where}' "
                 + ("mixes the embeddings themselves" if mixes else "needs source and embed")
             )
-        kind = self.kind()
-        relations = self._relations(loss, embeddings, labels, mixes, kind)
-        if relations is None:
-            return embeddings.new_zeros(())
         with torch.autocast(embeddings.device.type, enabled=False):
-            return loss.compute(relations)
+            relations = self._relations(loss, embeddings, labels, mixes, self.kind())
+            return embeddings.new_zeros(()) if relations is None else loss.compute(relations)
 
     def check(self, loss: nn.Module) -> None:
         """Refuse a loss that cannot be mixed so."""
@@ -165,6 +164,17 @@ class Mixing:
         if self.where != "embed" or self._negatives(loss) is not None:
             return False
         return isinstance(loss, PairLoss) and loss.by_row and follows_from_cosine(loss.distance)
+
+
+def _as_called(embed: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:
+    """``embed`` with the autocast that is on now; the rest of the work is done without."""
+    enabled = torch.is_autocast_enabled(device)
+
+    def run(source: Tensor) -> Tensor:
+        with torch.autocast(device, enabled=enabled):
+            return embed(source)
+
+    return run
 
 
 def additive_names() -> list[str]:
