@@ -168,3 +168,15 @@ def test_relations():
         relate(torch.zeros(3), [1, 1, 2])
     with pytest.raises(BadInput, match="ref_labels"):
         relate(x, [1, 1, 2], torch.eye(4, 3))
+
+
+@pytest.mark.parametrize("unit_rows", [True, False])
+def test_large_matrices_take_another_way_back(unit_rows):
+    torch.manual_seed(0)
+    x = torch.randn(520, 3, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(520, 520, dtype=torch.float64).fill_diagonal_(0)
+    for function in (products, euclidean):
+        slope = torch.autograd.grad((function(x, unit_rows=unit_rows) * weights).sum(), x)[0]
+        y = x.detach().clone().requires_grad_()
+        both = torch.autograd.grad((function(x, y, unit_rows=unit_rows) * weights).sum(), [x, y])
+        torch.testing.assert_close(slope, both[0] + both[1])
