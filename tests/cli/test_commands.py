@@ -36,15 +36,41 @@ def test_evaluate_a_run_gives_its_own_scores(run_folder):
     done = lookalike("evaluate", run_folder, "--metrics", "recall@1,map@r", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads((run_folder / "result.json").read_text())["test"]
-    scores = json.loads(done.stdout)
-    assert scores == {name: result[name] for name in ("recall@1", "map@r")}
+    found = json.loads(done.stdout)
+    assert found["scores"] == {name: result[name] for name in ("recall@1", "map@r")}
+
+
+def test_evaluate_shows_intervals_classes_and_the_worst(run_folder):
+    options = ["--confidence", "0.95", "--per-class", "--worst", "3", "--json"]
+    done = lookalike("evaluate", run_folder, "--metrics", "recall@1,pi-ratio", *options)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    low, high = found["intervals"]["recall@1"]
+    assert low < found["scores"]["recall@1"] < high
+    assert (
+        len(found["per_class"])
+        == json.loads((run_folder / "result.json").read_text())["test_classes"]
+    )
+    assert [query["name"].startswith("U+") for query in found["worst"]] == [True] * 3
+
+
+def test_evaluate_a_pretrained_network_on_a_folder(photos):
+    (photos / "class0" / "broken.png").unlink()
+    settings = ["data.name=folder", f"data.root={photos}", "model.network=efficientnet-lite0"]
+    done = lookalike(
+        "evaluate", *settings, "model.weights=imagenet", "--metrics", "recall@1", cwd=photos.parent
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("recall@1")
 
 
 def test_evaluate_a_file(tmp_path):
     path = tmp_path / "three.npz"
     np.savez(path, embeddings=[[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], labels=["a", "a", "b"])
-    done = lookalike("evaluate", path, "--metrics", "recall@1")
-    assert (done.returncode, done.stdout.split()) == (0, ["recall@1", "100.00"])
+    done = lookalike("evaluate", path, "--metrics", "recall@1", "--rerank", "k-reciprocal")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[:4] == ["recall@1", "100.00", "re-ranked", "100.00"]
+    assert "1 queries have nothing relevant" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -70,6 +96,7 @@ def test_list(kind):
         (["train", "data.name=folder", "data.root=nowhere"], "nowhere"),
         (["evaluate", "nowhere"], "neither the folder of a run nor"),
         (["evaluate", "."], "no config.yaml"),
+        (["evaluate", __file__], "neither an .npz nor an .npy"),
         (["list", "lossses"], "did you mean 'losses'"),
         (["data", "check", "cub"], "data.root"),
         (["data", "prepare", "inshop", "--root", "x"], "inshop"),

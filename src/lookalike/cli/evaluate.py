@@ -1,9 +1,13 @@
 """``lookalike evaluate``: scores of a run, of embeddings in a file, or of a pretrained network."""
 
 import json
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from lookalike.evaluation import Evaluation
 
 __all__ = ["evaluate"]
 
@@ -14,28 +18,107 @@ def evaluate(
         typer.Argument(
             metavar="RUN|FILE|KEY=VALUE...",
             help="A run's folder; an .npz with 'embeddings' and 'labels' (and perhaps 'gallery' "
-            "and 'gallery_labels'); or keys that name a data set and a network.",
+            "and 'gallery_labels'); an .npy with --labels; or keys that name a data set and a "
+            "network.",
         ),
     ],
     metrics: Annotated[
         str, typer.Option(help="Names, separated by commas.")
     ] = "recall@1,recall@2,recall@4,recall@8,r-precision,map@r",
+    labels: Annotated[Path | None, typer.Option(help="Labels of an .npy: .npy or text.")] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="Bootstrap intervals over queries, for example 0.95.")
+    ] = None,
+    rerank: Annotated[
+        str | None, typer.Option(help="Also score after k-reciprocal or alpha-expansion.")
+    ] = None,
+    per_class: Annotated[bool, typer.Option("--per-class", help="Show each class.")] = False,
+    worst: Annotated[int, typer.Option(help="Show so many of the worst queries.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Score embeddings: of a finished run, of a file, or of an untrained network on your images.
+    """Score embeddings: of a finished run, of a file, or of a network on your images.
 
     Example: lookalike evaluate runs/glyphs-triplet-0123456789ab --metrics recall@1,map@r
 
     Example: lookalike evaluate data.name=folder data.root=photos model.network=efficientnet-lite0
     model.weights=imagenet
     """
+    from lookalike import evaluation
     from lookalike.cli.console import ConsoleWatcher
-    from lookalike.training.targets import score_target
+    from lookalike.training.targets import read_target
 
     with ConsoleWatcher() as watcher:
-        scores = score_target(target, tuple(metrics.split(",")), watcher)
+        found = read_target(target, labels, watcher)
+        asked: dict[str, Any] = found.arguments() | {
+            "metrics": tuple(metrics.split(",")),
+            "confidence": confidence,
+            "progress": lambda done, total: watcher.stage("ranking", done, total),
+        }
+        if rerank is None:
+            plain, better = evaluation.score(**asked), None
+        else:
+            gain = evaluation.rerank(**asked, by=reranking(rerank))
+            plain, better = gain.plain, gain.reranked
     if as_json:
-        print(json.dumps(scores, indent=2))
+        print(json.dumps(as_mapping(plain, better, per_class, worst, found.names), indent=2))
         return
-    for name, value in scores.items():
-        print(f"{name:<12} {100 * value:6.2f}")
+    print_scores(plain, better)
+    if per_class:
+        for row in plain.per_class():
+            shown = "  ".join(f"{name} {shorten(name, v)}" for name, v in row.scores.items())
+            print(f"{row.label!s:<30} {row.queries:>6} queries  {shown}")
+    for query in plain.worst(number=worst) if worst else []:
+        print(f"{found.names[query.index]}  ({query.label})  {query.value:.4f}")
+
+
+def reranking(name: str) -> Any:
+    """The re-ranking called ``name``, with its usual settings."""
+    from lookalike.errors import BadInput, nearest
+    from lookalike.evaluation import RERANKINGS
+
+    if name not in RERANKINGS:
+        raise BadInput(f"there is no re-ranking '{name}'; {nearest(name, RERANKINGS)}")
+    return RERANKINGS[name]()
+
+
+def print_scores(plain: "Evaluation", better: "Evaluation | None") -> None:
+    """One line a metric: score, interval, and what re-ranking makes of it."""
+    for name, value in plain.scores.items():
+        line = f"{name:<12} {shorten(name, value)}"
+        if name in plain.intervals:
+            low, high = plain.intervals[name]
+            line += f"  [{shorten(name, low).strip()}, {shorten(name, high).strip()}]"
+        if better is not None:
+            line += f"  re-ranked {shorten(name, better.scores[name])}"
+        print(line)
+    if plain.queries_without_relevant:
+        print(f"{plain.queries_without_relevant} queries have nothing relevant and are left out")
+
+
+def shorten(name: str, value: float) -> str:
+    """Per cent where a score is a share, else four places."""
+    from lookalike.evaluation.metrics import is_ranking
+
+    share = is_ranking(name) or name in ("nmi", "ami", "f1")
+    return f"{100 * value:7.2f}" if share else f"{value:7.4f}"
+
+
+def as_mapping(
+    plain: "Evaluation",
+    better: "Evaluation | None",
+    per_class: bool,
+    worst: int,
+    names: Any,
+) -> dict[str, Any]:
+    """The whole finding for a program."""
+    found: dict[str, Any] = {"scores": plain.scores, "queries": plain.queries}
+    found["queries_without_relevant"] = plain.queries_without_relevant
+    if plain.intervals:
+        found["intervals"] = plain.intervals
+    if better is not None:
+        found["reranked"] = better.scores
+    if per_class:
+        found["per_class"] = [vars(row) for row in plain.per_class()]
+    if worst:
+        found["worst"] = [vars(q) | {"name": names[q.index]} for q in plain.worst(number=worst)]
+    return found

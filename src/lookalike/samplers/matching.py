@@ -57,7 +57,8 @@ class MatchingSampler(StoreSampler):
         numbers = np.arange(pool.size).reshape(pool.shape)
         batches = numbers[groups].reshape(self.candidates, -1)
         best = int(self.unlikeness(store[pool.ravel()], batches).argmin())
-        return pool.ravel()[batches[best]]
+        chosen: Indices = pool.ravel()[batches[best]]
+        return chosen
 
 
 @SAMPLERS.register("ddm", paper="Roth et al., ICML 2020")

@@ -20,6 +20,7 @@ from lookalike import data, models, samplers
 from lookalike.config import RunConfig
 from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.evaluation.metrics import check_metrics
 from lookalike.files import atomically
 from lookalike.training import checkpoint
 from lookalike.training.batches import TrainingBatches, embed
@@ -57,6 +58,7 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     """Train and test what ``config`` describes, or go on with it, or find it done."""
     watcher = watcher or Watcher()
     check_parts(config)
+    check_metrics((config.train.metric, *config.protocol.metrics))
     preset = data.preset(config.data.transform)
     images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
     split = chosen_split(config, images)

@@ -1,71 +1,73 @@
-"""Scores of whatever has embeddings: a finished run, a file, an untrained network."""
+"""Embeddings of whatever has them: a finished run, a file, an untrained network."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lookalike import evaluation
 from lookalike.config import load
 from lookalike.errors import BadInput
+from lookalike.evaluation import EmbeddingsFile, read_embeddings
 from lookalike.training.finished import test_embeddings
 from lookalike.training.loop import train
 from lookalike.training.run import Run
-from lookalike.training.score import score
 from lookalike.training.watcher import Watcher
 
-__all__ = ["score_target"]
+__all__ = ["Target", "read_target"]
 
-UNTRAINED = ["train.epochs=0", "model.dim=0", "protocol.name=paper", "data.transform=small"]
+UNTRAINED = {
+    "train.epochs": "0",
+    "model.dim": "0",
+    "protocol.name": "paper",
+    "data.transform": "small",
+    "sampler.name": "random",
+    "sampler.batch_size": "1",
+}
 
 
-def score_target(
-    target: Sequence[str], metrics: tuple[str, ...], watcher: Watcher
-) -> dict[str, float]:
-    """The scores of a run's folder, of an ``.npz`` file, or of ``key=value`` settings.
+@dataclass(frozen=True)
+class Target:
+    """Embeddings and labels to be scored, and what each query is called."""
 
-    Settings name a data set and a network, which is scored as it is, without a head.
+    sets: EmbeddingsFile
+    names: Sequence[str]
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of ``evaluation.score``."""
+        return dict(self.sets.arguments())
+
+
+def read_target(given: Sequence[str], labels: Path | None, watcher: Watcher) -> Target:
+    """A run's folder, an ``.npz`` or ``.npy`` file, or ``key=value`` settings.
+
+    Settings name a data set and a network, which is scored as it is, without a head, on the test
+    classes.
     """
-    if all("=" in part for part in target):
-        run = train(load(None, [*UNTRAINED, *target]), watcher)
-        return score_run(run, metrics)
-    if len(target) > 1:
-        raise BadInput(f"one run or file at a time, not {len(target)}: {', '.join(target)}")
-    path = Path(target[0])
-    if path.suffix == ".npz" and path.is_file():
-        return score_file(path, metrics)
+    if all("=" in part for part in given):
+        named = {part.partition("=")[0] for part in given}
+        rest = [f"{key}={value}" for key, value in UNTRAINED.items() if key not in named]
+        return of_run(train(load(None, [*rest, *given]), watcher))
+    if len(given) > 1:
+        raise BadInput(f"one run or file at a time, not {len(given)}: {', '.join(given)}")
+    path = Path(given[0])
     if path.is_dir():
-        return score_run(Run(path), metrics)
-    raise BadInput(f"'{path}' is neither the folder of a run nor an .npz file")
+        return of_run(Run(path))
+    if not path.is_file():
+        raise BadInput(f"'{path}' is neither the folder of a run nor an .npz or .npy file")
+    sets = read_embeddings(path, labels)
+    return Target(sets, [f"row {number}" for number in range(len(sets.embeddings))])
 
 
-def score_run(run: Run, metrics: tuple[str, ...]) -> dict[str, float]:
-    """The scores of a finished run's test embeddings."""
+def of_run(run: Run) -> Target:
+    """What the final test of a finished run left behind; labels are the classes' names."""
     found = test_embeddings(run)
-    return score(found.embeddings, found.labels, found.query, found.gallery, metrics)
-
-
-def score_file(path: Path, metrics: tuple[str, ...]) -> dict[str, float]:
-    """The scores of an ``.npz`` with embeddings and labels, and perhaps a gallery."""
-    arrays = read_arrays(path)
-    for needed in ("embeddings", "labels"):
-        if needed not in arrays:
-            raise BadInput(f"'{path}' has no array '{needed}'; it has: {', '.join(arrays)}")
-    return evaluation.evaluate(
-        arrays["embeddings"],
-        arrays["labels"],
-        metrics,
-        arrays.get("gallery"),
-        arrays.get("gallery_labels"),
-    )
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an ``.npz``; none of them may need pickle."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError) as error:
-        raise BadInput(f"cannot read '{path}' as .npz: {error}") from error
+    rows = found.embeddings.numpy()
+    labels = np.asarray(found.images.class_names)[found.labels]
+    files = [found.images.files[index] for index in found.indices]
+    if found.query is None or found.gallery is None:
+        return Target(EmbeddingsFile(rows, labels), files)
+    asking, answering = found.query, found.gallery
+    sets = EmbeddingsFile(rows[asking], labels[asking], rows[answering], labels[answering])
+    return Target(sets, [files[place] for place in np.flatnonzero(asking)])
