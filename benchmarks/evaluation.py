@@ -67,12 +67,17 @@ def bare_product(rows: torch.Tensor) -> None:
         torch.mm(part, rows.T, out=block[: len(part)])
 
 
-def peer_scores(rows: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
+def peer_scores(
+    rows: torch.Tensor, labels: torch.Tensor, k: str | None = "max_bin_count"
+) -> dict[str, float]:
+    """PML's three; "max_bin_count" takes as many neighbours as the largest class needs.
+
+    Its default, None, takes all of them, and would need 29 GB at the large size.
+    """
     from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
-    found: dict[str, float] = AccuracyCalculator(include=tuple(PEER.values())).get_accuracy(
-        rows, labels
-    )
+    calculator = AccuracyCalculator(include=tuple(PEER.values()), k=k)
+    found: dict[str, float] = calculator.get_accuracy(rows, labels)
     return found
 
 
@@ -135,7 +140,7 @@ def large(with_pml: bool, rounds: int) -> list[Target]:
         check_same(kept[0], theirs)
         ratio = peer / own[-1]
         print(f"  PML {peer:.1f} s, all rank metrics {own[-1]:.1f} s", flush=True)
-        what = f"{size}: speed against PML's three metrics"
+        what = f'{size}: speed against PML\'s three metrics, k="max_bin_count"'
         targets.append(Target(what, f"{ratio:.1f} x", ">= 5 x", ratio >= 5))
     return targets
 
@@ -144,16 +149,27 @@ def small(rounds: int) -> list[Target]:
     rows, labels = points(5_900, 128, 59, noise=2.3)
     kept: list[Evaluation] = []
     theirs: dict[str, float] = {}
-    own, peer = [], []
+    own, lean, usual = [], [], []
     for _ in range(rounds):
-        peer.append(timed(lambda: theirs.update(peer_scores(rows, labels))))
+        lean.append(timed(lambda: theirs.update(peer_scores(rows, labels))))
         own.append(timed(lambda: kept.append(score(rows, labels, METRICS))))
-        print(f"  PML {peer[-1]:.2f} s, all rank metrics {own[-1]:.2f} s", flush=True)
+        usual.append(timed(lambda: peer_scores(rows, labels, None)))
+        own.append(timed(lambda: kept.append(score(rows, labels, METRICS))))
+        print(
+            f"  PML as it comes {usual[-1]:.2f} s, with few neighbours {lean[-1]:.2f} s, "
+            f"all rank metrics {own[-2]:.2f} and {own[-1]:.2f} s",
+            flush=True,
+        )
     show_scores(kept[0])
     check_same(kept[0], theirs)
-    ratio = min(peer) / min(own)
     what = "5,900 x 128, 59 a class: speed against PML's three metrics"
-    return [Target(what, f"{ratio:.1f} x", ">= 8 x", ratio >= 8)]
+    return [
+        Target(f"{what}, {how}", f"{ratio:.1f} x", ">= 8 x", ratio >= 8)
+        for how, ratio in (
+            ("as it comes (k=None)", min(usual) / min(own)),
+            ('k="max_bin_count"', min(lean) / min(own)),
+        )
+    ]
 
 
 def huge() -> list[Target]:
@@ -192,8 +208,10 @@ def write(targets: list[Target]) -> None:
         "",
         "Written by `make bench-eval`. What is compared runs in turns in one process; ratios",
         'are of the best run of each. "All rank metrics" are ' + ", ".join(METRICS) + ",",
-        "from one pass; PML computes precision@1, R-precision and MAP@R with FAISS. The bare",
-        "product is the full matrix of similarities in blocks of 1,024 rows, with nothing done to",
+        "from one pass; PML computes precision@1, R-precision and MAP@R with FAISS. It takes all",
+        'neighbours by default (29 GB at 60,500 items), with k="max_bin_count" only those that',
+        "these three need. The bare product is the full matrix of similarities in blocks of 1,024",
+        "rows, with nothing done to",
         "it. The points are noisy class centres with Recall@1 between 0.6 and 0.8.",
         "",
         f"{processor()}, {torch.get_num_threads()} threads; torch {torch.__version__}, "

@@ -27,8 +27,8 @@ fall on the same few lines of the cache."""
 BYTES_A_PAIR = 64
 """Memory for each relevant pair: its level, the two edges of its band, counts and indices."""
 
-SAMPLE = 16
-"""Queries looked at to tell whether the similarities can be told apart in single precision."""
+SAMPLE, GLANCE = 16, 512
+"""Queries, and items for each, looked at to tell whether single precision tells them apart."""
 
 
 class Counter:
@@ -47,6 +47,9 @@ class Counter:
         rows, columns = TILE
         while rows * columns * 4 > max(budget // 4, 2**16):
             rows, columns = rows // 2, columns // 2
+        # Tiles on the diagonal are multiplied whole: for small sets they must be small.
+        while rows > 1024 and rows * 12 > len(queries):
+            rows //= 2
         self._tile = rows, columns
         gallery = queries if gallery is None else gallery
         self._euclidean = distance == "l2"
@@ -81,7 +84,8 @@ class Counter:
                 continue
             levels = np.sort(row[relevant.items])
             row = np.delete(row, skipped.items)
-            band = self._band[query]
+            row = row[:: max(1, len(row) // GLANCE)]
+            band = np.float32(self._band[query])
             reached = np.searchsorted(levels, row + band, side="right")
             near += int((reached > np.searchsorted(levels, row - band)).sum())
             total += len(row)

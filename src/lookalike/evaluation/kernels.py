@@ -32,7 +32,7 @@ def compiled(function: Function) -> Function:
     return fast
 
 
-PIECE = 512
+PIECE = 1024
 """Values looked at together: enough for vectors, few enough that most pieces hold nothing."""
 
 BIT = 32
@@ -41,7 +41,7 @@ BIT = 32
 SCAN = 4
 """Looking for the values to search costs as much as comparing a piece with so many levels."""
 
-BLOCK = 256
+BLOCK = 512
 """Rows and columns of the part of a tile that is scanned by columns while it is in cache."""
 
 

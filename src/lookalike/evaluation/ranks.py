@@ -6,6 +6,7 @@ list of neighbours of the whole gallery is kept.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -49,26 +50,29 @@ class Ranks:
         share = {"worst": 1.0, "average": 0.5, "best": 0.0}[ties]
         return Ranks(start, relevant.offsets, 1.0 + place + counts.above + share * counts.equal)
 
-    @property
+    @cached_property
     def relevant(self) -> Ints:
         """R, the number of relevant items of each query."""
         return np.diff(self.offsets)
 
-    @property
+    @cached_property
+    def _owners(self) -> Ints:
+        return np.repeat(np.arange(len(self.offsets) - 1), self.relevant)
+
+    @cached_property
     def place(self) -> NDArray[np.float64]:
         """The j of each r_j, from 1."""
         first = np.repeat(self.offsets[:-1], self.relevant)
         return np.arange(1.0, len(self.values) + 1) - first
 
-    @property
+    @cached_property
     def within_r(self) -> NDArray[np.bool_]:
         """Whether r_j <= R."""
         return self.values <= np.repeat(self.relevant, self.relevant)
 
     def total(self, per_item: NDArray[Any]) -> NDArray[np.float64]:
         """The sum over the relevant items of each query."""
-        owners = np.repeat(np.arange(len(self.relevant)), self.relevant)
-        return np.bincount(owners, per_item, len(self.relevant)).astype(np.float64, copy=False)
+        return np.bincount(self._owners, per_item, len(self.offsets) - 1).astype(np.float64)
 
     def first(self) -> NDArray[np.float64]:
         """r_1 of each query; infinite where nothing is relevant."""
