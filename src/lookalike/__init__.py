@@ -9,7 +9,17 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the rooms are imported when first asked for, so that the command starts fast
-    from lookalike import data, distances, losses, miners, models, regularizers, samplers
+    from lookalike import (
+        data,
+        distances,
+        losses,
+        memory,
+        miners,
+        mixing,
+        models,
+        regularizers,
+        samplers,
+    )
     from lookalike.evaluation import evaluate, nearest
 
 __all__ = [
@@ -17,7 +27,9 @@ __all__ = [
     "distances",
     "evaluate",
     "losses",
+    "memory",
     "miners",
+    "mixing",
     "models",
     "nearest",
     "regularizers",

@@ -49,8 +49,10 @@ class Normalisation:
             batch = batch.flip(1)
         out = torch.empty(batch.shape, dtype=torch.float32, memory_format=memory_format)
         out.copy_(batch)
-        gain = torch.tensor([self.scale / s for s in self.std]).view(1, -1, 1, 1)
-        shift = torch.tensor([-m / s for m, s in zip(self.mean, self.std, strict=True)])
+        gain = torch.tensor([self.scale / s for s in self.std], dtype=torch.float32)
+        gain = gain.view(1, -1, 1, 1)
+        pairs = zip(self.mean, self.std, strict=True)
+        shift = torch.tensor([-m / s for m, s in pairs], dtype=torch.float32)
         return out.mul_(gain).add_(shift.view(1, -1, 1, 1))
 
 
@@ -118,7 +120,7 @@ class _Photo(Preset):
         if centred is not None:
             corners = torch.where(centred[:, None], (shapes - sides) // 2, corners)
         batch = _views(pixels, corners, sides, self.size)
-        mirrored = torch.rand(len(pixels), generator=generator) < 0.5
+        mirrored = torch.rand(len(pixels), generator=generator, dtype=torch.float32) < 0.5
         batch[mirrored] = batch[mirrored].flip(3)
         return batch
 
@@ -185,7 +187,7 @@ class _Glyphs(Preset):
 
     def augment(self, pixels: Sequence[Tensor], generator: torch.Generator) -> Tensor:
         batch = _stacked(pixels).float()
-        chance = torch.rand(4, len(pixels), generator=generator) * 2 - 1
+        chance = torch.rand(4, len(pixels), generator=generator, dtype=torch.float32) * 2 - 1
         angle = chance[0] * math.radians(10)
         zoom = torch.exp(chance[1] * math.log(1.15))
         shift = chance[2:] * 2 * (2 / self.size)

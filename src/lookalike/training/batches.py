@@ -84,14 +84,14 @@ def embed(
     """The embedding of every image of a subset, by the test transform, in float32 on the CPU."""
     was_training = model.training
     model.eval()
-    device = next(model.parameters()).device
+    weight = next(model.parameters())
     slices = [subset.indices[i : i + batch_size] for i in range(0, len(subset.indices), batch_size)]
     rows: list[Tensor] = []
     done = 0
     for indices, images in ahead(
         slices, lambda some: preset.test(store.read_batch(some), model.normalisation, layout)
     ):
-        rows.append(model(images.to(device)).float().cpu())
+        rows.append(model(images.to(weight)).float().cpu())
         done += len(indices)
         if progress:
             progress(done, len(subset.indices))
