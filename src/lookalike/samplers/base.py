@@ -1,7 +1,7 @@
 """What every batch sampler is: seeded, sharded by rank, and resumable inside an epoch."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 import torch
@@ -10,10 +10,20 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from lookalike.errors import BadInput
+from lookalike.signatures import show_options
 
-__all__ = ["BatchSampler", "Indices", "as_labels", "members_of"]
+__all__ = ["BatchSampler", "Indices", "Labels", "SamplerOptions", "as_labels", "members_of"]
 
-Indices = NDArray[np.int64]
+Indices: TypeAlias = NDArray[np.int64]
+Labels: TypeAlias = Tensor | Sequence[int] | NDArray[Any]
+
+
+class SamplerOptions(TypedDict, total=False):
+    """What every sampler takes beside its own arguments."""
+
+    seed: int
+    rank: int
+    world_size: int
 
 
 class BatchSampler(Sampler[list[int]]):
@@ -26,7 +36,7 @@ class BatchSampler(Sampler[list[int]]):
 
     def __init__(
         self,
-        labels: Tensor | Sequence[int] | NDArray[Any],
+        labels: Labels,
         batch_size: int,
         *,
         seed: int = 0,
@@ -46,6 +56,11 @@ class BatchSampler(Sampler[list[int]]):
         self.world_size = world_size
         self.epoch = 0
         self.position = 0
+
+    def __init_subclass__(cls) -> None:
+        """Show the common options in the signature."""
+        super().__init_subclass__()
+        show_options(cls)
 
     def __len__(self) -> int:
         return len(self.labels) // self.batch_size
@@ -77,7 +92,7 @@ class BatchSampler(Sampler[list[int]]):
         """Take note of the embeddings of a batch; only samplers that look at them care."""
 
 
-def as_labels(labels: Tensor | Sequence[int] | NDArray[Any]) -> Indices:
+def as_labels(labels: Labels) -> Indices:
     """Labels as class numbers 0..C-1 in their sorted order."""
     values = labels.cpu().numpy() if isinstance(labels, torch.Tensor) else np.asarray(labels)
     if values.ndim != 1:

@@ -1,15 +1,20 @@
 """Batches whose classes share a super-class, so that negatives are hard by nature."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Unpack
 
 import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.registry import SAMPLERS
-from lookalike.samplers.base import BatchSampler, Indices, as_labels, members_of
+from lookalike.samplers.base import (
+    BatchSampler,
+    Indices,
+    Labels,
+    SamplerOptions,
+    as_labels,
+    members_of,
+)
 from lookalike.samplers.per_class import Deck
 
 __all__ = ["HierarchicalSampler"]
@@ -24,17 +29,14 @@ class HierarchicalSampler(BatchSampler):
 
     def __init__(
         self,
-        labels: Tensor | Sequence[int] | NDArray[Any],
+        labels: Labels,
         batch_size: int,
         per_class: int = 4,
         super_classes: int = 2,
-        *,
-        super_labels: Tensor | Sequence[int] | NDArray[Any] | None = None,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
+        super_labels: Labels | None = None,
+        **options: Unpack[SamplerOptions],
     ) -> None:
-        super().__init__(labels, batch_size, seed=seed, rank=rank, world_size=world_size)
+        super().__init__(labels, batch_size, **options)
         if super_labels is None:
             raise BadInput("the hierarchical sampler needs super_labels, and the data have none")
         groups = as_labels(super_labels)

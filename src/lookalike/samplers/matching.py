@@ -1,16 +1,14 @@
 """DDM and FRD: of several candidate batches, the one that is most like a larger pool."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.registry import SAMPLERS
-from lookalike.samplers.base import Indices
+from lookalike.samplers.base import Indices, Labels, SamplerOptions
 from lookalike.samplers.store import StoreSampler
 
 __all__ = ["DistanceMatchingSampler", "FrechetMatchingSampler"]
@@ -18,24 +16,27 @@ __all__ = ["DistanceMatchingSampler", "FrechetMatchingSampler"]
 Floats = NDArray[np.floating[Any]]
 
 
+class MatchingOptions(SamplerOptions, total=False):
+    """What both matching samplers take."""
+
+    per_class: int
+    pool: int
+    candidates: int
+
+
 class MatchingSampler(StoreSampler):
     """Draws an SPC pool and ``candidates`` SPC batches from it; the most alike is taken."""
 
     def __init__(
         self,
-        labels: Tensor | Sequence[int] | NDArray[Any],
+        labels: Labels,
         batch_size: int,
         per_class: int = 4,
         pool: int = 512,
         candidates: int = 10,
-        *,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
+        **options: Unpack[SamplerOptions],
     ) -> None:
-        super().__init__(
-            labels, batch_size, per_class, pool, seed=seed, rank=rank, world_size=world_size
-        )
+        super().__init__(labels, batch_size, per_class, pool, **options)
         if candidates < 1:
             raise BadInput(f"sampler.candidates = {candidates} must be at least 1")
         self.candidates = candidates
@@ -71,28 +72,13 @@ class DistanceMatchingSampler(MatchingSampler):
 
     def __init__(
         self,
-        labels: Tensor | Sequence[int] | NDArray[Any],
+        labels: Labels,
         batch_size: int,
-        per_class: int = 4,
-        pool: int = 512,
-        candidates: int = 10,
         bins: int = 50,
         moments: bool = False,
-        *,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
+        **options: Unpack[MatchingOptions],
     ) -> None:
-        super().__init__(
-            labels,
-            batch_size,
-            per_class,
-            pool,
-            candidates,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-        )
+        super().__init__(labels, batch_size, **options)
         self.bins = bins
         self.moments = moments
 

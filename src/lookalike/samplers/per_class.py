@@ -1,15 +1,13 @@
 """SPC-n: batches of several images from each of several classes."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.registry import SAMPLERS
-from lookalike.samplers.base import BatchSampler, Indices, members_of
+from lookalike.samplers.base import BatchSampler, Indices, Labels, SamplerOptions, members_of
 
 __all__ = ["Deck", "PerClassSampler"]
 
@@ -50,15 +48,12 @@ class PerClassSampler(BatchSampler):
 
     def __init__(
         self,
-        labels: Tensor | Sequence[int] | NDArray[Any],
+        labels: Labels,
         batch_size: int,
         per_class: int = 4,
-        *,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
+        **options: Unpack[SamplerOptions],
     ) -> None:
-        super().__init__(labels, batch_size, seed=seed, rank=rank, world_size=world_size)
+        super().__init__(labels, batch_size, **options)
         self.members = members_of(self.labels)
         if per_class < 1 or batch_size % per_class:
             raise BadInput(f"a batch of {batch_size} is not a multiple of per_class {per_class}")

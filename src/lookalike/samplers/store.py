@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.samplers.base import Indices
+from lookalike.samplers.base import Indices, Labels, SamplerOptions
 from lookalike.samplers.per_class import PerClassSampler
 
 __all__ = ["StoreSampler"]
@@ -26,16 +26,13 @@ class StoreSampler(PerClassSampler):
 
     def __init__(
         self,
-        labels: Tensor | Sequence[int] | NDArray[Any],
+        labels: Labels,
         batch_size: int,
         per_class: int = 4,
         pool: int = 512,
-        *,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
+        **options: Unpack[SamplerOptions],
     ) -> None:
-        super().__init__(labels, batch_size, per_class, seed=seed, rank=rank, world_size=world_size)
+        super().__init__(labels, batch_size, per_class, **options)
         if pool < batch_size:
             raise BadInput(f"sampler.pool = {pool} is smaller than the batch of {batch_size}")
         self.pool = min(pool, len(self.labels))
