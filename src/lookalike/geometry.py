@@ -159,7 +159,7 @@ def _unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _through_unit(gradient: Tensor, rows: Tensor, inverse: Tensor) -> Tensor:
     """The gradient of x, from that of x / |x|; overwrites it."""
-    along = torch.bmm(gradient.unsqueeze(1), rows.unsqueeze(2)).squeeze(2)
+    along = (gradient * rows).sum(1, keepdim=True)
     return gradient.addcmul_(rows, along, value=-1).mul_(inverse)
 
 
@@ -204,7 +204,8 @@ class _Products(torch.autograd.Function):
 def _both_ways(matrix: Tensor, rows: Tensor) -> Tensor:
     """``(M + M^T) rows``; adding a large matrix to its transpose is slower than multiplying it."""
     if matrix.shape[0] <= 512:
-        return (matrix + matrix.T) @ rows
+        turned = matrix.T.clone(memory_format=torch.contiguous_format)
+        return turned.add_(matrix) @ rows
     return torch.addmm(matrix @ rows, matrix.T, rows)
 
 

@@ -5,10 +5,10 @@ from typing import Unpack
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations
+from lookalike.geometry import Relations, listed_pairs
 from lookalike.losses.base import AnchorLoss, LossOptions
 from lookalike.losses.nca import squared_l2
-from lookalike.losses.soft_histogram import soft_histogram
+from lookalike.losses.soft_histogram import soft_histogram, soft_histogram_of
 from lookalike.registry import LOSSES
 
 __all__ = ["FastAPLoss"]
@@ -35,7 +35,7 @@ class FastAPLoss(AnchorLoss):
         position = relations.similarity * (-self.num_bins / 2**self.distance.power)
         positives = relations.positives
         number = positives.sum(1)
-        relevant = soft_histogram(position, positives, self.num_bins)
+        relevant = soft_histogram_of(position, listed_pairs(positives), self.num_bins)
         everything = soft_histogram(position, relations.valid, self.num_bins).cumsum(1)
         precision = relevant * relevant.cumsum(1) / everything.clamp_min(1e-30)
         some = number.sign()
