@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lookalike.data import Normalisation, PixelStore, Preset, Subset
+from lookalike.data import Subset
 from lookalike.models import EmbeddingModel
 from lookalike.samplers import BatchSampler
+from lookalike.training.sources import Source
 
 __all__ = ["TrainingBatches", "embed"]
 
@@ -28,12 +29,9 @@ class TrainingBatches:
     """
 
     subset: Subset
-    store: PixelStore
-    preset: Preset
-    normalisation: Normalisation
+    source: Source
     sampler: BatchSampler
     seed: int
-    layout: torch.memory_format = torch.contiguous_format
     step: int = 0
     drawn: list[int] | None = field(default=None, init=False)
 
@@ -66,31 +64,26 @@ class TrainingBatches:
         step, positions = numbered
         seed = np.random.SeedSequence([self.seed, step]).generate_state(1, np.uint64)[0]
         generator = torch.Generator().manual_seed(int(seed >> np.uint64(1)))
-        pixels = self.store.read_batch(self.subset.indices[positions])
-        return self.preset.train(pixels, generator, self.normalisation, self.layout)
+        return self.source.training(self.subset.indices[positions], generator)
 
 
 @torch.no_grad()
 def embed(
     model: EmbeddingModel,
     subset: Subset,
-    store: PixelStore,
-    preset: Preset,
+    source: Source,
     *,
     batch_size: int = 256,
-    layout: torch.memory_format = torch.contiguous_format,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """The embedding of every image of a subset, by the test transform, in float32 on the CPU."""
+    """The embedding of every image of a subset, in float32 on the CPU."""
     was_training = model.training
     model.eval()
     weight = next(model.parameters())
     slices = [subset.indices[i : i + batch_size] for i in range(0, len(subset.indices), batch_size)]
     rows: list[Tensor] = []
     done = 0
-    for indices, images in ahead(
-        slices, lambda some: preset.test(store.read_batch(some), model.normalisation, layout)
-    ):
+    for indices, images in ahead(slices, source.testing):
         rows.append(model(images.to(weight)).float().cpu())
         done += len(indices)
         if progress:

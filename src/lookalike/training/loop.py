@@ -29,6 +29,7 @@ from lookalike.training.optimizer import build_optimizer, build_schedule
 from lookalike.training.passes import Passes, Prepared
 from lookalike.training.run import Run, run_name
 from lookalike.training.score import score
+from lookalike.training.sources import Pixels
 from lookalike.training.watcher import Watcher
 
 __all__ = ["Interrupted", "train"]
@@ -93,8 +94,6 @@ class Training:
         self.config = config
         self.run = run
         self.split = split
-        self.store = store
-        self.preset = preset
         self.watcher = watcher
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
@@ -117,8 +116,9 @@ class Training:
             bn_affine=config.model.freeze_bn_affine,
             backbone=config.model.freeze_backbone,
         )
-        self.layout = torch.channels_last if config.train.channels_last else torch.contiguous_format
-        self.model.to(memory_format=self.layout)
+        layout = torch.channels_last if config.train.channels_last else torch.contiguous_format
+        self.model.to(memory_format=layout)
+        self.source = Pixels(store, preset, self.model.normalisation, layout)
         self.objective = build_objective(config, split.train.class_count, self.model.dim)
         self.objective.to(self.fabric.device)
         if config.train.compile:
@@ -126,9 +126,7 @@ class Training:
 
         self.batches = TrainingBatches(
             split.train,
-            store,
-            preset,
-            self.model.normalisation,
+            self.source,
             samplers.create(
                 config.sampler.name,
                 split.train.labels,
@@ -136,7 +134,6 @@ class Training:
                 **config.sampler.arguments,
             ),
             config.seed,
-            self.layout,
         )
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
@@ -269,10 +266,8 @@ class Training:
         return embed(
             self.model,
             subset,
-            self.store,
-            self.preset,
+            self.source,
             batch_size=self.config.train.eval_batch_size,
-            layout=self.layout,
             progress=lambda done, total: self.watcher.stage(stage, done, total),
         )
 
