@@ -202,3 +202,22 @@ def test_what_does_not_fit_is_refused(tiny, tmp_path, overrides, sentence):
     with pytest.raises(BadInput, match=sentence):
         train(tiny(*overrides))
     assert not (tmp_path / "runs").exists()
+
+
+def test_one_beta_or_one_a_class():
+    one = build_objective(load(None, ["loss.name=margin"]), 7, 16).loss
+    many = build_objective(load(None, ["loss.name=margin", "loss.num_classes=auto"]), 7, 16).loss
+    assert (torch.as_tensor(one.beta).numel(), torch.as_tensor(many.beta).numel()) == (1, 7)
+
+
+def test_a_loss_of_another_package_with_our_miner():
+    settings = [
+        "loss.name=pytorch_metric_learning.losses:TripletMarginLoss",
+        "miner.name=semi-hard",
+    ]
+    theirs = build_objective(load(None, settings), 7, 16)
+    ours = build_objective(load(None, ["loss.name=triplet", "miner.name=semi-hard"]), 7, 16)
+    embeddings = torch.randn(20, 16, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(5).repeat(4)
+    values = [part(lambda _: embeddings, embeddings, labels)[0] for part in (theirs, ours)]
+    torch.testing.assert_close(*values)

@@ -48,6 +48,8 @@ class Objective(nn.Module):
             value = self.loss(embeddings, known)
         else:
             mined = None if self.miner is None else self.miner(embeddings, known)
+            if mined is not None and not isinstance(self.loss, losses.Loss):
+                mined = tuple(mined)  # losses of other packages know plain indices only
             value = self.loss(embeddings, known, mined)
         if self.mixing is not None:
             value = value + self._mixed(self.mixing, model, images, features, embeddings, labels)
@@ -71,11 +73,19 @@ class Objective(nn.Module):
 
 
 def build_objective(config: RunConfig, class_count: int, embedding_size: int) -> Objective:
-    """The parts that a configuration names; sizes are filled in where a loss wants them."""
+    """The parts that a configuration names.
+
+    The number of classes and the embedding's size are filled in where a loss must have them, or
+    where the configuration says ``auto`` (``loss.num_classes=auto``: a margin loss with one beta
+    a class).
+    """
     sizes = {"num_classes": class_count, "embedding_size": embedding_size}
+    given = config.loss.arguments
     wanted = inspect.signature(LOSSES.find(config.loss.name).build).parameters
-    filled = {name: size for name, size in sizes.items() if name in wanted}
-    loss = losses.create(config.loss.name, **(filled | config.loss.arguments))
+    needed = {name for name, p in wanted.items() if p.default is inspect.Parameter.empty}
+    asked = {name for name, value in given.items() if value == "auto"}
+    filled = {name: size for name, size in sizes.items() if name in asked | needed - set(given)}
+    loss = losses.create(config.loss.name, **(given | filled))
     miner = None
     if config.miner is not None:
         miner = miners.create(config.miner.name, **config.miner.arguments)
