@@ -212,7 +212,7 @@ def write(targets: list[Target]) -> None:
         'neighbours by default (29 GB at 60,500 items), with k="max_bin_count" only those that',
         "these three need. The bare product is the full matrix of similarities in blocks of 1,024",
         "rows, with nothing done to",
-        "it. The points are noisy class centres with Recall@1 between 0.6 and 0.8.",
+        "it. The points are noisy class centres with Recall@1 between 0.4 and 0.8.",
         "",
         f"{processor()}, {torch.get_num_threads()} threads; torch {torch.__version__}, "
         f"numba {version('numba')}, faiss {version('faiss-cpu')}, "
