@@ -59,6 +59,10 @@ class ModelConfig(Section):
     freeze_bn_statistics: bool = False
     freeze_bn_affine: bool = False
     freeze_backbone: bool = False
+    frozen: bool = Field(False, description="features are computed once; only the head learns")
+    frozen_views: int = Field(4, ge=0, description="augmented views of each image, if frozen")
+    head_init: Literal["random", "pca", "lda"] = "random"
+    head_shrink: float = Field(1.0, gt=0, description="of the within-class covariance, for lda")
 
 
 class PartConfig(BaseModel):

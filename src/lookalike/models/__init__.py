@@ -12,6 +12,7 @@ from lookalike.models.embedding import EmbeddingModel
 from lookalike.models.head import Head, l2_normalise
 from lookalike.models.pooling import POOLINGS
 from lookalike.models.small_cnn import small_cnn
+from lookalike.models.starting import lda, pca
 
 __all__ = [
     "POOLINGS",
@@ -23,6 +24,8 @@ __all__ = [
     "describe",
     "fingerprint",
     "l2_normalise",
+    "lda",
     "names",
+    "pca",
     "small_cnn",
 ]

@@ -53,6 +53,20 @@ class EmbeddingModel(nn.Module):
         """The embeddings of images."""
         return self.embed(self.features(images))
 
+    def head_only(self) -> "EmbeddingModel":
+        """A model of pooled features [B, width, 1, 1] that shares the layers of this head."""
+        width = self.backbone.width
+        head = Head(width, dim=0, pooling="avg", normalize=self.head.normalize)
+        head.dim, head.norm, head.linear = self.head.dim, self.head.norm, self.head.linear
+        nothing = Backbone(nn.Identity(), width=width, normalisation=self.normalisation)
+        return EmbeddingModel(nothing, head)
+
+    def without_linear(self) -> "EmbeddingModel":
+        """A model that gives what goes into the linear layer of this head."""
+        head = Head(self.backbone.width, dim=0, normalize=False)
+        head.pool, head.norm = self.head.pool, self.head.norm
+        return EmbeddingModel(self.backbone, head)
+
     def freeze(
         self, *, bn_statistics: bool = False, bn_affine: bool = False, backbone: bool = False
     ) -> None:

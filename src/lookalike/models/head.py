@@ -51,6 +51,14 @@ class Head(nn.Module):
             nn.init.zeros_(linear.bias)
             self.linear = linear
 
+    def start_from(self, weight: Tensor, bias: Tensor) -> None:
+        """Give the linear layer these values."""
+        if not isinstance(self.linear, nn.Linear):
+            raise BadInput("a head without linear layer (model.dim=0) has nothing to start from")
+        with torch.no_grad():
+            self.linear.weight.copy_(weight)
+            self.linear.bias.copy_(bias)
+
     def forward(self, features: Tensor) -> Tensor:
         """[B, width, H, W] -> [B, dim], float32 even under autocast."""
         embedding: Tensor = self.linear(self.norm(self.pool(features)))

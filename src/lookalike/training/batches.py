@@ -14,7 +14,7 @@ from lookalike.models import EmbeddingModel
 from lookalike.samplers import BatchSampler
 from lookalike.training.sources import Source
 
-__all__ = ["TrainingBatches", "embed"]
+__all__ = ["TrainingBatches", "ahead", "embed", "step_generator"]
 
 Item = TypeVar("Item")
 Prepared = TypeVar("Prepared")
@@ -62,9 +62,14 @@ class TrainingBatches:
 
     def _augmented(self, numbered: tuple[int, list[int]]) -> Tensor:
         step, positions = numbered
-        seed = np.random.SeedSequence([self.seed, step]).generate_state(1, np.uint64)[0]
-        generator = torch.Generator().manual_seed(int(seed >> np.uint64(1)))
+        generator = step_generator(self.seed, step)
         return self.source.training(self.subset.indices[positions], generator)
+
+
+def step_generator(seed: int, step: int) -> torch.Generator:
+    """Random numbers that depend on a seed and a step, and on nothing else."""
+    state = np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
 
 
 @torch.no_grad()
@@ -79,12 +84,12 @@ def embed(
     """The embedding of every image of a subset, in float32 on the CPU."""
     was_training = model.training
     model.eval()
-    weight = next(model.parameters())
+    like = next(model.parameters(), torch.empty(0))
     slices = [subset.indices[i : i + batch_size] for i in range(0, len(subset.indices), batch_size)]
     rows: list[Tensor] = []
     done = 0
     for indices, images in ahead(slices, source.testing):
-        rows.append(model(images.to(weight)).float().cpu())
+        rows.append(model(images.to(like)).float().cpu())
         done += len(indices)
         if progress:
             progress(done, len(subset.indices))

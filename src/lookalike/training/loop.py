@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -24,12 +24,19 @@ from lookalike.evaluation.metrics import check_metrics
 from lookalike.files import atomically
 from lookalike.training import checkpoint
 from lookalike.training.batches import TrainingBatches, embed
+from lookalike.training.building import (
+    build_model,
+    check_model,
+    frozen_features,
+    pixels_for,
+    start_head,
+)
 from lookalike.training.objective import build_objective, check_parts
 from lookalike.training.optimizer import build_optimizer, build_schedule
 from lookalike.training.passes import Passes, Prepared
 from lookalike.training.run import Run, run_name
 from lookalike.training.score import score
-from lookalike.training.sources import Pixels
+from lookalike.training.sources import Source
 from lookalike.training.watcher import Watcher
 
 __all__ = ["Interrupted", "train"]
@@ -59,6 +66,7 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     """Train and test what ``config`` describes, or go on with it, or find it done."""
     watcher = watcher or Watcher()
     check_parts(config)
+    check_model(config)
     check_metrics((config.train.metric, *config.protocol.metrics))
     preset = data.preset(config.data.transform)
     images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
@@ -102,23 +110,13 @@ class Training:
             accelerator=config.train.device, devices=1, precision=config.train.precision
         )
         torch.manual_seed(config.seed)
-        self.model = models.build(
-            config.model.network,
-            weights=config.model.weights,
-            dim=config.model.dim,
-            pooling=config.model.pooling,
-            layer_norm=config.model.layer_norm,
-            normalize=config.model.normalize,
-            channels=1 if store.shapes[0, 2] == 1 and config.model.weights == "none" else 3,
-        )
-        self.model.freeze(
-            bn_statistics=config.model.freeze_bn_statistics,
-            bn_affine=config.model.freeze_bn_affine,
-            backbone=config.model.freeze_backbone,
-        )
-        layout = torch.channels_last if config.train.channels_last else torch.contiguous_format
-        self.model.to(memory_format=layout)
-        self.source = Pixels(store, preset, self.model.normalisation, layout)
+        self.whole = build_model(config, store).to(self.fabric.device)
+        pixels = pixels_for(config, self.whole, store, preset)
+        self.model, self.source = self.whole, cast(Source, pixels)
+        if config.model.frozen:
+            images = split.train.images
+            self.source = frozen_features(config, self.whole, pixels, images, watcher)
+            self.model = self.whole.head_only()
         self.objective = build_objective(config, split.train.class_count, self.model.dim)
         self.objective.to(self.fabric.device)
         if config.train.compile:
@@ -146,19 +144,20 @@ class Training:
     def complete(self, identity: dict[str, Any], record: dict[str, Any]) -> None:
         """Train to the end, choose the model, test it once, write the result."""
         self.run.prepare(self.config, identity | record)
-        self.resume()
+        if not self.resume():
+            start_head(self.config, self.model, self.split.train, self.source)
         if self.progress.step < self.total and not self.progress.stopped:
             self.fit()
         if self.best:
             self.model.load_state_dict(self.best)
-        checkpoint.save_weights(self.run.weights, self.model.state_dict())
+        checkpoint.save_weights(self.run.weights, self.whole.state_dict())
         result = identity | {
             "run": self.run.folder.name,
             "seed": self.config.seed,
             "protocol": self.split.description,
             "train_images": len(self.split.train.indices),
             "train_classes": self.split.train.class_count,
-            "parameters": sum(weight.numel() for weight in self.model.parameters()),
+            "parameters": sum(weight.numel() for weight in self.whole.parameters()),
             "steps": self.progress.step,
             "epochs": self.progress.step // self.per_epoch,
         }
@@ -300,7 +299,7 @@ class Training:
         }
         checkpoint.save(self.run.checkpoints, weights, state)
 
-    def resume(self) -> None:
+    def resume(self) -> bool:
         """Take up the last checkpoint, if there is one."""
         found = checkpoint.latest(self.run.checkpoints)
         if found is not None:
@@ -316,6 +315,7 @@ class Training:
             self.begin_epoch(epoch)
             checkpoint.restore_random(state["random"])
             self.watcher.note(f"going on from step {self.progress.step} of {self.total}")
+        return found is not None
 
 
 class Look:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import torch
 from torch import nn, optim
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR, StepLR
 
@@ -26,6 +27,8 @@ def build_optimizer(
         {"params": loss_weights, "lr": config.loss_lr or config.lr, "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
+    if not groups:  # an untrained network without a head: optimisers refuse an empty list
+        groups = [{"params": [torch.zeros(0, requires_grad=True)]}]
     decay = config.weight_decay
     if config.name == "adamw":
         return optim.AdamW(groups, lr=config.lr, weight_decay=decay)

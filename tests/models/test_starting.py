@@ -1,0 +1,59 @@
+"""Heads that start from the data, against scikit-learn and plain formulas."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from lookalike import models
+from lookalike.errors import BadInput
+
+RANDOM = np.random.default_rng(0)
+LABELS = np.repeat(np.arange(8), 25)
+FEATURES = RANDOM.normal(size=(8, 20))[LABELS] + RANDOM.normal(size=(200, 20)) * np.arange(1, 21)
+
+
+def projected(weight, bias):
+    return FEATURES @ weight.double().numpy().T + bias.double().numpy()
+
+
+def same_up_to_sign(ours, theirs, rtol=1e-3):
+    signs = np.sign((ours * theirs).sum(0))
+    np.testing.assert_allclose(ours * signs, theirs, rtol=rtol, atol=1e-3)
+
+
+def test_pca_is_scikit_learns():
+    ours = projected(*models.pca(torch.from_numpy(FEATURES), 5))
+    same_up_to_sign(ours, PCA(5).fit_transform(FEATURES))
+
+
+def test_lda_spans_the_discriminants_of_scikit_learn():
+    weight, bias = models.lda(torch.from_numpy(FEATURES), torch.from_numpy(LABELS), 7, 1e-9)
+    ours = projected(weight, bias)
+    theirs = LinearDiscriminantAnalysis(solver="eigen").fit_transform(FEATURES, LABELS)
+    # whitened within classes: distances between class means are those of the textbook
+    means = np.stack([ours[c == LABELS].mean(0) for c in range(8)])
+    others = np.stack([theirs[c == LABELS].mean(0) for c in range(8)])
+    gaps = np.linalg.norm(means[:, None] - means, axis=2)
+    known = np.linalg.norm(others[:, None] - others, axis=2)
+    np.testing.assert_allclose(gaps, known * np.mean(gaps[known > 0] / known[known > 0]), rtol=0.02)
+
+
+def test_much_shrinkage_is_pca():
+    features, labels = torch.from_numpy(FEATURES), torch.from_numpy(LABELS)
+    weight, bias = models.lda(features, labels, 3, 1e9)
+    ours = projected(weight, bias)
+    same_up_to_sign(ours / ours.std(0), (p := projected(*models.pca(features, 3))) / p.std(0))
+
+
+@pytest.mark.parametrize("labels", [torch.zeros(200, dtype=torch.long), torch.arange(200)])
+def test_one_class_and_one_image_a_class_are_finite(labels):
+    weight, bias = models.lda(torch.from_numpy(FEATURES), labels + 2**40, 4, 1.0)
+    assert weight.isfinite().all()
+    assert bias.isfinite().all()
+
+
+def test_more_directions_than_features_are_refused():
+    with pytest.raises(BadInput, match="more than the 20 features"):
+        models.pca(torch.from_numpy(FEATURES), 21)

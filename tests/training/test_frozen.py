@@ -1,0 +1,89 @@
+"""Features computed once: the same scores as the network itself, the head alone learns."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from lookalike import data, models
+from lookalike.errors import BadInput
+from lookalike.training import train
+from lookalike.training.batches import embed
+from lookalike.training.sources import Pixels
+
+FROZEN = ["model.frozen=true", "model.frozen_views=1", "train.batches_per_epoch=10"]
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    """Eight classes of coloured noise, six images each."""
+    import numpy as np
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("photographs")
+    random = np.random.default_rng(0)
+    for number in range(8):
+        colour = random.integers(0, 256, 3)
+        (folder / str(number)).mkdir()
+        for image in range(6):
+            pixels = np.clip(colour + random.normal(0, 40, (170, 180, 3)), 0, 255)
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / str(number) / f"{image}.png")
+    return folder
+
+
+@pytest.fixture
+def small(tiny, photographs):
+    def config(*overrides):
+        return tiny(
+            "data.name=folder",
+            f"data.root={photographs}",
+            "data.transform=small",
+            "model.network=efficientnet-lite0",
+            "model.weights=imagenet",
+            "sampler.batch_size=8",
+            "sampler.per_class=4",
+            "protocol.ratio=0.5",
+            *overrides,
+        )
+
+    return config
+
+
+def test_the_untrained_network_scores_the_same(small):
+    plain = train(small("train.epochs=0", "model.dim=0"))
+    frozen = train(small("train.epochs=0", "model.dim=0", *FROZEN))
+    assert frozen.result["test"] == plain.result["test"]
+
+
+@pytest.mark.parametrize("start", ["random", "pca", "lda"])
+def test_the_saved_model_is_whole(small, start):
+    config = small(*FROZEN, f"model.head_init={start}", "optim.lr=1e-2")
+    run = train(config)
+    model = models.build("efficientnet-lite0", dim=16)
+    model.load_state_dict(load_file(str(run.weights)))
+    images = data.load("folder", config.data.root)
+    split = data.make_splits(images, "paper")[0]
+    preset = data.preset("small")
+    pixels = Pixels(data.open_store(images, preset.short_side), preset, model.normalisation)
+    ours = embed(model, split.final_test(), pixels)
+    kept = load_file(str(run.folder / "test.safetensors"))["embeddings"]
+    torch.testing.assert_close(ours, kept, atol=5e-3, rtol=0)  # half precision in between
+
+
+def test_only_the_head_learns(small):
+    start = models.build("efficientnet-lite0", weights="imagenet", dim=16).backbone.state_dict()
+    end = load_file(str(train(small(*FROZEN)).weights))
+    assert all(torch.equal(value, end[f"backbone.{name}"]) for name, value in start.items())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["model.weights=none"], "needs trained weights"),
+        (["model.pooling=gem"], "gem learns"),
+        (["mix.where=input"], "mixes pixels"),
+        (["model.dim=0", "model.head_init=lda"], "needs a head"),
+    ],
+)
+def test_what_cannot_be_frozen_is_refused(small, overrides, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        train(small(*FROZEN, *overrides))
