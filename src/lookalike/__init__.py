@@ -21,8 +21,10 @@ if TYPE_CHECKING:  # the rooms are imported when first asked for, so that the co
         samplers,
     )
     from lookalike.evaluation import evaluate, nearest
+    from lookalike.training.estimator import MetricLearner
 
 __all__ = [
+    "MetricLearner",
     "data",
     "distances",
     "evaluate",
@@ -38,12 +40,16 @@ __all__ = [
 
 __version__ = version("lookalike")
 
-_FUNCTIONS = {"evaluate": "lookalike.evaluation", "nearest": "lookalike.evaluation"}
+_HOMES = {
+    "MetricLearner": "lookalike.training.estimator",
+    "evaluate": "lookalike.evaluation",
+    "nearest": "lookalike.evaluation",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FUNCTIONS:
-        return getattr(importlib.import_module(_FUNCTIONS[name]), name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
     if name in __all__:
         return importlib.import_module(f"lookalike.{name}")
     raise AttributeError(f"module 'lookalike' has no attribute '{name}'")

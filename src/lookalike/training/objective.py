@@ -14,7 +14,7 @@ from lookalike.mixing import Mixing, refuse_unless_additive
 from lookalike.registry import LOSSES, MINERS, SAMPLERS, Registry
 from lookalike.training.passes import Embedder
 
-__all__ = ["Objective", "build_objective", "check_parts"]
+__all__ = ["Objective", "build_objective", "check_parts", "sized"]
 
 
 class Objective(nn.Module):
@@ -73,19 +73,9 @@ class Objective(nn.Module):
 
 
 def build_objective(config: RunConfig, class_count: int, embedding_size: int) -> Objective:
-    """The parts that a configuration names.
-
-    The number of classes and the embedding's size are filled in where a loss must have them, or
-    where the configuration says ``auto`` (``loss.num_classes=auto``: a margin loss with one beta
-    a class).
-    """
-    sizes = {"num_classes": class_count, "embedding_size": embedding_size}
-    given = config.loss.arguments
-    wanted = inspect.signature(LOSSES.find(config.loss.name).build).parameters
-    needed = {name for name, p in wanted.items() if p.default is inspect.Parameter.empty}
-    asked = {name for name, value in given.items() if value == "auto"}
-    filled = {name: size for name, size in sizes.items() if name in asked | needed - set(given)}
-    loss = losses.create(config.loss.name, **(given | filled))
+    """The parts that a configuration names."""
+    arguments = sized(config.loss.name, config.loss.arguments, class_count, embedding_size)
+    loss = losses.create(config.loss.name, **arguments)
     miner = None
     if config.miner is not None:
         miner = miners.create(config.miner.name, **config.miner.arguments)
@@ -98,6 +88,22 @@ def build_objective(config: RunConfig, class_count: int, embedding_size: int) ->
     memory = config.memory
     remembering = CrossBatchMemory(loss, embedding_size, memory.size, miner, memory.start)
     return Objective(remembering, mixing=mixing)
+
+
+def sized(
+    loss: str, given: dict[str, Any], class_count: int, embedding_size: int
+) -> dict[str, Any]:
+    """The arguments of a loss with the number of classes and the embedding's size filled in.
+
+    Where the loss must have them, or where ``given`` says ``auto`` (``loss.num_classes=auto``: a
+    margin loss with one beta a class).
+    """
+    sizes = {"num_classes": class_count, "embedding_size": embedding_size}
+    wanted = inspect.signature(LOSSES.find(loss).build).parameters
+    needed = {name for name, p in wanted.items() if p.default is inspect.Parameter.empty}
+    asked = {name for name, value in given.items() if value == "auto"}
+    filled = {name: size for name, size in sizes.items() if name in asked | needed - set(given)}
+    return given | filled
 
 
 def check_parts(config: RunConfig) -> None:
