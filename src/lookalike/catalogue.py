@@ -1,6 +1,8 @@
-"""Everything that can be named in a configuration, with a line about each."""
+"""Everything that can be named in a configuration, with a line or a page about each."""
 
+import inspect
 from dataclasses import dataclass
+from typing import Any
 
 from lookalike import data, losses, miners, models, recipes, regularizers, samplers
 from lookalike.config import read_yaml
@@ -15,7 +17,7 @@ from lookalike.registry import (
     Registry,
 )
 
-__all__ = ["Row", "catalogue"]
+__all__ = ["Page", "Row", "catalogue", "page"]
 
 ROOMS = (
     data,
@@ -48,6 +50,30 @@ def catalogue(kind: str) -> list[Row]:
         kinds = [*REGISTRIES, "recipes"]
         raise BadInput(f"there is no list of '{kind}'; {nearest(kind, kinds)}")
     return [Row(e.name, e.summary, e.paper) for e in REGISTRIES[kind].entries()]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What there is to say about one part."""
+
+    name: str
+    paper: str
+    description: str
+    defaults: dict[str, Any]
+    tuned: list[dict[str, Any]]
+
+
+def page(kind: str, name: str) -> Page:
+    """Formula, paper, defaults and, for a loss, the settings that others found best."""
+    if kind not in REGISTRIES:
+        raise BadInput(f"'{kind}' have no pages; {nearest(kind, REGISTRIES)}")
+    entry = REGISTRIES[kind].find(name)
+    defaults = {
+        argument: None if p.default is inspect.Parameter.empty else p.default
+        for argument, p in (REGISTRIES[kind].arguments(name) or {}).items()
+    }
+    found = [vars(settings) for settings in losses.tuned(name)] if kind == "losses" else []
+    return Page(name, entry.paper, inspect.getdoc(entry.build) or "", defaults, found)
 
 
 def recipe_row(name: str) -> Row:

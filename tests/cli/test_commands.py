@@ -84,6 +84,15 @@ def test_list(kind):
     assert all(row["summary"] for row in rows)
 
 
+def test_list_tells_all_about_one():
+    done = lookalike("list", "losses", "multi-similarity")
+    assert done.returncode == 0, done.stderr
+    assert "Wang et al., CVPR 2019" in done.stdout
+    assert "1/a log(1 + sum_P" in done.stdout or "log(1 + sum" in done.stdout
+    assert "beta = 50" in done.stdout
+    assert "Tuned for Cars: alpha=14.35, beta=75.83, base=0.66" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -98,6 +107,7 @@ def test_list(kind):
         (["evaluate", "."], "no config.yaml"),
         (["evaluate", __file__], "neither an .npz nor an .npy"),
         (["list", "lossses"], "did you mean 'losses'"),
+        (["list", "losses", "trplet"], "did you mean 'triplet'"),
         (["data", "check", "cub"], "data.root"),
         (["data", "prepare", "inshop", "--root", "x"], "inshop"),
         (["train", "--jsn"], "--jsn"),
