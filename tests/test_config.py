@@ -63,6 +63,18 @@ def test_wrong_input_is_one_sentence(override, sentence):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("base", ["recipe.yaml", "[a]", "3", "nowhere.yaml"])
+def test_extends_must_name_another_file(tmp_path, base):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(f"extends: {base}\n")
+    with pytest.raises(BadInput, match=r"\.yaml"):
+        load(recipe)
+
+
+def test_a_path_may_hold_what_yaml_takes_for_a_comment():
+    assert str(load(None, ["runs_dir=My runs #1"]).runs_dir) == "My runs #1"
+
+
 @pytest.mark.parametrize("text", ["just words", "- a\n- b", "a: [", "a: b: c"])
 def test_a_file_that_is_not_a_mapping_is_refused(tmp_path, text):
     recipe = tmp_path / "recipe.yaml"
@@ -74,4 +86,6 @@ def test_a_file_that_is_not_a_mapping_is_refused(tmp_path, text):
 def test_places_do_not_decide_the_outcome(tmp_path):
     here = load(None, ["runs_dir=a", f"data.root={tmp_path}"])
     assert here.deciding() == RunConfig().deciding()
+    files = [load(None, [f"model.weights={path}"]).deciding() for path in ("a.pth", "./b.pth")]
+    assert files[0] == files[1] != here.deciding()
     assert load(None, ["seed=1"]).deciding() != RunConfig().deciding()

@@ -69,7 +69,7 @@ def page(kind: str, name: str) -> Page:
         raise BadInput(f"'{kind}' have no pages; {nearest(kind, REGISTRIES)}")
     entry = REGISTRIES[kind].find(name)
     defaults = {
-        argument: None if p.default is inspect.Parameter.empty else p.default
+        argument: "required" if p.default is inspect.Parameter.empty else p.default
         for argument, p in (REGISTRIES[kind].arguments(name) or {}).items()
     }
     found = [vars(settings) for settings in losses.tuned(name)] if kind == "losses" else []

@@ -35,7 +35,7 @@ PARTS = ("loss", "miner", "sampler")
 class Section(BaseModel):
     """A part of the configuration; nothing unknown gets in, nothing changes afterwards."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class DataConfig(Section):
@@ -125,7 +125,7 @@ class TrainConfig(Section):
         None, ge=1, description="validations without a gain before the end"
     )
     metric: str = Field("map@r", description="chooses the epoch, on validation classes")
-    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     device: str = "auto"
     channels_last: bool = True
     compile: bool = False
@@ -148,7 +148,7 @@ class ProtocolConfig(Section):
 class RunConfig(Section):
     """Everything that decides the outcome of one run."""
 
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**32)
     runs_dir: Path = Path("runs")
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
@@ -170,6 +170,8 @@ class RunConfig(Section):
             if values[part] is None:
                 del values[part]
         del values["runs_dir"], values["data"]["root"], values["train"]["checkpoint_seconds"]
+        if values["model"]["weights"] not in ("none", "imagenet"):
+            values["model"]["weights"] = "file"  # its content has a fingerprint of its own
         return values
 
 
@@ -190,8 +192,10 @@ def parse(values: Mapping[str, Any], origin: str = "the configuration") -> RunCo
         raise BadInput(f"{origin}: {explain(error)}") from None
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The mapping in a YAML file; ``extends: other.yaml`` is read first and overridden."""
+    if path in above:
+        raise BadInput(f"'{path}' extends itself")
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), Loader=ScientificLoader)
     except OSError as error:
@@ -203,7 +207,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise BadInput(f"'{path}' must hold keys and values, not a {type(values).__name__}")
     base = values.pop("extends", None)
-    return merge(read_yaml(path.parent / base), values) if base else values
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise BadInput(f"'{path}': extends = {base!r} must be the path of a file")
+    return merge(read_yaml(path.parent / base, (*above, path)), values)
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,6 +239,8 @@ def override(values: Mapping[str, Any], setting: str) -> dict[str, Any]:
         value = yaml.load(text, Loader=ScientificLoader)
     except yaml.YAMLError as error:
         raise BadInput(f"the value of '{setting}' is not YAML") from error
+    if isinstance(value, str) and text[:1] not in "'\"":
+        value = text  # a path may hold a '#', which YAML takes for a comment
     for part in reversed(key.split(".")):
         value = {part: value}
     return merge(values, value)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+
 from lookalike.errors import BadInput, nearest
 
 __all__ = [
@@ -90,23 +92,36 @@ class Registry:
         """Build the part called ``name``; wrong arguments are refused with the nearest."""
         build = self.find(name).build
         self.check(name, arguments)
+        try:
+            inspect.signature(build).bind(*args, **arguments)
+        except TypeError as error:
+            raise BadInput(f"'{name}' of the {self.kind}: {error}") from None
+        except ValueError:  # a builtin without signature
+            pass
         return build(*args, **arguments)
 
     def check(self, name: str, arguments: dict[str, Any]) -> None:
-        """Refuse an argument that the part called ``name`` does not take."""
+        """Refuse an argument, or a value for it, that the part called ``name`` does not take."""
         accepted = self.arguments(name)
-        if accepted is None:
-            return
-        for argument in arguments:
-            if argument not in accepted:
+        for argument, value in arguments.items():
+            if accepted is not None and argument not in accepted:
                 raise BadInput(
                     f"'{name}' of the {self.kind} takes no argument '{argument}'; "
                     + nearest(argument, accepted)
                 )
+            if accepted is not None and value != "auto":
+                reason = misfit(value, accepted[argument].annotation)
+                if reason:
+                    raise BadInput(
+                        f"'{name}' of the {self.kind}: {argument} = {value!r} will not do: {reason}"
+                    )
 
     def arguments(self, name: str) -> dict[str, inspect.Parameter] | None:
         """The arguments that ``name`` takes; None where it takes any (``**kwargs``)."""
-        parameters = inspect.signature(self.find(name).build).parameters
+        try:
+            parameters = inspect.signature(self.find(name).build).parameters
+        except ValueError:  # a builtin without signature
+            return None
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
             return None
         return dict(parameters)
@@ -118,7 +133,7 @@ class Registry:
         module, _, attribute = path.partition(":")
         try:
             found = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError, ValueError) as error:
+        except Exception as error:  # a module may raise anything while it is imported
             raise BadInput(f"cannot import '{path}' for the {self.kind}: {error}") from error
         if not callable(found):
             raise BadInput(f"'{path}' for the {self.kind} is not a class or function")
@@ -134,6 +149,22 @@ class Registry:
                 build = point.load()
                 summary = (inspect.getdoc(build) or "").partition("\n")[0]
                 self._entries[point.name] = Entry(point.name, build, "", summary)
+
+
+def misfit(value: Any, annotation: Any) -> str:
+    """Why ``value`` is not what ``annotation`` says; nothing where it is, or says nothing."""
+    if annotation is inspect.Parameter.empty:
+        return ""
+    try:
+        adapter = TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))
+    except PydanticUserError:  # an annotation that pydantic cannot check
+        return ""
+    try:
+        adapter.validate_python(value)
+    except ValidationError as error:
+        first = error.errors()[-1]["msg"]
+        return first[0].lower() + first[1:]
+    return ""
 
 
 LOSSES = Registry("losses")

@@ -121,7 +121,7 @@ def test_random_sees_every_image_once():
     [
         ("spc", {"batch_size": 20, "per_class": 3}, "not a multiple"),
         ("spc", {"batch_size": 100, "per_class": 2}, "needs 50 classes"),
-        ("random", {"batch_size": 401}, "more than the 400 images"),
+        ("random", {"batch_size": 401}, "more than the 400 images to train on"),
         ("random", {"batch_size": 0}, "at least 1"),
         ("random", {"batch_size": 20, "world_size": 3}, "shared by 3"),
         ("hierarchical", {"batch_size": 20}, "needs super_labels"),

@@ -156,11 +156,6 @@ def test_two_processes_cannot_write_one_run(tiny):
         train(config)
 
 
-def test_double_precision(tiny):
-    run = train(tiny("train.precision=64-true", "train.epochs=1"))
-    assert 0 < run.result["test"]["recall@1"] < 1
-
-
 def test_a_folder_that_is_no_run(tmp_path):
     with pytest.raises(BadInput, match=r"no config\.yaml"):
         _ = Run(tmp_path).config

@@ -33,6 +33,9 @@ def main() -> None:
     except LookalikeError as error:
         print(f"lookalike: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("lookalike: stopped", file=sys.stderr)
+    except (FileExistsError, NotADirectoryError, PermissionError, FileNotFoundError) as error:
+        print(f"lookalike: {error.strerror}: '{error.filename}'", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        print(f"lookalike: {error}", file=sys.stderr)
         sys.exit(1)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lookalike.cli.console import shorten
+
 if TYPE_CHECKING:
     from lookalike.evaluation import Evaluation
 
@@ -33,7 +35,7 @@ def evaluate(
         str | None, typer.Option(help="Also score after k-reciprocal or alpha-expansion.")
     ] = None,
     per_class: Annotated[bool, typer.Option("--per-class", help="Show each class.")] = False,
-    worst: Annotated[int, typer.Option(help="Show so many of the worst queries.")] = 0,
+    worst: Annotated[int, typer.Option(min=0, help="Show so many of the worst queries.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Score embeddings: of a finished run, of a file, or of a network on your images.
@@ -50,7 +52,7 @@ def evaluate(
     with ConsoleWatcher() as watcher:
         found = read_target(target, labels, watcher)
         asked: dict[str, Any] = found.arguments() | {
-            "metrics": tuple(metrics.split(",")),
+            "metrics": tuple(name.strip() for name in metrics.split(",")),
             "confidence": confidence,
             "progress": lambda done, total: watcher.stage("ranking", done, total),
         }
@@ -93,14 +95,6 @@ def print_scores(plain: "Evaluation", better: "Evaluation | None") -> None:
         print(line)
     if plain.queries_without_relevant:
         print(f"{plain.queries_without_relevant} queries have nothing relevant and are left out")
-
-
-def shorten(name: str, value: float) -> str:
-    """Per cent where a score is a share, else four places."""
-    from lookalike.evaluation.metrics import is_ranking
-
-    share = is_ranking(name) or name in ("nmi", "ami", "f1")
-    return f"{100 * value:7.2f}" if share else f"{value:7.4f}"
 
 
 def as_mapping(

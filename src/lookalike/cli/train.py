@@ -25,7 +25,7 @@ def train(
     Started again after an interruption it goes on where it stopped; a finished run is not repeated.
     """
     from lookalike import recipes, training
-    from lookalike.cli.console import ConsoleWatcher
+    from lookalike.cli.console import ConsoleWatcher, shorten
     from lookalike.config import load
 
     given = arguments or []
@@ -37,8 +37,9 @@ def train(
         print(json.dumps(run.result, indent=2))
         return
     print(f"{run.folder}: {run.result['protocol']}, {run.seconds:.0f} s of training")
-    for name, value in run.result.get("test", {}).items():
-        print(f"  {name:<12} {100 * value:6.2f}")
+    for part in ("validation", "test"):
+        for name, value in run.result.get(part, {}).items():
+            print(f"  {part:<10}  {name:<12} {shorten(name, value)}")
 
 
 def is_override(argument: str) -> bool:

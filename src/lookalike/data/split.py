@@ -105,6 +105,7 @@ def make_splits(
         raise BadInput(f"there is no protocol '{protocol}'; {nearest(protocol, PROTOCOLS)}")
     classes, test_classes = _halves(images)
     test = _subset(images, test_classes, retrieval=True)
+    refuse_lonely(images, test, "test")
     if protocol == "paper":
         return [Split(_subset(images, classes), None, test, protocol=protocol)]
     if protocol == "fixed-validation":
@@ -124,6 +125,14 @@ def make_splits(
     ]
 
 
+def refuse_lonely(images: ImageSet, subset: Subset, part: str) -> None:
+    """Refuse a part in which no image has another one of its class to be found."""
+    if subset.query is None and np.bincount(subset.labels).max() < 2:
+        raise BadInput(
+            f"the {part} classes of '{images.name}' have one image each: nothing to find"
+        )
+
+
 def _halves(images: ImageSet) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     train, test = np.unique(images.labels[~images.test]), np.unique(images.labels[images.test])
     both = np.intersect1d(train, test)
@@ -141,9 +150,12 @@ def _halves(images: ImageSet) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _held_out(classes: NDArray[np.int64], ratio: float, seed: int) -> NDArray[np.int64]:
     if not 0 < ratio < 1:
         raise BadInput(f"ratio must lie between 0 and 1, not {ratio}")
-    count = max(1, round(len(classes) * (1 - ratio)))
+    count = max(2, round(len(classes) * (1 - ratio)))  # one class alone scores 100 % always
     if count >= len(classes):
-        raise BadInput(f"ratio {ratio} leaves none of {len(classes)} training classes to train on")
+        raise BadInput(
+            f"protocol.ratio = {ratio} and two validation classes at least leave none of "
+            f"{len(classes)} training classes to train on; protocol.name=paper needs no validation"
+        )
     return np.sort(np.random.default_rng(seed).permutation(classes)[:count])
 
 
@@ -152,10 +164,10 @@ def _folds(
 ) -> list[NDArray[np.int64]]:
     if order not in ORDERS:
         raise BadInput(f"there is no order '{order}' of folds; {nearest(order, ORDERS)}")
-    if not 2 <= folds <= len(classes):
+    if not 2 <= folds <= len(classes) // 2:
         raise BadInput(
-            f"folds must lie between 2 and the number of training classes, {len(classes)}, "
-            f"not {folds}"
+            f"protocol.folds = {folds} must lie between 2 and {len(classes) // 2}: each fold needs "
+            f"two of the {len(classes)} training classes"
         )
     if order == "random":
         classes = np.random.default_rng(seed).permutation(classes)

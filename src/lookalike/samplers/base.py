@@ -49,7 +49,10 @@ class BatchSampler(Sampler[list[int]]):
         if batch_size % world_size:
             raise BadInput(f"batch_size {batch_size} cannot be shared by {world_size} processes")
         if len(self.labels) < batch_size:
-            raise BadInput(f"a batch of {batch_size} is more than the {len(self.labels)} images")
+            raise BadInput(
+                f"sampler.batch_size = {batch_size} is more than the {len(self.labels)} images "
+                "to train on"
+            )
         self.batch_size = batch_size
         self.seed = seed
         self.rank = rank

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lookalike.errors import BadInput
 from lookalike.registry import SAMPLERS
 from lookalike.samplers.base import BatchSampler, Indices, members_of
 
@@ -16,6 +17,8 @@ class ForcedPairSampler(BatchSampler):
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:
         """``batch_size - 1`` images from uniformly drawn classes, then a partner for one."""
+        if self.batch_size < 2:
+            raise BadInput("sampler 'spc-r' makes a pair, so batch_size must be 2 at least")
         members = members_of(self.labels)
         sizes = np.array([len(images) for images in members])
         starts = np.concatenate([[0], sizes.cumsum()[:-1]])

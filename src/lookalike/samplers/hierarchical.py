@@ -42,7 +42,7 @@ class HierarchicalSampler(BatchSampler):
         groups = as_labels(super_labels)
         if len(groups) != len(self.labels):
             raise BadInput(f"{len(groups)} super_labels do not fit {len(self.labels)} labels")
-        if batch_size % (per_class * super_classes):
+        if min(per_class, super_classes) < 1 or batch_size % (per_class * super_classes):
             raise BadInput(
                 f"a batch of {batch_size} is not a multiple of {super_classes} super-classes "
                 f"with {per_class} images a class"

@@ -19,6 +19,11 @@ __all__ = ["build_model", "check_model", "frozen_features", "pixels_for", "start
 def check_model(config: RunConfig) -> None:
     """Refuse what cannot go together before anything is read."""
     model = config.model
+    still = model.freeze_backbone or config.optim.warmup_epochs
+    if not model.dim and still and config.train.epochs and not model.frozen:
+        raise BadInput("model.dim=0 has no head, so a backbone that stands still learns nothing")
+    if config.optim.clip_value is not None and config.optim.clip_norm is not None:
+        raise BadInput("optim.clip_value and optim.clip_norm exclude each other")
     if model.head_init != "random" and not model.dim:
         raise BadInput(f"model.head_init = {model.head_init!r} needs a head: model.dim above 0")
     if not model.frozen:
@@ -81,7 +86,6 @@ def frozen_features(
             "pooling": wanted.pooling,
         },
         views=wanted.frozen_views,
-        batch_size=config.train.eval_batch_size,
         progress=lambda done, total: watcher.stage("computing features", done, total),
     )
 

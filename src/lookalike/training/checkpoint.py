@@ -16,7 +16,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-__all__ = ["latest", "load_weights", "random_states", "remove_all", "restore_random", "save"]
+from lookalike.errors import LookalikeError
+from lookalike.files import atomically
+
+__all__ = ["latest", "random_states", "remove_all", "restore_random", "save", "save_weights"]
 
 Weights = dict[str, Tensor]
 
@@ -48,8 +51,13 @@ def latest(folder: Path) -> tuple[dict[str, Weights], dict[str, Any]] | None:
     if not found:
         return None
     newest = found[-1]
-    weights = {file.stem: load_weights(file) for file in newest.glob("*.safetensors")}
-    return weights, torch.load(newest / "state.pt", weights_only=True, map_location="cpu")
+    try:
+        weights = {file.stem: load_file(str(file)) for file in newest.glob("*.safetensors")}
+        return weights, torch.load(newest / "state.pt", weights_only=True, map_location="cpu")
+    except Exception as error:  # whatever a damaged file makes the readers raise
+        raise LookalikeError(
+            f"the checkpoint '{newest}' is damaged; remove the run's folder to start again"
+        ) from error
 
 
 def complete(folder: Path) -> list[Path]:
@@ -64,14 +72,9 @@ def remove_all(folder: Path) -> None:
 
 def save_weights(path: Path, tensors: Weights) -> None:
     """Write tensors as safetensors, each in its plain layout and with memory of its own."""
-    save_file(
-        {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}, str(path)
-    )
-
-
-def load_weights(path: Path) -> Weights:
-    """Read a safetensors file."""
-    return load_file(str(path))
+    plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    with atomically(path) as draft:
+        save_file(plain, str(draft))
 
 
 def random_states() -> dict[str, Any]:

@@ -26,6 +26,8 @@ from lookalike.training.sources import Pixels
 __all__ = ["Features", "open_features"]
 
 LARGEST = float(np.finfo(np.float16).max)
+AT_A_TIME = 128
+"""Images in a batch; fixed, since the augmented views are drawn batch by batch."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,6 @@ def open_features(
     *,
     identity: dict[str, str],
     views: int,
-    batch_size: int = 256,
     progress: Callable[[int, int], None] | None = None,
 ) -> Features:
     """The features of all images; computed if no file of that ``identity`` is there yet.
@@ -68,10 +69,18 @@ def open_features(
     }
     digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
     path = cache_folder() / f"{images.name}-{digest}.features.npy"
-    if not path.exists():
+    if not whole(path, (views + 1, len(images), model.backbone.width)):
         with atomically(path) as draft:
-            compute(draft, model, pixels, len(images), views, batch_size, progress)
+            compute(draft, model, pixels, len(images), views, progress)
     return Features(torch.from_numpy(np.load(path, mmap_mode="c")))
+
+
+def whole(path: Path, shape: tuple[int, ...]) -> bool:
+    """Whether there is a file of that shape, undamaged."""
+    try:
+        return bool(np.load(path, mmap_mode="r").shape == shape)
+    except (OSError, ValueError, EOFError):
+        return False
 
 
 @torch.no_grad()
@@ -81,14 +90,13 @@ def compute(
     pixels: Pixels,
     count: int,
     views: int,
-    batch_size: int,
     progress: Callable[[int, int], None] | None,
 ) -> None:
     """Write the features of ``count`` images: the test view, then the augmented ones."""
     was_training = model.training
     model.eval()
     weight = next(model.parameters())
-    slices = [np.arange(i, min(i + batch_size, count)) for i in range(0, count, batch_size)]
+    slices = [np.arange(i, min(i + AT_A_TIME, count)) for i in range(0, count, AT_A_TIME)]
     jobs = [(view, number) for view in range(views + 1) for number in range(len(slices))]
 
     def read(job: tuple[int, int]) -> Tensor:

@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from types import FrameType
 from typing import Any, cast
 
 import torch
-from lightning_fabric import Fabric
+from lightning_fabric import Fabric, seed_everything
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
@@ -20,7 +22,7 @@ from lookalike import data, models, samplers
 from lookalike.config import RunConfig
 from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.evaluation.metrics import check_metrics
+from lookalike.evaluation.metrics import check_metrics, is_ranking
 from lookalike.files import atomically
 from lookalike.training import checkpoint
 from lookalike.training.batches import TrainingBatches, embed
@@ -42,6 +44,7 @@ from lookalike.training.watcher import Watcher
 __all__ = ["Interrupted", "train"]
 
 SECONDS_BETWEEN_LOOKS = 0.5
+CLUSTERING = ("nmi", "ami", "f1")
 
 
 class Interrupted(LookalikeError):
@@ -68,18 +71,22 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     check_parts(config)
     check_model(config)
     check_metrics((config.train.metric, *config.protocol.metrics))
+    if not (is_ranking(config.train.metric) or config.train.metric in CLUSTERING):
+        raise BadInput(f"train.metric = {config.train.metric!r}: more of it is not better")
     preset = data.preset(config.data.transform)
     images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
     split = chosen_split(config, images)
     weights = models.fingerprint(config.model.network, config.model.weights)
-    run = Run(config.runs_dir / run_name(config, images.fingerprint, weights))
+    run = Run(config.runs_dir.expanduser() / run_name(config, images.fingerprint, weights))
     if run.done:
         return run
     store = data.open_store(
         images, preset.short_side, progress=lambda a, b: watcher.stage("decoding", a, b)
     )
-    training = Training(config, run, split, store, preset, watcher)
     with run.locked():
+        if run.done:  # by another process, meanwhile
+            return run
+        training = Training(config, run, split, store, preset, watcher)
         training.complete(
             {"data_fingerprint": images.fingerprint, "weights_fingerprint": weights},
             {"unreadable": list(images.unreadable)},
@@ -106,10 +113,8 @@ class Training:
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
 
-        self.fabric = Fabric(
-            accelerator=config.train.device, devices=1, precision=config.train.precision
-        )
-        torch.manual_seed(config.seed)
+        self.fabric = prepared_fabric(config.train.device, config.train.precision)
+        seed_everything(config.seed, verbose=False)
         self.whole = build_model(config, store).to(self.fabric.device)
         pixels = pixels_for(config, self.whole, store, preset)
         self.model, self.source = self.whole, cast(Source, pixels)
@@ -176,7 +181,8 @@ class Training:
         with (
             stop_signals() as asked_to_stop,
             SummaryWriter(
-                str(self.run.folder / "tensorboard"), purge_step=self.progress.step
+                str(self.run.folder / "tensorboard"),
+                purge_step=self.progress.step // self.per_epoch + 1,
             ) as board,
         ):
             for positions, images in self.batches:
@@ -188,6 +194,7 @@ class Training:
                 if self.progress.step % self.per_epoch == 0:
                     look.at_losses()
                     self.end_epoch(board)
+                    look.looked = time.monotonic()  # the speed of training, without validation
                 look.save_if_due(force=bool(asked_to_stop))
                 if self.progress.step == self.total or self.progress.stopped:
                     break
@@ -380,6 +387,18 @@ class Look:
         self.counted = now
 
 
+def prepared_fabric(device: str, precision: Any) -> Fabric:
+    """The device and precision that a run asks for, or a sentence why they cannot be had."""
+    try:
+        fabric = Fabric(accelerator=device, devices=1, precision=precision)
+    except (RuntimeError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise BadInput(f"train.device = {device!r} cannot be used: {reason}") from error
+    if fabric.device.type == "cpu" and precision == "16-mixed":
+        raise BadInput("train.precision = '16-mixed' needs a GPU; on a CPU use 'bf16-mixed'")
+    return fabric
+
+
 def chosen_split(config: RunConfig, images: ImageSet) -> Split:
     """The split that a run trains on: the only one of its protocol, or the fold it asks for."""
     protocol = config.protocol
@@ -405,6 +424,8 @@ def append_line(run: Run, at: int, values: dict[str, Any]) -> int:
         log.seek(at)
         log.truncate()
         log.write(line)
+        log.flush()
+        os.fsync(log.fileno())
     return at + len(line)
 
 
@@ -412,6 +433,9 @@ def append_line(run: Run, at: int, values: dict[str, Any]) -> int:
 def stop_signals() -> Iterator[list[int]]:
     """A list that is empty until Ctrl-C or SIGTERM asks the run to stop after its step."""
     asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # signals are not ours there
+        yield asked
+        return
 
     def ask(number: int, _: FrameType | None) -> None:
         asked.append(number)

@@ -101,7 +101,7 @@ def sized(
     sizes = {"num_classes": class_count, "embedding_size": embedding_size}
     wanted = inspect.signature(LOSSES.find(loss).build).parameters
     needed = {name for name, p in wanted.items() if p.default is inspect.Parameter.empty}
-    asked = {name for name, value in given.items() if value == "auto"}
+    asked = {name for name, value in given.items() if isinstance(value, str) and value == "auto"}
     filled = {name: size for name, size in sizes.items() if name in asked | needed - set(given)}
     return given | filled
 
@@ -113,6 +113,9 @@ def check_parts(config: RunConfig) -> None:
         (MINERS, config.miner),
         (SAMPLERS, config.sampler),
     ]
+    for own in ("labels", "seed", "rank", "world_size"):
+        if own in config.sampler.arguments:
+            raise BadInput(f"sampler.{own} is the run's own business and cannot be set")
     for registry, part in parts:
         if part is not None:
             arguments: dict[str, Any] = part.arguments
@@ -121,6 +124,6 @@ def check_parts(config: RunConfig) -> None:
         refuse_unless_additive(LOSSES.find(config.loss.name).build)
     if config.memory is not None:
         refuse_unless_paired(LOSSES.find(config.loss.name).build)
-        batch = config.sampler.arguments.get("batch_size", 0)
+        batch = int(config.sampler.arguments.get("batch_size", 0))
         if batch > config.memory.size:
             raise BadInput(f"memory.size = {config.memory.size} cannot hold a batch of {batch}")

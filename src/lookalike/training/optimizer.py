@@ -52,5 +52,5 @@ def build_schedule(
         return CosineAnnealingLR(optimizer, total)
     if config.schedule == "one-cycle":
         rates = [group["lr"] for group in optimizer.param_groups]
-        return OneCycleLR(optimizer, rates, total_steps=total + 1)
+        return OneCycleLR(optimizer, rates, total_steps=total + 1, cycle_momentum=False)
     return LambdaLR(optimizer, lambda _: 1.0)

@@ -10,7 +10,7 @@ import json
 import platform
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +21,7 @@ import yaml
 
 from lookalike.config import RunConfig
 from lookalike.config import load as load_config
-from lookalike.errors import BadInput
+from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import atomically, write_json
 
 __all__ = ["Run", "run_name"]
@@ -91,12 +91,19 @@ class Run:
         return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
 
     def prepare(self, config: RunConfig, record: dict[str, Any]) -> None:
-        """Make the folder and write down what is about to happen, and where."""
+        """Make the folder and write down what is about to happen, and where.
+
+        Paths are written out whole, so that the run can be gone on with from anywhere.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         with atomically(self.folder / "config.yaml") as draft:
-            draft.write_text(
-                yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False), encoding="utf-8"
-            )
+            values = config.model_dump(mode="json")
+            values["runs_dir"] = str(self.folder.parent.resolve())
+            if config.data.root is not None:
+                values["data"]["root"] = str(config.data.root.expanduser().resolve())
+            if Path(config.model.weights).is_file():
+                values["model"]["weights"] = str(Path(config.model.weights).resolve())
+            draft.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
         write_json(self.folder / "environment.json", environment() | record)
 
     def finish(self, result: dict[str, Any], training_seconds: float) -> None:
@@ -108,15 +115,29 @@ class Run:
     def locked(self) -> Iterator[None]:
         """Let one process write; a second one is told so."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("w") as lock:
+        path = self.folder / ".lock"
+        with path.open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise BadInput(f"another process is working on '{self.folder}'") from None
-            yield
+                raise LookalikeError(f"another process is working on '{self.folder}'") from None
+            try:
+                yield
+            finally:
+                if list(self.folder.iterdir()) == [path]:  # refused before anything was written
+                    path.unlink()
+                    self.folder.rmdir()
+                    with suppress(OSError):  # other runs are there
+                        self.folder.parent.rmdir()
 
     def _read(self, name: str) -> dict[str, Any]:
-        value: dict[str, Any] = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        path = self.folder / name
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise LookalikeError(f"cannot read '{path}': {error}") from error
+        if not isinstance(value, dict):
+            raise LookalikeError(f"'{path}' does not hold what a run writes there")
         return value
 
 
