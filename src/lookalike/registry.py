@@ -27,6 +27,9 @@ __all__ = [
     "Registry",
 ]
 
+PLAIN = (str, int, float, list, dict, type(None))
+"""What a configuration can hold; only such values are checked, objects are the caller's matter."""
+
 Part = TypeVar("Part", bound=Callable[..., Any])
 
 
@@ -109,7 +112,7 @@ class Registry:
                     f"'{name}' of the {self.kind} takes no argument '{argument}'; "
                     + nearest(argument, accepted)
                 )
-            if accepted is not None and value != "auto":
+            if accepted is not None and isinstance(value, PLAIN) and value != "auto":
                 reason = misfit(value, accepted[argument].annotation)
                 if reason:
                     raise BadInput(

@@ -41,7 +41,7 @@ def test_paper_trains_on_the_whole_half(twenty):
     assert_sound(split, twenty)
 
 
-@pytest.mark.parametrize(("ratio", "held_out"), [(0.7, 3), (0.8, 2), (0.9, 1), (0.95, 1)])
+@pytest.mark.parametrize(("ratio", "held_out"), [(0.5, 5), (0.7, 3), (0.8, 2), (0.9, 2), (0.95, 2)])
 def test_fixed_validation_holds_classes_out(twenty, ratio, held_out):
     (split,) = make_splits(twenty, "fixed-validation", seed=3, ratio=ratio)
     assert split.validation is not None
@@ -58,7 +58,7 @@ def test_fixed_validation_follows_the_seed(twenty):
 
 
 @pytest.mark.parametrize("order", ["sequential", "random"])
-@pytest.mark.parametrize("folds", [2, 3, 4, 10])
+@pytest.mark.parametrize("folds", [2, 3, 4, 5])
 def test_every_class_validates_once(twenty, order, folds):
     splits = make_splits(twenty, "cross-validation", seed=1, folds=folds, order=order)
     assert [split.fold for split in splits] == list(range(folds))
@@ -81,11 +81,11 @@ def test_the_test_set_is_handed_out_once(twenty):
 
 
 def test_query_and_gallery_come_with_the_test_set(image_set):
-    query = np.array([0, 0, 1, 0, 1, 0], bool)
-    gallery = np.array([0, 0, 0, 1, 0, 1], bool)
+    query = np.array([0] * 6 + [1, 0] * 3, bool)
+    gallery = np.array([0] * 6 + [0, 1] * 3, bool)
     images = image_set(
-        [np.zeros((1, 1, 3), np.uint8)] * 6,
-        [0, 1, 2, 2, 3, 3],
+        [np.zeros((1, 1, 3), np.uint8)] * 12,
+        [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5],
         query=query,
         gallery=gallery,
     )
@@ -96,8 +96,14 @@ def test_query_and_gallery_come_with_the_test_set(image_set):
     test = split.final_test()
     assert test.query is not None
     assert test.gallery is not None
-    assert test.query.tolist() == [True, False, True, False]
-    assert test.gallery.tolist() == [False, True, False, True]
+    assert test.query.tolist() == [True, False] * 3
+    assert test.gallery.tolist() == [False, True] * 3
+
+
+def test_classes_of_one_image_cannot_be_tested(image_set):
+    images = image_set([np.zeros((1, 1, 3), np.uint8)] * 4, [0, 1, 2, 3])
+    with pytest.raises(BadInput, match="one image each"):
+        make_splits(images, "paper")
 
 
 def test_a_class_that_lost_all_images_is_no_class(twenty):
@@ -113,9 +119,9 @@ def test_a_class_that_lost_all_images_is_no_class(twenty):
         ("papers", {}, "did you mean 'paper'"),
         ("fixed-validation", {"ratio": 0.0}, "between 0 and 1"),
         ("fixed-validation", {"ratio": 1.0}, "between 0 and 1"),
-        ("fixed-validation", {"ratio": 0.01}, "leaves none of 10"),
-        ("cross-validation", {"folds": 1}, "between 2 and the number of training classes, 10"),
-        ("cross-validation", {"folds": 11}, "not 11"),
+        ("fixed-validation", {"ratio": 0.01}, "leave none of 10"),
+        ("cross-validation", {"folds": 1}, "must lie between 2 and 5"),
+        ("cross-validation", {"folds": 6}, "two of the 10 training classes"),
         ("cross-validation", {"order": "sorted"}, "there is no order 'sorted'"),
     ],
 )

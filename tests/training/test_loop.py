@@ -152,7 +152,7 @@ def test_two_processes_cannot_write_one_run(tiny):
     config = tiny()
     run = train(config)
     (run.folder / "result.json").unlink()
-    with Run(run.folder).locked(), pytest.raises(BadInput, match="another process"):
+    with Run(run.folder).locked(), pytest.raises(LookalikeError, match="another process"):
         train(config)
 
 
