@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,18 +26,19 @@ class TrainingBatches:
     """An endless, resumable stream of augmented batches.
 
     The augmentation of step k draws from a generator seeded by (seed, k) alone. One batch is
-    always prepared ahead; :meth:`state_dict` therefore keeps the item numbers already drawn.
+    always drawn ahead; :meth:`state_dict` therefore keeps its item numbers.
     """
 
     subset: Subset
     source: Source
     sampler: BatchSampler
     seed: int
+    device: torch.device
     step: int = 0
     drawn: list[int] | None = field(default=None, init=False)
 
     def __iter__(self) -> Iterator[tuple[list[int], Tensor]]:
-        for (_, positions), images in ahead(self._numbered(), self._augmented):
+        for (_, positions), images in ahead(self._numbered(), self._augmented, self.device):
             yield positions, images
 
     def state_dict(self) -> dict[str, Any]:
@@ -88,7 +90,7 @@ def embed(
     slices = [subset.indices[i : i + batch_size] for i in range(0, len(subset.indices), batch_size)]
     rows: list[Tensor] = []
     done = 0
-    for indices, images in ahead(slices, source.testing):
+    for indices, images in ahead(slices, source.testing, like.device):
         rows.append(model(images.to(like)).float().cpu())
         done += len(indices)
         if progress:
@@ -98,18 +100,20 @@ def embed(
 
 
 def ahead(
-    items: Iterable[Item], prepare: Callable[[Item], Prepared]
+    items: Iterable[Item], prepare: Callable[[Item], Prepared], device: torch.device
 ) -> Iterator[tuple[Item, Prepared]]:
-    """Each item with what ``prepare`` makes of it, the next one being prepared meanwhile.
+    """Each item with what ``prepare`` makes of it; items are drawn exactly one ahead.
 
-    Items are drawn here, in the caller's thread and order, exactly one ahead.
+    Where the network runs on another device, the next one is prepared meanwhile by a thread. On
+    the CPU that thread would only take the cores from the network.
     """
     with ThreadPoolExecutor(1) as thread:
+        later = device.type != "cpu"
         waiting = None
         for item in items:
-            following = (item, thread.submit(prepare, item))
+            made = thread.submit(prepare, item).result if later else partial(prepare, item)
             if waiting is not None:
-                yield waiting[0], waiting[1].result()
-            waiting = following
+                yield waiting[0], waiting[1]()
+            waiting = item, made
         if waiting is not None:
-            yield waiting[0], waiting[1].result()
+            yield waiting[0], waiting[1]()

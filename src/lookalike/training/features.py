@@ -107,7 +107,7 @@ def compute(
 
     shape = (views + 1, count, model.backbone.width)
     written = np.lib.format.open_memmap(path, "w+", np.float16, shape)
-    for done, ((view, number), batch) in enumerate(ahead(jobs, read)):
+    for done, ((view, number), batch) in enumerate(ahead(jobs, read, weight.device)):
         pooled = model.head.pool(model.features(batch.to(weight)))
         written[view, slices[number]] = pooled.float().clamp(-LARGEST, LARGEST).cpu().numpy()
         if progress:

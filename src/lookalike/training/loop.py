@@ -137,6 +137,7 @@ class Training:
                 **config.sampler.arguments,
             ),
             config.seed,
+            self.fabric.device,
         )
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
