@@ -98,14 +98,6 @@ def test_a_loss_that_is_no_number_stops_the_run_with_step_and_files(tiny):
     assert stopped.value.exit_code == 1
 
 
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch):
-    # the classes of this file are named in configurations
-    import sys
-
-    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or __import__(__name__))
-
-
 def test_warm_up_leaves_the_backbone_alone(tiny):
     config = tiny("train.epochs=1", "optim.warmup_epochs=1", "protocol.name=paper")
     torch.manual_seed(config.seed)
