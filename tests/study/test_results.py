@@ -1,0 +1,102 @@
+import dataclasses
+import json
+
+import pytest
+from scipy import stats
+
+from lookalike.errors import BadInput
+from lookalike.study import (
+    BaselineRow,
+    MethodRow,
+    Repeat,
+    StudyResults,
+    Trial,
+    interval,
+    load_results,
+)
+from lookalike.study.results import write_baselines, write_method, write_study
+
+ROW = MethodRow(
+    dataset="glyphs",
+    method="triplet",
+    config={"loss": {"name": "triplet", "margin": 0.2}},
+    tuned={"loss.margin": 0.2},
+    validation=0.5,
+    trials=(
+        Trial(0, {"loss.margin": 0.2}, "complete", 0.5, (0.4, 0.6), 1.5),
+        Trial(1, {"loss.margin": 9.0}, "pruned", None, (0.1,), 0.5),
+        Trial(2, {"loss.margin": 1.0}, "failed", None, (), 0.1, "the loss is nan"),
+    ),
+    repeats=(
+        Repeat(0, 1, (0.5, 0.5), ({"map@r": 0.2}, {"map@r": 0.4}), {"map@r": 0.5}, 2.0),
+        Repeat(1, 2, (0.5, 0.5), ({"map@r": 0.3}, {"map@r": 0.5}), {"map@r": 0.7}, 2.0),
+    ),
+    trials_asked=3,
+    repeats_asked=2,
+)
+BASELINE = BaselineRow("glyphs", "lda", 8, {"shrink": 0.1}, (0.4, 0.4), (), {"map@r": 0.3}, 1.0)
+
+
+def study(folder, methods=("triplet",)):
+    return StudyResults(
+        folder=folder,
+        name="small",
+        metric="map@r",
+        study={"seed": 3},
+        datasets=("glyphs",),
+        methods=methods,
+        rows=(ROW,),
+        baselines=(BASELINE,),
+        facts={"glyphs": {"fingerprint": "ab", "images": 10}},
+    )
+
+
+def write(results):
+    write_study(results)
+    for row in results.rows:
+        write_method(results.folder, row)
+    write_baselines(results.folder, "glyphs", results.baselines)
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    written = study(tmp_path)
+    write(written)
+    assert load_results(tmp_path) == written
+    assert load_results(str(tmp_path)).finished
+
+
+def test_a_study_is_unfinished_until_every_method_is(tmp_path):
+    write(study(tmp_path, methods=("triplet", "margin")))
+    found = load_results(tmp_path)
+    assert not found.finished
+    assert found.row("glyphs", "margin") is None
+    assert not dataclasses.replace(ROW, trials_asked=4).finished
+
+
+def test_a_row_counts_its_trials_and_repeats():
+    assert (len(ROW.trials), ROW.failed, ROW.pruned, ROW.seeds) == (3, 1, 1, 2)
+    assert ROW.values == (0.5,)
+    assert ROW.seconds == pytest.approx(6.1)
+    assert ROW.scores("map@r", "separate") == pytest.approx((0.3, 0.4))
+    assert ROW.scores("map@r") == (0.5, 0.7)
+
+
+def test_the_interval_is_that_of_students_t():
+    values = [0.31, 0.35, 0.30, 0.33, 0.36]
+    found = interval(values)
+    low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert (found.low, found.high, found.count) == (pytest.approx(low), pytest.approx(high), 5)
+
+
+def test_other_files_are_refused_in_a_sentence(tmp_path):
+    with pytest.raises(BadInput, match=r"no study\.json"):
+        load_results(tmp_path)
+    write(study(tmp_path))
+    path = tmp_path / "glyphs" / "triplet.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values | {"trials": [{"number": "x"}]}))
+    with pytest.raises(BadInput, match=r"triplet\.json': trials\.0\.number"):
+        load_results(tmp_path)
+    path.write_text(json.dumps(values | {"format": 99}))
+    with pytest.raises(BadInput, match="format 99, and this version reads 1"):
+        load_results(tmp_path)
