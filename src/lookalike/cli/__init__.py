@@ -7,7 +7,9 @@ import typer
 from lookalike.cli.data import data
 from lookalike.cli.demo import demo
 from lookalike.cli.evaluate import evaluate
+from lookalike.cli.index import index
 from lookalike.cli.list import list_parts
+from lookalike.cli.search import search
 from lookalike.cli.train import train
 from lookalike.errors import LookalikeError
 
@@ -22,8 +24,10 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(evaluate)
+app.command()(search)
 app.command("list")(list_parts)
 app.add_typer(data, name="data")
+app.add_typer(index, name="index")
 
 
 def main() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
 
 from lookalike.data.image_set import ImageSet, UnreadableImage, digest
+from lookalike.data.opening import open_rgb
 from lookalike.errors import BadInput
 
 __all__ = ["IMAGE_SUFFIXES", "from_files", "read_image", "require"]
@@ -26,13 +26,7 @@ def read_image(path: Path, file: str, upright: bool) -> NDArray[np.uint8]:
     sets were made without that, so only users' own pictures are turned.
     """
     try:
-        with Image.open(path) as opened:
-            image: Image.Image = ImageOps.exif_transpose(opened) if upright else opened
-            if image.has_transparency_data:
-                coloured = image.convert("RGBA")
-                image = Image.new("RGBA", coloured.size, "white")
-                image.alpha_composite(coloured)
-            return np.array(image.convert("RGB"))
+        return np.array(open_rgb(path, upright=upright))
     except FileNotFoundError as error:
         raise UnreadableImage(file, "there is no such file") from error
     except MemoryError:

@@ -1,0 +1,186 @@
+"""``lookalike index``: make a collection of pictures searchable, add to it, remove from it."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+__all__ = ["index"]
+
+
+class WithDefault(TyperGroup):
+    """Commands of which ``create`` need not be named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put ``create`` before arguments that begin with no command."""
+        if args and args[0] not in (*self.commands, "--help"):
+            args = ["create", *args]
+        return list(super().parse_args(ctx, args))
+
+
+index = typer.Typer(
+    cls=WithDefault,
+    no_args_is_help=True,
+    help="Make pictures searchable: 'lookalike index RUN photos/ -o shop.index'.",
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+Place = Annotated[str, typer.Argument(metavar="INDEX", help="A folder, or postgresql://...")]
+
+
+@index.command()
+def create(
+    given: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[RUN] PICTURES",
+            help="The folder of a run or of an exported model, then a folder of pictures (the "
+            "first sub-folder is the label) or a CSV with path, perhaps label, and metadata.",
+        ),
+    ],
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="The folder of the new index.")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Keep it in PostgreSQL: postgresql://HOST/DATABASE[#NAME].")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="A pretrained network in place of a run.")
+    ] = None,
+    transform: Annotated[
+        str, typer.Option(help="How a pretrained network sees pictures.")
+    ] = "small",
+    as_json: AsJson = False,
+) -> None:
+    """Embed pictures and write an index of them.
+
+    Example: lookalike index runs/folder-proxy-anchor-0123456789ab photos/ -o shop.index
+
+    Example: lookalike index --network efficientnet-lite0 photos/ -o shop.index
+
+    Killed half-way it leaves an index of what was done; 'lookalike index add' goes on with it.
+    """
+    from lookalike.cli.console import ConsoleWatcher
+    from lookalike.errors import BadInput
+    from lookalike.search import Embedder, Index
+    from lookalike.search.models import find_embedder
+    from lookalike.search.sources import list_pictures
+
+    if len(given) != (2 if network is None else 1):
+        raise BadInput(
+            "give a run and a folder of pictures: 'lookalike index RUN photos/ -o shop.index', or "
+            "'--network efficientnet-lite0' and a folder of pictures"
+        )
+    if (output is None) == (store is None):
+        raise BadInput("say where the index goes: '-o shop.index' or '--store postgresql://...'")
+    pictures = Path(given[-1])
+    listing = list_pictures(pictures)
+    if not listing.records:
+        raise BadInput(f"there is no picture in '{pictures}'")
+    model = (
+        Embedder.from_network(network, transform=transform)
+        if network is not None
+        else find_embedder(given[0])
+    )
+    with ConsoleWatcher() as watcher:
+        made = Index.create(output or store or "", model)
+        added = made.add(pictures, watcher)
+    tell(made, added, as_json)
+
+
+@index.command()
+def add(
+    place: Place,
+    pictures: Annotated[Path, typer.Argument(help="A folder or a CSV, as for 'lookalike index'.")],
+    as_json: AsJson = False,
+) -> None:
+    """Add pictures by the index's own model; what is there unchanged is left as it is.
+
+    Example: lookalike index add shop.index photos/
+    """
+    from lookalike.cli.console import ConsoleWatcher
+    from lookalike.search import Index
+
+    found = Index.open(place)
+    with ConsoleWatcher() as watcher:
+        added = found.add(pictures, watcher)
+    tell(found, added, as_json)
+
+
+@index.command()
+def remove(
+    place: Place,
+    paths: Annotated[
+        list[str] | None, typer.Argument(help="Paths or folders as the index names them.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="All pictures of a label.")] = None,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="Pictures whose files are gone.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Drop pictures from an index; their files are not touched.
+
+    Example: lookalike index remove shop.index chairs/old.jpg --missing
+    """
+    from lookalike.cli.console import ConsoleWatcher
+    from lookalike.search import Index
+    from lookalike.search.choosing import choose
+
+    found = Index.open(place)
+    chosen = choose(found, paths or [], label, missing)
+    with ConsoleWatcher() as watcher:
+        gone = found.remove(chosen, watcher)
+    if as_json:
+        print(json.dumps({"removed": gone, "pictures": len(found)}))
+    else:
+        print(f"{found.place}: {gone:,} removed, {len(found):,} pictures left")
+
+
+@index.command()
+def show(place: Place, as_json: AsJson = False) -> None:
+    """Say what an index holds and how it searches.
+
+    Example: lookalike index show shop.index
+    """
+    from lookalike.search import Index
+
+    found = Index.open(place)
+    told = {
+        "pictures": len(found),
+        "labels": len(found.label_names),
+        "dim": found.embedder.dim,
+        "network": found.embedder.blueprint.network,
+        "transform": found.embedder.blueprint.transform,
+        "model": found.embedder.fingerprint,
+        "folders": [str(root) for root in found.roots],
+        "search": found.approximation or "exact",
+    }
+    if as_json:
+        print(json.dumps(told, indent=2))
+        return
+    for name, value in told.items():
+        print(f"{name:<10} {', '.join(value) if isinstance(value, list) else value}")
+
+
+def tell(index: Any, added: Any, as_json: bool) -> None:
+    """What was added, and what was not."""
+    if as_json:
+        told = {
+            "index": index.place,
+            "pictures": len(index),
+            "new": added.new,
+            "changed": added.changed,
+            "unchanged": added.unchanged,
+            "skipped": [vars(skipped) for skipped in added.skipped],
+            "search": index.approximation or "exact",
+        }
+        print(json.dumps(told, indent=2))
+        return
+    print(f"{index.place}: {len(index):,} pictures ({added})")
+    for skipped in added.skipped[:10]:
+        print(f"  skipped {skipped.path}: {skipped.reason}")
+    if len(added.skipped) > 10:
+        print(f"  and {len(added.skipped) - 10:,} more (--json names all)")

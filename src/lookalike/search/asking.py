@@ -1,0 +1,58 @@
+"""Searching by picture files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from lookalike.data.opening import open_rgb
+from lookalike.errors import BadInput
+from lookalike.search.encoder import Encoder
+from lookalike.search.index import Index
+from lookalike.search.items import Hit
+from lookalike.search.models import find_encoder
+
+__all__ = ["Answer", "ask"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A query and what was found."""
+
+    path: Path
+    image: Image.Image
+    hits: list[Hit]
+
+
+def ask(
+    index: Index,
+    queries: Sequence[Path],
+    k: int,
+    *,
+    label: str | None = None,
+    exact: bool = False,
+    model: Path | None = None,
+) -> list[Answer]:
+    """The ``k`` nearest pictures of each query.
+
+    Another ``model`` than the index's own may embed the queries if it is the same one.
+    """
+    encoder: Encoder = index.embedder
+    if model is not None:
+        encoder = find_encoder(model)
+        index.accept(encoder)
+    images = [opened(path) for path in queries]
+    found = index.search(encoder.embed(images), k, label=label, exact=exact)
+    return [Answer(*each) for each in zip(queries, images, found, strict=True)]
+
+
+def opened(path: Path) -> Image.Image:
+    """A query's picture, or a sentence."""
+    try:
+        return open_rgb(path)
+    except MemoryError:
+        raise
+    except Exception as error:  # a broken file makes decoders raise whatever they meet first
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise BadInput(f"cannot read the picture '{path}': {reason}") from error

@@ -1,0 +1,68 @@
+"""From pictures to unit vectors, whatever runs the network."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from lookalike.data import Normalisation, Preset
+from lookalike.data.cache import shortened
+from lookalike.errors import LookalikeError
+from lookalike.models.head import l2_normalise
+
+__all__ = ["Encoder", "Vectors"]
+
+Vectors = NDArray[np.float32]
+
+
+class Encoder(ABC):
+    """Prepares pictures as the network was tested with, runs it, and scales to unit length.
+
+    ``fingerprint`` names weights, transform and network: vectors of two encoders can be compared
+    only where it is equal.
+    """
+
+    def __init__(
+        self, preset: Preset, normalisation: Normalisation, dim: int, fingerprint: str
+    ) -> None:
+        self.preset = preset
+        self.normalisation = normalisation
+        self.dim = dim
+        self.fingerprint = fingerprint
+
+    def prepare(self, image: Image.Image) -> Tensor:
+        """The pixels of one picture as the image cache would keep them, uint8 [C, H, W]."""
+        pixels = np.asarray(image.convert("RGB"))
+        size = self.preset.size
+        if self.preset.short_side is None and size is not None and pixels.shape[:2] != (size, size):
+            pixels = np.asarray(image.convert("RGB").resize((size, size)))
+        else:
+            pixels = shortened(pixels, self.preset.short_side)
+        return torch.from_numpy(pixels.copy()).permute(2, 0, 1)
+
+    def batch(self, pixels: Sequence[Tensor]) -> Tensor:
+        """Prepared pictures as the input of the network, float32 [B, C, S, S]."""
+        return self.preset.test(pixels, self.normalisation, torch.channels_last)
+
+    @abstractmethod
+    def run(self, batch: Tensor) -> Tensor:
+        """The embeddings of a batch, not yet of unit length."""
+
+    def embed_prepared(self, pixels: Sequence[Tensor], batch_size: int = 64) -> Vectors:
+        """The unit vectors of prepared pictures, float32 [n, dim]."""
+        found = np.empty((len(pixels), self.dim), np.float32)
+        for start in range(0, len(pixels), batch_size):
+            part = pixels[start : start + batch_size]
+            vectors = l2_normalise(self.run(self.batch(part)).float())
+            if not torch.isfinite(vectors).all():
+                raise LookalikeError("the network gives embeddings that are not numbers")
+            found[start : start + len(part)] = vectors.numpy()
+        return found
+
+    def embed(self, images: Sequence[Image.Image], batch_size: int = 64) -> Vectors:
+        """The unit vectors of pictures, float32 [n, dim]."""
+        return self.embed_prepared([self.prepare(image) for image in images], batch_size)

@@ -1,0 +1,97 @@
+"""A query and what was found, on one picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+from lookalike.data.opening import open_rgb
+from lookalike.errors import LookalikeError
+from lookalike.files import atomically
+from lookalike.search.index import Index
+from lookalike.search.items import Hit
+
+__all__ = ["contact_sheet", "write_sheet"]
+
+SIDE = 180
+CAPTION = 40
+GAP = 12
+COLUMNS = 6
+INK, SOFT, PAPER, LINE, ACCENT = "#1d2126", "#5b626b", "#fcfbf8", "#dedad2", "#0072b2"
+
+
+def contact_sheet(
+    index: Index, queries: Sequence[tuple[str, Image.Image, Sequence[Hit]]]
+) -> Image.Image:
+    """Each query, framed, and behind it its hits in reading order, with label and similarity."""
+    blocks = [-(-(1 + len(hits)) // COLUMNS) for _, _, hits in queries]
+    columns = min(COLUMNS, max((1 + len(hits) for _, _, hits in queries), default=1))
+    cell, height = SIDE + GAP, SIDE + CAPTION + GAP
+    sheet = Image.new("RGB", (columns * cell + GAP, sum(blocks) * height + GAP), PAPER)
+    drawn = ImageDraw.Draw(sheet)
+    top = 0
+    for (name, image, hits), block in zip(queries, blocks, strict=True):
+        cells: list[tuple[Image.Image | None, str, str, str]] = [(image, "query", name, ACCENT)]
+        cells += [
+            (picture_of(index, hit), hit.label or hit.path, f"{hit.similarity:.3f}", LINE)
+            for hit in hits
+        ]
+        for number, (picture, first, second, frame) in enumerate(cells):
+            row, column = divmod(number, COLUMNS)
+            left, upper = GAP + column * cell, GAP + (top + row) * height
+            paste(sheet, drawn, picture, left, upper, frame)
+            drawn.text((left, upper + SIDE + 4), fitted(drawn, first), INK, font())
+            drawn.text((left, upper + SIDE + 21), fitted(drawn, second), SOFT, font())
+        top += block
+    return sheet
+
+
+def write_sheet(
+    path: Path, index: Index, queries: Sequence[tuple[str, Image.Image, Sequence[Hit]]]
+) -> None:
+    """Write the contact sheet as PNG."""
+    sheet = contact_sheet(index, queries)
+    with atomically(path) as draft:
+        sheet.save(draft, "PNG", optimize=True)
+
+
+def picture_of(index: Index, hit: Hit) -> Image.Image | None:
+    """The picture of a hit; None where its file is gone or broken."""
+    try:
+        return open_rgb(index.file_of(hit.id))
+    except (LookalikeError, OSError, ValueError):
+        return None
+
+
+def paste(
+    sheet: Image.Image,
+    drawn: ImageDraw.ImageDraw,
+    picture: Image.Image | None,
+    left: int,
+    upper: int,
+    frame: str,
+) -> None:
+    """One picture, centred in its cell."""
+    if picture is None:
+        drawn.text((left + 8, upper + SIDE // 2), "the picture is gone", SOFT, font())
+    else:
+        small = picture.copy()
+        small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+        sheet.paste(small, (left + (SIDE - small.width) // 2, upper + (SIDE - small.height) // 2))
+    wide = 3 if frame == ACCENT else 1
+    drawn.rectangle((left, upper, left + SIDE - 1, upper + SIDE - 1), outline=frame, width=wide)
+
+
+def fitted(drawn: ImageDraw.ImageDraw, text: str) -> str:
+    """``text``, shortened at its end until it fits under a picture."""
+    text = text.replace("_", " ").replace("\n", " ")
+    if drawn.textlength(text, font()) <= SIDE:
+        return text
+    while text and drawn.textlength(text + "\u2026", font()) > SIDE:
+        text = text[:-1]
+    return text + "\u2026"
+
+
+def font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """The font that comes with Pillow."""
+    return ImageFont.load_default(13)

@@ -1,0 +1,120 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from lookalike import data
+from lookalike.config import load
+from lookalike.errors import BadInput
+from lookalike.search import Embedder
+from lookalike.training import Run, train
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    settings = ["model.dim=16", "train.epochs=1", "train.batches_per_epoch=2"]
+    runs = tmp_path_factory.mktemp("runs")
+    return train(load(None, [*settings, "sampler.batch_size=32", f"runs_dir={runs}"])).folder
+
+
+def pictures(number=3, size=(190, 170)):
+    random = np.random.default_rng(0)
+    return [Image.fromarray(random.integers(0, 255, (*size, 3), np.uint8)) for _ in range(number)]
+
+
+def test_a_run_embeds_as_its_final_test_did(run_folder):
+    images = data.load("glyphs", None)
+    tested = load_file(str(run_folder / "test.safetensors"))
+    embedder = Embedder.from_run(run_folder)
+    rows = [0, 7, 100, 2000]
+    drawn = [Image.fromarray(images.decode(int(i))[:, :, 0]) for i in tested["indices"][rows]]
+    np.testing.assert_allclose(embedder.embed(drawn), tested["embeddings"][rows], atol=1e-5)
+
+
+def test_vectors_have_unit_length_and_do_not_depend_on_the_batch(embedder):
+    images = pictures(5)
+    whole = embedder.embed(images)
+    assert whole.dtype == np.float32
+    assert whole.shape == (5, embedder.dim)
+    np.testing.assert_allclose(np.linalg.norm(whole, axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(embedder.embed(images, batch_size=2), whole, atol=1e-5)
+    assert embedder.embed([]).shape == (0, embedder.dim)
+
+
+def test_features_and_head_give_the_embedding(embedder):
+    batch = embedder.batch([embedder.prepare(image) for image in pictures(2)])
+    rows = embedder.model.embed(embedder.model.features(batch))
+    rows = rows / rows.norm(dim=1, keepdim=True)
+    np.testing.assert_allclose(rows.numpy(), embedder.embed(pictures(2)), atol=1e-5)
+
+
+def test_saved_and_loaded_it_is_the_same(tmp_path, run_folder):
+    embedder = Embedder.from_run(run_folder)
+    embedder.save(tmp_path / "model")
+    again = Embedder.load(tmp_path / "model")
+    assert again.fingerprint == embedder.fingerprint
+    assert again.origin["result"] == Run(run_folder).result
+    np.testing.assert_array_equal(again.embed(pictures()), embedder.embed(pictures()))
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
+        "model.json",
+        "weights.safetensors",
+    ]
+
+
+def test_the_fingerprint_tells_weights_and_transforms_apart(embedder):
+    torch.manual_seed(6)
+    other = Embedder.from_network("small-cnn", weights="none")
+    torch.manual_seed(5)
+    same = Embedder.from_network("small-cnn", weights="none")
+    torch.manual_seed(5)
+    larger = Embedder.from_network("small-cnn", weights="none", transform="simple")
+    assert same.fingerprint == embedder.fingerprint
+    assert len({embedder.fingerprint, other.fingerprint, larger.fingerprint}) == 3
+
+
+def test_a_changed_weight_is_noticed(tmp_path, embedder):
+    embedder.save(tmp_path)
+    path = tmp_path / "weights.safetensors"
+    tensors = load_file(str(path))
+    name = next(iter(tensors))
+    save_file({**tensors, name: tensors[name] + 1}, str(path))
+    with pytest.raises(BadInput, match="damaged"):
+        Embedder.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"version": 2}, "has version 2"),
+        ({"format": "other"}, "does not hold a model"),
+        ({"blueprint": {"network": "os:system", "dim": 0}}, "must not name"),
+        ({"blueprint": {"dim": 0}}, "damaged"),
+        ({"origin": 3}, "damaged"),
+    ],
+)
+def test_a_model_that_will_not_do_is_refused(tmp_path, embedder, change, sentence):
+    embedder.save(tmp_path)
+    record = json.loads((tmp_path / "model.json").read_text()) | change
+    (tmp_path / "model.json").write_text(json.dumps(record))
+    with pytest.raises(BadInput, match=sentence):
+        Embedder.load(tmp_path)
+
+
+def test_what_is_no_model_is_refused(tmp_path, embedder):
+    with pytest.raises(BadInput, match=r"cannot read model.json"):
+        Embedder.load(tmp_path)
+    embedder.save(tmp_path)
+    (tmp_path / "weights.safetensors").write_bytes(b"\x80\x04K\x01.")  # a pickle
+    with pytest.raises(BadInput, match="not a weights file"):
+        Embedder.load(tmp_path)
+
+
+def test_an_unfinished_run_is_refused(tmp_path, run_folder):
+    shutil.copytree(run_folder, tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.raises(BadInput, match="not finished"):
+        Embedder.from_run(tmp_path / "run")
