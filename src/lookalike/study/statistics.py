@@ -1,0 +1,239 @@
+"""What scores of repeated experiments allow one to say: ranks, tests, differences.
+
+Everything reads ``scores[block, method]``: one row for each data set (or, on one data set, for
+each repeat and fold), one column for each method. Higher is better. Pure functions.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from lookalike.errors import BadInput
+
+__all__ = [
+    "Difference",
+    "Friedman",
+    "Standing",
+    "cliques",
+    "critical_difference",
+    "friedman",
+    "holm",
+    "pairwise",
+    "ranks",
+    "tournament",
+]
+
+Floats = NDArray[np.float64]
+
+RESAMPLES = 10_000
+FEWEST_FOR_BOOTSTRAP = 3
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a method ends in a tournament: its average rank (1 is best) and how that varies."""
+
+    name: str
+    rank: float
+    deviation: float | None
+
+
+@dataclass(frozen=True)
+class Friedman:
+    """Whether any method differs: chi-squared, and the sharper F of Iman and Davenport."""
+
+    statistic: float
+    p: float
+    f_statistic: float
+    f_p: float
+    blocks: int
+    methods: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``better`` minus ``worse``, block by block; ``p`` by Wilcoxon, ``adjusted`` by Holm.
+
+    ``low`` and ``high`` are None where there are too few blocks to resample.
+    """
+
+    better: str
+    worse: str
+    mean: float
+    low: float | None
+    high: float | None
+    p: float
+    adjusted: float
+    blocks: int
+    confidence: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether "``better`` is better" may be said: the interval and the corrected test agree."""
+        sure = self.low is not None and self.low > 0
+        return sure and self.adjusted < 1 - self.confidence
+
+
+def ranks(scores: ArrayLike) -> Floats:
+    """The rank of each method in each block, 1 for the highest score; ties share their mean."""
+    found: Floats = stats.rankdata(-_checked(scores), axis=1)
+    return found
+
+
+def tournament(scores: ArrayLike, names: Sequence[str]) -> list[Standing]:
+    """Average rank and its deviation over blocks, the best first."""
+    placed = ranks(scores)
+    _check_names(names, placed.shape[1])
+    spread = placed.std(axis=0, ddof=1) if len(placed) > 1 else None
+    found = [
+        Standing(name, float(placed[:, i].mean()), None if spread is None else float(spread[i]))
+        for i, name in enumerate(names)
+    ]
+    return sorted(found, key=lambda standing: standing.rank)
+
+
+def friedman(scores: ArrayLike) -> Friedman | None:
+    """Friedman's test with ties, and the F of Iman and Davenport (Demšar, JMLR 2006).
+
+    None where it has nothing to say: fewer than three methods or two blocks, or all scores equal.
+    """
+    given = _checked(scores)
+    blocks, methods = given.shape
+    if methods < 3 or blocks < 2 or bool((given == given[:, :1]).all()):
+        return None
+    statistic, p = map(float, stats.friedmanchisquare(*given.T))
+    left = blocks * (methods - 1) - statistic
+    if left <= 1e-9:  # every block ranks alike
+        return Friedman(statistic, p, float("inf"), 0.0, blocks, methods)
+    f_statistic = (blocks - 1) * statistic / left
+    f_p = float(stats.f.sf(f_statistic, methods - 1, (methods - 1) * (blocks - 1)))
+    return Friedman(statistic, p, f_statistic, f_p, blocks, methods)
+
+
+def critical_difference(methods: int, blocks: int, alpha: float = 0.05) -> float:
+    """Nemenyi: average ranks further apart than this differ; q_alpha sqrt(k (k + 1) / (6 N)).
+
+    q is the quantile of the studentised range for infinite freedom over sqrt(2) (Demšar, 2006).
+
+    >>> round(critical_difference(methods=4, blocks=14, alpha=0.1), 2)
+    1.12
+    """
+    if methods < 2 or blocks < 1:
+        raise BadInput("a critical difference needs at least two methods and one block")
+    _check_confidence(1 - alpha)
+    q = float(stats.studentized_range.ppf(1 - alpha, methods, np.inf)) / math.sqrt(2)
+    return q * math.sqrt(methods * (methods + 1) / (6 * blocks))
+
+
+def cliques(average_ranks: Sequence[float], distance: float) -> list[tuple[int, ...]]:
+    """Largest groups of methods whose ranks lie within ``distance``: positions, best first.
+
+    >>> cliques([1.0, 2.0, 2.8], 1.5)
+    [(0, 1), (1, 2)]
+    """
+    order = sorted(range(len(average_ranks)), key=average_ranks.__getitem__)
+    found: list[tuple[int, ...]] = []
+    reached = 0
+    for start, first in enumerate(order):
+        inside = [at for at in order[start:] if average_ranks[at] - average_ranks[first] < distance]
+        if len(inside) > 1 and start + len(inside) > reached:
+            found.append(tuple(inside))
+            reached = start + len(inside)
+    return found
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: the chance that any of the accepted claims is wrong stays alpha.
+
+    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values, kind="stable")
+    adjusted = np.empty(len(p_values))
+    highest = 0.0
+    for step, at in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - step) * float(p_values[at])))
+        adjusted[at] = highest
+    return [float(p) for p in adjusted]
+
+
+def pairwise(
+    scores: ArrayLike, names: Sequence[str], confidence: float = 0.95, seed: int = 0
+) -> list[Difference]:
+    """Every pair of methods: mean difference over blocks, bootstrap interval, corrected test.
+
+    The interval is the percentile interval of the mean difference over resampled blocks; the test
+    is Wilcoxon's signed ranks, zeros split, corrected by Holm over all pairs. The larger
+    difference comes first.
+    """
+    given = _checked(scores)
+    _check_names(names, given.shape[1])
+    _check_confidence(confidence)
+    pairs = list(_ordered_pairs(given))
+    adjusted = holm([_wilcoxon(given[:, a] - given[:, b]) for a, b in pairs])
+    random = np.random.default_rng(seed)
+    draws = random.integers(0, len(given), (RESAMPLES, len(given)))
+    found = []
+    for (a, b), corrected in zip(pairs, adjusted, strict=True):
+        difference = given[:, a] - given[:, b]
+        low, high = _percentiles(difference, draws, confidence)
+        found.append(
+            Difference(
+                better=names[a],
+                worse=names[b],
+                mean=float(difference.mean()),
+                low=low,
+                high=high,
+                p=_wilcoxon(difference),
+                adjusted=corrected,
+                blocks=len(given),
+                confidence=confidence,
+            )
+        )
+    return sorted(found, key=lambda one: -one.mean)
+
+
+def _ordered_pairs(scores: Floats) -> Iterator[tuple[int, int]]:
+    means = scores.mean(axis=0)
+    for a, b in combinations(range(scores.shape[1]), 2):
+        yield (a, b) if means[a] >= means[b] else (b, a)
+
+
+def _wilcoxon(difference: Floats) -> float:
+    if not difference.any():
+        return 1.0
+    return float(stats.wilcoxon(difference, zero_method="zsplit").pvalue)
+
+
+def _percentiles(
+    difference: Floats, draws: NDArray[np.int64], confidence: float
+) -> tuple[float | None, float | None]:
+    if len(difference) < FEWEST_FOR_BOOTSTRAP:
+        return None, None
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(difference[draws].mean(axis=1), (tail, 1 - tail))
+    return float(low), float(high)
+
+
+def _checked(scores: ArrayLike) -> Floats:
+    given = np.asarray(scores, float)
+    if given.ndim != 2 or not given.size:
+        raise BadInput("scores must be a table of blocks and methods with at least one of each")
+    if not np.isfinite(given).all():
+        raise BadInput("a score is missing or not a number; every block needs every method")
+    return given
+
+
+def _check_names(names: Sequence[str], methods: int) -> None:
+    if len(names) != methods or len(set(names)) != methods:
+        raise BadInput(f"{methods} methods need as many different names, not {len(set(names))}")
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise BadInput(f"confidence = {confidence} must lie between 0 and 1, for example 0.95")
