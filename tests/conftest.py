@@ -15,3 +15,116 @@ def _shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     base = tmp_path_factory.getbasetemp()
     common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     os.environ["LOOKALIKE_CACHE"] = str(Path(common) / "cache")
+
+
+@pytest.fixture(scope="session")
+def make_study():
+    """Write the results of a study: true scores of methods, plus noise that depends on a seed."""
+    import numpy as np
+
+    from lookalike.config import parse
+    from lookalike.study import BaselineRow, MethodRow, Repeat, StudyResults, Trial
+    from lookalike.study.results import write_baselines, write_method, write_study
+
+    def scores(rng, level):
+        found = {f"recall@{k}": min(1.0, level + 0.08 * i) for i, k in enumerate((1, 2, 4, 8))}
+        found |= {"map@r": 0.6 * level, "pi-ratio": 1 - level, "rho": 0.5 - level / 4}
+        return {name: float(value + rng.normal(0, 0.004)) for name, value in found.items()}
+
+    def make(
+        folder,
+        methods=None,
+        datasets=("glyphs",),
+        repeats=5,
+        folds=4,
+        trials=12,
+        changes=None,
+        baselines=("raw-features", "pca", "lda"),
+        name="small",
+        data=None,
+    ):
+        methods = methods or {"contrastive": 0.60, "triplet": 0.601, "multi-similarity": 0.68}
+        rng = np.random.default_rng(5)
+        rows, bases = [], []
+        for dataset in datasets:
+            for method, level in methods.items():
+                tried = []
+                for number in range(trials):
+                    values = {
+                        "optim.lr": float(10 ** rng.uniform(-5, -2)),
+                        "loss.margin": float(rng.uniform(0, 1)),
+                        "loss.gamma": float(rng.uniform(0, 10)),
+                    }
+                    value = level - abs(np.log10(values["optim.lr"]) + 3.5) / 20
+                    state = "failed" if number == 3 else "pruned" if number == 4 else "complete"
+                    told = float(value) if state == "complete" else None
+                    error = "the loss is nan" if state == "failed" else ""
+                    tried.append(
+                        Trial(number, values, state, told, (float(value),) * folds, 1.5, error)
+                    )
+                done = [trial for trial in tried if trial.value is not None]
+                best = max(done, key=lambda trial: trial.value) if done else None
+                config = {
+                    "data": data or {"name": dataset},
+                    "loss": {"name": method},
+                    "train": {"epochs": 5},
+                    "protocol": {"name": "cross-validation", "folds": folds},
+                }
+                config |= (changes or {}).get(method, {})
+                rows.append(
+                    MethodRow(
+                        dataset=dataset,
+                        method=method,
+                        config=parse(config).model_dump(mode="json"),
+                        tuned=dict(best.parameters) if best else {},
+                        validation=best.value if best else None,
+                        trials=tuple(tried),
+                        repeats=tuple(
+                            Repeat(
+                                number=r,
+                                seed=100 + r,
+                                validation=(level,) * folds,
+                                separate=tuple(scores(rng, level) for _ in range(folds)),
+                                concatenated=scores(rng, level + 0.03),
+                                seconds=3.0,
+                            )
+                            for r in range(repeats)
+                        ),
+                        trials_asked=trials,
+                        repeats_asked=repeats,
+                    )
+                )
+            levels = {"raw-features": 0.5, "pca": 0.48, "lda": 0.64}
+            bases += [
+                BaselineRow(
+                    dataset=dataset,
+                    baseline=which,
+                    dim=1280 if which == "raw-features" else 128,
+                    parameters={"shrink": 0.1} if which == "lda" else {},
+                    validation=(levels[which],) * folds,
+                    separate=tuple(scores(rng, levels[which]) for _ in range(folds)),
+                    concatenated=scores(rng, levels[which]),
+                    seconds=1.0,
+                )
+                for which in baselines
+            ]
+        results = StudyResults(
+            folder=folder,
+            name=name,
+            metric="map@r",
+            study={"name": name},
+            datasets=tuple(datasets),
+            methods=tuple(methods),
+            rows=tuple(rows),
+            baselines=tuple(bases),
+            facts={dataset: {"fingerprint": f"{dataset}-0123456789"} for dataset in datasets},
+        )
+        write_study(results)
+        for row in rows:
+            write_method(folder, row)
+        for dataset in datasets:
+            found = tuple(row for row in bases if row.dataset == dataset)
+            write_baselines(folder, dataset, found)
+        return folder
+
+    return make

@@ -58,8 +58,10 @@ Verdict = Literal["fair", "unfair", "cannot be told"]
 
 @dataclass(frozen=True)
 class Experiment:
-    """One row. ``claims`` is what its paper says where that is not what was done, ``omits`` what
-    the paper leaves out though it was done, ``tuned`` the conditions that its own tuning chose.
+    """One row of a comparison.
+
+    ``claims`` is what its paper says where that is not what was done, ``omits`` what the paper
+    leaves out though it was done, ``tuned`` the conditions that its own tuning chose.
     """
 
     name: str

@@ -5,7 +5,7 @@ each repeat and fold), one column for each method. Higher is better. Pure functi
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -163,18 +163,24 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def pairwise(
-    scores: ArrayLike, names: Sequence[str], confidence: float = 0.95, seed: int = 0
+    scores: ArrayLike,
+    names: Sequence[str],
+    confidence: float = 0.95,
+    *,
+    not_among: Collection[str] = (),
+    seed: int = 0,
 ) -> list[Difference]:
     """Every pair of methods: mean difference over blocks, bootstrap interval, corrected test.
 
     The interval is the percentile interval of the mean difference over resampled blocks; the test
     is Wilcoxon's signed ranks, zeros split, corrected by Holm over all pairs. The larger
-    difference comes first.
+    difference comes first. Names in ``not_among`` are compared with others, not with each other.
     """
     given = _checked(scores)
     _check_names(names, given.shape[1])
     _check_confidence(confidence)
-    pairs = list(_ordered_pairs(given))
+    apart = {at for at, name in enumerate(names) if name in not_among}
+    pairs = [pair for pair in _ordered_pairs(given) if not apart.issuperset(pair)]
     adjusted = holm([_wilcoxon(given[:, a] - given[:, b]) for a, b in pairs])
     random = np.random.default_rng(seed)
     draws = random.integers(0, len(given), (RESAMPLES, len(given)))
