@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from lookalike import data, recipes
+from lookalike import data
 from lookalike.config import RunConfig, load
 from lookalike.training.loop import Training, chosen_split
 from lookalike.training.run import Run
@@ -68,7 +68,7 @@ def main() -> None:
         else:
             photographs(folder / "photographs")
             settings += ["data.name=folder", f"data.root={folder / 'photographs'}"]
-        config = load(recipes.find("recipe:cub-small"), settings)
+        config = load("recipe:cub-small", settings)
         training = training_of(config, folder)
         training.begin_epoch(0)
         stream = iter(training.batches)

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from lookalike.errors import BadInput, nearest
+from lookalike.recipes import read as read_yaml
+from lookalike.settings import merge, override
 
 __all__ = [
     "DataConfig",
@@ -25,11 +26,11 @@ __all__ = [
     "RunConfig",
     "TrainConfig",
     "load",
+    "merge",
+    "override",
     "parse",
+    "read_yaml",
 ]
-
-
-PARTS = ("loss", "miner", "sampler")
 
 
 class Section(BaseModel):
@@ -175,12 +176,12 @@ class RunConfig(Section):
         return values
 
 
-def load(path: Path | str | None, overrides: Iterable[str] = ()) -> RunConfig:
-    """Read a YAML file (or nothing), apply ``key=value`` overrides, and check the whole."""
-    values = read_yaml(Path(path)) if path is not None else {}
+def load(given: Path | str | None, overrides: Iterable[str] = ()) -> RunConfig:
+    """Read a YAML file or ``recipe:NAME`` (or nothing), apply overrides, and check the whole."""
+    values = read_yaml(given) if given is not None else {}
     for setting in overrides:
         values = override(values, setting)
-    return parse(values, origin=str(path) if path is not None else "the command line")
+    return parse(values, origin=str(given) if given is not None else "the command line")
 
 
 def parse(values: Mapping[str, Any], origin: str = "the configuration") -> RunConfig:
@@ -190,60 +191,6 @@ def parse(values: Mapping[str, Any], origin: str = "the configuration") -> RunCo
         return RunConfig.model_validate(merge(defaults, values))
     except ValidationError as error:
         raise BadInput(f"{origin}: {explain(error)}") from None
-
-
-def read_yaml(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The mapping in a YAML file; ``extends: other.yaml`` is read first and overridden."""
-    if path in above:
-        raise BadInput(f"'{path}' extends itself")
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=ScientificLoader)
-    except OSError as error:
-        raise BadInput(f"cannot read '{path}': {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInput(f"'{path}' is not YAML: {' '.join(str(error).split())}") from error
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise BadInput(f"'{path}' must hold keys and values, not a {type(values).__name__}")
-    base = values.pop("extends", None)
-    if base is None:
-        return values
-    if not isinstance(base, str):
-        raise BadInput(f"'{path}': extends = {base!r} must be the path of a file")
-    return merge(read_yaml(path.parent / base, (*above, path)), values)
-
-
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``over`` on top of ``base``; arguments of a part go when another part takes its place.
-
-    Only the batch size stays: every sampler has one.
-    """
-    result = dict(base)
-    for key, value in over.items():
-        below = result.get(key)
-        if isinstance(value, dict) and isinstance(below, dict):
-            if key in PARTS and value.get("name", below.get("name")) != below.get("name"):
-                below = {name: kept for name, kept in below.items() if name == "batch_size"}
-            value = merge(below, value)
-        result[key] = value
-    return result
-
-
-def override(values: Mapping[str, Any], setting: str) -> dict[str, Any]:
-    """``values`` with one dotted ``key=value`` on top; the value is read as YAML."""
-    key, equals, text = setting.partition("=")
-    if not equals or not key:
-        raise BadInput(f"'{setting}' is not of the form key=value, for example optim.lr=1e-4")
-    try:
-        value = yaml.load(text, Loader=ScientificLoader)
-    except yaml.YAMLError as error:
-        raise BadInput(f"the value of '{setting}' is not YAML") from error
-    if isinstance(value, str) and text[:1] not in "'\"":
-        value = text  # a path may hold a '#', which YAML takes for a comment
-    for part in reversed(key.split(".")):
-        value = {part: value}
-    return merge(values, value)
 
 
 def explain(error: ValidationError) -> str:
@@ -269,14 +216,3 @@ def keys(model: type[BaseModel], prefix: str = "") -> list[str]:
                 found += keys(kind, f"{prefix}{name}.")
         found.append(f"{prefix}{name}")
     return found
-
-
-class ScientificLoader(yaml.SafeLoader):
-    """YAML that reads 1e-4 as a number; plain YAML 1.1 wants 1.0e-4."""
-
-
-ScientificLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
-    list("-+.0123456789"),
-)

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from lookalike.config import override
+from lookalike.settings import override
 
 __all__ = ["Hyperparameter", "hyperparameters", "optional_float", "optional_int", "settings"]
 

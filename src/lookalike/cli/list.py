@@ -4,9 +4,10 @@ import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import yaml
 
 if TYPE_CHECKING:
-    from lookalike.catalogue import Page
+    from lookalike.catalogue import Page, RecipePage
 
 __all__ = ["list_parts"]
 
@@ -18,7 +19,13 @@ def list_parts(
             help="losses, miners, samplers, regularizers, datasets, networks or recipes."
         ),
     ],
-    name: Annotated[str | None, typer.Argument(help="One of them, to see all about it.")] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="One of them, to see all about it; or words that recipes must have.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Show what there is, one line each with the paper, or all about one.
@@ -26,14 +33,28 @@ def list_parts(
     Example: lookalike list losses
 
     Example: lookalike list losses multi-similarity
-    """
-    from lookalike.catalogue import catalogue, page
 
-    if name is not None:
-        found = page(kind, name)
+    Example: lookalike list recipes cub triplet
+    """
+    from lookalike import catalogue, recipes
+    from lookalike.errors import BadInput
+
+    if kind == "recipes" and words and words[0] not in recipes.names():
+        rows = catalogue.find_recipes(words)
+    elif kind == "recipes" and words:
+        recipe = catalogue.recipe_page(words[0])
+        print(json.dumps(vars(recipe), indent=2) if as_json else recipe_text(recipe))
+        return
+    elif words:
+        if len(words) > 1:
+            raise BadInput(f"'lookalike list {kind}' takes one name, not {len(words)}")
+        found = catalogue.page(kind, words[0])
         print(json.dumps(vars(found), indent=2, default=str) if as_json else as_text(found))
         return
-    rows = catalogue(kind)
+    elif kind == "recipes" and not as_json:
+        rows = catalogue.tables()
+    else:
+        rows = catalogue.catalogue(kind)
     if as_json:
         print(json.dumps([vars(row) for row in rows], indent=2))
         return
@@ -51,3 +72,11 @@ def as_text(found: "Page") -> str:
         shown = ", ".join(f"{key}={value}" for key, value in values.items())
         lines.append(f"Tuned for {settings['dataset']}: {shown}  [{settings['source']}]")
     return "\n".join(lines)
+
+
+def recipe_text(found: "RecipePage") -> str:
+    """A recipe for people: what it is, what the paper reports, and its settings as YAML."""
+    lines = [f"{found.name}: {found.summary}"]
+    lines += [text for text in (found.paper, found.notes) if text]
+    lines += [f"Published {score}: {value}" for score, value in found.published.items()]
+    return "\n\n".join(lines) + "\n\n" + yaml.safe_dump(found.settings, sort_keys=False).rstrip()

@@ -24,12 +24,12 @@ def train(
 
     Started again after an interruption it goes on where it stopped; a finished run is not repeated.
     """
-    from lookalike import recipes, training
+    from lookalike import training
     from lookalike.cli.console import ConsoleWatcher, shorten
     from lookalike.config import load
 
     given = arguments or []
-    recipe = None if not given or is_override(given[0]) else recipes.find(given[0])
+    recipe = None if not given or is_override(given[0]) else given[0]
     config = load(recipe, given if recipe is None else given[1:])
     with ConsoleWatcher() as watcher:
         run = training.train(config, watcher)

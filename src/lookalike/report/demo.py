@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from lookalike import recipes, training
-from lookalike.config import merge, parse, read_yaml
+from lookalike.config import parse
 from lookalike.report.page import write_page
 from lookalike.report.run_data import ReportRun
+from lookalike.settings import merge
 from lookalike.training.watcher import Watcher
 
 __all__ = ["METHODS", "run_demo"]
@@ -28,7 +29,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 def run_demo(folder: Path, watcher: Watcher) -> tuple[list[ReportRun], Path]:
     """Train, test and picture every method; the runs, and the page."""
-    base = read_yaml(recipes.find("recipe:glyphs")) | {"runs_dir": str(folder / "runs")}
+    base = recipes.read("recipe:glyphs") | {"runs_dir": str(folder / "runs")}
     base["train"] = base["train"] | {"epochs": 4}
     done = []
     for name, changes in METHODS.items():
