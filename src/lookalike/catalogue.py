@@ -7,6 +7,7 @@ from typing import Any
 
 from lookalike import data, losses, miners, models, recipes, regularizers, samplers
 from lookalike.errors import BadInput, nearest
+from lookalike.papers import papers
 from lookalike.registry import (
     DATASETS,
     LOSSES,
@@ -128,7 +129,7 @@ def recipe_page(name: str) -> RecipePage:
     from lookalike.report import published  # a large room, needed for this alone
 
     found = recipes.recipe(name)
-    paper = published.papers().get(found.paper)
+    paper = papers().get(found.paper)
     rows = [row for row in published.load() if row.recipe == name and row.value is not None]
     return RecipePage(
         name,

@@ -10,7 +10,7 @@ from lookalike.data.transforms import _random_sides, _views
 from lookalike.errors import BadInput
 
 PLAIN = Normalisation(mean=(0, 0, 0), std=(1, 1, 1), scale=1)
-PHOTO = ["reality-check", "proxy-anchor", "simple", "small"]
+PHOTO = ["reality-check", "proxy-anchor", "simple", "simple-224", "large", "colour", "small"]
 
 
 def seeded(seed=0):
@@ -32,6 +32,9 @@ def pictures(short_side, count=6):
         ("reality-check", 256, 227),
         ("proxy-anchor", 256, 224),
         ("simple", 256, 227),
+        ("simple-224", 256, 224),
+        ("large", 256, 256),
+        ("colour", 256, 224),
         ("small", 160, 128),
         ("glyphs", None, 32),
         ("none", None, None),
@@ -229,3 +232,20 @@ def test_images_of_several_sizes_need_another_preset():
 def test_an_unknown_preset_gets_the_nearest():
     with pytest.raises(BadInput, match="did you mean 'reality-check'"):
         preset("reality_check")
+
+
+def test_colours_change_within_their_bounds():
+    """Plain orange pictures stay plain; one in five is grey, the others keep near their colour."""
+    orange = torch.tensor([200, 120, 40], dtype=torch.uint8).view(3, 1, 1).expand(3, 256, 256)
+    batch = preset("colour").train([orange] * 120, seeded(3), PLAIN)
+    spread = (batch.amax((2, 3)) - batch.amin((2, 3))).amax()
+    assert spread <= 2  # of rounding
+    seen = batch.mean((2, 3))
+    grey = (seen.amax(1) - seen.amin(1)) < 2
+    assert 10 <= grey.sum() <= 40
+    luma = torch.tensor([0.299, 0.587, 0.114])
+    assert ((seen[grey] @ luma) / (orange[:, 0, 0].float() @ luma)).sub(1).abs().max() < 0.25
+    assert seen[~grey].std(0).min() > 5
+    assert torch.equal(
+        preset("colour").test([orange], PLAIN), preset("proxy-anchor").test([orange], PLAIN)
+    )

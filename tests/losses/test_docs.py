@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import lookalike.catalogue as catalogue
 import lookalike.losses as losses
 import lookalike.miners as miners
 import lookalike.regularizers as regularizers
@@ -45,3 +46,17 @@ def test_tuned_settings_are_shown(page):
             settings = {**entry.values, **entry.beside}
             cells = ", ".join(f"`{key}={value}`" for key, value in settings.items())
             assert f"| {name} | {entry.dataset} | {cells} | {entry.source} |" in page
+
+
+def test_papers_and_defaults_are_shown(page):
+    shared = {"distance", "embedding_regularizer", "embedding_reg_weight", "overlap"}
+    shared |= {"weight_regularizer", "weight_reg_weight", "weight_init_func"}
+    for name in losses.names():
+        about = catalogue.page("losses", name)
+        cells = ", ".join(
+            f"`{argument}`" if default == "required" else f"`{argument}={default}`"
+            for argument, default in about.defaults.items()
+            if argument not in shared
+        )
+        assert f"| {name} | {about.paper} | {cells} |" in page
+        assert "``" in about.description  # a formula

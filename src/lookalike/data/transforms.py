@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torchvision.transforms import functional as colours
 
 from lookalike.errors import BadInput, nearest
 
@@ -101,6 +102,7 @@ class _Photo(Preset):
 
     With ``scale`` the crop has a random area (that share of the image) and shape (3/4 to 4/3) and
     is resized (RandomResizedCrop); without, it is ``size`` pixels square at a random place.
+    ``colour`` changes colours by so much, and makes one image in five grey.
     """
 
     name: str
@@ -108,6 +110,7 @@ class _Photo(Preset):
     size: int
     summary: str
     scale: tuple[float, float] | None = None
+    colour: float = 0
 
     def augment(self, pixels: Sequence[Tensor], generator: torch.Generator) -> Tensor:
         shapes = torch.tensor([image.shape[1:] for image in pixels])
@@ -122,6 +125,8 @@ class _Photo(Preset):
         batch = _views(pixels, corners, sides, self.size)
         mirrored = torch.rand(len(pixels), generator=generator, dtype=torch.float32) < 0.5
         batch[mirrored] = batch[mirrored].flip(3)
+        if self.colour:
+            _recolour(batch, self.colour, generator)
         return batch
 
     def centre(self, pixels: Sequence[Tensor]) -> Tensor:
@@ -174,6 +179,20 @@ def _views(pixels: Sequence[Tensor], corners: Tensor, sides: Tensor, size: int) 
             )[0]
         target.copy_(view)
     return batch
+
+
+def _recolour(batch: Tensor, strength: float, generator: torch.Generator) -> None:
+    """Brightness, contrast, saturation times 1 +- strength, hue turned by that share of a turn."""
+    greyed = torch.rand(len(batch), generator=generator, dtype=torch.float32) < 0.2
+    chance = torch.rand(len(batch), 4, generator=generator, dtype=torch.float64) * 2 - 1
+    for image, grey, (light, contrast, colour, hue) in zip(
+        batch, greyed.tolist(), (chance * strength).tolist(), strict=True
+    ):
+        changed = colours.rgb_to_grayscale(image, image.shape[0]) if grey else image
+        changed = colours.adjust_brightness(changed, 1 + light)
+        changed = colours.adjust_contrast(changed, 1 + contrast)
+        changed = colours.adjust_saturation(changed, 1 + colour)
+        image.copy_(colours.adjust_hue(changed, hue))
 
 
 @dataclass(frozen=True)
@@ -236,6 +255,9 @@ PRESETS: dict[str, Preset] = {
         ),
         _Photo("proxy-anchor", 256, 224, "256, RandomResizedCrop 224 (0.08 to 1), flip", (0.08, 1)),
         _Photo("simple", 256, 227, "256, random crop 227, flip"),
+        _Photo("simple-224", 256, 224, "256, random crop 224, flip"),
+        _Photo("large", 256, 256, "256, RandomResizedCrop 256 (0.08 to 1), flip", (0.08, 1)),
+        _Photo("colour", 256, 224, "as proxy-anchor, with colours changed by 0.2", (0.08, 1), 0.2),
         _Photo("small", 160, 128, "160, RandomResizedCrop 128 (0.16 to 1), flip", (0.16, 1.0)),
         _Glyphs(),
         _AsTheyAre(),

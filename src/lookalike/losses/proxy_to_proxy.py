@@ -19,7 +19,7 @@ def push_apart(similarity: Tensor, alpha: float, margin: float) -> Tensor:
     return log_sum_exp(similarity, others, scale=alpha, shift=-margin, plus_one=True).mean()
 
 
-@LOSSES.register("proxy-to-proxy-1", paper="thesis, variant 1")
+@LOSSES.register("proxy-to-proxy-1", paper="Psomas, thesis 2020, variant 1")
 class ProxyToProxy1Loss(ProxyAnchorLoss):
     """Proxy-anchor's pull on the images; each proxy pushes the other proxies.
 
@@ -38,7 +38,7 @@ class ProxyToProxy1Loss(ProxyAnchorLoss):
         return self.distance.similarity(self.proxies.to(relations.similarity.dtype))
 
 
-@LOSSES.register("proxy-to-proxy-2", paper="thesis, variant 2")
+@LOSSES.register("proxy-to-proxy-2", paper="Psomas, thesis 2020, variant 2")
 class ProxyToProxy2Loss(ProxyToProxy1Loss):
     """As variant 1, proxies compared through the images of the batch.
 

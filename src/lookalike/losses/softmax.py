@@ -214,7 +214,10 @@ class ArcFaceLoss(_MarginSoftmaxLoss):
 
 @LOSSES.register("subcenter-arcface", paper="Deng et al., ECCV 2020")
 class SubCenterArcFaceLoss(ArcFaceLoss):
-    """ArcFace with several centres a class, of which the nearest counts."""
+    """ArcFace with several centres a class, of which the nearest counts.
+
+    Cross-entropy of ``scale cos(t_c + margin [c = y])``, where ``cos t_c = max_k s_ck``.
+    """
 
     def __init__(
         self,

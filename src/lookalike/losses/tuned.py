@@ -1,13 +1,16 @@
-"""Hyper-parameters that others found, as data."""
+"""Hyper-parameters of losses that others found, from the papers' tables."""
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
-import yaml
+from lookalike.hyperparameters import Hyperparameter, hyperparameters, settings
+from lookalike.papers import papers
 
 __all__ = ["Tuned", "tuned"]
+
+SHOWN = {"cub": "CUB", "cars": "Cars", "sop": "SOP", "": "all"}
 
 
 @dataclass(frozen=True)
@@ -17,13 +20,13 @@ class Tuned:
     loss: str
     """Its name in ``create``."""
     dataset: str
-    """CUB, Cars, SOP, or CUB-256 (CUB with batches of 256)."""
+    """CUB, Cars, SOP, CUB-256 (CUB with batches of 256), or all that a paper uses."""
     values: dict[str, Any]
     """Arguments of the loss."""
     beside: dict[str, Any]
     """Settings that are not the loss's own: ``miner.epsilon``, ``optim.loss_lr``, ..."""
     source: str
-    """Where the values come from."""
+    """The paper, and its method where the loss's name does not tell it."""
 
 
 def tuned(name: str) -> list[Tuned]:
@@ -37,11 +40,29 @@ def tuned(name: str) -> list[Tuned]:
 
 @cache
 def _entries() -> tuple[Tuned, ...]:
-    text = files("lookalike.losses").joinpath("tuned.yaml").read_text(encoding="utf-8")
-    found = []
-    for entry in yaml.safe_load(text):
-        for dataset, settings in entry["datasets"].items():
-            values = {key: value for key, value in settings.items() if "." not in key}
-            beside = {key: value for key, value in settings.items() if "." in key}
-            found.append(Tuned(entry["loss"], dataset, values, beside, entry["source"]))
-    return tuple(found)
+    rows = sorted((row for row in hyperparameters() if row.loss and row.settings), key=_paper_first)
+    groups = groupby(rows, key=lambda row: (row.paper, row.method, row.dataset, row.batch))
+    return tuple(_entry(tuple(group)) for _, group in groups)
+
+
+def _paper_first(row: Hyperparameter) -> tuple[int, str, int, int]:
+    order = list(SHOWN)
+    return list(papers()).index(row.paper), row.method, row.batch or 0, order.index(row.dataset)
+
+
+def _entry(rows: tuple[Hyperparameter, ...]) -> Tuned:
+    first = rows[0]
+    found = settings(rows)
+    values = found.pop("loss", {})
+    if values.get("num_classes") == "auto":  # a run knows how many there are; a loss alone does not
+        found["loss"] = {"num_classes": values.pop("num_classes")}
+    beside = {f"{part}.{key}": value for part, keys in found.items() for key, value in keys.items()}
+    title = papers()[first.paper].title
+    large = first.paper == "reality-check" and first.batch == 256
+    return Tuned(
+        first.loss,
+        SHOWN[first.dataset] + ("-256" if large else ""),
+        values,
+        beside,
+        title if first.method == first.loss else f"{title}, {first.method}",
+    )

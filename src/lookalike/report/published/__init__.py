@@ -11,6 +11,7 @@ from importlib.resources import files
 
 from lookalike.errors import BadInput, nearest
 from lookalike.hyperparameters import optional_float, optional_int
+from lookalike.papers import Paper, papers
 
 __all__ = ["TABLES", "Paper", "Published", "load", "papers"]
 
@@ -49,39 +50,6 @@ class Published:
     source: str
     """Which table of the document."""
     conditions: str
-
-
-@dataclass(frozen=True)
-class Paper:
-    """One document that the numbers come from."""
-
-    paper: str
-    title: str
-    authors: str
-    venue: str
-    year: int
-    document: str
-    """What was read."""
-
-
-@cache
-def papers() -> dict[str, Paper]:
-    """Every paper by its key.
-
-    >>> papers()["metrix"].year
-    2022
-    """
-    return {
-        row["paper"]: Paper(
-            row["paper"],
-            row["title"],
-            row["authors"],
-            row["venue"],
-            int(row["year"]),
-            row["document"],
-        )
-        for row in _rows("papers")
-    }
 
 
 def load(

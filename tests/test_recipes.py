@@ -1,0 +1,236 @@
+"""Recipes: found by name, extended, and every cell that the papers report is there."""
+
+import json
+import re
+from collections import Counter
+
+import pytest
+
+from lookalike import catalogue, losses, miners, recipes, training
+from lookalike.config import RunConfig, load, parse
+from lookalike.data import preset
+from lookalike.errors import BadInput
+from lookalike.evaluation.metrics import check_metrics
+from lookalike.hyperparameters import hyperparameters
+from lookalike.report import published
+from lookalike.training.building import check_model
+from lookalike.training.objective import check_parts, sized
+
+NAMES = recipes.names()
+
+
+@pytest.fixture(scope="module")
+def configs() -> dict[str, RunConfig]:
+    return {name: load(f"recipe:{name}") for name in NAMES}
+
+
+def test_every_published_cell_has_its_recipe():
+    wanted = {row.recipe for row in published.load() if row.recipe}
+    assert len(wanted) == 16 * 10 + 11 + 2 + 3 + 3 + 4 + 48 + 4
+    assert wanted <= set(NAMES)
+
+
+def test_every_tuned_method_has_its_recipe():
+    for row in hyperparameters():
+        if row.paper == "reality-check":
+            place = "cub-256" if row.batch == 256 else row.dataset
+            assert f"reality-check/{place}/{row.method}" in NAMES
+        elif row.paper == "dr" and row.method:
+            assert f"dr/cub/{row.method}" in NAMES
+        elif row.paper == "thesis" and row.method:
+            where = f"thesis/{row.dataset or 'sop'}/{row.network or 'googlenet'}/{row.size or 64}"
+            assert f"{where}/{row.method}" in NAMES
+
+
+def test_how_many_there_are():
+    papers = Counter(recipes.recipe(name).paper for name in NAMES)
+    assert papers["thesis"] == 12 * 3 * 4 * 3 + 3 + 3 + 4
+    assert papers["reality-check"] == 14 * 4 + 4
+    assert papers["metrix"] == 3 * 4 * 4
+    assert papers["dr"] == 6
+    assert papers["roth"] > 200
+
+
+def test_every_recipe_is_a_whole_configuration(configs):
+    """Every part, argument, metric, crop and combination of a recipe is one that there is."""
+    for name, config in configs.items():
+        check_parts(config)
+        check_model(config)
+        check_metrics((config.train.metric, *config.protocol.metrics))
+        assert preset(config.data.transform), name
+        assert len(recipes.recipe(name).summary) > 10
+
+
+def test_every_loss_and_miner_can_be_built(configs):
+    built = set()
+    for config in configs.values():
+        key = config.loss.model_dump_json() + str(config.miner)
+        if key not in built:
+            built.add(key)
+            losses.create(config.loss.name, **sized(config.loss.name, config.loss.arguments, 7, 16))
+            if config.miner is not None:
+                miners.create(config.miner.name, **config.miner.arguments)
+    assert len(built) > 80
+
+
+def test_printed_values_reach_the_runs(configs):
+    """A few cells by hand, from the papers' tables."""
+    arcface = configs["reality-check/cub/arcface"]
+    assert arcface.loss.arguments == {"margin": 23.22, "scale": 100.0}
+    assert (arcface.optim.loss_lr, arcface.optim.lr, arcface.optim.name) == (
+        5.13e-3,
+        1e-6,
+        "rmsprop",
+    )
+    assert arcface.sampler.arguments == {"batch_size": 32, "per_class": 1}
+    assert (arcface.train.validate_every, arcface.train.patience) == (2, 9)
+
+    large = configs["reality-check/cub-256/multi-similarity-miner"]
+    assert large.loss.arguments == {"alpha": 11.63, "beta": 55.2, "base": 0.85}
+    assert large.miner.arguments == {"epsilon": 0.42}
+    assert large.sampler.arguments["batch_size"] == 256
+
+    sop = configs["thesis/sop/resnet50/1024/triplet"]
+    assert (sop.optim.lr, sop.optim.step_size, sop.optim.gamma) == (6e-4, 10, 0.25)
+    assert (sop.sampler.arguments["batch_size"], sop.model.dim) == (100, 1024)
+    assert (sop.loss.arguments, sop.miner.name) == ({"margin": 0.1}, "semi-hard")
+
+    grid = configs["thesis/cub/bn-inception/512/soft-triple-fixed"]
+    assert grid.loss.arguments["la"] == 78
+    assert grid.optim.loss_lr == 5e-5
+    assert grid.sampler.name == "random"
+    assert (grid.protocol.name, grid.protocol.ratio) == ("fixed-validation", 0.9)
+
+    mixed = configs["metrix/inshop/contrastive-feature"]
+    assert (mixed.optim.lr, mixed.optim.gamma, mixed.mix.where) == (1e-4, 0.25, "feature")
+    assert mixed.sampler.arguments == {"batch_size": 100, "per_class": 5}
+    assert configs["metrix/cub/proxy-anchor-embed"].train.epochs == 100
+    assert configs["metrix/cub/proxy-anchor-baseline"].train.epochs == 60
+
+    direction = configs["dr/cub/dr-triplet"]
+    assert direction.loss.arguments["direction"] == pytest.approx(0.492, abs=1e-3)
+    assert (direction.optim.name, direction.optim.weight_decay) == ("adam", 5e-3)
+    assert direction.train.patience == 25
+
+    rho = configs["roth/sop/r-snr"]
+    assert rho.miner.arguments == {"miner": "distance-weighted", "probability": 0.15}
+
+
+def test_a_file_extends_a_recipe(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("extends: recipe:metrix/cub/contrastive-feature\nmix: {weight: 0.1}\nseed: 4\n")
+    config = load(mine)
+    assert (config.mix.where, config.mix.weight, config.seed) == ("feature", 0.1, 4)
+    assert config.model.network == "resnet50"
+    (tmp_path / "wrong.yaml").write_text("extends: recipe:metrix/cub/contrastive-featur\n")
+    with pytest.raises(BadInput, match="did you mean 'metrix/cub/contrastive-feature'"):
+        load(tmp_path / "wrong.yaml")
+
+
+def test_words_find_recipes():
+    found = [row.name for row in catalogue.find_recipes(["dr", "proxy"])]
+    assert "dr/cub/dr-proxy-nca" in found
+    assert all("proxy" in name or "proxy" in recipes.recipe(name).summary for name in found)
+    with pytest.raises(BadInput, match="no recipe has all of 'cub nonsense'"):
+        catalogue.find_recipes(["cub", "nonsense"])
+
+
+def test_the_page_of_a_recipe_can_be_printed():
+    page = catalogue.recipe_page("metrix/cub/contrastive-feature")
+    assert page.published == {"test recall@1": 67.4, "test recall@2": 77.9, "test recall@4": 85.7}
+    assert parse(json.loads(json.dumps(page.settings))) == load(
+        "recipe:metrix/cub/contrastive-feature"
+    )
+
+
+def test_the_page_of_the_docs_counts_right_and_runs():
+    page = (recipes.folder().parent / "docs" / "recipes.md").read_text(encoding="utf-8")
+    numbers = [int(n) for n in re.findall(r"^\| `.* \| (\d+) \|", page, re.MULTILINE)]
+    assert f"{sum(numbers)} in all" in page
+    assert sum(numbers) == len(NAMES)
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, {})
+
+
+def build_of(config: RunConfig) -> tuple:
+    """What makes two recipes different to build: parts, not numbers."""
+    return (
+        config.loss.name,
+        tuple(sorted(config.loss.arguments)),
+        config.miner and (config.miner.name, config.miner.arguments.get("miner")),
+        config.sampler.name,
+        config.mix and config.mix.where,
+        config.model.normalize,
+        config.optim.name,
+    )
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """48 classes of four small random pictures."""
+    import numpy as np
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("pictures")
+    random = np.random.default_rng(0)
+    for number in range(48):
+        (folder / f"class{number:02}").mkdir()
+        for picture in range(4):
+            pixels = random.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / f"class{number:02}" / f"{picture}.png")
+    return folder
+
+
+def one_step(name: str, config: RunConfig, pictures, runs, *changes: str) -> dict:
+    """One step of a recipe on small pictures, and the final test."""
+    per_class = config.sampler.arguments.get("per_class", 1)
+    changed = [
+        "data.name=folder",
+        f"data.root={pictures}",
+        f"runs_dir={runs}",
+        "model.weights=none",
+        f"sampler.batch_size={16 if per_class == 1 else 4 * per_class}",
+        f"train.epochs={min(config.train.epochs, 1)}",
+        "train.batches_per_epoch=1",
+        "train.device=cpu",
+        "protocol.metrics=[recall@1]",
+        *changes,
+    ]
+    return training.train(load(f"recipe:{name}", changed)).result
+
+
+def first_of_each(configs, key) -> dict:
+    found: dict = {}
+    for name, config in configs.items():
+        found.setdefault(key(config), name)
+    return found
+
+
+def test_every_build_takes_a_step(configs, pictures, tmp_path):
+    small = ("model.network=small-cnn", "model.dim=8", "data.transform=none")
+    builds = first_of_each(configs, build_of)
+    assert len(builds) > 60
+    for name in builds.values():
+        result = one_step(name, configs[name], pictures, tmp_path, *small)
+        assert 0 <= result["test"]["recall@1"] <= 1, name
+
+
+def test_every_crop_takes_a_step(configs, pictures, tmp_path):
+    small = ("model.network=small-cnn", "model.dim=8", "sampler.batch_size=8")
+    crops = first_of_each(configs, lambda config: config.data.transform)
+    for name in [*crops.values(), "metrix/cub/contrastive-input"]:
+        if configs[name].data.transform != "glyphs":
+            one_step(name, configs[name], pictures, tmp_path, *small)
+
+
+@pytest.mark.slow
+def test_every_network_takes_a_step(configs, pictures, tmp_path):
+    """The networks, sizes and freezing of the papers, with random weights."""
+    whole = first_of_each(
+        configs,
+        lambda c: (c.model.network, c.model.pooling, c.model.freeze_bn_affine, c.data.transform),
+    )
+    assert {network for network, *_ in whole} >= {"resnet50", "bn-inception", "googlenet"}
+    for name in whole.values():
+        if configs[name].data.name != "glyphs":
+            one_step(name, configs[name], pictures, tmp_path, "sampler.batch_size=8")
