@@ -233,4 +233,5 @@ def test_every_network_takes_a_step(configs, pictures, tmp_path):
     assert {network for network, *_ in whole} >= {"resnet50", "bn-inception", "googlenet"}
     for name in whole.values():
         if configs[name].data.name != "glyphs":
-            one_step(name, configs[name], pictures, tmp_path, "sampler.batch_size=8")
+            batch = ("sampler.name=spc", "sampler.per_class=2", "sampler.batch_size=8")
+            one_step(name, configs[name], pictures, tmp_path, *batch)

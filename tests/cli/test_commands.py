@@ -181,3 +181,31 @@ def test_help_has_an_example(command):
     done = lookalike(*command.split(), "--help")
     assert done.returncode == 0
     assert f"Example: lookalike {command}" in " ".join(done.stdout.split())
+
+
+def test_recipes_are_found_by_words_and_shown_whole():
+    done = lookalike("list", "recipes", "metrix", "inshop", "proxy", "--json")
+    assert done.returncode == 0, done.stderr
+    found = {row["name"]: row["paper"] for row in json.loads(done.stdout)}
+    modes = ("baseline", "input", "feature", "embed")
+    assert found == {f"metrix/inshop/proxy-anchor-{mode}": "metrix" for mode in modes}
+    done = lookalike("list", "recipes", "metrix/cub/contrastive-feature")
+    assert done.returncode == 0, done.stderr
+    assert "Published test recall@1: 67.4" in done.stdout
+    assert "where: feature" in done.stdout
+    done = lookalike("list", "recipes", "metrix", "nonsense")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no recipe has all of 'metrix nonsense'" in done.stderr
+
+
+def test_a_recipe_of_a_grid_is_trained(photos, tmp_path):
+    (photos / "class0" / "broken.png").unlink()
+    small = ["model.network=small-cnn", "model.weights=none", "model.dim=8", "data.transform=none"]
+    short = ["train.epochs=1", "train.batches_per_epoch=1", "sampler.batch_size=4"]
+    place = ["data.name=folder", f"data.root={photos}", f"runs_dir={tmp_path}"]
+    done = lookalike("train", "recipe:metrix/cub/contrastive-embed", *small, *short, *place)
+    assert done.returncode == 0, done.stderr
+    assert "recall@1" in done.stdout
+    done = lookalike("train", "recipe:metrix/cub/contrastive-embd", *place)
+    assert done.returncode == 2
+    assert "did you mean 'metrix/cub/contrastive-embed'" in done.stderr
