@@ -8,6 +8,7 @@ from lookalike import data, models
 from lookalike.errors import BadInput
 from lookalike.training import train
 from lookalike.training.batches import embed
+from lookalike.training.finished import model_tensors
 from lookalike.training.sources import Pixels
 
 FROZEN = ["model.frozen=true", "model.frozen_views=1", "train.batches_per_epoch=10"]
@@ -59,7 +60,7 @@ def test_the_saved_model_is_whole(small, start):
     config = small(*FROZEN, f"model.head_init={start}", "optim.lr=1e-2")
     run = train(config)
     model = models.build("efficientnet-lite0", dim=16)
-    model.load_state_dict(load_file(str(run.weights)))
+    model.load_state_dict(model_tensors(run))
     images = data.load("folder", config.data.root)
     split = data.make_splits(images, "paper")[0]
     preset = data.preset("small")
@@ -71,7 +72,7 @@ def test_the_saved_model_is_whole(small, start):
 
 def test_only_the_head_learns(small):
     start = models.build("efficientnet-lite0", weights="imagenet", dim=16).backbone.state_dict()
-    end = load_file(str(train(small(*FROZEN)).weights))
+    end = model_tensors(train(small(*FROZEN)))
     assert all(torch.equal(value, end[f"backbone.{name}"]) for name, value in start.items())
 
 

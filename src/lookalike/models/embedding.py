@@ -53,13 +53,13 @@ class EmbeddingModel(nn.Module):
         """The embeddings of images."""
         return self.embed(self.features(images))
 
-    def head_only(self) -> "EmbeddingModel":
-        """A model of pooled features [B, width, 1, 1] that shares the layers of this head."""
-        width = self.backbone.width
-        head = Head(width, dim=0, pooling="avg", normalize=self.head.normalize)
-        head.dim, head.norm, head.linear = self.head.dim, self.head.norm, self.head.linear
-        nothing = Backbone(nn.Identity(), width=width, normalisation=self.normalisation)
-        return EmbeddingModel(nothing, head)
+    @classmethod
+    def of_features(
+        cls, width: int, *, dim: int, layer_norm: bool = False, normalize: bool = True
+    ) -> Self:
+        """A model of pooled features [B, width, 1, 1]: a head with no network in front."""
+        nothing = Backbone(nn.Identity(), width=width, normalisation=Normalisation())
+        return cls(nothing, Head(width, dim=dim, layer_norm=layer_norm, normalize=normalize))
 
     def without_linear(self) -> "EmbeddingModel":
         """A model that gives what goes into the linear layer of this head."""

@@ -16,6 +16,8 @@ class AvgPool(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C]."""
+        if features.shape[2:] == (1, 1):  # pooled already: nothing to add up
+            return features.flatten(1)
         return features.mean((2, 3))
 
 

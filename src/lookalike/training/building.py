@@ -1,7 +1,10 @@
 """From a configuration to the model that learns and the source that feeds it."""
 
+from dataclasses import dataclass
+
 import torch
-from torch import Tensor
+from lightning_fabric import seed_everything
+from torch import Tensor, nn
 
 from lookalike import models
 from lookalike.config import RunConfig
@@ -9,11 +12,25 @@ from lookalike.data import ImageSet, PixelStore, Preset, Subset
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
 from lookalike.training.batches import embed
-from lookalike.training.features import Features, open_features
+from lookalike.training.features import Features, Frozen, open_features
 from lookalike.training.sources import Pixels, Source
 from lookalike.training.watcher import Watcher
 
-__all__ = ["build_model", "check_model", "frozen_features", "pixels_for", "start_head"]
+__all__ = ["Learner", "build_learner", "build_model", "check_model", "start_head"]
+
+
+@dataclass(frozen=True)
+class Learner:
+    """What learns, what feeds it, and the network that stands still in front of it."""
+
+    model: EmbeddingModel
+    source: Source
+    frozen_parameters: int = 0
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers there are, those of the frozen network included."""
+        return self.frozen_parameters + sum(p.numel() for p in self.model.parameters())
 
 
 def check_model(config: RunConfig) -> None:
@@ -59,11 +76,29 @@ def build_model(config: RunConfig, store: PixelStore) -> EmbeddingModel:
     return model
 
 
-def pixels_for(
-    config: RunConfig, model: EmbeddingModel, store: PixelStore, preset: Preset
-) -> Pixels:
-    """Images as ``model`` wants them."""
-    return Pixels(store, preset, model.normalisation, layout_of(config))
+def build_learner(
+    config: RunConfig,
+    images: ImageSet,
+    store: PixelStore,
+    preset: Preset,
+    device: torch.device,
+    watcher: Watcher,
+) -> Learner:
+    """The model that learns and its source, the same for the same seed."""
+    seed_everything(config.seed, verbose=False)
+    if not config.model.frozen:
+        model = build_model(config, store).to(device)
+        return Learner(model, Pixels(store, preset, model.normalisation, layout_of(config)))
+    features = frozen_features(config, images, store, preset, device, watcher)
+    seed_everything(config.seed, verbose=False)  # whether or not the features were there already
+    wanted = config.model
+    head = EmbeddingModel.of_features(
+        features.views.shape[2],
+        dim=wanted.dim,
+        layer_norm=wanted.layer_norm,
+        normalize=wanted.normalize,
+    )
+    return Learner(head.to(device), features, features.parameters)
 
 
 def layout_of(config: RunConfig) -> torch.memory_format:
@@ -72,22 +107,47 @@ def layout_of(config: RunConfig) -> torch.memory_format:
 
 
 def frozen_features(
-    config: RunConfig, model: EmbeddingModel, pixels: Pixels, images: ImageSet, watcher: Watcher
+    config: RunConfig,
+    images: ImageSet,
+    store: PixelStore,
+    preset: Preset,
+    device: torch.device,
+    watcher: Watcher,
 ) -> Features:
-    """The features of all images by a network that does not learn."""
+    """The pooled features of all images by a network that does not learn."""
     wanted = config.model
+
+    def frozen() -> Frozen:
+        model = build_model(config, store).to(device)
+        pixels = Pixels(store, preset, model.normalisation, layout_of(config))
+        count = sum(weight.numel() for weight in model.backbone.parameters())
+        return Frozen(PooledMaps(model), pixels, count, device)
+
     return open_features(
-        model,
-        pixels,
         images,
         identity={
             "network": wanted.network,
             "weights": models.fingerprint(wanted.network, wanted.weights),
             "pooling": wanted.pooling,
+            "preset": preset.name,
         },
         views=wanted.frozen_views,
+        frozen=frozen,
         progress=lambda done, total: watcher.stage("computing features", done, total),
     )
+
+
+class PooledMaps(nn.Module):
+    """Images to pooled features, as maps of one place."""
+
+    def __init__(self, model: EmbeddingModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, width, 1, 1]."""
+        pooled: Tensor = self.model.head.pool(self.model.features(images))
+        return pooled[:, :, None, None]
 
 
 def start_head(config: RunConfig, model: EmbeddingModel, subset: Subset, source: Source) -> None:

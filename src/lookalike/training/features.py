@@ -1,101 +1,115 @@
-"""Features of a network that does not learn: computed once, then read from memory.
+"""What a network that does not learn makes of images: computed once, then read from memory.
 
-The pooled features of every image, by the test transform and by several augmented views, lie in one
-memory-mapped file of half-precision numbers, named by what they depend on.
+Of every image, by the test transform and in several augmented views, the pooled features (or the
+maps in front of the part that learns) lie in one memory-mapped file of half-precision numbers,
+named by what they depend on.
 """
 
 import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from lookalike.data import ImageSet
-from lookalike.data.cache_folder import cache_folder
-from lookalike.files import atomically
-from lookalike.models import EmbeddingModel
+from lookalike.data.cache_folder import cache_folder, remove_abandoned
+from lookalike.files import atomically, write_json
 from lookalike.training.batches import ahead, step_generator
 from lookalike.training.sources import Pixels
 
-__all__ = ["Features", "open_features"]
+__all__ = ["Features", "Frozen", "open_features"]
 
 LARGEST = float(np.finfo(np.float16).max)
 AT_A_TIME = 128
 """Images in a batch; fixed, since the augmented views are drawn batch by batch."""
 
+Progress = Callable[[int, int], None]
+
 
 @dataclass(frozen=True)
 class Features:
-    """Pooled features [views, images, width]; view 0 is the test transform."""
+    """What was computed [views, images, width, height, width]; view 0 is the test transform."""
 
     views: Tensor
+    parameters: int = 0
+    """How many numbers the network that computed them has."""
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """All views of all images, one after the other."""
+        return self.views.flatten(0, 1)
 
     def training(self, indices: NDArray[np.int64], generator: torch.Generator) -> Tensor:
         """Each image in one of its augmented views."""
         chosen = torch.as_tensor(indices)
-        count = len(self.views)
+        count, images = self.views.shape[:2]
         view = torch.randint(min(1, count - 1), count, (len(chosen),), generator=generator)
-        return self.views[view, chosen].float()[:, :, None, None]
+        return self.rows.index_select(0, view.mul_(images).add_(chosen)).float()
 
     def testing(self, indices: NDArray[np.int64]) -> Tensor:
         """Each image as the test transform shows it."""
-        return self.views[0, torch.as_tensor(indices)].float()[:, :, None, None]
+        return self.views[0].index_select(0, torch.as_tensor(indices)).float()
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A part of a network that does not learn, and what feeds it."""
+
+    part: nn.Module
+    """Images [B, C, H, W] to maps [B, width, h, w]."""
+    pixels: Pixels
+    parameters: int
+    device: torch.device
 
 
 def open_features(
-    model: EmbeddingModel,
-    pixels: Pixels,
     images: ImageSet,
     *,
-    identity: dict[str, str],
+    identity: dict[str, Any],
     views: int,
-    progress: Callable[[int, int], None] | None = None,
+    frozen: Callable[[], Frozen],
+    progress: Progress | None = None,
 ) -> Features:
     """The features of all images; computed if no file of that ``identity`` is there yet.
 
-    ``identity`` says which network, weights and pooling these are.
+    ``identity`` says which network, weights, transform and pooling these are; the network itself
+    is asked for only when something is to be computed.
     """
-    named = identity | {
-        "images": images.stamp,
-        "preset": pixels.preset.name,
-        "views": str(views),
-        "torch": version("torch"),
-    }
+    named = identity | {"images": images.stamp, "views": views, "torch": version("torch")}
     digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
     path = cache_folder() / f"{images.name}-{digest}.features.npy"
-    if not whole(path, (views + 1, len(images), model.backbone.width)):
+    about = path.with_suffix(".json")
+    if not whole(path, about, (views + 1, len(images))):
+        remove_abandoned(path)
+        network = frozen()
         with atomically(path) as draft:
-            compute(draft, model, pixels, len(images), views, progress)
-    return Features(torch.from_numpy(np.load(path, mmap_mode="c")))
+            compute(draft, network, len(images), views, progress)
+        write_json(about, {"parameters": network.parameters, "of": named})
+    known = json.loads(about.read_text(encoding="utf-8"))
+    return Features(torch.from_numpy(np.load(path, mmap_mode="c")), known["parameters"])
 
 
-def whole(path: Path, shape: tuple[int, ...]) -> bool:
-    """Whether there is a file of that shape, undamaged."""
+def whole(path: Path, about: Path, shape: tuple[int, ...]) -> bool:
+    """Whether there is a file for that many views and images, undamaged."""
     try:
-        return bool(np.load(path, mmap_mode="r").shape == shape)
+        return about.is_file() and bool(np.load(path, mmap_mode="r").shape[:2] == shape)
     except (OSError, ValueError, EOFError):
         return False
 
 
 @torch.no_grad()
-def compute(
-    path: Path,
-    model: EmbeddingModel,
-    pixels: Pixels,
-    count: int,
-    views: int,
-    progress: Callable[[int, int], None] | None,
-) -> None:
+def compute(path: Path, frozen: Frozen, count: int, views: int, progress: Progress | None) -> None:
     """Write the features of ``count`` images: the test view, then the augmented ones."""
-    was_training = model.training
-    model.eval()
-    weight = next(model.parameters())
+    pixels = frozen.pixels
+    frozen.part.eval()
     slices = [np.arange(i, min(i + AT_A_TIME, count)) for i in range(0, count, AT_A_TIME)]
     jobs = [(view, number) for view in range(views + 1) for number in range(len(slices))]
 
@@ -105,12 +119,14 @@ def compute(
             return pixels.testing(slices[number])
         return pixels.training(slices[number], step_generator(view, number))
 
-    shape = (views + 1, count, model.backbone.width)
-    written = np.lib.format.open_memmap(path, "w+", np.float16, shape)
-    for done, ((view, number), batch) in enumerate(ahead(jobs, read, weight.device)):
-        pooled = model.head.pool(model.features(batch.to(weight)))
-        written[view, slices[number]] = pooled.float().clamp(-LARGEST, LARGEST).cpu().numpy()
+    written: NDArray[np.float16] | None = None
+    for done, ((view, number), batch) in enumerate(ahead(jobs, read, frozen.device)):
+        maps = frozen.part(batch.to(frozen.device)).float().clamp_(-LARGEST, LARGEST).cpu().numpy()
+        if written is None:
+            shape = (views + 1, count, *maps.shape[1:])
+            written = np.lib.format.open_memmap(path, "w+", np.float16, shape)
+        written[view, slices[number]] = maps
         if progress:
             progress(done + 1, len(jobs))
-    written.flush()
-    model.train(was_training)
+    if isinstance(written, np.memmap):
+        written.flush()

@@ -1,4 +1,4 @@
-"""What a finished run says about its test images."""
+"""What a finished run leaves behind: its model, and what it says about its test images."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,29 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
-from lookalike import data
+from lookalike import data, models
 from lookalike.data import ImageSet
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.models.weights import read_tensors
 from lookalike.training.run import Run
 
-__all__ = ["TestEmbeddings", "test_embeddings"]
+__all__ = ["TestEmbeddings", "model_tensors", "test_embeddings"]
+
+
+def model_tensors(run: Run) -> dict[str, Tensor]:
+    """The weights of the whole chosen model of ``run``, by name.
+
+    A run on frozen features keeps its head only; the network is that of its configuration.
+    """
+    wanted, kept = run.config.model, read_tensors(run.weights)
+    if not wanted.frozen:
+        return kept
+    if models.fingerprint(wanted.network, wanted.weights) != run.result["weights_fingerprint"]:
+        raise LookalikeError(
+            f"the weights of '{wanted.network}' are not those that '{run.folder}' was trained with"
+        )
+    network = models.build(wanted.network, weights=wanted.weights, dim=0).backbone
+    return {f"backbone.{name}": value for name, value in network.state_dict().items()} | kept
 
 
 @dataclass(frozen=True)

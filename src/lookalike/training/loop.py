@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import torch
-from lightning_fabric import Fabric, seed_everything
+from lightning_fabric import Fabric
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
@@ -26,19 +26,12 @@ from lookalike.evaluation.metrics import check_metrics, is_ranking
 from lookalike.files import atomically
 from lookalike.training import checkpoint
 from lookalike.training.batches import TrainingBatches, embed
-from lookalike.training.building import (
-    build_model,
-    check_model,
-    frozen_features,
-    pixels_for,
-    start_head,
-)
+from lookalike.training.building import build_learner, check_model, start_head
 from lookalike.training.objective import build_objective, check_parts
 from lookalike.training.optimizer import build_optimizer, build_schedule
 from lookalike.training.passes import Passes, Prepared
 from lookalike.training.run import Run, run_name
 from lookalike.training.score import score
-from lookalike.training.sources import Source
 from lookalike.training.watcher import Watcher
 
 __all__ = ["Interrupted", "train"]
@@ -114,14 +107,10 @@ class Training:
         self.best: dict[str, Tensor] = {}
 
         self.fabric = prepared_fabric(config.train.device, config.train.precision)
-        seed_everything(config.seed, verbose=False)
-        self.whole = build_model(config, store).to(self.fabric.device)
-        pixels = pixels_for(config, self.whole, store, preset)
-        self.model, self.source = self.whole, cast(Source, pixels)
-        if config.model.frozen:
-            images = split.train.images
-            self.source = frozen_features(config, self.whole, pixels, images, watcher)
-            self.model = self.whole.head_only()
+        self.learner = build_learner(
+            config, split.train.images, store, preset, self.fabric.device, watcher
+        )
+        self.model, self.source = self.learner.model, self.learner.source
         self.objective = build_objective(config, split.train.class_count, self.model.dim)
         self.objective.to(self.fabric.device)
         if config.train.compile:
@@ -141,7 +130,9 @@ class Training:
         )
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
-        optimizer = build_optimizer(config.optim, self.model, [self.objective])
+        # Fabric cannot clip what a fused optimiser scales back itself, in 16-mixed.
+        fused = config.model.frozen and config.train.precision != "16-mixed"
+        optimizer = build_optimizer(config.optim, self.model, [self.objective], fused=fused)
         passes, self.optimizer = self.fabric.setup(Passes(self.model), optimizer)
         self.prepared = Prepared(passes)
         self.schedule = build_schedule(config.optim, optimizer, self.per_epoch, config.train.epochs)
@@ -156,14 +147,14 @@ class Training:
             self.fit()
         if self.best:
             self.model.load_state_dict(self.best)
-        checkpoint.save_weights(self.run.weights, self.whole.state_dict())
+        checkpoint.save_weights(self.run.weights, self.model.state_dict())
         result = identity | {
             "run": self.run.folder.name,
             "seed": self.config.seed,
             "protocol": self.split.description,
             "train_images": len(self.split.train.indices),
             "train_classes": self.split.train.class_count,
-            "parameters": sum(weight.numel() for weight in self.whole.parameters()),
+            "parameters": self.learner.parameters,
             "steps": self.progress.step,
             "epochs": self.progress.step // self.per_epoch,
         }
@@ -397,6 +388,10 @@ def prepared_fabric(device: str, precision: Any) -> Fabric:
         raise BadInput(f"train.device = {device!r} cannot be used: {reason}") from error
     if fabric.device.type == "cpu" and precision == "16-mixed":
         raise BadInput("train.precision = '16-mixed' needs a GPU; on a CPU use 'bf16-mixed'")
+    if fabric.device.type == "cpu":
+        # Fabric makes torch load the driver's library to see whether there is a GPU, and every
+        # optimiser step asks; a run on the CPU need not know.
+        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "0"
     return fabric
 
 

@@ -1,0 +1,158 @@
+"""Frozen features: steps of the head, and images into features, against plain code.
+
+The plain loop draws classes and images with Python's ``random``, and trains ``nn.Linear`` with
+pytorch-metric-learning's ProxyAnchorLoss and AdamW on the same features, in memory as float32. Both
+take turns in one process, a hundred steps at a time. Extraction is compared with the bare network
+on a batch that lies in memory.
+
+    python benchmarks/frozen.py [--cub FOLDER] [--rounds 15] [--write]
+
+Without --cub, noise of the size of photographs is made for the occasion; --write puts the table
+into docs/benchmarks/frozen.md.
+"""
+
+import argparse
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytorch_metric_learning
+import torch
+from pytorch_metric_learning.losses import ProxyAnchorLoss
+from setting import DOCS, machine, some_images, taking_turns, training_of
+from torch import Tensor, nn
+
+from lookalike import data
+from lookalike.config import load
+from lookalike.training.building import PooledMaps, build_model
+from lookalike.training.features import AT_A_TIME
+from lookalike.training.loop import Look, Training
+from lookalike.training.sources import Pixels
+
+STEPS, BATCH, PER_CLASS, WIDTH, DIM = 100, 128, 4, 1280, 128
+SETTINGS = [
+    "model.network=efficientnet-lite0",
+    "model.weights=imagenet",
+    "model.frozen=true",
+    "model.frozen_views=1",
+    f"model.dim={DIM}",
+    "data.transform=small",
+    "loss.name=proxy-anchor",
+    f"sampler.batch_size={BATCH}",
+    f"sampler.per_class={PER_CLASS}",
+    "protocol.name=paper",
+]
+
+
+def our_loop(training: Training) -> Callable[[], int]:
+    """A hundred steps of ``lookalike train``."""
+    look, stream = Look(training), iter(training.batches)
+
+    def steps() -> int:
+        for _ in range(STEPS):
+            positions, features = next(stream)
+            look.saw(positions, training.step(positions, features))
+        return STEPS
+
+    return steps
+
+
+def plain_loop(features: Tensor, labels: list[int]) -> Callable[[], int]:
+    """A hundred steps of the loop that anybody would write."""
+    members = defaultdict(list)
+    for number, label in enumerate(labels):
+        members[label].append(number)
+    targets = torch.tensor(labels)
+    head = nn.Linear(WIDTH, DIM)
+    loss = ProxyAnchorLoss(len(members), DIM)
+    optimizer = torch.optim.AdamW([*head.parameters(), *loss.parameters()], lr=1e-3)
+
+    def steps() -> int:
+        for _ in range(STEPS):
+            classes = random.sample(sorted(members), BATCH // PER_CLASS)
+            batch = [image for one in classes for image in random.sample(members[one], PER_CLASS)]
+            value = loss(head(features[batch]), targets[batch])
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+        return STEPS
+
+    return steps
+
+
+def extraction(training: Training, pixels: Pixels, part: PooledMaps) -> dict[str, float]:
+    """Images/s of the bare network, and of reading, preparing and computing."""
+    every = training.split.train.indices
+    slices = [every[i : i + AT_A_TIME] for i in range(0, len(every) - AT_A_TIME, AT_A_TIME)]
+    noise = torch.rand_like(pixels.testing(slices[0]))
+    numbers = iter(range(10**6))
+
+    def next_slice() -> np.ndarray:
+        return slices[next(numbers) % len(slices)]
+
+    def run(batch: Tensor) -> int:
+        part(batch)
+        return len(batch)
+
+    with torch.no_grad():
+        return taking_turns(
+            {
+                "bare": lambda: run(noise),
+                "test view": lambda: run(pixels.testing(next_slice())),
+                "augmented": lambda: run(pixels.training(next_slice(), torch.Generator())),
+            },
+            rounds=12,
+        )
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    arguments.add_argument("--cub", type=Path, help="the folder that holds CUB_200_2011")
+    arguments.add_argument("--rounds", type=int, default=15)
+    arguments.add_argument("--write", action="store_true")
+    given = arguments.parse_args()
+    with some_images(given.cub) as (folder, settings):
+        config = load(None, [*SETTINGS, *settings])
+        training = training_of(config, folder)
+        subset = training.split.train
+        features = training.source.testing(subset.indices).flatten(1)
+        speeds = taking_turns(
+            {
+                "plain": plain_loop(features, subset.labels.tolist()),
+                "ours": our_loop(training),
+            },
+            given.rounds,
+        )
+        images, preset = subset.images, data.preset(config.data.transform)
+        store = data.open_store(images, preset.short_side)
+        model = build_model(config, store).eval()
+        pixels = Pixels(store, preset, model.normalisation, torch.channels_last)
+        views = extraction(training, pixels, PooledMaps(model))
+    lines = [
+        "# Frozen features: speed",
+        "",
+        f"Written by `python benchmarks/frozen.py {'--cub data ' if given.cub else ''}--write`. "
+        f"{images.name}, {subset.class_count} classes, batch {BATCH} ({PER_CLASS} images a class),",
+        f"{WIDTH}-d to {DIM}-d, proxy-anchor, AdamW; {machine()}, pytorch-metric-learning",
+        f"{pytorch_metric_learning.__version__}. Both loops take turns in one process; medians.",
+        "",
+        "| loop | steps/s |",
+        "|---|---:|",
+        f"| plain: Python's `random`, `nn.Linear`, PML's ProxyAnchorLoss | {speeds['plain']:.0f} |",
+        f"| `lookalike train`, `model.frozen=true` | {speeds['ours']:.0f} |",
+        f"| faster | {speeds['ours'] / speeds['plain']:.2f}x |",
+        "",
+        "| EfficientNet-Lite0 at 128 px, computing features | images/s | of the bare network |",
+        "|---|---:|---:|",
+    ]
+    for name, speed in views.items():
+        lines.append(f"| {name} | {speed:.1f} | {speed / views['bare']:.2f} |")
+    print("\n".join(lines))
+    if given.write:
+        (DOCS / "frozen.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
