@@ -21,7 +21,6 @@ import numpy as np
 import pytorch_metric_learning
 import torch
 from pytorch_metric_learning.losses import ProxyAnchorLoss
-from setting import DOCS, machine, some_images, taking_turns, training_of
 from torch import Tensor, nn
 
 from lookalike import data
@@ -30,6 +29,7 @@ from lookalike.training.building import PooledMaps, build_model
 from lookalike.training.features import AT_A_TIME
 from lookalike.training.loop import Look, Training
 from lookalike.training.sources import Pixels
+from setting import DOCS, machine, some_images, taking_turns, training_of
 
 STEPS, BATCH, PER_CLASS, WIDTH, DIM = 100, 128, 4, 1280, 128
 SETTINGS = [

@@ -19,6 +19,7 @@ from lookalike.models.hubs import HUBS
 from lookalike.models.weights import load_by_name, read_tensors
 from lookalike.search.encoder import Encoder
 from lookalike.training import Run
+from lookalike.training.finished import model_tensors
 
 __all__ = ["Blueprint", "Embedder"]
 
@@ -85,7 +86,7 @@ class Embedder(Encoder):
         """The chosen model of a finished run."""
         run = Run(Path(folder))
         config, result = run.config, run.result
-        tensors = read_tensors(run.weights)
+        tensors = model_tensors(run)
         blueprint = of_config(config, tensors)
         model = blueprint.build()
         load_by_name(model, tensors, f"'{run.weights}'", left_over=())
