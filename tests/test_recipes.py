@@ -5,6 +5,8 @@ import re
 from collections import Counter
 
 import pytest
+import torch
+from torch.nn.functional import normalize
 
 from lookalike import catalogue, losses, miners, recipes, training
 from lookalike.config import RunConfig, load, parse
@@ -61,15 +63,25 @@ def test_every_recipe_is_a_whole_configuration(configs):
         assert len(recipes.recipe(name).summary) > 10
 
 
-def test_every_loss_and_miner_can_be_built(configs):
+def test_every_loss_and_miner_gives_a_gradient(configs):
+    """With the very numbers of the recipes; some are extreme (a temperature of 0.0002)."""
+    torch.manual_seed(0)
+    labels = torch.arange(7).repeat_interleave(4)
     built = set()
-    for config in configs.values():
+    for name, config in configs.items():
         key = config.loss.model_dump_json() + str(config.miner)
         if key not in built:
             built.add(key)
-            losses.create(config.loss.name, **sized(config.loss.name, config.loss.arguments, 7, 16))
+            arguments = sized(config.loss.name, config.loss.arguments, 7, 16)
+            loss = losses.create(config.loss.name, **arguments)
+            embeddings = normalize(torch.randn(28, 16)).requires_grad_()
+            mined = None
             if config.miner is not None:
-                miners.create(config.miner.name, **config.miner.arguments)
+                miner = miners.create(config.miner.name, **config.miner.arguments)
+                mined = miner(embeddings, labels)
+            loss(embeddings, labels, mined).backward()
+            assert embeddings.grad.isfinite().all(), name
+            assert embeddings.grad.abs().sum() > 0, name
     assert len(built) > 80
 
 
