@@ -10,6 +10,7 @@ from lookalike.cli.evaluate import evaluate
 from lookalike.cli.index import index
 from lookalike.cli.list import list_parts
 from lookalike.cli.search import search
+from lookalike.cli.serve import serve
 from lookalike.cli.train import train
 from lookalike.errors import LookalikeError
 
@@ -25,6 +26,7 @@ app.command()(demo)
 app.command()(train)
 app.command()(evaluate)
 app.command()(search)
+app.command()(serve)
 app.command("list")(list_parts)
 app.add_typer(data, name="data")
 app.add_typer(index, name="index")

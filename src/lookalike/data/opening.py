@@ -15,17 +15,24 @@ MOST_PIXELS = 120_000_000
 
 
 def open_rgb(
-    source: Path | BinaryIO, *, upright: bool = True, most_pixels: int = MOST_PIXELS
+    source: Path | BinaryIO,
+    *,
+    upright: bool = True,
+    most_pixels: int = MOST_PIXELS,
+    at_least: int | None = None,
 ) -> Image.Image:
     """The whole picture as RGB; transparent parts become white.
 
-    ``upright`` turns photos as their camera noted. A file that is broken, too large or something
-    else makes decoders raise whatever they meet first.
+    ``upright`` turns photos as their camera noted. ``at_least`` is for thumbnails: a JPEG may then
+    come smaller than it is, which is faster, but its sides not below that. A file that is broken,
+    too large or something else makes decoders raise whatever they meet first.
     """
     with Image.open(source, formats=FORMATS) as opened:
         width, height = opened.size
         if width * height > most_pixels:
             raise ValueError(f"{width} x {height} pixels are more than {most_pixels:,}")
+        if at_least is not None:
+            opened.draft("RGB", (at_least, at_least))
         image: Image.Image = ImageOps.exif_transpose(opened) if upright else opened
         if image.has_transparency_data:
             coloured = image.convert("RGBA")

@@ -59,9 +59,14 @@ class Head(nn.Module):
             self.linear.weight.copy_(weight)
             self.linear.bias.copy_(bias)
 
+    def project(self, features: Tensor) -> Tensor:
+        """[B, width, H, W] -> [B, dim], before L2 normalisation."""
+        embedding: Tensor = self.linear(self.norm(self.pool(features)))
+        return embedding
+
     def forward(self, features: Tensor) -> Tensor:
         """[B, width, H, W] -> [B, dim], float32 even under autocast."""
-        embedding: Tensor = self.linear(self.norm(self.pool(features)))
+        embedding = self.project(features)
         if self.normalize:
             return l2_normalise(embedding)
         return embedding if embedding.dtype == torch.float64 else embedding.float()

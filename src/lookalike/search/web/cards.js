@@ -1,0 +1,95 @@
+// Pictures in a grid: links that search from them, arrow keys that walk among them.
+
+import { imageOf } from "./api.js";
+
+export function nameOf(item) {
+  return item.label || item.path.split("/").pop();
+}
+
+// Long names may break behind underscores and dots.
+export function breakable(text) {
+  return text.split(/(?<=[_.\-/])/).flatMap((part) => [part, document.createElement("wbr")]);
+}
+
+function node(tag, className, text) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+export function card(item, { href, onWhy, same } = {}) {
+  const entry = node("li", "card");
+  entry.dataset.id = item.id;
+  const link = node("a");
+  link.href = href;
+  link.draggable = false;
+  const shot = node("span", "shot");
+  const image = node("img");
+  image.alt = `${nameOf(item)}, ${item.path}`;
+  image.loading = "lazy";
+  image.decoding = "async";
+  image.draggable = false;
+  image.addEventListener("error", () => {
+    image.classList.add("broken");
+    entry.classList.add("gone");
+  });
+  image.addEventListener("load", () => image.classList.toggle("tiny", Math.max(image.naturalWidth, image.naturalHeight) <= 64));
+  image.src = imageOf(item.id, "small");
+  shot.append(image);
+  const caption = node("span", "caption");
+  const name = node("span", "name");
+  name.append(...breakable(nameOf(item)));
+  caption.append(name);
+  link.append(shot, caption);
+  link.title = item.path;
+  entry.append(link);
+  if (item.similarity !== undefined) {
+    entry.dataset.similarity = item.similarity;
+    const measure = node("span", "measure");
+    const track = node("span", "track");
+    const fill = node("span", "fill");
+    fill.style.width = `${100 * Math.min(1, Math.max(0, item.similarity))}%`;
+    track.append(fill);
+    const number = node("span", "number", item.similarity.toFixed(2));
+    number.prepend(node("span", "unseen", "similarity "));
+    measure.append(track, number);
+    caption.append(measure);
+    if (same) {
+      entry.classList.add("same");
+      name.append(node("span", "unseen", ", same label"));
+    }
+    const button = node("button", "ask-why", "Why?");
+    button.type = "button";
+    button.setAttribute("aria-label", `Why is ${nameOf(item)} similar?`);
+    button.addEventListener("click", () => onWhy(item));
+    entry.append(button);
+  }
+  return entry;
+}
+
+export function ghosts(count) {
+  return Array.from({ length: count }, () => {
+    const entry = node("li", "card ghost");
+    entry.append(node("span", "shot"));
+    entry.setAttribute("aria-hidden", "true");
+    return entry;
+  });
+}
+
+// Arrow keys move the focus from picture to picture, as they lie in the grid.
+export function walkable(grid) {
+  grid.addEventListener("keydown", (event) => {
+    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(), ArrowDown: columns() };
+    if (!(event.key in steps) || event.ctrlKey || event.metaKey || event.altKey) return;
+    const links = [...grid.querySelectorAll(".card:not([hidden]) > a")];
+    const at = links.indexOf(event.target.closest(".card")?.querySelector("a"));
+    const next = links[at + steps[event.key]];
+    if (at < 0 || !next) return;
+    event.preventDefault();
+    next.focus();
+  });
+  function columns() {
+    return getComputedStyle(grid).gridTemplateColumns.split(" ").length;
+  }
+}

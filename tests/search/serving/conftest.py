@@ -1,0 +1,153 @@
+"""Real servers in processes of their own, about a small index of drawn shapes."""
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageDraw
+
+from lookalike.search import Embedder, Index
+
+COLOURS = {"amber": (230, 160, 30), "indigo": (60, 50, 160), "teal": (20, 150, 140)}
+SHAPES = ("disc", "square", "stripes")
+EACH = 6
+
+
+def drawn(colour, shape, seed):
+    """A shape somewhere on a noisy ground."""
+    rng = np.random.default_rng(seed)
+    ground = rng.integers(190, 250, (200, 200 + 40 * (seed % 3), 3)).astype(np.uint8)
+    image = Image.fromarray(ground)
+    pen = ImageDraw.Draw(image)
+    x, y = rng.integers(50, 110, 2)
+    if shape == "disc":
+        pen.ellipse((x, y, x + 80, y + 80), fill=colour)
+    elif shape == "square":
+        pen.rectangle((x, y, x + 70, y + 70), fill=colour)
+    else:
+        for step in range(0, 90, 18):
+            pen.rectangle((x - 20, y + step, x + 90, y + step + 8), fill=colour)
+    return image
+
+
+@pytest.fixture(scope="session")
+def picture():
+    """Draw a picture: ``picture("teal", "disc", 99)``."""
+    return lambda colour="teal", shape="disc", seed=99: drawn(COLOURS[colour], shape, seed)
+
+
+@pytest.fixture(scope="session")
+def as_bytes():
+    """Encode a picture."""
+
+    def encode(image, kind="PNG", **options):
+        out = io.BytesIO()
+        image.save(out, kind, **options)
+        return out.getvalue()
+
+    return encode
+
+
+@pytest.fixture(scope="session")
+def shop_folder(tmp_path_factory):
+    """Where 54 pictures, their index and a file outside lie."""
+    home = tmp_path_factory.mktemp("shop")
+    (home / "secret.png").write_bytes(b"")
+    drawn((0, 0, 0), "disc", 1).save(home / "secret.png")
+    for colour, value in COLOURS.items():
+        for shape in SHAPES:
+            folder = home / "photos" / f"{colour} {shape}"
+            folder.mkdir(parents=True)
+            for number in range(EACH):
+                drawn(value, shape, hash_of(colour, shape, number)).save(folder / f"{number}.png")
+    torch.manual_seed(5)
+    embedder = Embedder.from_network("small-cnn", weights="none")
+    Index.create(home / "shop.index", embedder, home / "photos")
+    return home
+
+
+def hash_of(*parts):
+    return sum(ord(letter) * (i + 1) for i, letter in enumerate("-".join(map(str, parts))))
+
+
+@pytest.fixture(scope="session")
+def shop(shop_folder):
+    return Index.open(shop_folder / "shop.index")
+
+
+@dataclass
+class Running:
+    """A server in its process."""
+
+    process: subprocess.Popen
+    address: str
+    said: list
+
+    def client(self, **options):
+        return httpx.Client(base_url=self.address, timeout=60, **options)
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory):
+    """Start a server by ``lookalike serve`` arguments or by a program that prints its address."""
+    running = []
+
+    def begin(arguments=None, program=None, ready="http://"):
+        command = [sys.executable, "-c"]
+        command += (
+            ["from lookalike.cli import main; main()", "serve", *arguments]
+            if program is None
+            else [program]
+        )
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        running.append(process)
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if ready in line:
+                break
+        else:
+            pytest.fail("the server did not start: " + "".join(said))
+        threading.Thread(target=lambda: said.extend(process.stdout), daemon=True).start()
+        word = next(word for word in said[-1].split() if word.startswith("http"))
+        return Running(process, word.partition("?")[0], said)
+
+    yield begin
+    for process in running:
+        process.terminate()
+    for process in running:
+        process.wait(20)
+
+
+@pytest.fixture(scope="session")
+def server(start, shop_folder):
+    """The server as a user starts it."""
+    return start([str(shop_folder / "shop.index"), "--port", "0"])
+
+
+@pytest.fixture
+def client(server):
+    with server.client() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    executable = shutil.which("chromium") or shutil.which("chromium-browser")
+    if executable is None:
+        if os.environ.get("LOOKALIKE_REQUIRE_ALL") == "1":
+            pytest.fail("chromium is not installed, but LOOKALIKE_REQUIRE_ALL=1")
+        pytest.skip("chromium is not installed")
+    return Path(executable)
