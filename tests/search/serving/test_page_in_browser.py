@@ -1,0 +1,346 @@
+"""The search page in a real Chromium: it finds, it can be used, and nothing complains."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def open_page(browser, server):
+    """Open an address at a width; whatever the browser complained about fails the test."""
+    complaints, contexts, refusals = [], [], []
+
+    def console(message):
+        # Chromium itself reports refused requests; a test that expects one says so
+        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
+            complaints.append(f"{message.type}: {message.text}")
+
+    def answered(response):
+        if response.status >= 400:
+            refusals.append(response.status)
+
+    def request(request):
+        if not request.url.startswith((server.address, "blob:")):
+            complaints.append(f"request: {request.url}")
+
+    def open_at(path="", width=1280, scheme="light", touch=False, address=None):
+        context = browser.new_context(
+            viewport={"width": width, "height": 860},
+            color_scheme=scheme,
+            reduced_motion="reduce",
+            has_touch=touch,
+            is_mobile=touch,
+        )
+        contexts.append(context)
+        tab = context.new_page()
+        tab.on("console", console)
+        tab.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
+        tab.on("request", request)
+        tab.on("response", answered)
+        tab.goto(server.address + path)
+        return tab
+
+    open_at.refusals = refusals
+    open_at.expected = []
+    yield open_at
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert refusals == open_at.expected
+
+
+def cards(tab, grid="#grid"):
+    return tab.locator(f"{grid}:not([aria-busy]) .card:not(.ghost):not([hidden])")
+
+
+def upload(tab, data, name="mine.png", kind="image/png"):
+    tab.locator("#file").set_input_files({"name": name, "mimeType": kind, "buffer": data})
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_upload_search_click_through_and_back(open_page, picture, as_bytes, width, scheme):
+    tab = open_page(width=width, scheme=scheme, touch=width < 600)
+    expect(cards(tab, "#opening-grid")).to_have_count(24)
+    upload(tab, as_bytes(picture("teal", "disc")))
+    expect(cards(tab)).to_have_count(36)
+    expect(tab.locator("#query-path")).to_have_text("mine.png")
+    expect(tab.locator("#count")).to_contain_text("36 pictures")
+    numbers = [float(text.split()[-1]) for text in tab.locator("#grid .number").all_inner_texts()]
+    assert numbers == sorted(numbers, reverse=True)
+    wanted = cards(tab).nth(3).get_attribute("data-id")
+    cards(tab).nth(3).locator("a").click()
+    expect(tab).to_have_url(re.compile(rf"\?item={wanted}$"))
+    expect(tab.locator("#query-path")).to_contain_text("/")
+    expect(cards(tab)).to_have_count(36)
+    assert wanted not in [card.get_attribute("data-id") for card in cards(tab).all()]
+    expect(tab.locator("#agreement")).to_contain_text("nearest have the same label")
+    tab.go_back()
+    expect(tab.locator("#query-path")).to_have_text("mine.png")
+    tab.go_back()
+    expect(tab.locator("#opening")).to_be_visible()
+    tab.go_forward()
+    tab.go_forward()
+    expect(tab).to_have_url(re.compile(rf"\?item={wanted}$"))
+    assert tab.evaluate("() => document.documentElement.scrollWidth") <= width
+
+
+def test_a_link_to_a_picture_opens_it(open_page, shop):
+    tab = open_page("?item=7")
+    expect(tab.locator("#query-path")).to_have_text(shop.item(7).path)
+    assert shop.item(7).path in tab.locator("#query-image").get_attribute("alt")
+    for image in tab.locator("#grid img").all()[:5]:
+        assert len(image.get_attribute("alt")) > 5
+
+
+def test_the_label_filter(open_page, shop):
+    tab = open_page("?item=7")
+    expect(cards(tab)).to_have_count(36)
+    tab.locator("#label").select_option("amber disc")
+    own = shop.item(7).label == "amber disc"
+    expect(cards(tab)).to_have_count(5 if own else 6)
+    assert {t.split("\n")[0].rstrip(" ✓") for t in cards(tab).all_inner_texts()} == {"amber disc"}
+    expect(tab).to_have_url(re.compile(r"label=amber\+disc"))
+    tab.go_back()
+    expect(cards(tab)).to_have_count(36)
+    assert tab.locator("#label").input_value() == ""
+
+
+def test_the_threshold_hides_what_is_less_similar(open_page):
+    tab = open_page("?item=7")
+    expect(cards(tab)).to_have_count(36)
+    numbers = [float(card.get_attribute("data-similarity")) for card in cards(tab).all()]
+    slider = tab.locator("#threshold")
+    slider.fill("1")
+    slider.dispatch_event("change")
+    expect(tab.locator("#empty")).to_contain_text("Nothing is that similar")
+    tab.locator("#empty-button").click()
+    expect(cards(tab)).to_have_count(36)
+    middle = round((numbers[0] + numbers[-1]) / 2, 2)
+    slider.fill(str(middle))
+    expect(cards(tab)).to_have_count(sum(number >= middle for number in numbers))
+
+
+def test_more_can_be_shown(open_page, shop):
+    tab = open_page("?item=7")
+    expect(cards(tab)).to_have_count(36)
+    tab.locator("#more").click()
+    expect(cards(tab)).to_have_count(len(shop) - 1)
+    expect(tab.locator("#more")).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [(b"\x89PNG\r\n\x1a\nbroken", "damaged|cannot be|not a picture"), (b"hello", "not a picture")],
+)
+def test_a_bad_file_gets_a_sentence_and_the_page_goes_on(
+    open_page, picture, as_bytes, data, sentence
+):
+    tab = open_page()
+    expect(cards(tab, "#opening-grid")).to_have_count(24)
+    upload(tab, data)
+    expect(tab.locator("#error")).to_have_text(re.compile(sentence))
+    assert tab.locator("#error").get_attribute("role") == "alert"
+    upload(tab, as_bytes(picture()))
+    expect(cards(tab)).to_have_count(36)
+    expect(tab.locator("#error")).to_be_hidden()
+    assert open_page.refusals[0] in (415, 422)
+    open_page.expected += open_page.refusals
+
+
+def test_files_that_will_not_do_are_not_even_sent(open_page):
+    tab = open_page()
+    expect(tab.locator("#about")).to_contain_text("54 pictures")
+    upload(tab, b"text", "notes.txt", "text/plain")
+    expect(tab.locator("#error")).to_contain_text("not a picture")
+    upload(tab, bytes(21 * 2**20), "huge.png")
+    expect(tab.locator("#error")).to_contain_text("larger than 20 MB")
+
+
+def test_a_picture_can_be_dropped_and_pasted(open_page, picture, as_bytes):
+    tab = open_page()
+    expect(cards(tab, "#opening-grid")).to_have_count(24)
+    deed = """([bytes, kind]) => {
+        const transfer = new DataTransfer();
+        transfer.items.add(new File([new Uint8Array(bytes)], `${kind}.png`, {type: "image/png"}));
+        const event = kind === "paste"
+            ? new ClipboardEvent("paste", {clipboardData: transfer, bubbles: true})
+            : new DragEvent(kind, {dataTransfer: transfer, bubbles: true, cancelable: true});
+        document.body.dispatchEvent(event);
+    }"""
+    data = list(as_bytes(picture()))
+    tab.evaluate(deed, [data, "dragenter"])
+    expect(tab.locator("#veil")).to_be_visible()
+    tab.evaluate(deed, [data, "drop"])
+    expect(tab.locator("#veil")).to_be_hidden()
+    expect(tab.locator("#query-path")).to_have_text("drop.png")
+    tab.evaluate(deed, [data, "paste"])
+    expect(tab.locator("#query-path")).to_have_text("paste.png")
+    expect(cards(tab)).to_have_count(36)
+
+
+def test_a_reload_forgets_the_picture_and_says_so(open_page, picture, as_bytes):
+    tab = open_page()
+    upload(tab, as_bytes(picture()))
+    expect(cards(tab)).to_have_count(36)
+    tab.reload()
+    expect(tab.locator("#error")).to_contain_text("choose it again")
+    expect(cards(tab, "#opening-grid")).to_have_count(24)
+
+
+def test_an_unknown_picture_is_an_error_with_a_way_out(open_page):
+    tab = open_page("?item=4711")
+    expect(tab.locator("#error")).to_contain_text("There is no picture 4711.")
+    expect(tab.locator("#error button")).to_have_text("Try again")
+    tab.locator("#home").click()
+    expect(cards(tab, "#opening-grid")).to_have_count(24)
+    open_page.expected += open_page.refusals
+    assert set(open_page.refusals) == {404}
+
+
+def test_why_paints_both_pictures(open_page):
+    tab = open_page("?item=7")
+    cards(tab).first.hover()
+    tab.locator(".ask-why").first.click()
+    expect(tab.locator("#why-text")).to_contain_text("similarity is")
+    expect(tab.locator("#pair")).not_to_have_attribute("aria-busy", "true")
+    assert "adds most" in tab.locator("#why-query").get_attribute("aria-label")
+    pixels = """(id) => {
+        const canvas = document.getElementById(id);
+        return [...canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data]
+            .reduce((sum, value, i) => sum + value * (i % 7 + 1), 0);
+    }"""
+    painted = [tab.evaluate(pixels, name) for name in ("why-query", "why-neighbour")]
+    tab.locator("#strength").fill("0")
+    plain = [tab.evaluate(pixels, name) for name in ("why-query", "why-neighbour")]
+    assert all(one != two for one, two in zip(painted, plain, strict=True))
+    tab.keyboard.press("Escape")
+    expect(tab.locator("#why")).to_be_hidden()
+    focused = "() => document.activeElement.className"
+    assert tab.evaluate(focused) == "ask-why"
+
+
+def test_why_works_for_an_upload(open_page, picture, as_bytes):
+    tab = open_page()
+    upload(tab, as_bytes(picture()))
+    cards(tab).first.hover()
+    tab.locator(".ask-why").first.click()
+    expect(tab.locator("#why-text")).to_contain_text("similarity is")
+    tab.locator("#why-go").click()
+    expect(tab).to_have_url(re.compile(r"\?item=\d+$"))
+
+
+def test_the_map_shows_points_and_searches(open_page):
+    tab = open_page("?view=map")
+    expect(tab.locator("#canvas")).to_have_attribute("data-method", "t-sne", timeout=60_000)
+    box = tab.locator("#canvas").bounding_box()
+    for step in range(1, 40):  # somewhere on this way there is a picture
+        tab.mouse.move(box["x"] + box["width"] * step / 40, box["y"] + box["height"] * 0.5)
+        if tab.locator("#hint").is_visible():
+            break
+    else:
+        pytest.fail("no point was met")
+    label = tab.locator("#hint-text").inner_text()
+    x = box["x"] + box["width"] * step / 40
+    tab.mouse.click(x, box["y"] + box["height"] * 0.5)
+    expect(tab).to_have_url(re.compile(r"\?item=\d+$"))
+    expect(tab.locator("#query-label")).to_have_text(label)
+    tab.go_back()
+    expect(tab.locator("#canvas")).to_be_visible()
+
+
+def test_the_map_by_keyboard(open_page):
+    tab = open_page("?view=map")
+    expect(tab.locator("#canvas")).to_have_attribute("data-method", "t-sne", timeout=60_000)
+    tab.locator("#canvas").focus()
+    tab.keyboard.press("ArrowRight")
+    expect(tab.locator("#hint")).to_be_visible()
+    expect(tab.locator("#live")).to_contain_text("Enter searches")
+    met = {tab.locator("#hint").get_attribute("href")}
+    for key in ("ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown", "+", "ArrowLeft", "-"):
+        tab.keyboard.press(key)
+        met.add(tab.locator("#hint").get_attribute("href"))
+    assert len(met) > 2
+    tab.keyboard.press("Enter")
+    expect(tab).to_have_url(re.compile(r"\?item=\d+$"))
+
+
+def test_the_map_by_touch(open_page):
+    tab = open_page("?view=map", width=390, touch=True)
+    expect(tab.locator("#canvas")).to_have_attribute("data-method", "t-sne", timeout=60_000)
+    box = tab.locator("#canvas").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    for step in range(20):
+        tab.touchscreen.tap(x - 100 + 10 * step, y)
+        if tab.locator("#hint.tapped").is_visible():
+            break
+    tab.locator("#hint.tapped").tap()
+    expect(tab).to_have_url(re.compile(r"\?item=\d+$"))
+
+
+def test_the_keyboard_is_enough(open_page):
+    tab = open_page()
+    expect(cards(tab, "#opening-grid")).to_have_count(24)
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("() => document.activeElement.className") == "skip"
+    tab.locator("#file").focus()
+    tab.keyboard.press("Shift+Tab")
+    tab.keyboard.press("Tab")
+    ring = "() => getComputedStyle(document.querySelector('#file + label')).outlineStyle"
+    assert tab.evaluate(ring) == "solid"
+    cards(tab, "#opening-grid").first.locator("a").focus()
+    focused = "() => document.activeElement.closest('.card')?.dataset.id"
+    tab.keyboard.press("ArrowRight")
+    second = cards(tab, "#opening-grid").nth(1).get_attribute("data-id")
+    assert tab.evaluate(focused) == second
+    tab.keyboard.press("ArrowDown")
+    assert tab.evaluate(focused) not in (second, None)
+    tab.keyboard.press("ArrowUp")
+    tab.keyboard.press("Enter")
+    expect(tab).to_have_url(re.compile(rf"\?item={second}$"))
+    expect(tab.locator("#live")).to_contain_text("similar")
+    expect(cards(tab)).to_have_count(36)
+    assert tab.evaluate("() => document.activeElement.id") == "title"
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("() => document.activeElement.className") == "ask-why"
+    tab.keyboard.press("Enter")
+    expect(tab.locator("#why")).to_be_visible()
+    tab.keyboard.press("Escape")
+
+
+def test_colours_follow_the_button_and_stay(open_page):
+    tab = open_page()
+    paper = "() => getComputedStyle(document.body).backgroundColor"
+    light = tab.evaluate(paper)
+    tab.locator("#theme").click()
+    assert tab.evaluate(paper) != light
+    dark = tab.evaluate(paper)
+    tab.reload()
+    expect(cards(tab, "#opening-grid")).to_have_count(24)
+    assert tab.evaluate(paper) == dark
+
+
+@pytest.mark.parametrize("path", ["", "?item=3", "?view=map"])
+def test_nothing_sticks_out_on_a_phone(open_page, path):
+    tab = open_page(path, width=390, touch=True)
+    tab.wait_for_load_state("networkidle")
+    assert tab.evaluate("() => document.documentElement.scrollWidth") <= 390
