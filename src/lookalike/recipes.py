@@ -4,6 +4,7 @@ A recipe is a YAML file of its own, or a cell of a grid file (see ``lookalike.gr
 called ``recipe:NAME``, on the command line and in ``extends``.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,9 +14,11 @@ from lookalike.errors import BadInput, nearest
 from lookalike.grids import Choice, Grid, read_grids
 from lookalike.settings import merge, plain_yaml
 
-__all__ = ["Recipe", "everything", "folder", "grids", "names", "read", "recipe"]
+__all__ = ["Recipe", "everything", "folder", "grids", "names", "read", "recipe", "usual"]
 
 PREFIX = "recipe:"
+OWN_PICTURES = ("folder", "csv")
+"""Data sets of the user's own, which nobody has a recipe for."""
 STUDIES = "studies"
 """The folder of studies, which are many runs; a recipe is one."""
 
@@ -106,3 +109,15 @@ def read(given: Path | str, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise BadInput(f"'{path}': extends = {base!r} must be the path of a file or {PREFIX}NAME")
     below: Path | str = base if base.startswith(PREFIX) else path.parent / base
     return merge(read(below, (*above, path.resolve())), values)
+
+
+def usual(settings: Sequence[str]) -> str | None:
+    """The recipe to start from when ``key=value`` settings are all that is given.
+
+    For one's own pictures that is a pretrained network, fine-tuned; else none.
+
+    >>> usual(["data.name=folder", "data.root=photos"])
+    'recipe:folder'
+    """
+    names = [setting.partition("=")[2] for setting in settings if setting.startswith("data.name=")]
+    return f"{PREFIX}folder" if names and names[-1] in OWN_PICTURES else None

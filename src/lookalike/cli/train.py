@@ -22,15 +22,18 @@ def train(
 
     Example: lookalike train recipes/glyphs.yaml loss.name=triplet optim.lr=1e-4 seed=3
 
+    Example: lookalike train data.name=folder data.root=photos
+
     Started again after an interruption it goes on where it stopped; a finished run is not repeated.
     """
-    from lookalike import training
+    from lookalike import recipes, training
     from lookalike.cli.console import ConsoleWatcher, shorten
     from lookalike.config import load
 
     given = arguments or []
-    recipe = None if not given or is_override(given[0]) else given[0]
-    config = load(recipe, given if recipe is None else given[1:])
+    named = bool(given) and not is_override(given[0])
+    settings = given[1:] if named else given
+    config = load(given[0] if named else recipes.usual(settings), settings)
     with ConsoleWatcher() as watcher:
         run = training.train(config, watcher)
     if as_json:

@@ -1,20 +1,22 @@
 """The nearest of all vectors, by looking at every one."""
 
+from typing import TypeAlias
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from lookalike.search.encoder import Vectors
 
-__all__ = ["exact_search", "top_of"]
+__all__ = ["Rows", "exact_search"]
 
 ROWS_AT_A_TIME = 65_536
 
-Rows = NDArray[np.int64]
+Rows: TypeAlias = NDArray[np.int64]
 
 
-def exact_search(queries: Vectors, vectors: Vectors, k: int) -> tuple[Vectors, Rows]:
-    """Similarities and rows of the ``k`` most similar ``vectors`` of each query, nearest first.
+def exact_search(queries: Vectors, vectors: Vectors, k: int) -> tuple[Rows, Vectors]:
+    """Rows and similarities of the ``k`` most similar ``vectors`` of each query, nearest first.
 
     The vectors may lie in a file that is mapped into memory: they are read in order, once.
     """
@@ -29,10 +31,4 @@ def exact_search(queries: Vectors, vectors: Vectors, k: int) -> tuple[Vectors, R
         if best.shape[1] > k:
             best, order = best.topk(k, dim=1)
             rows = rows.gather(1, order)
-    return best.numpy(), rows.numpy()
-
-
-def top_of(similarities: Vectors, rows: Rows, k: int) -> tuple[Vectors, Rows]:
-    """The ``k`` best of one query's candidates, nearest first."""
-    order = np.argsort(-similarities, kind="stable")[:k]
-    return similarities[order], rows[order]
+    return rows.numpy(), best.numpy()

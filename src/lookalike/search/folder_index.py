@@ -4,54 +4,45 @@
 reader finds the state before or the state after.
 """
 
-import fcntl
-import json
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import write_json
+from lookalike.search.approximate import (
+    Approximation,
+    FastSearch,
+    Kind,
+    build,
+    kind_for,
+    out_of_date,
+    tuned,
+)
 from lookalike.search.embedder import Embedder
 from lookalike.search.encoder import Vectors
-from lookalike.search.exact import exact_search
+from lookalike.search.exact import Rows, exact_search
 from lookalike.search.generation import Generation, flush, write_generation
-from lookalike.search.index import Index
+from lookalike.search.index import Found, Index
 from lookalike.search.items import Column, Record
+from lookalike.search.manifest import (
+    FAST,
+    Manifest,
+    damaged,
+    locked,
+    only_remains,
+    read_manifest,
+    remove_unused,
+    write_manifest,
+)
 from lookalike.training.watcher import Watcher
 
 __all__ = ["FolderIndex"]
 
-FORMAT = "lookalike-index"
-VERSION = 1
-PREFIX = "state-"
-
-
-class Manifest(BaseModel):
-    """What ``index.json`` holds."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    format: str
-    version: int
-    model: str
-    dim: int
-    state: int = 0
-    count: int = 0
-    next_id: int = 0
-    roots: tuple[str, ...] = ()
-    sizes: dict[str, int] = {}
-
-    @property
-    def folder(self) -> str:
-        """The folder of the state."""
-        return f"{PREFIX}{self.state:06d}"
+LEAST_RECALL = 0.95
 
 
 class FolderIndex(Index):
@@ -63,8 +54,7 @@ class FolderIndex(Index):
         self.embedder = embedder
         self.manifest = manifest
         self.roots = tuple(map(Path, manifest.roots))
-        self.approximation = None
-        self.generation = opened_state(folder, manifest)
+        self._open()
 
     @classmethod
     def create_empty(cls, place: str, embedder: Embedder) -> Self:
@@ -79,10 +69,7 @@ class FolderIndex(Index):
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
             embedder.save(folder / "model")
-            manifest = Manifest(
-                format=FORMAT, version=VERSION, model=embedder.fingerprint, dim=embedder.dim
-            )
-            write_first(folder, manifest)
+            write_first(folder, Manifest(model=embedder.fingerprint, dim=embedder.dim))
         return cls.open_at(place)
 
     @classmethod
@@ -138,31 +125,37 @@ class FolderIndex(Index):
         """The other columns of each picture."""
         return Column(self.records, "metadata")
 
-    def row_of(self, id: int) -> int:
-        """The row of a picture, by bisection."""
+    def records_of(self, ids: Sequence[int]) -> list[Record]:
+        """What is known of some pictures."""
+        return [self.records[self._row_of(id)] for id in ids]
+
+    def vector_of(self, id: int) -> Vectors:
+        """The unit vector of a picture."""
+        return np.array(self.vectors[self._row_of(id)])
+
+    def _row_of(self, id: int) -> int:
         row = int(np.searchsorted(self.ids, id))
         if row == len(self.ids) or self.ids[row] != id:
             raise BadInput(f"there is no picture {id} in the index '{self.place}'")
         return row
 
-    def find(
-        self,
-        queries: Vectors,
-        k: int,
-        label: str | None,
-        exact: bool,  # noqa: ARG002
-    ) -> list[list[tuple[int, float]]]:
-        """Rows and similarities of the nearest pictures."""
-        rows = None
-        vectors = self.vectors
+    def find(self, queries: Vectors, k: int, label: str | None, exact: bool) -> Found:
+        """Ids and similarities of the nearest pictures."""
+        k = min(k, len(self))
         if label is not None:
             rows = np.flatnonzero(self.generation.codes == self.label_names.index(label))
-            vectors = vectors[rows]
-        similarities, places = exact_search(queries, vectors, min(k, len(vectors)))
-        places = places if rows is None else rows[places]
+            places, similarities = exact_search(queries, self.vectors[rows], k)
+            return self._paired(rows[places], similarities)
+        if exact or self.fast is None or self.manifest.fast is None:
+            return self._paired(*exact_search(queries, self.vectors, k))
+        return self._paired(
+            *self.fast.nearest(self.manifest.fast, queries, k, self.ids, self.vectors)
+        )
+
+    def _paired(self, rows: Rows, similarities: Vectors) -> Found:
         return [
-            list(zip(one.tolist(), similar.tolist(), strict=True))
-            for one, similar in zip(places, similarities, strict=True)
+            list(zip(ids, values, strict=True))
+            for ids, values in zip(self.ids[rows].tolist(), similarities.tolist(), strict=True)
         ]
 
     def root_number(self, root: Path) -> int:
@@ -176,9 +169,8 @@ class FolderIndex(Index):
     ) -> None:
         """Write the following state, then switch to it."""
         with locked(self.folder):
-            if read_manifest(self.folder) != self.manifest:
-                raise LookalikeError(f"another process has changed the index '{self.folder}'")
-            remove_states(self.folder, self.manifest.folder)
+            self._refuse_changed()
+            remove_unused(self.folder, self.manifest)
             kept = np.flatnonzero(~np.isin(self.ids, np.fromiter(dropped, np.int64)))
             following = self.manifest.model_copy(update={"state": self.manifest.state + 1})
             target = self.folder / following.folder
@@ -197,35 +189,63 @@ class FolderIndex(Index):
             )
 
     def settle(self, watcher: Watcher) -> None:
-        """Nothing to do: search is exact."""
+        """Build the fast search where there are many pictures and it is missing or out of date."""
+        kind = kind_for(len(self))
+        if kind is None and self.manifest.fast is None:
+            return
+        noted = self.manifest.fast
+        if kind is not None and noted is not None and not out_of_date(noted, self.ids):
+            return
+        with locked(self.folder):
+            self._refuse_changed()
+            noted = None if kind is None else self._build_fast(kind, watcher)
+            self._switch(self.manifest.model_copy(update={"fast": noted}))
+
+    def _build_fast(self, kind: Kind, watcher: Watcher) -> Approximation | None:
+        path = self.folder / f"{FAST}{self.manifest.state:06d}.faiss"
+        path.unlink(missing_ok=True)
+        watcher.note(f"building the fast search of {len(self):,} pictures ({kind})")
+        build(
+            path,
+            kind,
+            self.vectors,
+            self.ids,
+            lambda done, total: watcher.stage("building", done, total),
+        )
+        flush(path)
+        effort, recall, sample = tuned(FastSearch(path, kind), self.vectors, self.ids)
+        noted = Approximation(
+            file=path.name,
+            size=path.stat().st_size,
+            kind=kind,
+            effort=effort,
+            below=self.manifest.next_id,
+            count=len(self),
+            recall=recall,
+            sample=sample,
+        )
+        if recall < LEAST_RECALL:
+            path.unlink()
+            watcher.note(f"search stays exact; the fast way would not do: {noted}")
+            return None
+        watcher.note(f"search: {noted}")
+        return noted
+
+    def _refuse_changed(self) -> None:
+        if read_manifest(self.folder) != self.manifest:
+            raise LookalikeError(f"another process has changed the index '{self.folder}'")
 
     def _switch(self, manifest: Manifest) -> None:
-        write_json(self.folder / "index.json", manifest.model_dump(mode="json"))
-        flush(self.folder)
+        write_manifest(self.folder, manifest)
         self.manifest = manifest
-        self.generation = opened_state(self.folder, manifest)
-        remove_states(self.folder, manifest.folder)
+        self._open()
+        remove_unused(self.folder, manifest)
 
-
-def read_manifest(folder: Path) -> Manifest:
-    """What ``index.json`` says; what is not an index, or of another version, is refused."""
-    try:
-        values = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"'{folder}' is not an index: it has no index.json") from error
-    except ValueError as error:
-        raise damaged(folder, "index.json is not JSON") from error
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise BadInput(f"'{folder}' is not an index of lookalike")
-    if values.get("version") != VERSION:
-        raise BadInput(
-            f"the index '{folder}' has version {values.get('version')}, and this lookalike reads "
-            f"version {VERSION}; make it again"
-        )
-    try:
-        return Manifest.model_validate(values)
-    except ValidationError as error:
-        raise damaged(folder, "index.json") from error
+    def _open(self) -> None:
+        self.generation = opened_state(self.folder, self.manifest)
+        noted = self.manifest.fast
+        self.fast = None if noted is None else opened_fast(self.folder, noted)
+        self.approximation = None if noted is None else str(noted)
 
 
 def opened_state(folder: Path, manifest: Manifest) -> Generation:
@@ -240,14 +260,20 @@ def opened_state(folder: Path, manifest: Manifest) -> Generation:
         raise damaged(folder, str(error)) from error
 
 
-def damaged(folder: Path, what: str) -> BadInput:
-    """The sentence for an index that cannot be trusted."""
-    return BadInput(f"the index '{folder}' is damaged: {what}; make it again")
+def opened_fast(folder: Path, noted: Approximation) -> FastSearch:
+    """The fast search that the manifest names."""
+    path = folder / noted.file
+    if path.stat().st_size != noted.size:
+        raise damaged(folder, f"{noted.file} does not have {noted.size} bytes")
+    try:
+        return FastSearch(path, noted.kind)
+    except ValueError as error:
+        raise damaged(folder, str(error)) from error
 
 
 def write_first(folder: Path, manifest: Manifest) -> None:
     """The state without pictures."""
-    remove_states(folder, "")
+    remove_unused(folder, None)
     target = folder / manifest.folder
     target.mkdir()
     for name, shape, dtype in (
@@ -259,38 +285,9 @@ def write_first(folder: Path, manifest: Manifest) -> None:
         np.save(target / f"{name}.npy", np.zeros(shape, dtype))
     (target / "items.jsonl").touch()
     write_json(target / "label_names.json", [])
-    whole = manifest.model_copy(update={"sizes": sizes_of(target)})
-    write_json(folder / "index.json", whole.model_dump(mode="json"))
-    flush(folder)
+    write_manifest(folder, manifest.model_copy(update={"sizes": sizes_of(target)}))
 
 
 def sizes_of(state: Path) -> dict[str, int]:
     """Every file of a state with its length."""
     return {path.name: path.stat().st_size for path in sorted(state.iterdir())}
-
-
-def remove_states(folder: Path, keep: str) -> None:
-    """Remove states that do not count: former ones, and those of killed writers."""
-    for path in folder.glob(f"{PREFIX}*"):
-        if path.name != keep:
-            shutil.rmtree(path, ignore_errors=True)
-    for draft in folder.glob(".index.json.*"):
-        draft.unlink(missing_ok=True)
-
-
-def only_remains(folder: Path) -> bool:
-    """Whether a folder is empty, or holds what a killed ``create_empty`` left."""
-    return all(
-        path.name == "model" or path.name.startswith((PREFIX, ".")) for path in folder.iterdir()
-    )
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Let one process write; a second one is told so."""
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LookalikeError(f"another process is writing to '{folder}'") from None
-        yield

@@ -5,9 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from os import cpu_count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +23,9 @@ from lookalike.search.items import Hit, Item, Record
 from lookalike.search.sources import Skipped, inside, list_pictures
 from lookalike.training.watcher import Watcher
 
-__all__ = ["Added", "Index"]
+__all__ = ["Added", "Found", "Index"]
+
+Found: TypeAlias = list[list[tuple[int, float]]]
 
 SECONDS_BETWEEN_COMMITS = 60.0
 BATCH = 64
@@ -131,14 +134,16 @@ class Index(ABC):
         return len(self.ids)
 
     @abstractmethod
-    def row_of(self, id: int) -> int:
-        """The row of a picture; an id that is not there is refused."""
+    def records_of(self, ids: Sequence[int]) -> list[Record]:
+        """What is known of some pictures; an id that is not there is refused."""
 
     @abstractmethod
-    def find(
-        self, queries: Vectors, k: int, label: str | None, exact: bool
-    ) -> list[list[tuple[int, float]]]:
-        """Rows and similarities of the ``k`` nearest pictures of each query."""
+    def vector_of(self, id: int) -> Vectors:
+        """The unit vector of a picture."""
+
+    @abstractmethod
+    def find(self, queries: Vectors, k: int, label: str | None, exact: bool) -> Found:
+        """Ids and similarities of the ``k`` nearest pictures of each query, or of all there are."""
 
     @abstractmethod
     def commit(
@@ -176,10 +181,15 @@ class Index(ABC):
             raise BadInput(
                 f"no picture has the label '{label}'; {nearest(label, self.label_names)}"
             )
-        if not len(self):
-            return [[] for _ in queries]
-        found = self.find(queries / lengths, min(k, len(self)), label, exact)
-        return [[self._hit(row, similarity) for row, similarity in one] for one in found]
+        found = self.find(queries / lengths, k, label, exact)
+        known = iter(self.records_of([id for one in found for id, _ in one]))
+        return [
+            [
+                Hit(id, record.path, record.label, record.metadata, similarity)
+                for (id, similarity), record in zip(one, islice(known, len(one)), strict=True)
+            ]
+            for one in found
+        ]
 
     def query(self, images: Sequence[Image.Image], k: int = 10, **options: Any) -> list[list[Hit]]:
         """The ``k`` most similar pictures of each image."""
@@ -196,16 +206,12 @@ class Index(ABC):
 
     def item(self, id: int) -> Item:
         """What is known of a picture."""
-        record = self.records[self.row_of(id)]
+        record = self.records_of([id])[0]
         return Item(id, record.path, record.label, record.metadata)
-
-    def vector_of(self, id: int) -> Vectors:
-        """The unit vector of a picture."""
-        return np.array(self.vectors[self.row_of(id)])
 
     def file_of(self, id: int) -> Path:
         """The file of a picture, which must still lie in the folder that was indexed."""
-        record = self.records[self.row_of(id)]
+        record = self.records_of([id])[0]
         found = inside(self.roots[record.root], record.path)
         if found is None:
             raise LookalikeError(f"the picture '{record.path}' is no longer in its folder")
@@ -246,16 +252,11 @@ class Index(ABC):
     def remove(self, ids: Iterable[int], watcher: Watcher | None = None) -> int:
         """Drop pictures; an id that is not there is refused and nothing is dropped."""
         gone = sorted(set(ids))
-        for id in gone:
-            self.row_of(id)
+        self.records_of(gone)
         if gone:
             self.commit([], np.empty((0, self.embedder.dim), np.float32), gone)
             self.settle(watcher or Watcher())
         return len(gone)
-
-    def _hit(self, row: int, similarity: float) -> Hit:
-        record = self.records[row]
-        return Hit(int(self.ids[row]), record.path, record.label, record.metadata, similarity)
 
     def _embedded(
         self, root: Path, records: Sequence[Record], done: Added, watcher: Watcher
@@ -294,8 +295,17 @@ class Index(ABC):
             return Skipped(record.path, reason)
 
 
-def opener(place: Path | str) -> type[Index]:  # noqa: ARG001
+def opener(place: Path | str) -> type[Index]:
     """The kind of index that a place can hold."""
+    if str(place).startswith(("postgresql://", "postgres://")):
+        try:
+            from lookalike.search.postgres import PostgresIndex
+        except ImportError as error:
+            raise BadInput(
+                f"an index in PostgreSQL needs the package '{error.name}': "
+                "pip install 'lookalike[postgres]'"
+            ) from error
+        return PostgresIndex
     from lookalike.search.folder_index import FolderIndex
 
     return FolderIndex

@@ -1,0 +1,367 @@
+"""An index in PostgreSQL with pgvector, for collections that outgrow one machine.
+
+Every index is a schema of its own with the tables ``model`` (one row: the network, its weights and
+how the index searches), ``root`` and ``item``. What changes together changes in one transaction.
+"""
+
+import json
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from pgvector.psycopg import register_vector
+from psycopg.sql import SQL, Identifier
+from psycopg.types.json import Jsonb
+
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.search.approximate import NEIGHBOURS, TARGET, mean_recall
+from lookalike.search.embedder import Embedder
+from lookalike.search.encoder import Vectors
+from lookalike.search.index import Found, Index
+from lookalike.search.items import Column, Record
+from lookalike.training.watcher import Watcher
+
+__all__ = ["PostgresIndex"]
+
+Kept = TypeVar("Kept")
+
+VERSION = 1
+USUAL_NAME = "lookalike"
+EXACT_BELOW = 10_000
+WIDEST_GRAPH = 2_000
+EFFORTS = (40, 80, 160, 320, 640, 1000)
+SAMPLE = 100
+
+TABLES = """
+CREATE SCHEMA {schema};
+CREATE TABLE {schema}.model (
+    version integer NOT NULL, settings text NOT NULL, weights bytea NOT NULL,
+    dim integer NOT NULL, effort integer, recall double precision, sample integer
+);
+CREATE TABLE {schema}.root (number integer PRIMARY KEY, path text UNIQUE NOT NULL);
+CREATE TABLE {schema}.item (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    root integer NOT NULL REFERENCES {schema}.root, path text NOT NULL, label text,
+    metadata jsonb NOT NULL, size bigint NOT NULL, modified bigint NOT NULL,
+    embedding vector({dim}) NOT NULL, UNIQUE (root, path)
+);
+CREATE INDEX ON {schema}.item (label);
+"""
+
+
+class PostgresIndex(Index):
+    """See :class:`~lookalike.search.index.Index`; the place is ``postgresql://...#name``."""
+
+    def __init__(self, place: str) -> None:
+        self.url, _, name = place.partition("#")
+        self.schema = unquote(name) or USUAL_NAME
+        self.place = without_password(place)
+        self._lock = threading.RLock()
+        self._connection: psycopg.Connection[Any] | None = None
+        self._columns: dict[str, Any] = {}
+
+    @classmethod
+    def create_empty(cls, place: str, embedder: Embedder) -> Self:
+        """A new index without pictures."""
+        index = cls(place)
+        with tempfile.TemporaryDirectory() as folder:
+            embedder.save(folder)
+            weights = (Path(folder) / "weights.safetensors").read_bytes()
+        with index._transaction() as run:
+            if run("SELECT to_regnamespace(%s)", [quoted(index.schema)]).fetchone()[0] is not None:
+                raise BadInput(
+                    f"there is a schema '{index.schema}' in '{index.place}' already; 'lookalike "
+                    "index add' adds to an index, '#NAME' after the address names another"
+                )
+            try:
+                run("CREATE EXTENSION IF NOT EXISTS vector")
+            except psycopg.Error as error:
+                raise BadInput(
+                    f"'{index.place}' has no pgvector, and it cannot be added: {first_line(error)}"
+                ) from error
+            run(TABLES, dim=embedder.dim)
+            run(
+                "INSERT INTO {schema}.model (version, settings, weights, dim) "
+                "VALUES (%s, %s, %s, %s)",
+                [VERSION, json.dumps(embedder.record()), weights, embedder.dim],
+            )
+        return cls.open_at(place)
+
+    @classmethod
+    def open_at(cls, place: str) -> Self:
+        """An index that is there."""
+        index = cls(place)
+        with index._transaction() as run:
+            if (
+                run("SELECT to_regclass(%s)", [f"{quoted(index.schema)}.model"]).fetchone()[0]
+                is None
+            ):
+                raise BadInput(f"there is no index '{index.schema}' in '{index.place}'")
+            version = run("SELECT version FROM {schema}.model").fetchone()
+            if version is None or version[0] != VERSION:
+                raise BadInput(
+                    f"the index '{index.place}' has version {version and version[0]}, and this "
+                    f"lookalike reads version {VERSION}; make it again"
+                )
+            settings, weights = run("SELECT settings, weights FROM {schema}.model").fetchone()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "weights.safetensors"
+            path.write_bytes(weights)
+            index.embedder = Embedder.restore(settings, path, index.place)
+        index._refresh()
+        return index
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """Numbers that ascend and are never used again."""
+        return self._kept("ids", lambda: np.array([row[0] for row in self._rows()], np.int64))
+
+    @property
+    def vectors(self) -> Vectors:
+        """All vectors, fetched when first asked for."""
+        return self._kept("vectors", self._fetch_vectors)
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """What is known of each picture, fetched when first asked for."""
+        return self._kept("records", lambda: [Record(*row[1:]) for row in self._rows()])
+
+    @property
+    def label_names(self) -> list[str]:
+        """Every label, sorted."""
+        asked = "SELECT DISTINCT label FROM {schema}.item WHERE label IS NOT NULL"
+        return self._kept("label_names", lambda: sorted(row[0] for row in self._all(asked)))
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """Where each picture lies."""
+        return Column(self.records, "path")
+
+    @property
+    def labels(self) -> Sequence[str | None]:
+        """The label of each picture."""
+        return Column(self.records, "label")
+
+    @property
+    def metadata(self) -> Sequence[dict[str, str]]:
+        """The other columns of each picture."""
+        return Column(self.records, "metadata")
+
+    def __len__(self) -> int:
+        if "ids" in self._columns:
+            return len(self.ids)
+        return int(self._all("SELECT count(*) FROM {schema}.item")[0][0])
+
+    def records_of(self, ids: Sequence[int]) -> list[Record]:
+        """What is known of some pictures."""
+        found = {row[0]: Record(*row[1:]) for row in self._all(CHOSEN, [list(ids)])}
+        for id in ids:
+            if id not in found:
+                raise BadInput(f"there is no picture {id} in the index '{self.place}'")
+        return [found[id] for id in ids]
+
+    def vector_of(self, id: int) -> Vectors:
+        """The unit vector of a picture."""
+        found = self._all("SELECT embedding::real[] FROM {schema}.item WHERE id = %s", [id])
+        if not found:
+            raise BadInput(f"there is no picture {id} in the index '{self.place}'")
+        return np.asarray(found[0][0], np.float32)
+
+    def find(self, queries: Vectors, k: int, label: str | None, exact: bool) -> Found:
+        """Ids and similarities of the nearest pictures; within a label always exactly."""
+        effort = None if exact or label is not None else self._effort
+        return [self._nearest(query, k, label, effort) for query in queries]
+
+    def root_number(self, root: Path) -> int:
+        """The number of a folder, new or known."""
+        if root not in self.roots:
+            self.roots = (*self.roots, root)
+        return self.roots.index(root)
+
+    def commit(
+        self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int] = ()
+    ) -> None:
+        """Drop and insert in one transaction; a path that came meanwhile is written over."""
+        with self._transaction() as run:
+            run("SELECT pg_advisory_xact_lock(hashtext(%s))", [self.schema])
+            kept = [row[0] for row in run("SELECT path FROM {schema}.root ORDER BY number")]
+            if kept != [str(root) for root in self.roots[: len(kept)]]:
+                raise LookalikeError(f"another process has changed the index '{self.place}'")
+            for number, root in enumerate(self.roots[len(kept) :], len(kept)):
+                run("INSERT INTO {schema}.root VALUES (%s, %s)", [number, str(root)])
+            run("DELETE FROM {schema}.item WHERE id = ANY(%s)", [list(dropped)])
+            run("CREATE TEMP TABLE fresh (LIKE {schema}.item) ON COMMIT DROP")
+            run("ALTER TABLE fresh ALTER id DROP NOT NULL")
+            with run.cursor.copy(f"COPY fresh ({FIELDS}, embedding) FROM STDIN") as copy:
+                for r, vector in zip(records, vectors, strict=True):
+                    known = (r.path, r.label, Jsonb(r.metadata), r.root, r.size, r.modified)
+                    copy.write_row((*known, np.asarray(vector, np.float32)))
+            run(INSERT)
+        self._refresh()
+
+    def settle(self, watcher: Watcher) -> None:
+        """Build the graph where there are many pictures and none is there; the server keeps it."""
+        if self._effort is not None or len(self) < EXACT_BELOW or self.embedder.dim > WIDEST_GRAPH:
+            return
+        watcher.note(f"building the HNSW graph of {len(self):,} pictures")
+        with self._transaction() as run:
+            run("CREATE INDEX ON {schema}.item USING hnsw (embedding vector_ip_ops)")
+        effort, recall, sample = self._tuned()
+        with self._transaction() as run:
+            run(
+                "UPDATE {schema}.model SET effort = %s, recall = %s, sample = %s",
+                [effort, recall, sample],
+            )
+        self._refresh()
+        watcher.note(f"search: {self.approximation}")
+
+    def _tuned(self) -> tuple[int, float, int]:
+        """The least effort that finds enough of the true neighbours of pictures drawn by chance."""
+        drawn = self._all(
+            "SELECT id, embedding::real[] FROM {schema}.item ORDER BY random() LIMIT %s", [SAMPLE]
+        )
+        own = [row[0] for row in drawn]
+        queries = [np.asarray(row[1], np.float32) for row in drawn]
+
+        def near(effort: int | None) -> list[list[int]]:
+            found = (self._nearest(query, NEIGHBOURS + 1, None, effort) for query in queries)
+            return [[id for id, _ in one] for one in found]
+
+        truth, recall = near(None), 0.0
+        for effort in EFFORTS:
+            recall = mean_recall(own, truth, near(effort))
+            if recall >= TARGET:
+                break
+        return effort, recall, len(own)
+
+    def _nearest(
+        self, query: Vectors, k: int, label: str | None, effort: int | None
+    ) -> list[tuple[int, float]]:
+        """By the graph with some effort, or (None) by looking at every picture."""
+        where = "" if label is None else "WHERE label = %(label)s"
+        asked = f"SELECT id, -(embedding <#> %(query)s) FROM {{schema}}.item {where} ORDER BY "
+        with self._transaction() as run:
+            if effort is None:
+                run("SET LOCAL enable_indexscan = off")
+            else:
+                run("SET LOCAL enable_seqscan = off")
+                run(f"SET LOCAL hnsw.ef_search = {min(1000, max(effort, k)):d}")
+            return [
+                (int(id), float(similarity))
+                for id, similarity in run(
+                    asked + "embedding <#> %(query)s LIMIT %(k)s",
+                    {"query": query, "label": label, "k": k},
+                )
+            ]
+
+    def _refresh(self) -> None:
+        """Forget what was fetched; read how the index searches and which folders it knows."""
+        self._columns.clear()
+        self.roots = tuple(
+            Path(row[0]) for row in self._all("SELECT path FROM {schema}.root ORDER BY number")
+        )
+        asked = "SELECT effort, recall, sample FROM {schema}.model"
+        self._effort, recall, sample = self._all(asked)[0]
+        self.approximation = None
+        if self._effort is not None:
+            self.approximation = (
+                f"HNSW graph of pgvector, {self._effort} paths a query; recall@{NEIGHBOURS} "
+                f"{recall:.3f} against exact search, on {sample} pictures"
+            )
+
+    def _fetch_vectors(self) -> Vectors:
+        rows = self._all("SELECT embedding::real[] FROM {schema}.item ORDER BY id")
+        if not rows:
+            return np.empty((0, self.embedder.dim), np.float32)
+        return np.stack([np.asarray(row[0], np.float32) for row in rows])
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        return self._kept("rows", lambda: self._all(ALL))
+
+    def _kept(self, name: str, fetch: Callable[[], Kept]) -> Kept:
+        with self._lock:
+            if name not in self._columns:
+                self._columns[name] = fetch()
+            found: Kept = self._columns[name]
+            return found
+
+    def _all(self, asked: str, values: Any = None) -> list[tuple[Any, ...]]:
+        with self._transaction() as run:
+            found: list[tuple[Any, ...]] = run(asked, values).fetchall()
+            return found
+
+    @contextmanager
+    def _transaction(self) -> Iterator["Statements"]:
+        """All or nothing; one thread at a time."""
+        with self._lock:
+            try:
+                if self._connection is None or self._connection.closed:
+                    self._connection = connected(self.url)
+                with self._connection.transaction(), self._connection.cursor() as cursor:
+                    yield Statements(cursor, self.schema)
+            except psycopg.OperationalError as error:
+                raise LookalikeError(
+                    f"PostgreSQL at '{self.place}' does not answer: {first_line(error)}"
+                ) from error
+            except psycopg.Error as error:
+                raise LookalikeError(f"PostgreSQL refuses: {first_line(error)}") from error
+
+
+FIELDS = "path, label, metadata, root, size, modified"
+ALL = f"SELECT id, {FIELDS} FROM {{schema}}.item ORDER BY id"
+CHOSEN = f"SELECT id, {FIELDS} FROM {{schema}}.item WHERE id = ANY(%s)"
+INSERT = f"""
+INSERT INTO {{schema}}.item ({FIELDS}, embedding) SELECT {FIELDS}, embedding FROM fresh
+ON CONFLICT (root, path) DO UPDATE SET label = excluded.label, metadata = excluded.metadata,
+    size = excluded.size, modified = excluded.modified, embedding = excluded.embedding
+"""
+
+
+class Statements:
+    """Runs statements in which ``{schema}`` stands for the schema of one index."""
+
+    def __init__(self, cursor: psycopg.Cursor[Any], schema: str) -> None:
+        self.cursor = cursor
+        self.schema = schema
+
+    def __call__(self, text: str, values: Any = None, dim: int = 0) -> Any:
+        """One statement with its values."""
+        composed = SQL(text).format(schema=Identifier(self.schema), dim=SQL(str(dim)))
+        return self.cursor.execute(composed, values)
+
+
+def connected(url: str) -> psycopg.Connection[Any]:
+    """A connection that knows vectors, if the server does."""
+    try:
+        connection = psycopg.connect(url, connect_timeout=10, autocommit=True)
+    except psycopg.Error as error:
+        raise BadInput(f"cannot open '{without_password(url)}': {first_line(error)}") from error
+    if connection.execute("SELECT to_regtype('vector')").fetchone() != (None,):
+        register_vector(connection)
+    return connection
+
+
+def without_password(place: str) -> str:
+    """The address as it may be shown."""
+    parts = urlsplit(place)
+    if parts.password is None:
+        return place
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=f"{parts.username}@{host}").geturl()
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def first_line(error: Exception) -> str:
+    """What went wrong, without the rest."""
+    return str(error).partition("\n")[0].strip()
