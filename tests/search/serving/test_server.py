@@ -304,7 +304,7 @@ def test_a_taken_port_an_unknown_host_and_a_short_token_are_refused(server, shop
 
     with pytest.raises(BadInput, match="--port"):
         listen("127.0.0.1", urlsplit(server.address).port)
-    with pytest.raises(BadInput, match="no.such.host"):
+    with pytest.raises(BadInput, match="such"):
         listen("no.such.host.invalid", 0)
     with pytest.raises(BadInput, match="characters"):
         serve(str(shop_folder / "shop.index"), token="short")
