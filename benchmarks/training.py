@@ -22,6 +22,7 @@ from PIL import Image
 
 from lookalike import data
 from lookalike.config import RunConfig, load
+from lookalike.training.devices import prepared_fabric
 from lookalike.training.loop import Training, chosen_split
 from lookalike.training.run import Run
 from lookalike.training.watcher import Watcher
@@ -45,7 +46,8 @@ def training_of(config: RunConfig, folder: Path) -> Training:
     preset = data.preset(config.data.transform)
     store = data.open_store(images, preset.short_side)
     split = chosen_split(config, images)
-    return Training(config, Run(folder / "run"), split, store, preset, Watcher())
+    fabric = prepared_fabric(config.train)
+    return Training(config, fabric, Run(folder / "run"), split, store, preset, Watcher())
 
 
 def images_per_second(step: Callable[[], int]) -> float:

@@ -33,6 +33,10 @@ __all__ = [
 ]
 
 
+SHORT = {"devices": "train.devices", "nodes": "train.nodes"}
+"""Keys that may be written without their section on the command line."""
+
+
 class Section(BaseModel):
     """A part of the configuration; nothing unknown gets in, nothing changes afterwards."""
 
@@ -128,6 +132,11 @@ class TrainConfig(Section):
     metric: str = Field("map@r", description="chooses the epoch, on validation classes")
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     device: str = "auto"
+    devices: int = Field(1, ge=1, description="processes on this machine, one a device")
+    nodes: int = Field(1, ge=1, description="machines")
+    accumulate: int = Field(
+        1, ge=1, description="chunks that a batch is passed in, to save memory; pairs span them all"
+    )
     channels_last: bool = True
     compile: bool = False
     eval_batch_size: int = Field(256, ge=1)
@@ -171,6 +180,9 @@ class RunConfig(Section):
             if values[part] is None:
                 del values[part]
         del values["runs_dir"], values["data"]["root"], values["train"]["checkpoint_seconds"]
+        del values["train"]["devices"], values["train"]["nodes"]  # they share one batch out
+        if values["train"]["accumulate"] == 1:
+            del values["train"]["accumulate"]
         if values["model"]["weights"] not in ("none", "imagenet"):
             values["model"]["weights"] = "file"  # its content has a fingerprint of its own
         return values
@@ -180,7 +192,8 @@ def load(given: Path | str | None, overrides: Iterable[str] = ()) -> RunConfig:
     """Read a YAML file or ``recipe:NAME`` (or nothing), apply overrides, and check the whole."""
     values = read_yaml(given) if given is not None else {}
     for setting in overrides:
-        values = override(values, setting)
+        key = setting.partition("=")[0]
+        values = override(values, SHORT.get(key, key) + setting.removeprefix(key))
     return parse(values, origin=str(given) if given is not None else "the command line")
 
 

@@ -5,7 +5,7 @@ from scipy.stats import ks_2samp
 from torchvision.transforms import InterpolationMode, RandomResizedCrop
 from torchvision.transforms.functional import center_crop, resize, rgb_to_grayscale
 
-from lookalike.data import PRESETS, Normalisation, load, open_store, preset
+from lookalike.data import PRESETS, Normalisation, Part, load, open_store, preset
 from lookalike.data.transforms import _random_sides, _views
 from lookalike.errors import BadInput
 
@@ -95,7 +95,9 @@ def test_images_are_left_as_they_were(name):
 def test_random_crops_are_distributed_as_torchvision_draws_them(shape):
     scale = (0.16, 1.0)
     count = 4_000
-    sides, centred = _random_sides(torch.tensor([shape] * count), scale, seeded())
+    sides, centred = _random_sides(
+        torch.tensor([shape] * count), scale, seeded(), Part(count, 0, count)
+    )
     torch.manual_seed(0)
     image = torch.empty(3, *shape)
     theirs = np.array(
@@ -113,7 +115,8 @@ def test_random_crops_are_distributed_as_torchvision_draws_them(shape):
 
 
 def test_an_image_too_long_for_any_crop_gets_the_largest_in_the_middle():
-    sides, centred = _random_sides(torch.tensor([[10, 1000], [1000, 10]]), (0.9, 1.0), seeded())
+    shapes = torch.tensor([[10, 1000], [1000, 10]])
+    sides, centred = _random_sides(shapes, (0.9, 1.0), seeded(), Part(2, 0, 2))
     assert sides.tolist() == [[10, 13], [13, 10]]
     assert centred.all()
 
@@ -132,7 +135,7 @@ def test_crops_are_resized_as_torchvision_does():
 def test_simple_crops_do_not_resize():
     image = torch.arange(256 * 256, dtype=torch.int32).remainder(251).to(torch.uint8)
     image = image.view(1, 256, 256).expand(3, -1, -1)
-    batch = preset("simple").augment([image] * 40, seeded())
+    batch = preset("simple").augment([image] * 40, seeded(), Part(40, 0, 40))
     windows = image[0].unfold(0, 227, 1).unfold(1, 227, 1).reshape(-1, 227, 227)
     flipped = 0
     for view in batch[:, 0]:
@@ -145,7 +148,7 @@ def test_simple_crops_do_not_resize():
 
 def test_each_image_is_mirrored_with_probability_one_half():
     ramp = torch.arange(160, dtype=torch.uint8).expand(3, 160, 160)
-    batch = preset("small").augment([ramp] * 1000, seeded()).int()
+    batch = preset("small").augment([ramp] * 1000, seeded(), Part(1000, 0, 1000)).int()
     mirrored = (batch[:, 0, 64, 0] > batch[:, 0, 64, -1]).float().mean()
     assert 0.42 < mirrored < 0.58
 
@@ -212,7 +215,7 @@ def test_glyphs_are_moved_a_little():
 def test_glyphs_are_never_mirrored_and_moved_by_few_pixels():
     drawing = torch.zeros(1, 32, 32, dtype=torch.uint8)
     drawing[:, 14:18, 4:8] = 255
-    moved = preset("glyphs").augment([drawing] * 500, seeded())[:, 0]
+    moved = preset("glyphs").augment([drawing] * 500, seeded(), Part(500, 0, 500))[:, 0]
     weight = moved / moved.sum((1, 2), keepdim=True)
     along = torch.arange(32.0)
     x, y = (weight.sum(1) @ along), (weight.sum(2) @ along)
@@ -249,3 +252,15 @@ def test_colours_change_within_their_bounds():
     assert torch.equal(
         preset("colour").test([orange], PLAIN), preset("proxy-anchor").test([orange], PLAIN)
     )
+
+
+@pytest.mark.parametrize("name", ["reality-check", "simple", "colour", "glyphs", "none"])
+def test_parts_of_a_batch_are_those_of_the_whole(name):
+    chosen = preset(name)
+    images = pictures(chosen.short_side or 32)
+    if chosen.short_side is None:
+        images = [image[:, :32, :32] for image in images]
+    whole = chosen.train(images, seeded(), PLAIN)
+    parts = [Part(6, 0, 1), Part(6, 1, 4), Part(6, 4, 6)]
+    made = [chosen.train(images[part.rows], seeded(), PLAIN, part=part) for part in parts]
+    assert torch.equal(torch.cat(made), whole)

@@ -1,6 +1,9 @@
 """The command ``lookalike``: one file a command; they parse, call and print."""
 
+import os
 import sys
+import time
+from typing import NoReturn
 
 import typer
 
@@ -15,6 +18,8 @@ from lookalike.cli.train import train
 from lookalike.errors import LookalikeError
 
 __all__ = ["app", "main"]
+
+SECONDS_FOR_THE_FIRST = 10
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,11 +42,21 @@ def main() -> None:
     try:
         app()
     except LookalikeError as error:
-        print(f"lookalike: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        end(str(error), error.exit_code)
     except (FileExistsError, NotADirectoryError, PermissionError, FileNotFoundError) as error:
-        print(f"lookalike: {error.strerror}: '{error.filename}'", file=sys.stderr)
-        sys.exit(2)
+        end(f"{error.strerror}: '{error.filename}'", 2)
     except OSError as error:
-        print(f"lookalike: {error}", file=sys.stderr)
-        sys.exit(1)
+        end(str(error), 1)
+
+
+def end(sentence: str, exit_code: int) -> NoReturn:
+    """Say what went wrong, once.
+
+    Of the processes that torchrun has started, the first one says it. The others give it time:
+    torchrun ends them all when one has ended.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ and os.environ["RANK"] != "0":
+        time.sleep(SECONDS_FOR_THE_FIRST)
+    else:
+        print(f"lookalike: {sentence}", file=sys.stderr)
+    sys.exit(exit_code)

@@ -36,6 +36,8 @@ def train(
     config = load(given[0] if named else recipes.usual(settings), settings)
     with ConsoleWatcher() as watcher:
         run = training.train(config, watcher)
+    if not training.is_first():  # torchrun has started others, and one of them says it
+        return
     if as_json:
         print(json.dumps(run.result, indent=2))
         return

@@ -8,7 +8,7 @@ from lookalike.data.image_set import ImageSet, UnreadableImage, load
 from lookalike.data.listing import Counts
 from lookalike.data.preparing import prepare
 from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, make_splits
-from lookalike.data.transforms import PRESETS, Normalisation, Preset, preset
+from lookalike.data.transforms import PRESETS, Normalisation, Part, Preset, preset
 
 __all__ = [
     "ORDERS",
@@ -18,6 +18,7 @@ __all__ = [
     "Counts",
     "ImageSet",
     "Normalisation",
+    "Part",
     "PixelStore",
     "Preset",
     "Split",

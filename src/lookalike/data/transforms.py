@@ -1,14 +1,16 @@
 """From stored pixels to a batch for the network: the published crops, and their test counterparts.
 
 Every random number comes from the generator that is handed in, a fixed amount for each batch, so
-a batch is the same whenever generator state and images are. Crops are views on uint8 pixels; the
-whole batch becomes float once, at the end.
+a batch is the same whenever generator state and images are. Who makes only a part of a batch draws
+for the whole and takes its own, so the parts are those of the whole. Crops are views on uint8
+pixels; the whole batch becomes float once, at the end.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +19,24 @@ from torchvision.transforms import functional as colours
 
 from lookalike.errors import BadInput, nearest
 
-__all__ = ["PRESETS", "Normalisation", "Preset", "preset"]
+__all__ = ["PRESETS", "Normalisation", "Part", "Preset", "preset"]
+
+
+class Part(NamedTuple):
+    """The rows ``start`` to ``stop`` of a batch of ``whole`` images."""
+
+    whole: int
+    start: int
+    stop: int
+
+    @property
+    def rows(self) -> slice:
+        """These rows of a list, an array or a tensor."""
+        return slice(self.start, self.stop)
+
+    def of(self, drawn: Tensor, dim: int = 0) -> Tensor:
+        """What was drawn for these rows, of what was drawn for all."""
+        return drawn.narrow(dim, self.start, self.stop - self.start)
 
 
 @dataclass(frozen=True)
@@ -74,9 +93,11 @@ class Preset(ABC):
         generator: torch.Generator,
         normalisation: Normalisation,
         memory_format: torch.memory_format = torch.contiguous_format,
+        part: Part | None = None,
     ) -> Tensor:
-        """An augmented batch, float32 [B, C, S, S]."""
-        return normalisation(self.augment(pixels, generator), memory_format)
+        """An augmented batch, float32 [B, C, S, S]; ``part``: which rows of it these images are."""
+        part = part or Part(len(pixels), 0, len(pixels))
+        return normalisation(self.augment(pixels, generator, part), memory_format)
 
     def test(
         self,
@@ -88,8 +109,8 @@ class Preset(ABC):
         return normalisation(self.centre(pixels), memory_format)
 
     @abstractmethod
-    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator) -> Tensor:
-        """A batch of random views, 0..255."""
+    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:
+        """A batch of random views, 0..255: ``part`` of a larger one, or the whole."""
 
     @abstractmethod
     def centre(self, pixels: Sequence[Tensor]) -> Tensor:
@@ -112,21 +133,22 @@ class _Photo(Preset):
     scale: tuple[float, float] | None = None
     colour: float = 0
 
-    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator) -> Tensor:
+    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:
         shapes = torch.tensor([image.shape[1:] for image in pixels])
         if self.scale is None:
             sides, centred = self._square(shapes), None
         else:
-            sides, centred = _random_sides(shapes, self.scale, generator)
-        place = torch.rand(len(pixels), 2, generator=generator, dtype=torch.float64)
+            sides, centred = _random_sides(shapes, self.scale, generator, part)
+        place = part.of(torch.rand(part.whole, 2, generator=generator, dtype=torch.float64))
         corners = (place * (shapes - sides + 1)).long()
         if centred is not None:
             corners = torch.where(centred[:, None], (shapes - sides) // 2, corners)
         batch = _views(pixels, corners, sides, self.size)
-        mirrored = torch.rand(len(pixels), generator=generator, dtype=torch.float32) < 0.5
+        chance = part.of(torch.rand(part.whole, generator=generator, dtype=torch.float32))
+        mirrored = chance < 0.5
         batch[mirrored] = batch[mirrored].flip(3)
         if self.colour:
-            _recolour(batch, self.colour, generator)
+            _recolour(batch, self.colour, generator, part)
         return batch
 
     def centre(self, pixels: Sequence[Tensor]) -> Tensor:
@@ -142,7 +164,11 @@ class _Photo(Preset):
 
 
 def _random_sides(
-    shapes: Tensor, scale: tuple[float, float], generator: torch.Generator, tries: int = 10
+    shapes: Tensor,
+    scale: tuple[float, float],
+    generator: torch.Generator,
+    part: Part,
+    tries: int = 10,
 ) -> tuple[Tensor, Tensor]:
     """Height and width of a random crop for each image: uniform area, log-uniform aspect ratio.
 
@@ -150,7 +176,8 @@ def _random_sides(
     ratio, marked in the second value to be centred (as torchvision's RandomResizedCrop does).
     """
     low, high = 3 / 4, 4 / 3
-    draws = torch.rand(2, len(shapes), tries, generator=generator, dtype=torch.float64)
+    draws = torch.rand(2, part.whole, tries, generator=generator, dtype=torch.float64)
+    draws = part.of(draws, dim=1)
     area = shapes.prod(1, keepdim=True) * (scale[0] + (scale[1] - scale[0]) * draws[0])
     ratio = torch.exp(math.log(low) + (math.log(high) - math.log(low)) * draws[1])
     heights, widths = (area / ratio).sqrt().round(), (area * ratio).sqrt().round()
@@ -181,10 +208,11 @@ def _views(pixels: Sequence[Tensor], corners: Tensor, sides: Tensor, size: int) 
     return batch
 
 
-def _recolour(batch: Tensor, strength: float, generator: torch.Generator) -> None:
+def _recolour(batch: Tensor, strength: float, generator: torch.Generator, part: Part) -> None:
     """Brightness, contrast, saturation times 1 +- strength, hue turned by that share of a turn."""
-    greyed = torch.rand(len(batch), generator=generator, dtype=torch.float32) < 0.2
-    chance = torch.rand(len(batch), 4, generator=generator, dtype=torch.float64) * 2 - 1
+    greyed = part.of(torch.rand(part.whole, generator=generator, dtype=torch.float32)) < 0.2
+    drawn = torch.rand(part.whole, 4, generator=generator, dtype=torch.float64)
+    chance = part.of(drawn) * 2 - 1
     for image, grey, (light, contrast, colour, hue) in zip(
         batch, greyed.tolist(), (chance * strength).tolist(), strict=True
     ):
@@ -204,9 +232,10 @@ class _Glyphs(Preset):
     size: int = 32
     summary: str = "32 px drawings: shift 2 px, size 0.87 to 1.15, turn 10 degrees, no flip"
 
-    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator) -> Tensor:
+    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:
         batch = _stacked(pixels).float()
-        chance = torch.rand(4, len(pixels), generator=generator, dtype=torch.float32) * 2 - 1
+        drawn = torch.rand(4, part.whole, generator=generator, dtype=torch.float32)
+        chance = part.of(drawn, dim=1) * 2 - 1
         angle = chance[0] * math.radians(10)
         zoom = torch.exp(chance[1] * math.log(1.15))
         shift = chance[2:] * 2 * (2 / self.size)
@@ -230,7 +259,7 @@ class _AsTheyAre(Preset):
     size: int | None = None
     summary: str = "images of one size, unchanged"
 
-    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator) -> Tensor:  # noqa: ARG002
+    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:  # noqa: ARG002
         return _stacked(pixels)
 
     def centre(self, pixels: Sequence[Tensor]) -> Tensor:

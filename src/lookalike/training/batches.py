@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,9 +13,11 @@ from torch import Tensor
 from lookalike.data import Subset
 from lookalike.models import EmbeddingModel
 from lookalike.samplers import BatchSampler
+from lookalike.training.gather import gather_rows, in_step
+from lookalike.training.ranks import own_part, sizes_of, world_size
 from lookalike.training.sources import Source
 
-__all__ = ["TrainingBatches", "ahead", "embed", "step_generator"]
+__all__ = ["TrainingBatches", "ahead", "embed", "embed_together", "step_generator"]
 
 Item = TypeVar("Item")
 Prepared = TypeVar("Prepared")
@@ -26,7 +28,8 @@ class TrainingBatches:
     """An endless, resumable stream of augmented batches.
 
     The augmentation of step k draws from a generator seeded by (seed, k) alone. One batch is
-    always drawn ahead; :meth:`state_dict` therefore keeps its item numbers.
+    always drawn ahead; :meth:`state_dict` therefore keeps its item numbers. Of several processes
+    each draws the same item numbers and makes the images of its own part.
     """
 
     subset: Subset
@@ -65,13 +68,33 @@ class TrainingBatches:
     def _augmented(self, numbered: tuple[int, list[int]]) -> Tensor:
         step, positions = numbered
         generator = step_generator(self.seed, step)
-        return self.source.training(self.subset.indices[positions], generator)
+        part = own_part(len(positions))
+        return self.source.training(self.subset.indices[positions[part.rows]], generator, part)
 
 
 def step_generator(seed: int, step: int) -> torch.Generator:
     """Random numbers that depend on a seed and a step, and on nothing else."""
     state = np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state >> np.uint64(1)))
+
+
+def embed_together(
+    model: EmbeddingModel,
+    subset: Subset,
+    source: Source,
+    *,
+    batch_size: int = 256,
+    progress: Callable[[int, int], None] | None = None,
+) -> Tensor:
+    """As :func:`embed`; of several processes each embeds a part, and all get the whole."""
+    part = own_part(len(subset))
+    if world_size() == 1 or part.whole < world_size():
+        return embed(model, subset, source, batch_size=batch_size, progress=progress)
+    in_step(model.buffers())
+    own = replace(subset, indices=subset.indices[part.rows], labels=subset.labels[part.rows])
+    rows = embed(model, own, source, batch_size=batch_size, progress=progress)
+    device = next(model.parameters(), rows).device
+    return gather_rows(rows.to(device), sizes_of(part.whole)).cpu()
 
 
 @torch.no_grad()

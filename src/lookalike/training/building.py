@@ -11,7 +11,7 @@ from lookalike.config import RunConfig
 from lookalike.data import ImageSet, PixelStore, Preset, Subset
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
-from lookalike.training.batches import embed
+from lookalike.training.batches import embed_together
 from lookalike.training.features import Features, Frozen, open_features
 from lookalike.training.sources import Pixels, Source
 from lookalike.training.watcher import Watcher
@@ -155,7 +155,7 @@ def start_head(config: RunConfig, model: EmbeddingModel, subset: Subset, source:
     wanted = config.model
     if wanted.head_init == "random":
         return
-    features: Tensor = embed(
+    features: Tensor = embed_together(
         model.without_linear(), subset, source, batch_size=config.train.eval_batch_size
     )
     if wanted.head_init == "pca":

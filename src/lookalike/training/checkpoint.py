@@ -83,7 +83,7 @@ def random_states() -> dict[str, Any]:
     version, internal, gauss_next = random.getstate()
     return {
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "cuda": [torch.cuda.get_rng_state()] if torch.cuda.is_available() else [],
         "numpy": [str(kind), torch.from_numpy(np.asarray(keys).astype(np.int64)), int(position),
                   int(has_gauss), float(gauss)],
         "python": [version, list(internal), gauss_next],
@@ -93,8 +93,8 @@ def random_states() -> dict[str, Any]:
 def restore_random(states: dict[str, Any]) -> None:
     """Put every random state back."""
     torch.set_rng_state(states["torch"])
-    if states["cuda"]:
-        torch.cuda.set_rng_state_all(states["cuda"])
+    if states["cuda"] and torch.cuda.is_available():  # of the one device that a process uses
+        torch.cuda.set_rng_state(states["cuda"][0])
     kind, keys, position, has_gauss, gauss = states["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))
     version, internal, gauss_next = states["python"]

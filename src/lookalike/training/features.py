@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lookalike.data import ImageSet
+from lookalike.data import ImageSet, Part
 from lookalike.data.cache_folder import cache_folder, remove_abandoned
 from lookalike.files import atomically, write_json
 from lookalike.training.batches import ahead, step_generator
@@ -47,12 +47,15 @@ class Features:
         """All views of all images, one after the other."""
         return self.views.flatten(0, 1)
 
-    def training(self, indices: NDArray[np.int64], generator: torch.Generator) -> Tensor:
+    def training(
+        self, indices: NDArray[np.int64], generator: torch.Generator, part: Part | None = None
+    ) -> Tensor:
         """Each image in one of its augmented views."""
         chosen = torch.as_tensor(indices)
         count, images = self.views.shape[:2]
-        view = torch.randint(min(1, count - 1), count, (len(chosen),), generator=generator)
-        return self.rows.index_select(0, view.mul_(images).add_(chosen)).float()
+        part = part or Part(len(chosen), 0, len(chosen))
+        view = torch.randint(min(1, count - 1), count, (part.whole,), generator=generator)
+        return self.rows.index_select(0, part.of(view).mul_(images).add_(chosen)).float()
 
     def testing(self, indices: NDArray[np.int64]) -> Tensor:
         """Each image as the test transform shows it."""

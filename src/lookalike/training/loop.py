@@ -3,13 +3,9 @@
 import json
 import math
 import os
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import torch
@@ -25,23 +21,32 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.metrics import check_metrics, is_ranking
 from lookalike.files import atomically
 from lookalike.training import checkpoint
-from lookalike.training.batches import TrainingBatches, embed
+from lookalike.training.batch_norm import share_statistics
+from lookalike.training.batches import TrainingBatches, embed_together
 from lookalike.training.building import build_learner, check_model, start_head
+from lookalike.training.devices import check_devices, must_launch, prepared_fabric
+from lookalike.training.gather import average_gradients, in_step
+from lookalike.training.grad_cache import backward_by_chunks
+from lookalike.training.launch import launch
 from lookalike.training.objective import build_objective, check_parts
 from lookalike.training.optimizer import build_optimizer, build_schedule
 from lookalike.training.passes import Passes, Prepared
+from lookalike.training.randomness import PassRandom
+from lookalike.training.ranks import (
+    from_first,
+    is_first,
+    telling_of_lost_ranks,
+    world_size,
+)
 from lookalike.training.run import Run, run_name
 from lookalike.training.score import score
+from lookalike.training.stopping import Interrupted, stop_signals
 from lookalike.training.watcher import Watcher
 
 __all__ = ["Interrupted", "train"]
 
 SECONDS_BETWEEN_LOOKS = 0.5
 CLUSTERING = ("nmi", "ami", "f1")
-
-
-class Interrupted(LookalikeError):
-    """The run was asked to stop; the same command goes on where it stopped."""
 
 
 @dataclass
@@ -60,9 +65,10 @@ class Progress:
 
 def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     """Train and test what ``config`` describes, or go on with it, or find it done."""
-    watcher = watcher or Watcher()
+    watcher = watcher if watcher and is_first() else Watcher()
     check_parts(config)
     check_model(config)
+    check_devices(config)
     check_metrics((config.train.metric, *config.protocol.metrics))
     if not (is_ranking(config.train.metric) or config.train.metric in CLUSTERING):
         raise BadInput(f"train.metric = {config.train.metric!r}: more of it is not better")
@@ -76,13 +82,17 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     store = data.open_store(
         images, preset.short_side, progress=lambda a, b: watcher.stage("decoding", a, b)
     )
-    with run.locked():
-        if run.done:  # by another process, meanwhile
+    if must_launch(config):
+        launch(config, watcher)
+        return run
+    with telling_of_lost_ranks(), run.locked() if is_first() else nullcontext():
+        fabric = prepared_fabric(config.train)
+        if from_first(lambda: run.done):  # by another process, meanwhile
             return run
-        training = Training(config, run, split, store, preset, watcher)
+        training = Training(config, fabric, run, split, store, preset, watcher)
         training.complete(
             {"data_fingerprint": images.fingerprint, "weights_fingerprint": weights},
-            {"unreadable": list(images.unreadable)},
+            {"unreadable": list(images.unreadable), "processes": world_size()},
         )
     return run
 
@@ -93,6 +103,7 @@ class Training:
     def __init__(
         self,
         config: RunConfig,
+        fabric: Fabric,
         run: Run,
         split: Split,
         store: PixelStore,
@@ -100,19 +111,21 @@ class Training:
         watcher: Watcher,
     ) -> None:
         self.config = config
+        self.fabric = fabric
         self.run = run
         self.split = split
         self.watcher = watcher
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
 
-        self.fabric = prepared_fabric(config.train.device, config.train.precision)
         self.learner = build_learner(
             config, split.train.images, store, preset, self.fabric.device, watcher
         )
         self.model, self.source = self.learner.model, self.learner.source
         self.objective = build_objective(config, split.train.class_count, self.model.dim)
         self.objective.to(self.fabric.device)
+        if world_size() > 1 and config.train.accumulate == 1:
+            share_statistics(self.model, self.fabric.device)
         if config.train.compile:
             self.model.backbone.compile()
 
@@ -134,20 +147,25 @@ class Training:
         fused = config.model.frozen and config.train.precision != "16-mixed"
         optimizer = build_optimizer(config.optim, self.model, [self.objective], fused=fused)
         passes, self.optimizer = self.fabric.setup(Passes(self.model), optimizer)
-        self.prepared = Prepared(passes)
+        self.pass_random = PassRandom(config.seed)
+        apart = world_size() > 1 and config.train.accumulate == 1
+        self.prepared = Prepared(passes, self.pass_random) if apart else Prepared(passes)
         self.schedule = build_schedule(config.optim, optimizer, self.per_epoch, config.train.epochs)
         self.moving = nn.ModuleList([self.model, self.objective])
 
     def complete(self, identity: dict[str, Any], record: dict[str, Any]) -> None:
         """Train to the end, choose the model, test it once, write the result."""
-        self.run.prepare(self.config, identity | record)
+        if is_first():
+            self.run.prepare(self.config, identity | record)
         if not self.resume():
             start_head(self.config, self.model, self.split.train, self.source)
+            in_step([*self.moving.parameters(), *self.moving.buffers()])
         if self.progress.step < self.total and not self.progress.stopped:
             self.fit()
         if self.best:
             self.model.load_state_dict(self.best)
-        checkpoint.save_weights(self.run.weights, self.model.state_dict())
+        if is_first():
+            checkpoint.save_weights(self.run.weights, self.model.state_dict())
         result = identity | {
             "run": self.run.folder.name,
             "seed": self.config.seed,
@@ -163,19 +181,17 @@ class Training:
             result["validation"] = {self.config.train.metric: self.progress.best_score}
         if self.config.protocol.test:
             result |= self.final_test()
-        self.run.finish(result, self.progress.seconds)
-        checkpoint.remove_all(self.run.checkpoints)
+        if is_first():
+            self.run.finish(result, self.progress.seconds)
+            checkpoint.remove_all(self.run.checkpoints)
 
     def fit(self) -> None:
         """Step until the last epoch is done or patience has run out."""
         self.fill_store()
         look = Look(self)
         with (
-            stop_signals() as asked_to_stop,
-            SummaryWriter(
-                str(self.run.folder / "tensorboard"),
-                purge_step=self.progress.step // self.per_epoch + 1,
-            ) as board,
+            stop_signals(heeded=is_first()) as asked_to_stop,
+            self.board() as board,
         ):
             for positions, images in self.batches:
                 if self.progress.step % self.per_epoch == 0:
@@ -197,6 +213,15 @@ class Training:
                     )
         look.count_time()
 
+    def board(self) -> AbstractContextManager[SummaryWriter | None]:
+        """TensorBoard's file, in the process that writes."""
+        if not is_first():
+            return nullcontext()
+        return SummaryWriter(
+            str(self.run.folder / "tensorboard"),
+            purge_step=self.progress.step // self.per_epoch + 1,
+        )
+
     def fill_store(self) -> None:
         """Give a sampler that chooses by embeddings those of all training images."""
         sampler = self.batches.sampler
@@ -212,9 +237,10 @@ class Training:
         """One batch forward, backward and into the weights; the loss stays on the device."""
         images = self.fabric.to_device(images)
         labels = torch.from_numpy(self.split.train.labels[positions])
-        loss, embeddings = self.objective(self.prepared, images, labels)
+        self.pass_random.begin(self.progress.step)
         self.optimizer.zero_grad(set_to_none=True)
-        self.fabric.backward(loss)
+        loss, embeddings = self.backward(images, labels)
+        average_gradients(self.objective.parameters())
         optim = self.config.optim
         if optim.clip_value is not None:
             self.fabric.clip_gradients(self.moving, self.optimizer, clip_val=optim.clip_value)
@@ -226,7 +252,23 @@ class Training:
         value: Tensor = loss.detach()
         return value
 
-    def end_epoch(self, board: SummaryWriter) -> None:
+    def backward(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of a batch and its embeddings; the gradients lie at the weights."""
+        if self.config.train.accumulate > 1:
+            return backward_by_chunks(
+                self.fabric,
+                self.objective,
+                self.prepared,
+                images,
+                labels,
+                chunks=self.config.train.accumulate,
+                random=self.pass_random,
+            )
+        loss, embeddings = self.objective(self.prepared, images, labels)
+        self.fabric.backward(loss)
+        return loss, embeddings
+
+    def end_epoch(self, board: SummaryWriter | None) -> None:
         """Log the epoch; validate it if it is time; remember the best."""
         progress, config = self.progress, self.config.train
         epoch = progress.step // self.per_epoch
@@ -243,6 +285,8 @@ class Training:
             else:
                 progress.stale += 1
                 progress.stopped = progress.stale == config.patience
+        if board is None:
+            return
         for name, value in scores.items():
             board.add_scalar(name, value, epoch)
         rates = {"lr": self.optimizer.param_groups[0]["lr"]}
@@ -261,7 +305,7 @@ class Training:
 
     def embed(self, subset: Subset, stage: str) -> Tensor:
         """The embeddings of a subset by the model as it is now."""
-        return embed(
+        return embed_together(
             self.model,
             subset,
             self.source,
@@ -273,9 +317,10 @@ class Training:
         """The one look at the test classes, with the model that validation chose."""
         test = self.split.final_test()
         embeddings = self.embed(test, "testing")
-        with atomically(self.run.folder / "test.safetensors") as draft:
-            indices = torch.from_numpy(test.indices)
-            save_file({"embeddings": embeddings, "indices": indices}, str(draft))
+        if is_first():
+            with atomically(self.run.folder / "test.safetensors") as draft:
+                indices = torch.from_numpy(test.indices)
+                save_file({"embeddings": embeddings, "indices": indices}, str(draft))
         return {
             "test_images": len(test.indices),
             "test_classes": test.class_count,
@@ -295,12 +340,13 @@ class Training:
             "schedule": self.schedule.state_dict(),
             "batches": self.batches.state_dict(),
             "random": checkpoint.random_states(),
+            "precision": self.fabric.strategy.precision.state_dict(),
         }
         checkpoint.save(self.run.checkpoints, weights, state)
 
     def resume(self) -> bool:
         """Take up the last checkpoint, if there is one."""
-        found = checkpoint.latest(self.run.checkpoints)
+        found = from_first(lambda: checkpoint.latest(self.run.checkpoints))
         if found is not None:
             weights, state = found
             self.progress = Progress(**state["progress"])
@@ -310,6 +356,8 @@ class Training:
             self.optimizer.load_state_dict(state["optimizer"])
             self.schedule.load_state_dict(state["schedule"])
             self.batches.load_state_dict(state["batches"], self.progress.step)
+            if state.get("precision"):  # the scale of half-precision gradients
+                self.fabric.strategy.precision.load_state_dict(state["precision"])
             epoch = self.progress.step // self.per_epoch
             self.begin_epoch(epoch)
             checkpoint.restore_random(state["random"])
@@ -365,7 +413,9 @@ class Look:
         self.losses, self.batches, self.looked = [], [], now
 
     def save_if_due(self, force: bool) -> None:
-        """Write a checkpoint when the last one is old enough."""
+        """Write a checkpoint when the last one is old enough; the first process does."""
+        if not is_first():
+            return
         if force or time.monotonic() - self.saved >= self.training.config.train.checkpoint_seconds:
             self.at_losses()
             self.count_time()
@@ -377,22 +427,6 @@ class Look:
         now = time.monotonic()
         self.training.progress.seconds += now - self.counted
         self.counted = now
-
-
-def prepared_fabric(device: str, precision: Any) -> Fabric:
-    """The device and precision that a run asks for, or a sentence why they cannot be had."""
-    try:
-        fabric = Fabric(accelerator=device, devices=1, precision=precision)
-    except (RuntimeError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise BadInput(f"train.device = {device!r} cannot be used: {reason}") from error
-    if fabric.device.type == "cpu" and precision == "16-mixed":
-        raise BadInput("train.precision = '16-mixed' needs a GPU; on a CPU use 'bf16-mixed'")
-    if fabric.device.type == "cpu":
-        # Fabric makes torch load the driver's library to see whether there is a GPU, and every
-        # optimiser step asks; a run on the CPU need not know.
-        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "0"
-    return fabric
 
 
 def chosen_split(config: RunConfig, images: ImageSet) -> Split:
@@ -423,22 +457,3 @@ def append_line(run: Run, at: int, values: dict[str, Any]) -> int:
         log.flush()
         os.fsync(log.fileno())
     return at + len(line)
-
-
-@contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """A list that is empty until Ctrl-C or SIGTERM asks the run to stop after its step."""
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # signals are not ours there
-        yield asked
-        return
-
-    def ask(number: int, _: FrameType | None) -> None:
-        asked.append(number)
-
-    former = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)

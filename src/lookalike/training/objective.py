@@ -12,7 +12,9 @@ from lookalike.memory import CrossBatchMemory
 from lookalike.memory.cross_batch import refuse_unless_paired
 from lookalike.mixing import Mixing, refuse_unless_additive
 from lookalike.registry import LOSSES, MINERS, SAMPLERS, Registry
+from lookalike.training.gather import gather_rows, shared_out
 from lookalike.training.passes import Embedder
+from lookalike.training.ranks import sizes_of
 
 __all__ = ["Objective", "build_objective", "check_parts", "sized"]
 
@@ -35,13 +37,17 @@ class Objective(nn.Module):
     def forward(self, model: Embedder, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of a batch, and its embeddings.
 
+        Of several processes each has its part of the images; labels, loss and embeddings are those
+        of the whole batch in every process.
+
         Labels may be on the CPU when the images are not: how many mixes there are follows from
         them, and nothing has to wait for the device.
         """
         features = None
         if self.mixing is not None and self.mixing.where == "feature":
             features = model.features(images)
-        embeddings = model(images) if features is None else model.embed(features)
+        own = model(images) if features is None else model.embed(features)
+        embeddings = gather_rows(own, sizes_of(labels.shape[0]))
         known = labels.to(embeddings.device, non_blocking=True)
         value: Tensor
         if isinstance(self.loss, CrossBatchMemory):
@@ -65,11 +71,11 @@ class Objective(nn.Module):
         labels: Tensor,
     ) -> Tensor:
         loss = self.loss.loss if isinstance(self.loss, CrossBatchMemory) else self.loss
-        if mixing.where == "input":
-            return mixing(loss, embeddings, labels, images, model)
-        if mixing.where == "feature":
-            return mixing(loss, embeddings, labels, features, model.embed)
-        return mixing(loss, embeddings, labels)
+        if mixing.where == "embed":
+            return mixing(loss, embeddings, labels)
+        source, embed = (images, model) if features is None else (features, model.embed)
+        whole = gather_rows(source, sizes_of(labels.shape[0]))
+        return mixing(loss, embeddings, labels, whole, shared_out(embed))
 
 
 def build_objective(config: RunConfig, class_count: int, embedding_size: int) -> Objective:

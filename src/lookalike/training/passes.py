@@ -4,6 +4,8 @@ Fabric takes care of what goes through ``forward`` only (its ``mark_forward_meth
 a single device), so the passes are one module with one ``forward``.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, Protocol, TypeAlias
 
 from torch import Tensor, nn
@@ -49,10 +51,18 @@ class Passes(nn.Module):
 
 
 class Prepared:
-    """``Passes`` as Fabric gave it back, with the face of a model."""
+    """``Passes`` as Fabric gave it back, with the face of a model.
 
-    def __init__(self, passes: nn.Module) -> None:
+    ``drawing`` is entered for each pass: what the random layers of the network draw from.
+    """
+
+    def __init__(
+        self,
+        passes: nn.Module,
+        drawing: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.passes = passes
+        self.drawing = drawing
 
     def __call__(self, images: Tensor) -> Tensor:
         """Images to embeddings."""
@@ -67,5 +77,6 @@ class Prepared:
         return self._through(features, "embed")
 
     def _through(self, batch: Tensor, way: Way) -> Tensor:
-        found: Tensor = self.passes(batch, way)
+        with self.drawing():
+            found: Tensor = self.passes(batch, way)
         return found

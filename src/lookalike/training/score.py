@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookalike import evaluation
+from lookalike.evaluation import score_distributed
 
 __all__ = ["score"]
 
@@ -16,8 +16,10 @@ def score(
     gallery: NDArray[np.bool_] | None,
     metrics: tuple[str, ...],
 ) -> dict[str, float]:
-    """All against all, or queries against a gallery."""
+    """All against all, or queries against a gallery; several processes share the queries."""
     if query is None or gallery is None:
-        return evaluation.evaluate(embeddings, labels, metrics)
+        return score_distributed(embeddings, labels, metrics).scores
     rows = embeddings.numpy()
-    return evaluation.evaluate(rows[query], labels[query], metrics, rows[gallery], labels[gallery])
+    return score_distributed(
+        rows[query], labels[query], metrics, rows[gallery], labels[gallery]
+    ).scores

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookalike.data import Normalisation, PixelStore, Preset
+from lookalike.data import Normalisation, Part, PixelStore, Preset
 
 __all__ = ["Pixels", "Source"]
 
@@ -16,8 +16,13 @@ __all__ = ["Pixels", "Source"]
 class Source(Protocol):
     """Inputs of a model, by image number."""
 
-    def training(self, indices: NDArray[np.int64], generator: torch.Generator) -> Tensor:
-        """A batch to learn from; every random number comes from ``generator``."""
+    def training(
+        self, indices: NDArray[np.int64], generator: torch.Generator, part: Part | None = None
+    ) -> Tensor:
+        """A batch to learn from; every random number comes from ``generator``.
+
+        ``part``: which rows of a larger batch these images are.
+        """
         ...
 
     def testing(self, indices: NDArray[np.int64]) -> Tensor:
@@ -34,10 +39,12 @@ class Pixels:
     normalisation: Normalisation
     layout: torch.memory_format = torch.contiguous_format
 
-    def training(self, indices: NDArray[np.int64], generator: torch.Generator) -> Tensor:
+    def training(
+        self, indices: NDArray[np.int64], generator: torch.Generator, part: Part | None = None
+    ) -> Tensor:
         """Augmented images."""
         pixels = self.store.read_batch(indices)
-        return self.preset.train(pixels, generator, self.normalisation, self.layout)
+        return self.preset.train(pixels, generator, self.normalisation, self.layout, part)
 
     def testing(self, indices: NDArray[np.int64]) -> Tensor:
         """Images by the test transform."""

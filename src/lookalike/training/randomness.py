@@ -1,0 +1,52 @@
+"""Random numbers of the network's own layers, apart from those that all processes share.
+
+Mixing and miners draw the same in every process, since all compute the same loss. Dropout and the
+like must not: each process has other images. Their numbers therefore depend on the seed, the step,
+the process and the pass, and leave the common stream as it was.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from lookalike.training.ranks import rank
+
+__all__ = ["PassRandom", "drawing_apart"]
+
+
+@contextmanager
+def drawing_apart(*numbers: int) -> Iterator[None]:
+    """Draw by ``numbers`` alone, and leave torch's random state as it was."""
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1))
+        yield
+
+
+class PassRandom:
+    """A stream of its own for each pass of each step of this process."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.step = 0
+        self.passes = 0
+
+    def begin(self, step: int) -> None:
+        """Start the passes of a step."""
+        self.step = step
+        self.passes = 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """The stream of the next pass."""
+        self.passes += 1
+        with self.at(self.passes):
+            yield
+
+    @contextmanager
+    def at(self, number: int) -> Iterator[None]:
+        """The stream of pass ``number``; the same each time."""
+        with drawing_apart(self.seed, self.step, rank(), number):
+            yield

@@ -1,0 +1,112 @@
+"""Which process of a run this one is, and what of the common work is its own.
+
+A run on several devices is several processes ("ranks") that go through the same steps. The first
+one alone writes. In a run of one process everything here is trivial and costs nothing.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch.distributed as dist
+
+from lookalike.data import Part
+from lookalike.errors import LookalikeError
+
+__all__ = [
+    "LostRank",
+    "from_first",
+    "is_first",
+    "launched",
+    "own_part",
+    "rank",
+    "sizes_of",
+    "telling_of_lost_ranks",
+    "world_size",
+]
+
+Made = TypeVar("Made")
+
+NETWORK_WORDS = ("gloo", "NCCL", "Connection closed", "Connection reset", "Broken pipe")
+"""In the message of what a backend raises when another process is gone."""
+
+
+class LostRank(LookalikeError):
+    """Another process of the run has ended."""
+
+
+def launched() -> bool:
+    """Whether torchrun, or ``lookalike train devices=...``, started this process as one of some."""
+    return dist.is_available() and dist.is_torchelastic_launched()
+
+
+def rank() -> int:
+    """The number of this process, from 0."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank()
+    return int(os.environ["RANK"]) if launched() else 0
+
+
+def world_size() -> int:
+    """How many processes share the run."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_world_size()
+    return int(os.environ["WORLD_SIZE"]) if launched() else 1
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes."""
+    return rank() == 0
+
+
+def own_part(count: int) -> Part:
+    """The rows of ``count`` that are this process's own: one piece, as even as can be."""
+    return part_of(count, rank(), world_size())
+
+
+def sizes_of(count: int) -> list[int]:
+    """How many rows of ``count`` each process has."""
+    parts = [part_of(count, number, world_size()) for number in range(world_size())]
+    return [part.stop - part.start for part in parts]
+
+
+def part_of(count: int, number: int, among: int) -> Part:
+    """Piece ``number`` of ``count`` rows that ``among`` share.
+
+    >>> [tuple(part_of(5, number, 2)) for number in range(2)]
+    [(5, 0, 2), (5, 2, 5)]
+    """
+    return Part(count, count * number // among, count * (number + 1) // among)
+
+
+def from_first(make: Callable[[], Made]) -> Made:
+    """What ``make`` gives in the first process; what it refuses there is refused everywhere."""
+    if world_size() == 1:
+        return make()
+    found: list[tuple[Made | None, LookalikeError | None]] = [(None, None)]
+    if is_first():
+        try:
+            found = [(make(), None)]
+        except LookalikeError as error:
+            found = [(None, error)]
+    dist.broadcast_object_list(found)
+    made, refused = found[0]
+    if refused is not None:
+        raise refused
+    return made  # type: ignore[return-value]
+
+
+@contextmanager
+def telling_of_lost_ranks() -> Iterator[None]:
+    """Turn what a backend raises when another process is gone into one sentence."""
+    try:
+        yield
+    except RuntimeError as error:
+        gone = isinstance(error, dist.DistError) or any(w in str(error) for w in NETWORK_WORDS)
+        if world_size() == 1 or not gone:
+            raise
+        raise LostRank(
+            "another process of this run has ended; the same command goes on from the last "
+            "checkpoint"
+        ) from error
