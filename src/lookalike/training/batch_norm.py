@@ -1,7 +1,7 @@
 """Batch norm over the batch of all processes, so that N of them normalise as one would."""
 
 import torch
-from timm.layers import convert_sync_batchnorm
+from timm.layers.norm_act import convert_sync_batchnorm
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -71,7 +71,7 @@ class SharedBatchNorm(_BatchNorm):
 def share_statistics(module: nn.Module, device: torch.device) -> None:
     """Put a batch norm of all processes, with the same weights, in the place of every one."""
     if device.type != "cpu":
-        convert_sync_batchnorm(module)
+        convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
         return
     for name, child in module.named_children():
         if isinstance(child, _BatchNorm):

@@ -64,12 +64,13 @@ def prepared_fabric(config: TrainConfig) -> Fabric:
     if world_size() == 1:
         return fabric_for(config, 1, 1)
     here = int(os.environ["LOCAL_WORLD_SIZE"])
+    unsynced: dict[str, Any] = {UNSYNCED: False}  # batch norm shares them by itself
     strategy = DDPStrategy(
         cluster_environment=TorchElasticEnvironment(),
         timeout=PATIENCE,
         # A backbone that warms up has no gradient for a while, and some networks have unused parts.
         find_unused_parameters=True,
-        **{UNSYNCED: False},  # batch norm's are the same in all processes, see share_statistics
+        **unsynced,
     )
     fabric = fabric_for(config, here, world_size() // here, strategy)
     fabric.launch()
