@@ -1,5 +1,7 @@
 """Writing files so that a reader, or a crash, never sees half of one."""
 
+import fcntl
+import hashlib
 import json
 import os
 import tempfile
@@ -8,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["atomically", "write_json"]
+__all__ = ["atomically", "one_at_a_time", "write_json"]
 
 
 @contextmanager
@@ -26,6 +28,16 @@ def atomically(path: Path) -> Iterator[Path]:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Let one process of this machine make ``path`` while the others wait, to find it made."""
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]
+    name = Path(tempfile.gettempdir()) / f"lookalike-{os.getuid()}-{digest}.lock"
+    with name.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def write_json(path: Path, value: Any) -> None:

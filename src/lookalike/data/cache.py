@@ -20,7 +20,7 @@ from torch import Tensor
 from lookalike.data.cache_folder import cache_folder, remove_abandoned
 from lookalike.data.image_set import ImageSet, UnreadableImage, refuse_unreadable
 from lookalike.errors import LookalikeError
-from lookalike.files import atomically
+from lookalike.files import atomically, one_at_a_time
 
 __all__ = ["PixelStore", "decoded", "open_store", "shortened"]
 
@@ -89,18 +89,26 @@ def open_store(
     Built on first use; unreadable images stop the build with their names.
     """
     path = cache_folder(folder) / f"{images.name}-{short_side or 'full'}px-{images.stamp}.pixels"
-    if path.exists():
-        try:
-            return PixelStore(path)
-        except (ValueError, EOFError):  # damaged after it was written: build it again
-            pass
+    there = _there(path)
+    if there is not None:
+        return there
     try:
-        _build(images, short_side, path, progress)
+        with one_at_a_time(path):
+            if _there(path) is None:
+                _build(images, short_side, path, progress)
     except OSError as error:
         raise LookalikeError(
             f"cannot write the image cache {path}: {error}; LOOKALIKE_CACHE names another folder"
         ) from error
     return PixelStore(path)
+
+
+def _there(path: Path) -> PixelStore | None:
+    """The store, unless it is not there or was damaged after it was written."""
+    try:
+        return PixelStore(path)
+    except (FileNotFoundError, ValueError, EOFError):
+        return None
 
 
 def _build(images: ImageSet, short_side: int | None, path: Path, progress: Progress | None) -> None:

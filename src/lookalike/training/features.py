@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from lookalike.data import ImageSet, Part
 from lookalike.data.cache_folder import cache_folder, remove_abandoned
-from lookalike.files import atomically, write_json
+from lookalike.files import atomically, one_at_a_time, write_json
 from lookalike.training.batches import ahead, step_generator
 from lookalike.training.sources import Pixels
 
@@ -90,12 +90,15 @@ def open_features(
     digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
     path = cache_folder() / f"{images.name}-{digest}.features.npy"
     about = path.with_suffix(".json")
-    if not whole(path, about, (views + 1, len(images))):
-        remove_abandoned(path)
-        network = frozen()
-        with atomically(path) as draft:
-            compute(draft, network, len(images), views, progress)
-        write_json(about, {"parameters": network.parameters, "of": named})
+    shape = (views + 1, len(images))
+    if not whole(path, about, shape):
+        with one_at_a_time(path):
+            if not whole(path, about, shape):  # made by another process, meanwhile
+                remove_abandoned(path)
+                network = frozen()
+                with atomically(path) as draft:
+                    compute(draft, network, len(images), views, progress)
+                write_json(about, {"parameters": network.parameters, "of": named})
     known = json.loads(about.read_text(encoding="utf-8"))
     return Features(torch.from_numpy(np.load(path, mmap_mode="c")), known["parameters"])
 
