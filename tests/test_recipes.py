@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from lookalike import catalogue, losses, miners, recipes, training
+from lookalike import losses, miners, recipe_pages, recipes, training
 from lookalike.config import RunConfig, load, parse
 from lookalike.data import preset
 from lookalike.errors import BadInput
@@ -140,15 +140,15 @@ def test_a_file_extends_a_recipe(tmp_path):
 
 
 def test_words_find_recipes():
-    found = [row.name for row in catalogue.find_recipes(["dr", "proxy"])]
+    found = [row.name for row in recipe_pages.find_recipes(["dr", "proxy"])]
     assert "dr/cub/dr-proxy-nca" in found
     assert all("proxy" in name or "proxy" in recipes.recipe(name).summary for name in found)
     with pytest.raises(BadInput, match="no recipe has all of 'cub nonsense'"):
-        catalogue.find_recipes(["cub", "nonsense"])
+        recipe_pages.find_recipes(["cub", "nonsense"])
 
 
 def test_the_page_of_a_recipe_can_be_printed():
-    page = catalogue.recipe_page("metrix/cub/contrastive-feature")
+    page = recipe_pages.recipe_page("metrix/cub/contrastive-feature")
     assert page.published == {"test recall@1": 67.4, "test recall@2": 77.9, "test recall@4": 85.7}
     assert parse(json.loads(json.dumps(page.settings))) == load(
         "recipe:metrix/cub/contrastive-feature"

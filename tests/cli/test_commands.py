@@ -209,3 +209,16 @@ def test_a_recipe_of_a_grid_is_trained(photos, tmp_path):
     done = lookalike("train", "recipe:metrix/cub/contrastive-embd", *place)
     assert done.returncode == 2
     assert "did you mean 'metrix/cub/contrastive-embed'" in done.stderr
+
+
+def test_what_needs_no_network_does_not_load_torch():
+    """Help and lists of recipes answer at once."""
+    for command in (["--help"], ["list", "recipes", "metrix", "cub"]):
+        code = (
+            "import sys, atexit; from lookalike.cli import main; "
+            "atexit.register(lambda: print('torch' in sys.modules, file=sys.stderr)); main()"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command], capture_output=True, text=True, check=True
+        )
+        assert done.stderr.split()[-1] == "False"

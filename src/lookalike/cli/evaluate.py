@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lookalike.cli.console import shorten
-
 if TYPE_CHECKING:
     from lookalike.evaluation import Evaluation
 
@@ -46,7 +44,7 @@ def evaluate(
     model.weights=imagenet
     """
     from lookalike import evaluation
-    from lookalike.cli.console import ConsoleWatcher
+    from lookalike.cli.console import ConsoleWatcher, shorten
     from lookalike.training.targets import read_target
 
     with ConsoleWatcher() as watcher:
@@ -85,6 +83,8 @@ def reranking(name: str) -> Any:
 
 def print_scores(plain: "Evaluation", better: "Evaluation | None") -> None:
     """One line a metric: score, interval, and what re-ranking makes of it."""
+    from lookalike.cli.console import shorten
+
     for name, value in plain.scores.items():
         line = f"{name:<12} {shorten(name, value)}"
         if name in plain.intervals:

@@ -1,13 +1,15 @@
 """``lookalike list``: what there is."""
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 import yaml
 
 if TYPE_CHECKING:
-    from lookalike.catalogue import Page, RecipePage
+    from lookalike.catalogue import Page
+    from lookalike.recipe_pages import RecipePage, Row
 
 __all__ = ["list_parts"]
 
@@ -36,25 +38,37 @@ def list_parts(
 
     Example: lookalike list recipes cub triplet
     """
-    from lookalike import catalogue, recipes
     from lookalike.errors import BadInput
 
-    if kind == "recipes" and words and words[0] not in recipes.names():
-        rows = catalogue.find_recipes(words)
-    elif kind == "recipes" and words:
-        recipe = catalogue.recipe_page(words[0])
-        print(json.dumps(vars(recipe), indent=2) if as_json else recipe_text(recipe))
+    if kind == "recipes":
+        show_recipes(words or [], as_json)
         return
-    elif words:
-        if len(words) > 1:
-            raise BadInput(f"'lookalike list {kind}' takes one name, not {len(words)}")
-        found = catalogue.page(kind, words[0])
-        print(json.dumps(vars(found), indent=2, default=str) if as_json else as_text(found))
+    from lookalike.catalogue import catalogue, page
+
+    if not words:
+        show_rows(catalogue(kind), as_json)
         return
-    elif kind == "recipes" and not as_json:
-        rows = catalogue.tables()
+    if len(words) > 1:
+        raise BadInput(f"'lookalike list {kind}' takes one name, not {len(words)}")
+    found = page(kind, words[0])
+    print(json.dumps(vars(found), indent=2, default=str) if as_json else as_text(found))
+
+
+def show_recipes(words: list[str], as_json: bool) -> None:
+    """One recipe whole, those that have all words, or what tables there are."""
+    from lookalike import recipe_pages, recipes
+
+    if len(words) == 1 and words[0] in recipes.names():
+        found = recipe_pages.recipe_page(words[0])
+        print(json.dumps(vars(found), indent=2) if as_json else recipe_text(found))
+    elif words or as_json:
+        show_rows(recipe_pages.find_recipes(words), as_json)
     else:
-        rows = catalogue.catalogue(kind)
+        show_rows(recipe_pages.tables(), as_json)
+
+
+def show_rows(rows: Sequence["Row"], as_json: bool) -> None:
+    """One line each."""
     if as_json:
         print(json.dumps([vars(row) for row in rows], indent=2))
         return
