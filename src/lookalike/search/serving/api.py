@@ -11,6 +11,7 @@ from PIL import Image
 from lookalike.errors import BadInput
 from lookalike.search.encoder import Encoder, Vectors
 from lookalike.search.index import Index
+from lookalike.search.items import Item
 from lookalike.search.serving.answers import (
     About,
     Health,
@@ -79,9 +80,9 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
     sizes: dict[str, int] = asdict(Sizes())
     K = Annotated[int, Query(ge=1, le=limits.neighbours, description="How many neighbours.")]
 
-    def known(id: int) -> int:
+    def known(id: int) -> Item:
         try:
-            return index.row_of(id)
+            return index.item(id)
         except BadInput as error:
             raise Refusal(404, f"There is no picture {id}.") from error
 
@@ -95,9 +96,6 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         found = [hit for hit in hits if hit.id != without and hit.similarity >= at_least]
         return [NeighbourAnswer.of_hit(hit) for hit in found[:k]]
 
-    def item(row: int) -> ItemAnswer:
-        return ItemAnswer.of(index.item(int(index.ids[row])))
-
     @router.get("/health", tags=["about"])
     async def health() -> Health:
         """Whether the server runs; needs no token."""
@@ -107,8 +105,8 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
     async def about() -> About:
         """What is being searched, by which network, within which limits."""
         return About(
-            name=index.place.rstrip("/").rpartition("/")[2].removesuffix(".index") or "index",
-            pictures=len(index),
+            name=name_of(index.place),
+            pictures=await light.run(index.__len__),
             network=index.embedder.blueprint.network,
             dim=encoder.dim,
             fingerprint=encoder.fingerprint,
@@ -145,14 +143,19 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
                 chosen = rows[offset : offset + limit]
             else:
                 chosen = np.random.default_rng(seed).permutation(rows)[offset : offset + limit]
-            return ItemsAnswer(items=[item(int(row)) for row in chosen], total=len(rows))
+            ids = [int(id) for id in np.asarray(index.ids)[chosen]]
+            items = [
+                ItemAnswer.of(Item(id, record.path, record.label, record.metadata))
+                for id, record in zip(ids, index.records_of(ids), strict=True)
+            ]
+            return ItemsAnswer(items=items, total=len(rows))
 
         return await light.run(listed)
 
     @router.get("/items/{id}", tags=["pictures"], responses=UNKNOWN)
     async def get_item(id: Id) -> ItemAnswer:
         """What is known of a picture."""
-        return await light.run(lambda: item(known(id)))
+        return await light.run(lambda: ItemAnswer.of(known(id)))
 
     @router.get(
         "/items/{id}/image",
@@ -271,6 +274,16 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         return await light.run(drawn)
 
     return router
+
+
+def name_of(place: str) -> str:
+    """What visitors see of where an index lies: the last part.
+
+    >>> name_of("/home/me/shop.index/"), name_of("postgresql://me@there/pictures#shop")
+    ('shop', 'shop')
+    """
+    last = place.rstrip("/").rpartition("/")[2].rpartition("#")[2]
+    return last.removesuffix(".index") or "index"
 
 
 def since(start: float) -> float:

@@ -1,0 +1,35 @@
+"""The API under schemathesis: whatever is asked, the server does not fail and keeps its word."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Schema-valid bytes are seldom a picture, so refusing valid data is no fault here.
+CHECKS = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,"
+    "response_schema_conformance,response_headers_conformance,negative_data_rejection"
+)
+
+
+def fuzz(server, seconds, folder):
+    command = [Path(sys.executable).parent / "schemathesis", "run"]
+    command += [f"{server.address}api/openapi.json", "--max-time", str(seconds)]
+    command += ["--checks", CHECKS, "--no-color", "--seed", "1"]
+    command += ["--generation-database", "none"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=seconds + 120, cwd=folder
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert "10/10" in done.stdout
+    assert not any("Traceback" in line for line in server.said)
+
+
+def test_ten_seconds_of_fuzzing(server, tmp_path):
+    fuzz(server, 10, tmp_path)
+
+
+@pytest.mark.slow
+def test_two_minutes_of_fuzzing(server, tmp_path):
+    fuzz(server, 120, tmp_path)
