@@ -14,7 +14,7 @@ from lookalike.errors import BadInput, nearest
 from lookalike.grids import Choice, Grid, read_grids
 from lookalike.settings import merge, plain_yaml
 
-__all__ = ["Recipe", "everything", "folder", "grids", "names", "read", "recipe", "usual"]
+__all__ = ["PREFIX", "Recipe", "everything", "folder", "grids", "names", "read", "recipe", "usual"]
 
 PREFIX = "recipe:"
 OWN_PICTURES = ("folder", "csv")
