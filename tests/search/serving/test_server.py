@@ -4,6 +4,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 from itertools import pairwise
 from urllib.parse import urlsplit
 
@@ -176,6 +177,24 @@ def test_bad_files_get_a_sentence(client, send, picture, as_bytes):
     assert len(bomb) < 100_000
     assert send(client, bomb).status_code == 413
     assert send(client, bytes(21 * 2**20)).status_code == 413
+
+
+def test_a_long_decoding_does_not_keep_others_waiting(server, send, as_bytes):
+    large = as_bytes(Image.linear_gradient("L").resize((7000, 7000)), "JPEG")
+    ended = []
+
+    def upload():
+        with server.client() as client:
+            ended.append(("search", send(client, large, k=1).status_code))
+
+    slow = threading.Thread(target=upload)
+    with server.client() as client:
+        client.get("/api/health")
+        slow.start()
+        for _ in range(3):
+            ended.append(("health", client.get("/api/health").status_code))
+    slow.join()
+    assert ended == [*[("health", 200)] * 3, ("search", 200)]
 
 
 def test_bodies_of_unknown_length_are_counted(client):
