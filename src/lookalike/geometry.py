@@ -135,7 +135,7 @@ def _agreement(
             f"{rows.shape[0]} x {columns.shape[0]} labels; every embedding needs one"
             + (" (give ref_labels with ref_emb)" if ref_labels is None else "")
         )
-    return agreement(rows, columns, overlap).to(similarity.dtype)
+    return agreement(rows, columns, overlap, similarity.dtype)
 
 
 def in_full_precision(values: Tensor) -> Tensor:
@@ -204,8 +204,7 @@ class _Products(torch.autograd.Function):
 def _both_ways(matrix: Tensor, rows: Tensor) -> Tensor:
     """``(M + M^T) rows``; adding a large matrix to its transpose is slower than multiplying it."""
     if matrix.shape[0] <= 512:
-        turned = matrix.T.clone(memory_format=torch.contiguous_format)
-        return turned.add_(matrix) @ rows
+        return (matrix + matrix.T) @ rows
     return torch.addmm(matrix @ rows, matrix.T, rows)
 
 
@@ -287,6 +286,8 @@ class _Attach(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         first_order_only()
         (known,) = ctx.saved_tensors
+        if may_look(gradient) and gradient.item() == 1:  # as it is at the end of a step
+            return known, None, None
         return gradient * known, None, None
 
 
@@ -370,17 +371,20 @@ def _soft_block(
     plus_one: bool,
 ) -> None:
     """Fill ``terms`` with shares, ``top`` and ``total`` with what the logarithm is made of."""
-    torch.sub(values, shift, out=terms)
+    torch.mul(values, scale, out=terms)
     # pushed out of sight where the weight is 0; cheaper than masks, and never log(0)
-    terms.mul_(scale).add_(weights.clamp_max(1).ceil_().sub_(1), alpha=_FAR)
+    terms.add_(weights.sign().sub_(1), alpha=_FAR)
     torch.amax(terms, 1, keepdim=True, out=top)
+    one = scale * shift  # where the exponents are 0
     if plus_one:
-        top.clamp_min_(0)
+        top.clamp_min_(one)
     terms.sub_(top).clamp_min_(_NOTHING).exp_().mul_(weights)
     torch.sum(terms, 1, keepdim=True, out=total)
     if plus_one:
-        total.add_((-top).clamp_min_(_NOTHING).exp_())
+        total.add_((one - top).clamp_min_(_NOTHING).exp_())
     terms.div_(total.clamp_min_(torch.finfo(total.dtype).tiny))
+    if one:
+        top.sub_(one)
 
 
 class _LogSumExp(torch.autograd.Function):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from lookalike.distances import CosineSimilarity, Distance, DistanceLike, create
 from lookalike.errors import BadInput
 from lookalike.geometry import Relations, in_full_precision, relate, weighted_mean
-from lookalike.labels import Labels, Overlap, as_tensor
+from lookalike.labels import Labels, Overlap, agreement, as_tensor
 from lookalike.miners.mined import Indices, Mined, mined, narrow
 from lookalike.regularizers.base import RegularizerLike, build
 from lookalike.signatures import show_options
@@ -237,7 +237,7 @@ class ProxyLoss(Loss):
         if given.ndim == 2:
             return given.to(like.dtype)
         classes = torch.arange(self.num_classes, device=like.device)
-        return (given.unsqueeze(1) == classes).to(like.dtype)
+        return agreement(given, classes, dtype=like.dtype)
 
     def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
         """Images x classes, all of them valid."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lookalike.distances import Distance, LpDistance, SNRDistance
 from lookalike.errors import BadInput, nearest
-from lookalike.geometry import Relations, above_zero, attach
+from lookalike.geometry import Relations, attach
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.registry import LOSSES
 
@@ -22,14 +22,14 @@ def contrastive(relations: Relations, pull_to: float, push_to: float) -> Tensor:
     """
     with torch.no_grad():
         similarity = relations.similarity.detach()
-        pull, pulled = _mean_above_zero(pull_to - similarity, relations.positives)
-        push, pushed = _mean_above_zero(similarity - push_to, relations.negatives)
+        pull, pulled = _mean_above_zero((pull_to - similarity).relu_(), relations.positives)
+        push, pushed = _mean_above_zero((similarity - push_to).relu_(), relations.negatives)
     return attach(relations.similarity, pull + push, pushed.sub_(pulled))
 
 
 def _mean_above_zero(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """The weighted mean of the values above zero (0 if none), and its gradient."""
-    counted = above_zero(values).mul_(weights)
+    """The weighted mean of the values above zero (0 if none; none is below), and its gradient."""
+    counted = values.sign().mul_(weights)
     count = counted.sum().clamp_min_(torch.finfo(values.dtype).tiny)
     total = torch.dot(values.view(-1), counted.view(-1))
     return total / count, counted.div_(count)
