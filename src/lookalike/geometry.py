@@ -286,15 +286,18 @@ class _Attach(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         first_order_only()
         (known,) = ctx.saved_tensors
+        if gradient.ndim:
+            return known * gradient.unsqueeze(1), None, None
         if may_look(gradient) and gradient.item() == 1:  # as it is at the end of a step
             return known, None, None
-        return gradient * known, None, None
+        return known * gradient, None, None
 
 
 def attach(similarity: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
     """``value`` as a function of ``similarity``, with this gradient.
 
-    For losses that get value and gradient in one pass without a tape.
+    The value is one number, or one for each row. For losses that get value and gradient in one
+    pass without a tape.
     """
     attached: Tensor = _Attach.apply(similarity, value, gradient)
     return attached

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lookalike.geometry import PairList, at_places, first_order_only
+from lookalike.geometry import first_order_only
 
-__all__ = ["soft_histogram", "soft_histogram_of"]
+__all__ = ["histogram_of", "shares", "soft_histogram"]
 
 
 class _SoftHistogram(torch.autograd.Function):
@@ -15,12 +15,9 @@ class _SoftHistogram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, position: Tensor, weights: Tensor, bins: int) -> Tensor:
-        left, share = _shares(position, weights, bins)
-        histogram = position.new_zeros(position.shape[0], bins + 1)
-        histogram.scatter_add_(1, left, weights - share)
-        histogram[:, 1:].scatter_add_(1, left, share)
+        left, share = shares(position, bins)
         ctx.save_for_backward(left, weights)
-        return histogram
+        return histogram_of(left, share.mul_(weights), weights, bins)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
@@ -29,32 +26,19 @@ class _SoftHistogram(torch.autograd.Function):
         return gradient.diff(dim=1).gather(1, left).mul_(weights), None, None
 
 
-class _ListedHistogram(torch.autograd.Function):
-    """A list of values, each belonging to the histogram of its row."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, position: Tensor, weights: Tensor, rows: Tensor, height: int, bins: int
-    ) -> Tensor:
-        left, share = _shares(position, weights, bins)
-        histogram = position.new_zeros(height * (bins + 1))
-        place = left + rows * (bins + 1)
-        histogram.index_add_(0, place, weights - share).index_add_(0, place + 1, share)
-        ctx.save_for_backward(left + rows * bins, weights)
-        return histogram.view(height, bins + 1)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
-        first_order_only()
-        place, weights = ctx.saved_tensors
-        return gradient.diff(dim=1).view(-1)[place].mul_(weights), None, None, None, None
-
-
-def _shares(position: Tensor, weights: Tensor, bins: int) -> tuple[Tensor, Tensor]:
-    """The edge to the left of each value, and how much of its weight the edge to the right gets."""
+def shares(position: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+    """The edge to the left of each value, and how much of it the edge to the right gets."""
     clipped = position.clamp(0, bins)
     edge = clipped.floor().clamp_max_(bins - 1)
-    return edge.long(), clipped.sub_(edge).mul_(weights)
+    return edge.long(), clipped.sub_(edge)
+
+
+def histogram_of(left: Tensor, share: Tensor, weights: Tensor, bins: int) -> Tensor:
+    """The histogram of each row: ``share`` at the edge right of ``left``, the rest at ``left``."""
+    histogram = weights.new_zeros(weights.shape[0], bins + 1)
+    histogram.scatter_add_(1, left, weights - share)
+    histogram[:, 1:].scatter_add_(1, left, share)
+    return histogram
 
 
 def soft_histogram(position: Tensor, weights: Tensor, bins: int) -> Tensor:
@@ -64,12 +48,4 @@ def soft_histogram(position: Tensor, weights: Tensor, bins: int) -> Tensor:
     tensor([[0.0000, 0.0000, 0.7500, 0.2500]])
     """
     histogram: Tensor = _SoftHistogram.apply(position, weights, bins)
-    return histogram
-
-
-def soft_histogram_of(position: Tensor, pairs: PairList, bins: int) -> Tensor:
-    """The same of listed places of ``position`` only, by row."""
-    histogram: Tensor = _ListedHistogram.apply(
-        at_places(position, pairs.places), pairs.weights, pairs.rows, position.shape[0], bins
-    )
     return histogram

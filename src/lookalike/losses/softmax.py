@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,15 @@ from torch.nn.functional import cross_entropy
 
 from lookalike.distances import DotProductSimilarity
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, in_full_precision, listed_pairs, log_sum_exp, unit
+from lookalike.geometry import (
+    Relations,
+    at_places,
+    first_order_only,
+    in_full_precision,
+    listed_pairs,
+    log_sum_exp,
+    unit,
+)
 from lookalike.labels import Labels, as_tensor
 from lookalike.losses.base import ProxyLoss, ProxyOptions
 from lookalike.miners.mined import Indices
@@ -90,20 +98,45 @@ def lowered(
     return logits.view(similarity.shape)
 
 
+class _Harder(torch.autograd.Function):
+    """``scale * s``, some of it changed by known amounts with known slopes."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, similarity: Tensor, places: Tensor, change: Tensor, slope: Tensor, scale: float
+    ) -> Tensor:
+        ctx.scale = scale
+        ctx.save_for_backward(places, slope)
+        return (similarity.reshape(-1) * scale).index_add_(0, places, change).view_as(similarity)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+        first_order_only()
+        places, slope = ctx.saved_tensors
+        moved = (gradient * ctx.scale).view(-1)
+        moved.index_add_(0, places, moved.index_select(0, places).mul_(slope))
+        return moved.view(gradient.shape), None, None, None, None
+
+
 def made_harder(
     similarity: Tensor,
     places: Tensor,
     weights: Tensor | None,
     scale: float,
-    harder: Callable[[Tensor], Tensor],
+    harder: Callable[[Tensor], tuple[Tensor, Tensor]],
 ) -> Tensor:
-    """``scale * s``, at the places of the right classes ``scale * harder(s)``."""
-    flat = similarity.reshape(-1)
-    right = flat.index_select(0, places)
-    change = (harder(right) - right) * scale
-    logits = flat * scale
-    logits.index_add_(0, places, change if weights is None else change * weights)
-    return logits.view(similarity.shape)
+    """``scale * s``, at the places of the right classes ``scale * harder(s)``.
+
+    ``harder`` gives its values and its slopes.
+    """
+    with torch.no_grad():
+        right = at_places(similarity.detach(), places)
+        value, slope = harder(right)
+        change, slope = (value - right).mul_(scale), slope - 1
+        if weights is not None:
+            change, slope = change * weights, slope * weights
+    logits: Tensor = _Harder.apply(similarity, places, change, slope, scale)
+    return logits
 
 
 @LOSSES.register("normalized-softmax", paper="Zhai and Wu, BMVC 2019")
@@ -155,8 +188,8 @@ class _MarginSoftmaxLoss(_ColumnLoss):
         self.margin = margin
         self.scale = scale
 
-    def harder(self, cosine: Tensor) -> Tensor:
-        """What stands for the cosine to the right class."""
+    def harder(self, cosine: Tensor) -> tuple[Tensor, Tensor]:
+        """What stands for the cosine to the right class, and its slope."""
         raise NotImplementedError
 
     def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:
@@ -204,12 +237,15 @@ class ArcFaceLoss(_MarginSoftmaxLoss):
     ) -> None:
         super().__init__(num_classes, embedding_size, margin, scale, **options)
 
-    def harder(self, cosine: Tensor) -> Tensor:
-        """``cos(theta + margin)``."""
+    def harder(self, cosine: Tensor) -> tuple[Tensor, Tensor]:
+        """``cos(theta + margin)``: ``cos theta cos m - sin theta sin m``."""
         margin = math.radians(self.margin)
-        inside = cosine.clamp(-1 + 1e-7, 1 - 1e-7)  # acos has no slope at its ends
-        wider = (inside.acos() + margin).cos()
-        return torch.where(cosine >= -math.cos(margin), wider, cosine - margin * math.sin(margin))
+        cos, sin = math.cos(margin), math.sin(margin)
+        inside = cosine.clamp(-1 + 1e-7, 1 - 1e-7)  # at its ends the sine has no slope
+        sine = torch.addcmul(torch.ones_like(inside), inside, inside, value=-1).sqrt_()
+        within = cosine >= -cos
+        value = torch.where(within, inside * cos - sine * sin, cosine - margin * sin)
+        return value, torch.where(within, (inside / sine).mul_(sin).add_(cos), 1)
 
 
 @LOSSES.register("subcenter-arcface", paper="Deng et al., ECCV 2020")
@@ -285,9 +321,10 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
         logits = super().logits(similarity, places, weights)
         return logits if self._lengths is None else logits * self._lengths
 
-    def harder(self, cosine: Tensor) -> Tensor:
+    def harder(self, cosine: Tensor) -> tuple[Tensor, Tensor]:
         """``(-1)^k cos(margin theta) - 2k``."""
         angle = cosine.clamp(-1 + 1e-7, 1 - 1e-7).acos()
-        turns = (angle.detach() * (self.margin / math.pi)).floor()
+        turns = (angle * (self.margin / math.pi)).floor()
         sign = 1 - 2 * (turns % 2)
-        return sign * (self.margin * angle).cos() - 2 * turns
+        wide = angle * self.margin
+        return sign * wide.cos() - 2 * turns, sign * self.margin * wide.sin() / angle.sin()
