@@ -7,11 +7,14 @@ from typing import NoReturn
 
 import typer
 
+from lookalike.cli.audit import audit
+from lookalike.cli.compare import compare
 from lookalike.cli.data import data
 from lookalike.cli.demo import demo
 from lookalike.cli.evaluate import evaluate
 from lookalike.cli.index import index
 from lookalike.cli.list import list_parts
+from lookalike.cli.report import report
 from lookalike.cli.search import search
 from lookalike.cli.serve import serve
 from lookalike.cli.train import train
@@ -30,6 +33,9 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(evaluate)
+app.command()(compare)
+app.command()(audit)
+app.command()(report)
 app.command()(search)
 app.command()(serve)
 app.command("list")(list_parts)

@@ -17,11 +17,15 @@ def demo(
 
     Example: lookalike demo -o demo
     """
+    from rich.console import Console
+
     from lookalike.cli.console import ConsoleWatcher
     from lookalike.report.demo import run_demo
-    from lookalike.report.tables import print_scores
+    from lookalike.report.tables import as_text, score_table
+    from lookalike.study.comparison import chosen_metric, compare, ranking_metrics
 
     with ConsoleWatcher() as watcher:
-        runs, page = run_demo(output, watcher)
-    print_scores(runs)
+        methods, page = run_demo(output, watcher)
+    (part,) = compare(methods, chosen_metric(methods)).datasets
+    Console().print(as_text(score_table(part, ranking_metrics(methods))))
     print(f"The page: {page}")

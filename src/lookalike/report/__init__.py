@@ -1,13 +1,13 @@
-"""Reports: tables of scores, and the page that shows runs."""
+"""Reports: tables of scores, and the page that shows runs and studies."""
 
 from lookalike.report.page import write_page
 from lookalike.report.run_data import ReportRun
 from lookalike.report.tables import (
     ScoreTable,
     as_csv,
+    as_latex,
     as_markdown,
     as_text,
-    print_scores,
     score_table,
 )
 
@@ -15,9 +15,9 @@ __all__ = [
     "ReportRun",
     "ScoreTable",
     "as_csv",
+    "as_latex",
     "as_markdown",
     "as_text",
-    "print_scores",
     "score_table",
     "write_page",
 ]

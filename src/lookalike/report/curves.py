@@ -1,9 +1,9 @@
-"""Training curves: loss and validation score by epoch, one line a method."""
+"""Training curves: the loss and the validation score by epoch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lookalike.report.run_data import ReportRun
+from lookalike.study.contenders import Contender
 
 __all__ = ["Curve", "curves", "validation_metric"]
 
@@ -20,24 +20,27 @@ class Curve:
     chosen_epoch: int | None
 
 
-def validation_metric(runs: Sequence[ReportRun]) -> str:
+def validation_metric(contenders: Sequence[Contender]) -> str:
     """The metric that chose the epoch of the first trained run."""
-    trained = [run for run in runs if not run.untrained]
-    return (trained or runs)[0].config.train.metric
+    trained = [one for one in contenders if not one.baseline and one.config is not None]
+    return trained[0].config.train.metric if trained and trained[0].config else "map@r"
 
 
-def curves(runs: Sequence[ReportRun]) -> list[Curve]:
-    """The curves of the runs that were trained, all by the same validation metric."""
-    key = f"validation {validation_metric(runs)}"
-    return [_curve(run, key) for run in runs if not run.untrained]
+def curves(contenders: Sequence[Contender]) -> list[Curve]:
+    """The curves of the runs that were trained (a method's first), by one validation metric."""
+    key = f"validation {validation_metric(contenders)}"
+    found = [_curve(one, key) for one in contenders if one.runs and not one.baseline]
+    return [curve for curve in found if curve.epochs]
 
 
-def _curve(run: ReportRun, key: str) -> Curve:
-    validated = [entry for entry in run.epochs if key in entry]
+def _curve(one: Contender, key: str) -> Curve:
+    run = one.runs[0]
+    log = run.epochs()
+    validated = [entry for entry in log if key in entry]
     return Curve(
-        name=run.name,
-        epochs=[int(entry["epoch"]) for entry in run.epochs],
-        loss=[float(entry["loss"]) for entry in run.epochs],
+        name=one.name,
+        epochs=[int(entry["epoch"]) for entry in log],
+        loss=[float(entry["loss"]) for entry in log],
         validated=[int(entry["epoch"]) for entry in validated],
         scores=[float(entry[key]) for entry in validated],
         chosen_epoch=run.result.get("chosen_epoch"),

@@ -6,8 +6,8 @@ from typing import Any
 from lookalike import recipes, training
 from lookalike.config import parse
 from lookalike.report.page import write_page
-from lookalike.report.run_data import ReportRun
 from lookalike.settings import merge
+from lookalike.study.contenders import Gathered, gather
 from lookalike.training.watcher import Watcher
 
 __all__ = ["METHODS", "run_demo"]
@@ -27,21 +27,22 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def run_demo(folder: Path, watcher: Watcher) -> tuple[list[ReportRun], Path]:
-    """Train, test and picture every method; the runs, and the page."""
+def run_demo(folder: Path, watcher: Watcher) -> tuple[Gathered, Path]:
+    """Train, test and picture every method; the methods, and the page."""
     base = recipes.read("recipe:glyphs") | {"runs_dir": str(folder / "runs")}
     base["train"] = base["train"] | {"epochs": 4}
-    done = []
+    names = {}
     for name, changes in METHODS.items():
         values = merge(base, changes)
         watcher.note(f"{name}:")
-        done.append(ReportRun(name, training.train(parse(values), watcher)))
-    page = write_page(
-        folder,
-        done,
+        names[training.train(parse(values), watcher).folder] = name
+    gathered = gather(list(names), names)
+    page, *_ = write_page(
+        folder / "index.html",
+        gathered,
         title="Lookalike: the demonstration",
         lead="Four losses learn, with equal budgets, which renderings show the same character; "
         "they are tested on characters that none of them has seen.",
         commands=["lookalike demo"],
     )
-    return done, page
+    return gathered, page

@@ -1,28 +1,30 @@
-"""The table of scores: one value, shown as text in the terminal, as CSV and as Markdown."""
+"""The table of scores: one value, shown as text, as CSV, as Markdown and as LaTeX."""
 
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from lookalike.errors import BadInput
-from lookalike.evaluation.metrics import STRUCTURE
-from lookalike.report.run_data import ReportRun
+from lookalike.study.comparison import OnDataset, Ranking
+from lookalike.study.contenders import Contender
+from lookalike.study.intervals import Interval
+from lookalike.study.results import Which
 
 __all__ = [
     "ScoreRow",
     "ScoreTable",
     "as_csv",
+    "as_latex",
     "as_markdown",
     "as_text",
     "metric_label",
     "percent",
-    "print_scores",
+    "plus_minus",
     "score_table",
     "signed",
 ]
@@ -33,93 +35,143 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """One method: its scores between 0 and 1, what it cost, and which epoch was tested."""
+    """One method: its scores between 0 and 1, what it cost, and which flaws concern it."""
 
     name: str
-    scores: Mapping[str, float]
-    seconds: float
+    scores: Mapping[str, Interval]
+    trainings: int
+    trials: int
+    failed: int
+    seconds: float | None
     epochs: int
     chosen_epoch: int | None
     run: str
-    untrained: bool
+    apart: bool
+    """A baseline: not trained, not ranked."""
+    marks: tuple[int, ...] = ()
+    """Numbers of the audit's sentences below the table."""
 
     @property
     def epoch(self) -> str:
         """Which epoch was tested, of how many."""
-        if self.untrained:
+        if self.apart or not self.epochs:
             return NOTHING
         return f"{self.chosen_epoch or self.epochs} of {self.epochs}"
 
     @property
     def time(self) -> str:
-        """Seconds of training."""
-        return NOTHING if self.untrained else f"{self.seconds:.1f}"
+        """Seconds of everything behind the row: trials and trainings."""
+        if self.apart or self.seconds is None:
+            return NOTHING
+        return f"{self.seconds:.1f}" if self.seconds < 1000 else f"{self.seconds:,.0f}"
 
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Trained methods in the order given; the untrained network stands apart."""
+    """The methods on one data set, in order of score where that is fair; baselines stand apart."""
 
+    dataset: str
     metrics: tuple[str, ...]
     trained: tuple[ScoreRow, ...]
-    untrained: ScoreRow | None
+    apart: tuple[ScoreRow, ...]
+    ranking: Ranking
+    flaws: tuple[str, ...]
+    """The audit's sentences; marks count them from 1."""
 
     @property
     def rows(self) -> tuple[ScoreRow, ...]:
-        """All rows, the untrained network last."""
-        return (*self.trained, self.untrained) if self.untrained else self.trained
+        """All rows, baselines last."""
+        return (*self.trained, *self.apart)
+
+    @property
+    def reference(self) -> ScoreRow | None:
+        """What gains are counted from: the network before any training."""
+        return next((row for row in self.apart if row.name in UNTRAINED), None)
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """The columns behind the scores that have something to say."""
+        several = any(row.trainings > 1 for row in self.trained)
+        tuned = any(row.trials for row in self.trained)
+        one_epoch = any(row.epoch != NOTHING for row in self.trained) and not several
+        return (
+            *(("trials",) if tuned else ()),
+            *(("trainings",) if several else ()),
+            "seconds",
+            *(("epoch",) if one_epoch else ()),
+        )
+
+    def fact(self, row: ScoreRow, name: str) -> str:
+        """What stands in one of the columns behind the scores."""
+        if row.apart:
+            return NOTHING
+        if name == "trials":
+            return f"{row.trials} ({row.failed} failed)" if row.failed else str(row.trials)
+        shown = {"trainings": str(row.trainings), "seconds": row.time, "epoch": row.epoch}
+        return shown[name]
 
     def is_best(self, row: ScoreRow, metric: str) -> bool:
-        """Whether no trained method shows a higher score; equal to the shown digit is a tie."""
-        if row.untrained or metric not in row.scores:
+        """Whether no trained method shows a higher score; equal to the shown digit is a tie.
+
+        Nothing is best where a ranking was refused.
+        """
+        if row.apart or metric not in row.scores or self.ranking == "refused":
             return False
-        shown = [round(100 * other.scores.get(metric, 0), 1) for other in self.trained]
-        return round(100 * row.scores[metric], 1) == max(shown)
+        shown = [
+            round(100 * other.scores[metric].mean, 1)
+            for other in self.trained
+            if metric in other.scores
+        ]
+        return round(100 * row.scores[metric].mean, 1) == max(shown)
 
     def gain(self, row: ScoreRow, metric: str) -> float | None:
         """The difference to the untrained network, where there is one."""
-        if row.untrained or self.untrained is None:
+        bare = self.reference
+        if row.apart or bare is None or metric not in row.scores or metric not in bare.scores:
             return None
-        if metric not in row.scores or metric not in self.untrained.scores:
-            return None
-        return row.scores[metric] - self.untrained.scores[metric]
+        return row.scores[metric].mean - bare.scores[metric].mean
 
 
-def score_table(runs: Sequence[ReportRun]) -> ScoreTable:
-    """The table of ``runs``; the columns are the metrics of the first that are shares of 1.
+UNTRAINED = ("untrained network", "raw features")
 
-    Measures of structure are left out: they are no shares, and of some the lower is the better.
-    """
-    if not runs:
-        raise BadInput("a report needs at least one run")
-    names = [run.name for run in runs]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise BadInput(f"two runs of the report are called '{twice[0]}'; names must differ")
-    bare = [run.name for run in runs if run.untrained]
-    if len(bare) > 1:
-        raise BadInput(f"a report has one untrained network, not {len(bare)}: {', '.join(bare)}")
-    metrics = tuple(metric for metric in runs[0].result["test"] if metric not in STRUCTURE)
-    if not metrics:
-        raise BadInput(f"the run '{runs[0].name}' has no ranking metric; see protocol.metrics")
-    rows = [_row(run) for run in runs]
+
+def score_table(part: OnDataset, metrics: Sequence[str], which: Which = "separate") -> ScoreTable:
+    """The table of a comparison on one data set, with ``metrics`` as its columns."""
+    rows = [_row(one, part, metrics, which) for one in part.contenders]
     return ScoreTable(
-        metrics=metrics,
-        trained=tuple(row for row in rows if not row.untrained),
-        untrained=next((row for row in rows if row.untrained), None),
+        dataset=part.dataset,
+        metrics=tuple(metrics),
+        trained=tuple(row for row in rows if not row.apart),
+        apart=tuple(row for row in rows if row.apart),
+        ranking=part.ranking,
+        flaws=tuple(flaw.sentence for flaw in part.audit.flaws),
     )
 
 
-def _row(run: ReportRun) -> ScoreRow:
+def _row(one: Contender, part: OnDataset, metrics: Sequence[str], which: Which) -> ScoreRow:
+    found = {metric: one.interval(metric, which) for metric in metrics}
+    result = one.runs[0].result if len(one.runs) == 1 else {}
+    seconds = sum(run.seconds for run in one.runs) if one.runs else None
     return ScoreRow(
-        name=run.name,
-        scores=run.result["test"],
-        seconds=run.run.seconds,
-        epochs=int(run.result["epochs"]),
-        chosen_epoch=run.result.get("chosen_epoch"),
-        run=run.run.folder.name,
-        untrained=run.untrained,
+        name=one.name,
+        scores={metric: value for metric, value in found.items() if value is not None},
+        trainings=len(one.cells),
+        trials=len(one.row.trials) if one.row else 0,
+        failed=one.row.failed if one.row else 0,
+        seconds=one.row.seconds if one.row else seconds,
+        epochs=int(result.get("epochs", 0)),
+        chosen_epoch=result.get("chosen_epoch"),
+        run=" ".join(run.folder.name for run in one.runs) or one.source.name,
+        apart=one.baseline,
+        marks=_telling_marks(one, part),
     )
+
+
+def _telling_marks(one: Contender, part: OnDataset) -> tuple[int, ...]:
+    """Marks of the flaws that do not concern every row alike; those need no pointing at."""
+    trained = {other.name for other in part.trained}
+    flaws = part.audit.flaws
+    return tuple(m for m in part.audit.marks(one.name) if not trained <= set(flaws[m - 1].rows))
 
 
 def metric_label(metric: str) -> str:
@@ -155,56 +207,144 @@ def signed(difference: float | None) -> str:
     return f"{sign}{abs(points):.1f}"
 
 
+def plus_minus(score: Interval | None) -> str:
+    """Half the interval in points, where there is one.
+
+    >>> plus_minus(Interval(0.5, 0.01, 0.49, 0.51, 4)), plus_minus(None)
+    ('1.0', '')
+    """
+    if score is None or math.isnan(score.low):
+        return ""
+    return f"{50 * (score.high - score.low):.1f}"
+
+
 def as_text(table: ScoreTable) -> Table:
     """For a terminal, within 80 columns: the best in bold, the gain of the first metric."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown.add_column("method", overflow="fold")
     metrics = [metric_label(metric).replace("Recall@", "R@") for metric in table.metrics]
-    for header in [*metrics, "gain", "seconds", "epoch"]:
+    for header in [*metrics, "gain", *table.facts]:
         shown.add_column(header, justify="right", no_wrap=True)
     for row in table.rows:
-        cells = [
-            f"[bold]{percent(row.scores.get(m))}[/bold]"
-            if table.is_best(row, m)
-            else percent(row.scores.get(m))
-            for m in table.metrics
-        ]
+        cells = [_bold(table, row, metric, "[bold]", "[/bold]", " ± ") for metric in table.metrics]
         gain = signed(table.gain(row, table.metrics[0]))
-        if row is table.untrained:
+        if table.apart and row is table.apart[0]:
             shown.add_section()
-        shown.add_row(escape(row.name), *cells, gain, row.time, row.epoch)
-    if table.untrained:
-        shown.caption = f"gain: {metric_label(table.metrics[0])} over {table.untrained.name}"
+        facts = [table.fact(row, fact) for fact in table.facts]
+        shown.add_row(escape(row.name + _marks(row)), *cells, gain, *facts)
+    if table.reference:
+        shown.caption = f"gain: {metric_label(table.metrics[0])} over {table.reference.name}"
     return shown
 
 
-def print_scores(runs: Sequence[ReportRun]) -> None:
-    """Print the table of ``runs`` to standard output."""
-    Console().print(as_text(score_table(runs)))
-
-
-def as_csv(table: ScoreTable) -> str:
+def as_csv(tables: Sequence[ScoreTable]) -> str:
     """For programs: full digits between 0 and 1, one row a method, with its run folder."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["method", *table.metrics, "seconds", "chosen_epoch", "epochs", "run"])
-    for row in table.rows:
-        scores = [row.scores.get(metric, "") for metric in table.metrics]
-        chosen = "" if row.chosen_epoch is None else row.chosen_epoch
-        writer.writerow([row.name, *scores, row.seconds, chosen, row.epochs, row.run])
+    metrics = list(dict.fromkeys(metric for table in tables for metric in table.metrics))
+    scores = [f"{metric}{part}" for metric in metrics for part in ("", " low", " high")]
+    facts = ["trainings", "trials", "seconds", "chosen_epoch", "epochs", "run", "ranking", "flaws"]
+    writer.writerow(["data", "method", *scores, *facts])
+    for table in tables:
+        for row in table.rows:
+            found = [row.scores.get(metric) for metric in metrics]
+            cells = [cell for one in found for cell in _digits(one)]
+            flaws = " ".join(table.flaws[mark - 1] for mark in row.marks)
+            seconds = "" if row.seconds is None else row.seconds
+            chosen = "" if row.chosen_epoch is None else row.chosen_epoch
+            cost = [row.trainings, row.trials, seconds, chosen, row.epochs or "", row.run]
+            writer.writerow([table.dataset, row.name, *cells, *cost, table.ranking, flaws])
     return text.getvalue()
 
 
-def as_markdown(table: ScoreTable) -> str:
+def as_markdown(tables: Sequence[ScoreTable]) -> str:
     """For a README or an issue: per cent with one decimal, the best in bold."""
-    headers = ["method", *map(metric_label, table.metrics), "seconds", "epoch"]
+    return "\n".join(_markdown(table, heading=len(tables) > 1) for table in tables)
+
+
+def _markdown(table: ScoreTable, heading: bool) -> str:
+    headers = ["method", *map(metric_label, table.metrics), *table.facts]
     lines = [headers, ["---", *["---:"] * (len(headers) - 1)]]
     for row in table.rows:
-        cells = [
-            f"**{percent(row.scores.get(m))}**"
-            if table.is_best(row, m)
-            else percent(row.scores.get(m))
-            for m in table.metrics
-        ]
-        lines.append([row.name.replace("|", "\\|"), *cells, row.time, row.epoch])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        cells = [_bold(table, row, metric, "**", "**", " ± ") for metric in table.metrics]
+        facts = [table.fact(row, fact) for fact in table.facts]
+        lines.append([row.name.replace("|", "\\|") + _marks(row), *cells, *facts])
+    top = f"### {table.dataset}\n\n" if heading else ""
+    body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    notes = "".join(f"{line}\n" for line in _notes(table))
+    return top + body + (f"\n{notes}" if notes else "")
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "–": "--",
+}  # fmt: skip
+
+
+def as_latex(tables: Sequence[ScoreTable]) -> str:
+    """For a paper: one ``table`` with booktabs rules for each data set."""
+    return "\n".join(map(_latex, tables))
+
+
+def _latex(table: ScoreTable) -> str:
+    headers = ["Method", *map(metric_label, table.metrics)]
+    lines = [
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{_tex(table.dataset)}: {_tex(_caption(table))}}}",
+        rf"  \begin{{tabular}}{{l{'r' * len(table.metrics)}}}",
+        r"    \toprule",
+        f"    {' & '.join(map(_tex, headers))} " + r"\\",
+        r"    \midrule",
+    ]
+    for row in table.rows:
+        if table.apart and table.trained and row is table.apart[0]:
+            lines.append(r"    \midrule")
+        cells = [_bold(table, row, m, r"\textbf{", "}", r" $\pm$ ") for m in table.metrics]
+        marks = "".join(rf"\textsuperscript{{{mark}}}" for mark in row.marks)
+        lines.append(f"    {_tex(row.name)}{marks} & {' & '.join(map(_dashes, cells))} " + r"\\")
+    lines += [r"    \bottomrule", r"  \end{tabular}"]
+    lines += [rf"  \par\footnotesize {_tex(note)}" for note in _notes(table)]
+    return "\n".join([*lines, r"\end{table}", ""])
+
+
+def _caption(table: ScoreTable) -> str:
+    several = any(row.trainings > 1 for row in table.trained)
+    return "per cent" + (", with 95 % t-intervals over repeats." if several else ".")
+
+
+def _notes(table: ScoreTable) -> list[str]:
+    notes = [f"[{number}] {sentence}" for number, sentence in enumerate(table.flaws, 1)]
+    if table.ranking == "anyway":
+        notes.append("Ranked although the comparison is not fair.")
+    if table.ranking == "refused":
+        notes.append("Not ranked: the comparison is not fair.")
+    return notes
+
+
+def _bold(table: ScoreTable, row: ScoreRow, metric: str, start: str, end: str, between: str) -> str:
+    score = row.scores.get(metric)
+    shown = percent(None if score is None else score.mean)
+    spread = plus_minus(score)
+    if table.is_best(row, metric):
+        shown = f"{start}{shown}{end}"
+    return f"{shown}{between}{spread}" if spread else shown
+
+
+def _marks(row: ScoreRow) -> str:
+    return f" [{','.join(map(str, row.marks))}]" if row.marks else ""
+
+
+def _digits(score: Interval | None) -> tuple[float | str, ...]:
+    if score is None:
+        return ("", "", "")
+    return (score.mean, *("" if math.isnan(edge) else edge for edge in (score.low, score.high)))
+
+
+def _tex(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def _dashes(cell: str) -> str:
+    return cell.replace(NOTHING, "--")

@@ -140,9 +140,16 @@ def _differences(experiments: Sequence[Experiment], keys: Iterable[str]) -> Iter
                 shown.setdefault(same, _shown(one.conditions[key]))
         if len(said) > 1:
             groups = "; ".join(f"{shown[same]}: {_listed(who)}" for same, who in said.items())
-            names = tuple(name for who in said.values() for name in who)
-            yield Flaw("differs", key, names, f"{_title(key)} differs. {groups}.")
+            yield Flaw("differs", key, _odd(said), f"{_title(key)} differs. {groups}.")
         yield from _unsaid(key, fixed)
+
+
+def _odd(said: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The rows that are not as most are; all of them where no value is the most common."""
+    most = max(map(len, said.values()))
+    usual = [value for value, who in said.items() if len(who) == most]
+    kept = set(usual) if len(usual) == 1 else set()
+    return tuple(name for value, who in said.items() if value not in kept for name in who)
 
 
 def _partly_tuned(key: str, every: Sequence[Experiment], fixed: Sequence[Experiment]) -> Flaw:

@@ -23,7 +23,15 @@ from lookalike.study.statistics import (
     tournament,
 )
 
-__all__ = ["Comparison", "OnDataset", "Tournament", "compare", "ranking_metrics"]
+__all__ = [
+    "Comparison",
+    "OnDataset",
+    "Ranking",
+    "Tournament",
+    "chosen_metric",
+    "compare",
+    "ranking_metrics",
+]
 
 ENOUGH_DATASETS = 6
 """With fewer, the signed-rank test cannot reach five in a hundred: its least p is 2 / 2^n."""
@@ -124,6 +132,16 @@ def ranking_metrics(gathered: Gathered) -> tuple[str, ...]:
     """The metrics that all rows have and of which more is better."""
     first, *others = [one.metrics for one in gathered.contenders]
     return tuple(m for m in first if m not in STRUCTURE and all(m in o for o in others))
+
+
+def chosen_metric(gathered: Gathered) -> str:
+    """What ranks where nobody says: the metric that chose the study's winners, else MAP@R."""
+    known = ranking_metrics(gathered)
+    wishes = [*(study.metric for study in gathered.studies), "map@r", "recall@1", *known]
+    found = next((metric for metric in wishes if metric in known), None)
+    if found is None:
+        raise BadInput("the rows have no metric in common that ranks; see protocol.metrics")
+    return found
 
 
 def _on(dataset: str, gathered: Gathered, metric: str, which: Which, anyway: bool) -> OnDataset:

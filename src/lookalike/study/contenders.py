@@ -88,8 +88,11 @@ class Gathered:
         return tuple(one for one in self.contenders if one.dataset == dataset)
 
 
-def gather(folders: Sequence[Path]) -> Gathered:
-    """Read studies, runs and folders of runs; refuse what is neither."""
+def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> Gathered:
+    """Read studies, runs and folders of runs; refuse what is neither.
+
+    ``names`` says what the runs in some folders shall be called.
+    """
     studies: list[StudyResults] = []
     runs: list[Run] = []
     skipped: list[str] = []
@@ -112,7 +115,7 @@ def gather(folders: Sequence[Path]) -> Gathered:
     skipped += [f"'{r.folder}' was not tested and was left out" for r in runs if r not in tested]
     several = len(studies) > 1
     contenders = [c for study in studies for c in _of_study(study, several)]
-    contenders += _of_runs(tested)
+    contenders += _of_runs(tested, names or {})
     contenders = _distinct(contenders)
     if not contenders:
         reason = f" ({skipped[0]})" if skipped else ""
@@ -187,7 +190,7 @@ def _of_baseline(row: BaselineRow, study: StudyResults, start: str) -> Contender
     )
 
 
-def _of_runs(runs: Sequence[Run]) -> list[Contender]:
+def _of_runs(runs: Sequence[Run], names: Mapping[Path, str]) -> list[Contender]:
     """Runs that differ in seed and fold alone are repeats of one method."""
     groups: dict[str, list[tuple[Run, RunConfig]]] = {}
     for run in runs:
@@ -196,16 +199,18 @@ def _of_runs(runs: Sequence[Run]) -> list[Contender]:
         del values["seed"], values["protocol"]["fold"]
         key = json.dumps([values, run.result["data_fingerprint"]], sort_keys=True)
         groups.setdefault(key, []).append((run, config))
-    return [_of_group(group) for group in groups.values()]
+    return [_of_group(group, names) for group in groups.values()]
 
 
-def _of_group(group: Sequence[tuple[Run, RunConfig]]) -> Contender:
+def _of_group(group: Sequence[tuple[Run, RunConfig]], names: Mapping[Path, str]) -> Contender:
     config = group[0][1]
     seeds = sorted({one.seed for _, one in group})
     cells = {(seeds.index(one.seed), one.protocol.fold): run.result["test"] for run, one in group}
     fingerprint = group[0][0].result["data_fingerprint"]
     conditions = _with_data(conditions_of(config, seeds=len(seeds)), fingerprint)
-    name = method_name(config)
+    if config.train.patience is None:  # epochs of different samplers may differ in length
+        conditions["steps"] = max(int(run.result.get("steps", 0)) for run, _ in group) or None
+    name = names.get(group[0][0].folder, method_name(config))
     return Contender(
         name=name,
         dataset=config.data.name,

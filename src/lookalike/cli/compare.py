@@ -1,0 +1,143 @@
+"""``lookalike compare``: runs and studies side by side, and whether that is fair."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from lookalike.study.comparison import Comparison, OnDataset
+    from lookalike.study.results import Which
+
+__all__ = ["compare"]
+
+
+def compare(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN|STUDY...", help="Folders of runs, of studies, or of many runs."
+        ),
+    ],
+    metric: Annotated[
+        str | None, typer.Option(help="What ranks; the study's own, else map@r.")
+    ] = None,
+    concatenated: Annotated[
+        bool, typer.Option("--concatenated", help="Score the folds' embeddings side by side.")
+    ] = False,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Rank rows that differ beyond the method, and say so.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Compare methods: scores with intervals, the fairness audit, and who is better than whom.
+
+    Example: lookalike compare runs/glyphs-triplet-0123456789ab runs/glyphs-circle-ba9876543210
+
+    Runs that differ in seed and fold alone count as repeats of one method.
+    """
+    from lookalike.study.comparison import chosen_metric
+    from lookalike.study.comparison import compare as compare_rows
+    from lookalike.study.contenders import gather
+
+    gathered = gather(folders)
+    which: Which = "concatenated" if concatenated else "separate"
+    found = compare_rows(gathered, metric or chosen_metric(gathered), which, anyway=anyway)
+    if as_json:
+        print(json.dumps(as_mapping(found), indent=2))
+        return
+    for sentence in gathered.skipped:
+        print(f"note: {sentence}")
+    for part in found.datasets:
+        print_part(found, part)
+    print_tournament(found)
+
+
+def print_part(found: "Comparison", part: "OnDataset") -> None:
+    """One data set: the table, the audit, the claims."""
+    from rich.console import Console
+
+    from lookalike.report.tables import as_text, metric_label, score_table
+
+    metrics = dict.fromkeys([found.metric, "recall@1", "map@r"])
+    shown = [m for m in metrics if all(m in one.metrics for one in part.contenders)]
+    table = score_table(part, shown, found.which)
+    print(f"{part.dataset}, by {metric_label(found.metric)}")
+    Console(highlight=False).print(as_text(table))
+    for number, flaw in enumerate(part.audit.flaws, 1):
+        print(f"  [{number}] {flaw.sentence}")
+    if part.ranking == "refused":
+        print("Not ranked: the rows differ beyond the method. --anyway ranks them and says so.")
+    elif part.ranking == "anyway":
+        print("Ranked although the comparison is not fair.")
+    print_claims(part)
+
+
+def print_claims(part: "OnDataset") -> None:
+    """Who is better than whom, and how many pairs stay open."""
+    for sentence in part.claims:
+        print(sentence)
+    if part.differences:
+        pairs = len(part.differences)
+        print(f"Of {part.open} of {pairs} pairs nothing can be said ({part.blocks} blocks).")
+    elif part.ranking != "refused" and len(part.contenders) > 1:
+        print("One training of each: differences may be chance, and nothing is claimed.")
+    for base, methods in part.no_better_than_baseline.items():
+        if part.differences and methods:
+            print(f"Not shown to beat {base}: {', '.join(methods)}.")
+
+
+def print_tournament(found: "Comparison") -> None:
+    """Average ranks, Friedman's test and the critical difference."""
+    result = found.tournament
+    if result is None:
+        return
+    print(f"\nTournament over {result.about}:")
+    width = max(len(one.name) for one in result.standings)
+    for one in result.standings:
+        spread = "" if one.deviation is None else f" ± {one.deviation:.2f}"
+        print(f"  {one.name:<{width}}  average rank {one.rank:5.2f}{spread}")
+    if result.friedman:
+        print(f"Friedman: p = {result.friedman.p:.2g}. ", end="")
+    print(f"Ranks closer than {result.distance:.2f} cannot be told apart (Nemenyi, 5 %).")
+
+
+def as_mapping(found: "Comparison") -> dict[str, Any]:
+    """The whole finding for a program."""
+    return {
+        "metric": found.metric,
+        "which": found.which,
+        "datasets": [
+            {
+                "dataset": part.dataset,
+                "ranking": part.ranking,
+                "blocks": part.blocks,
+                "rows": [row_mapping(one, found) for one in part.contenders],
+                "audit": {
+                    "verdict": part.audit.verdict,
+                    "flaws": [asdict(flaw) for flaw in part.audit.flaws],
+                },
+                "differences": [asdict(d) | {"holds": d.holds} for d in part.differences],
+                "claims": part.claims,
+            }
+            for part in found.datasets
+        ],
+        "tournament": asdict(found.tournament) if found.tournament else None,
+    }
+
+
+def row_mapping(one: Any, found: "Comparison") -> dict[str, Any]:
+    """One method for a program; what is not known is null."""
+    metrics = {metric: one.interval(metric, found.which) for metric in one.metrics}
+    return {
+        "name": one.name,
+        "baseline": one.baseline,
+        "conditions": dict(one.experiment.conditions),
+        "scores": {
+            metric: {key: None if v != v else v for key, v in asdict(value).items()}
+            for metric, value in metrics.items()
+            if value is not None
+        },
+    }

@@ -1,0 +1,79 @@
+// What all parts of the page share: data, colours, charts, drawing when near.
+const page = JSON.parse(document.getElementById("data").textContent);
+const root = document.documentElement;
+const byId = (id) => document.getElementById(id);
+
+// Colours live in the style sheet alone; a hidden element tells what they are right now.
+const probe = document.body.appendChild(document.createElement("span"));
+probe.hidden = true;
+const colour = (name) => {
+  probe.style.color = `var(--${name})`;
+  return getComputedStyle(probe).color;
+};
+const colourOf = (method) => colour(method.colour === null ? "bare" : `c${method.colour}`);
+
+const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "triangle-down", "cross"];
+const CLASS_SYMBOLS = ["circle", "diamond", "square", "triangle-up"];
+const DASHES = ["solid", "dash", "dot"];
+const QUIET = { displayModeBar: false, responsive: true, doubleClick: "reset" };
+const font = () => ({ family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("soft") });
+const axis = (more) => ({
+  gridcolor: colour("line"), linecolor: colour("line"), zeroline: false, ticks: "",
+  automargin: true, fixedrange: true, ...more,
+});
+const layout = (more) => ({
+  paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: font(), showlegend: false,
+  margin: { l: 8, r: 10, t: 8, b: 8 }, dragmode: false, hovermode: "closest",
+  hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("soft"), font: { color: colour("ink") } },
+  ...more,
+});
+const lineOf = (method) => ({ color: colourOf(method), width: 2, dash: DASHES[method.line % 3] });
+const epochAxis = (epochs) =>
+  axis({ showgrid: false, title: { text: "epoch", standoff: 6 }, tickformat: "d", nticks: 8, ...(epochs <= 8 ? { dtick: 1 } : {}) });
+const methodNamed = (name) => page.methods.find((method) => method.name === name);
+const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+
+// Most of this page is plotly.js. It is kept as text, so that the page can be read at once, and
+// is run when the browser has nothing else to do, or when the first chart needs it.
+const loadPlotly = () => {
+  if (window.Plotly) return;
+  const script = document.createElement("script");
+  script.textContent = byId("plotly").textContent;
+  document.head.append(script);
+};
+const plot = (target, traces, shape) => {
+  loadPlotly();
+  Plotly.react(target, traces, shape, QUIET);
+};
+const whenIdle = window.requestIdleCallback || ((act) => setTimeout(act, 300));
+window.addEventListener("load", () => whenIdle(loadPlotly));
+
+// A part is drawn when it first comes near the screen, and again when the theme changes.
+const drawn = new Map();
+const drawWhenNear = (element, draw) => {
+  const watcher = new IntersectionObserver((seen) => {
+    if (seen.some((entry) => entry.isIntersecting)) {
+      watcher.disconnect();
+      drawn.set(element, draw);
+      draw();
+    }
+  }, { rootMargin: "60px" });
+  watcher.observe(element);
+};
+
+const chosen = (group) => Number(document.querySelector(`input[name="${group}"]:checked`).value);
+const onChoice = (group, act) => document.querySelectorAll(`input[name="${group}"]`)
+  .forEach((input) => input.addEventListener("change", act));
+
+// One block for each data set; what belongs to the others is hidden.
+const eachBlock = (part, act) => page.blocks.forEach((block, on) => {
+  const there = block[part];
+  if (Array.isArray(there) ? there.length : there) act(there, on, block);
+});
+const marker = (method, size) => ({
+  symbol: SYMBOLS[(method.colour === null ? method.line : method.colour) % SYMBOLS.length], size, color: colourOf(method),
+});
+const errors = (halves, method) => ({
+  type: "data", array: halves.map((half) => 100 * (half || 0)), visible: halves.some((half) => half),
+  color: colourOf(method), thickness: 1.2, width: 3,
+});

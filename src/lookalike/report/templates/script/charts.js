@@ -1,0 +1,35 @@
+// Recall by k, and the score against size, density and spectral decay.
+const drawRecall = (curves, on) => {
+  const lines = curves.map((curve) => {
+    const method = methodNamed(curve.name);
+    return {
+      x: curve.ks, y: curve.scores.map((score) => 100 * score), name: escaped(curve.name), mode: "lines+markers",
+      line: lineOf(method), marker: marker(method, 7), error_y: errors(curve.halves, method), cliponaxis: false,
+      hovertemplate: "%{fullData.name}<br>Recall@%{x}: %{y:.1f}<extra></extra>",
+    };
+  });
+  const ks = [...new Set(curves.flatMap((curve) => curve.ks))].sort((a, b) => a - b);
+  const across = axis({ type: "log", showgrid: false, tickvals: ks, ticktext: ks.map(String), title: { text: "k", standoff: 6 } });
+  plot(`recall-${on}`, lines, layout({ xaxis: across, yaxis: axis({ nticks: 6 }) }));
+};
+
+const drawScatter = (chart, target) => {
+  const points = chart.points.map((point) => {
+    const method = methodNamed(point.name);
+    return {
+      x: [point.x], y: [100 * point.y], name: escaped(point.name), mode: "markers", marker: marker(method, 11),
+      error_y: errors([point.half], method), cliponaxis: false,
+      hovertemplate: `%{fullData.name}<br>%{x:.4~g}: %{y:.1f}<extra></extra>`,
+    };
+  });
+  const values = [...new Set(chart.points.map((point) => point.x))].sort((a, b) => a - b);
+  const ticks = chart.log ? { type: "log", tickvals: values, ticktext: values.map(String) } : { nticks: 6 };
+  const across = axis({ showgrid: false, title: { text: chart.label, standoff: 6 }, ...ticks });
+  plot(target, points, layout({ xaxis: across, yaxis: axis({ nticks: 6 }) }));
+};
+
+eachBlock("recall", (curves, on) => drawWhenNear(byId(`recall-${on}`), () => drawRecall(curves, on)));
+eachBlock("scatters", (charts, on) => charts.forEach((chart, number) => {
+  const target = byId(`scatter-${on}-${number}`);
+  drawWhenNear(target, () => drawScatter(chart, target));
+}));
