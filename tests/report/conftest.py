@@ -65,6 +65,33 @@ def make_run(glyphs, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def gathered():
+    """Runs of the report as contenders, under their names."""
+    from lookalike.study.contenders import gather
+
+    def make(runs):
+        return gather([run.run.folder for run in runs], {run.run.folder: run.name for run in runs})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def table_of(gathered):
+    """The table of some runs, by all their metrics."""
+    from lookalike.report import score_table
+    from lookalike.study.comparison import chosen_metric, compare
+
+    def make(runs, **options):
+        found = gathered(runs)
+        (part,) = compare(found, chosen_metric(found), **options).datasets
+        return score_table(
+            part, [m for m in runs[0].result["test"] if m not in ("rho", "uniformity")]
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def three_runs(make_run):
     """An untrained network, a middling method and a good one whose name tries to break out."""
     return [
@@ -75,13 +102,13 @@ def three_runs(make_run):
 
 
 @pytest.fixture(scope="session")
-def page(three_runs, tmp_path_factory):
+def page(three_runs, gathered, tmp_path_factory):
     from lookalike.report import write_page
 
     return write_page(
-        tmp_path_factory.mktemp("page"),
-        three_runs,
+        tmp_path_factory.mktemp("page") / "index.html",
+        gathered(three_runs),
         "A title with <angles>",
         "A lead.",
         commands=["lookalike train a.yaml", "lookalike train b.yaml"],
-    )
+    )[0]

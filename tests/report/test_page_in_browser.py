@@ -72,24 +72,24 @@ def labels(tab, group):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_part_can_be_clicked_through(open_page, three_runs, width, scheme):
     tab = open_page(width, scheme)
-    tab.locator("#validation").scroll_into_view_if_needed()
-    tab.wait_for_selector("#validation .scatterlayer .trace")
-    assert tab.locator("#validation .scatterlayer .trace").count() == 3  # two methods, the rings
-    tab.locator("#loss0").scroll_into_view_if_needed()
+    tab.locator("#validation-0").scroll_into_view_if_needed()
+    tab.wait_for_selector("#validation-0 .scatterlayer .trace")
+    assert tab.locator("#validation-0 .scatterlayer .trace").count() == 3  # two methods, the rings
+    tab.locator("#loss-0-0").scroll_into_view_if_needed()
     for number in range(2):
-        tab.wait_for_selector(f"#loss{number} .scatterlayer .trace")
+        tab.wait_for_selector(f"#loss-0-{number} .scatterlayer .trace")
     for number in range(len(three_runs)):
-        labels(tab, "gallery").nth(number).click()
+        labels(tab, "gallery-0").nth(number).click()
         shown = tab.locator(".panel:visible")
         assert shown.count() == 1
         assert shown.get_attribute("data-panel") == str(number)
     places = set()
-    names = [run.name for run in (*three_runs[1:], three_runs[0])]
+    names = [three_runs[at].name for at in (2, 1, 0)]  # in order of score, the untrained last
     for number in range(len(three_runs)):
-        labels(tab, "map").nth(number).click()
-        tab.wait_for_selector("#plane .points path")
-        assert names[number] in tab.locator("#plane").get_attribute("aria-label")
-        places.add(tab.locator("#plane .points path").first.get_attribute("transform"))
+        labels(tab, "map-0").nth(number).click()
+        tab.wait_for_selector("#plane-0 .points path")
+        assert names[number] in tab.locator("#plane-0").get_attribute("aria-label")
+        places.add(tab.locator("#plane-0 .points path").first.get_attribute("transform"))
     assert len(places) == len(three_runs)
     tab.locator("#theme").click()
     assert (
@@ -101,42 +101,42 @@ def test_every_part_can_be_clicked_through(open_page, three_runs, width, scheme)
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_sticks_out_sideways(open_page, width):
     tab = open_page(width)
-    tab.locator("#plane").scroll_into_view_if_needed()
-    tab.wait_for_selector("#plane .points path")
+    tab.locator("#plane-0").scroll_into_view_if_needed()
+    tab.wait_for_selector("#plane-0 .points path")
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_point_of_the_map_shows_its_picture(open_page):
     tab = open_page(1280)
-    tab.locator("#plane").scroll_into_view_if_needed()
-    tab.wait_for_selector("#plane .points path")
-    assert tab.locator("#hint").is_hidden()
-    tab.locator("#plane .points path").nth(5).hover(force=True)
-    tab.wait_for_selector("#hint:not([hidden])")
-    assert "data:image/png" in tab.locator("#hint .thumb").get_attribute("style")
-    assert tab.locator("#hint .text").inner_text().startswith("U+")
+    tab.locator("#plane-0").scroll_into_view_if_needed()
+    tab.wait_for_selector("#plane-0 .points path")
+    assert tab.locator("#hint-0").is_hidden()
+    tab.locator("#plane-0 .points path").nth(5).hover(force=True)
+    tab.wait_for_selector("#hint-0:not([hidden])")
+    assert "data:image/png" in tab.locator("#hint-0 .thumb").get_attribute("style")
+    assert tab.locator("#hint-0 .text").inner_text().startswith("U+")
 
 
 def test_the_keyboard_is_enough(open_page, three_runs):
     tab = open_page(1280)
     tab.keyboard.press("Tab")
     assert tab.evaluate("document.activeElement.className") == "skip"
-    tab.locator('input[name="gallery"]:checked').focus()
+    tab.locator('input[name="gallery-0"]:checked').focus()
     tab.keyboard.press("ArrowRight")
     assert tab.locator(".panel:visible").get_attribute("data-panel") == "1"
     outline = "getComputedStyle(document.activeElement.nextElementSibling).outlineStyle"
     assert tab.evaluate(outline) == "solid"
-    tab.locator("#class").focus()
+    tab.locator("#class-0").focus()
     tab.keyboard.press("ArrowDown")
-    tab.wait_for_function("document.querySelectorAll('#class-pictures .thumb').length > 0")
-    assert tab.locator("#class-title").inner_text().startswith("U+")
+    tab.wait_for_function("document.querySelectorAll('#class-pictures-0 .thumb').length > 0")
+    assert tab.locator("#class-title-0").inner_text().startswith("U+")
 
 
 def test_colours_follow_the_theme_and_the_method(open_page):
     tab = open_page(1280)
-    tab.locator("#validation").scroll_into_view_if_needed()
-    tab.wait_for_selector("#validation .lines path")
-    line = "getComputedStyle(document.querySelector('#validation .lines path')).stroke"
+    tab.locator("#validation-0").scroll_into_view_if_needed()
+    tab.wait_for_selector("#validation-0 .lines path")
+    line = "getComputedStyle(document.querySelector('#validation-0 .lines path')).stroke"
     swatch = "getComputedStyle(document.querySelector('.legend .stroke')).stroke"
     light = tab.evaluate(line)
     assert light == tab.evaluate(swatch)
@@ -150,4 +150,4 @@ def test_numbers_can_be_taken_away(open_page):
     with tab.expect_download() as download:
         tab.get_by_role("link", name="CSV").click()
     assert download.value.suggested_filename == "scores.csv"
-    assert download.value.path().read_text(encoding="utf-8").startswith("method,recall@1")
+    assert download.value.path().read_text(encoding="utf-8").startswith("data,method,recall@1")

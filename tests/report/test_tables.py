@@ -5,8 +5,9 @@ import re
 import pytest
 from rich.console import Console
 
-from lookalike.errors import BadInput
-from lookalike.report import as_csv, as_markdown, as_text, score_table
+from lookalike.report import as_csv, as_latex, as_markdown, as_text, score_table
+from lookalike.study.comparison import compare
+from lookalike.study.contenders import gather
 
 
 def printed(table):
@@ -15,71 +16,110 @@ def printed(table):
     return console.export_text()
 
 
-def test_untrained_network_stands_last_and_gains_are_against_it(three_runs):
-    table = score_table(three_runs)
-    assert table.rows[-1] is table.untrained
-    assert [row.untrained for row in table.rows] == [False, False, True]
+def test_untrained_network_stands_last_and_gains_are_against_it(three_runs, table_of):
+    table = table_of(three_runs)
+    assert table.rows[-1] is table.reference
+    assert [row.apart for row in table.rows] == [False, False, True]
     for row in table.trained:
         for metric in table.metrics:
-            expected = row.scores[metric] - three_runs[0].result["test"][metric]
+            expected = row.scores[metric].mean - three_runs[0].result["test"][metric]
             assert table.gain(row, metric) == pytest.approx(expected)
-    assert table.gain(table.untrained, "recall@1") is None
+    assert table.gain(table.reference, "recall@1") is None
 
 
-def test_best_is_the_highest_and_equal_figures_share_it(make_run):
+def test_best_is_the_highest_and_equal_figures_share_it(make_run, table_of):
     scores = [{"recall@1": s, "map@r": 0.5} for s in (0.80001, 0.80049, 0.7)]
-    runs = [make_run(name, test=test) for name, test in zip("abc", scores, strict=True)]
-    table = score_table(runs)
+    table = table_of([make_run(name, test=test) for name, test in zip("abc", scores, strict=True)])
     assert [table.is_best(row, "recall@1") for row in table.rows] == [True, True, False]
     assert [table.is_best(row, "map@r") for row in table.rows] == [True] * 3
     assert table.gain(table.rows[0], "recall@1") is None
 
 
-def test_text_fits_a_terminal_and_cuts_nothing(three_runs):
-    text = printed(score_table(three_runs))
+def test_text_fits_a_terminal_and_cuts_nothing(three_runs, table_of):
+    text = printed(table_of(three_runs))
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
     assert "</script><b>proxy" in text  # the only name too long for its column: it is folded
     assert re.search(r"contrastive .* 12\.3\s+2 of 3", text)
 
 
-def test_csv_has_full_digits(three_runs):
-    rows = list(csv.DictReader(io.StringIO(as_csv(score_table(three_runs)))))
-    assert [row["method"] for row in rows] == [r.name for r in (*three_runs[1:], three_runs[0])]
-    assert float(rows[0]["map@r"]) == three_runs[1].result["test"]["map@r"]
+def test_csv_has_full_digits(three_runs, table_of):
+    rows = list(csv.DictReader(io.StringIO(as_csv([table_of(three_runs)]))))
+    assert [row["method"] for row in rows] == [
+        three_runs[2].name, three_runs[1].name, three_runs[0].name,
+    ]  # fmt: skip
+    assert float(rows[1]["map@r"]) == three_runs[1].result["test"]["map@r"]
+    assert (rows[0]["data"], rows[0]["ranking"], rows[0]["map@r low"]) == ("glyphs", "fair", "")
     assert rows[0]["chosen_epoch"] == "2"
     assert rows[2]["chosen_epoch"] == ""
 
 
-def test_markdown_has_one_cell_a_column(three_runs):
-    lines = as_markdown(score_table(three_runs)).splitlines()
+def test_markdown_has_one_cell_a_column(three_runs, table_of):
+    lines = [x for x in as_markdown([table_of(three_runs)]).splitlines() if x.startswith("|")]
     assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {10}
     assert sum("**" in line for line in lines) == 1
 
 
-def test_measures_of_structure_are_no_columns(make_run):
-    run = make_run("a", test={"recall@1": 0.5, "uniformity": -2.0})
-    assert score_table([run]).metrics == ("recall@1",)
-    with pytest.raises(BadInput, match="ranking metric"):
-        score_table([make_run("a", test={"rho": 0.1})])
+def test_a_metric_that_a_run_lacks_is_a_dash(make_run, table_of):
+    table = table_of([make_run("a"), make_run("bb", test={"recall@1": 0.9})])
+    assert " – " in as_markdown([table]).splitlines()[3]
+    assert as_csv([table]).count(",,,") >= 1
 
 
-def test_a_metric_that_a_run_lacks_is_a_dash(make_run):
-    runs = [make_run("a"), make_run("bb", test={"recall@1": 0.5})]
-    assert " – " in as_markdown(score_table(runs)).splitlines()[-1]
+def test_no_validation_means_the_last_epoch(make_run, table_of):
+    assert table_of([make_run("a", chosen_epoch=None)]).rows[0].epoch == "3 of 3"
 
 
-def test_no_validation_means_the_last_epoch(make_run):
-    table = score_table([make_run("a", chosen_epoch=None)])
-    assert table.rows[0].epoch == "3 of 3"
+@pytest.fixture(scope="module")
+def study_table(make_study, tmp_path_factory):
+    def make(**options):
+        anyway = options.pop("anyway", False)
+        found = gather([make_study(tmp_path_factory.mktemp("s") / "s", **options)])
+        (part,) = compare(found, "map@r", anyway=anyway).datasets
+        return score_table(part, ["recall@1", "map@r"])
+
+    return make
 
 
-def test_what_cannot_be_a_table_is_refused(make_run):
-    with pytest.raises(BadInput, match="at least one"):
-        score_table([])
-    with pytest.raises(BadInput, match="called 'a'"):
-        score_table([make_run("a"), make_run("a")])
-    with pytest.raises(BadInput, match="one untrained"):
-        score_table([make_run("a", epochs=0), make_run("b", epochs=0)])
-    with pytest.raises(BadInput, match="not tested"):
-        score_table([make_run("a", test=None)])
+def test_studies_have_intervals_trials_and_baselines(study_table):
+    table = study_table()
+    assert table.facts == ("trials", "trainings", "seconds")
+    assert table.reference.name == "raw features"
+    assert table.fact(table.trained[0], "trials") == "12 (1 failed)"
+    score = table.trained[0].scores["map@r"]
+    half = f"{50 * (score.high - score.low):.1f}"
+    text = as_markdown([table])
+    assert f"| **{100 * score.mean:.1f}** ± {half} | 12 (1 failed) | 20 |" in text
+    row = next(csv.DictReader(io.StringIO(as_csv([table]))))
+    assert float(row["map@r low"]) == score.low
+    assert max(map(len, printed(table).splitlines())) <= 80
+
+
+def test_latex_is_balanced_and_escaped(study_table, three_runs, table_of):
+    for table in (study_table(), table_of(three_runs)):
+        text = as_latex([table])
+        assert text.count("{") == text.count("}")
+        assert text.count(r"\begin{") == text.count(r"\end{") == 2
+        body = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
+        rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+        assert {len(re.split(r"(?<!\\)&", row)) for row in rows} == {len(table.metrics) + 1}
+        assert len(rows) == len(table.rows) + 1
+    assert r"\textless{}/script\textgreater{}" in text
+    assert r"proxy \& \textbar{}anchor\textbar{}" in text
+
+
+def test_unfair_rows_are_marked_and_nothing_is_best(study_table):
+    wide = {"triplet": {"model": {"dim": 512}}}
+    table = study_table(changes=wide)
+    assert [row.marks for row in table.rows] == [(), (1,), (), (), (), ()]
+    assert not any(table.is_best(row, "map@r") for row in table.rows)
+    text = as_markdown([table])
+    assert "triplet [1]" in text
+    assert (
+        "[1] Embedding size differs. 128: contrastive and multi-similarity; 512: triplet." in text
+    )
+    assert "Not ranked" in text
+    ranked = study_table(changes=wide, anyway=True)
+    assert "Ranked although the comparison is not fair." in as_markdown([ranked])
+    assert r"triplet\textsuperscript{1}" in as_latex([ranked])
+    assert "triplet [1]" in printed(ranked)

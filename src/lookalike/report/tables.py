@@ -48,6 +48,8 @@ class ScoreRow:
     run: str
     apart: bool
     """A baseline: not trained, not ranked."""
+    untouched: bool = False
+    """The network as it was before any training."""
     marks: tuple[int, ...] = ()
     """Numbers of the audit's sentences below the table."""
 
@@ -86,7 +88,7 @@ class ScoreTable:
     @property
     def reference(self) -> ScoreRow | None:
         """What gains are counted from: the network before any training."""
-        return next((row for row in self.apart if row.name in UNTRAINED), None)
+        return next((row for row in self.apart if row.untouched), None)
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -132,9 +134,6 @@ class ScoreTable:
         return row.scores[metric].mean - bare.scores[metric].mean
 
 
-UNTRAINED = ("untrained network", "raw features")
-
-
 def score_table(part: OnDataset, metrics: Sequence[str], which: Which = "separate") -> ScoreTable:
     """The table of a comparison on one data set, with ``metrics`` as its columns."""
     rows = [_row(one, part, metrics, which) for one in part.contenders]
@@ -163,6 +162,7 @@ def _row(one: Contender, part: OnDataset, metrics: Sequence[str], which: Which) 
         chosen_epoch=result.get("chosen_epoch"),
         run=" ".join(run.folder.name for run in one.runs) or one.source.name,
         apart=one.baseline,
+        untouched=one.untouched,
         marks=_telling_marks(one, part),
     )
 

@@ -45,6 +45,12 @@ class Contender:
         return not self.experiment.trained
 
     @property
+    def untouched(self) -> bool:
+        """Whether this is the network as it was before any training."""
+        raw = self.name.endswith(BASELINES["raw-features"])
+        return self.baseline and (bool(self.runs) or raw)
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """What was measured."""
         return tuple(next(iter(self.cells.values()), {}))
@@ -197,7 +203,8 @@ def _of_runs(runs: Sequence[Run], names: Mapping[Path, str]) -> list[Contender]:
         config = run.config
         values = config.deciding()
         del values["seed"], values["protocol"]["fold"]
-        key = json.dumps([values, run.result["data_fingerprint"]], sort_keys=True)
+        wish = names.get(run.folder)
+        key = json.dumps([values, run.result["data_fingerprint"], wish], sort_keys=True)
         groups.setdefault(key, []).append((run, config))
     return [_of_group(group, names) for group in groups.values()]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lookalike.config import read_yaml
 from lookalike.errors import BadInput, nearest
+from lookalike.settings import plain_yaml
 from lookalike.study.audit import CONDITIONS, NO_VALIDATION, SELECTED_ON_TEST, Experiment
 
 __all__ = ["Description", "describe", "read_description"]
@@ -36,7 +36,7 @@ def read_description(path: Path) -> Description:
     """Read the description of a paper's comparison."""
     if not path.is_file():
         raise BadInput(f"there is no file '{path}'")
-    return describe(read_yaml(path), str(path))
+    return describe(plain_yaml(path), str(path))
 
 
 def describe(values: Mapping[str, Any], origin: str) -> Description:
