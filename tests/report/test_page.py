@@ -139,7 +139,7 @@ def test_collapsed_embeddings_still_give_a_page(make_run, three_runs, written):
 
 def test_other_images_are_flagged_and_not_pictured(make_run, three_runs, written):
     text = written(three_runs[1], make_run("x", data_fingerprint="other"))
-    assert "Data set differs." in text
+    assert "Data set: glyphs (" in text
     assert "Not ranked: the rows differ beyond the method" in text
     assert "No pictures of x: the images of" in text
 
@@ -156,7 +156,7 @@ def test_a_page_without_pictures(make_run, written):
 def test_unfair_rows_say_how_they_differ(make_run, written):
     runs = [make_run("a"), make_run("b", overrides=["model.dim=512"])]
     text = written(*runs)
-    assert "Embedding size differs. 128: a; 512: b." in text
+    assert "Embedding size: 128 (a); 512 (b)." in text
     assert "(best)" not in text
     assert "Ranked although it is not fair" in written(*runs, anyway=True)
 

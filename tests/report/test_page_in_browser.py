@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import contextmanager
 
 import pytest
 
@@ -32,6 +33,20 @@ def browser():
 
 @pytest.fixture
 def open_page(browser, page):
+    """The page about three runs; see ``opening``."""
+    with opening(browser, page) as open_at:
+        yield open_at
+
+
+@pytest.fixture
+def open_study(browser, study_page):
+    """The page about a study on two data sets and a run."""
+    with opening(browser, study_page) as open_at:
+        yield open_at
+
+
+@contextmanager
+def opening(browser, page):
     """Open the page at a width; whatever the browser complained about fails the test at the end."""
     complaints, contexts = [], []
 
@@ -151,3 +166,60 @@ def test_numbers_can_be_taken_away(open_page):
         tab.get_by_role("link", name="CSV").click()
     assert download.value.suggested_filename == "scores.csv"
     assert download.value.path().read_text(encoding="utf-8").startswith("data,method,recall@1")
+
+
+@pytest.fixture(scope="module")
+def study_page(make_study, make_run, tmp_path_factory):
+    from lookalike.report import write_page
+    from lookalike.study.contenders import gather
+
+    folder = tmp_path_factory.mktemp("study")
+    study = make_study(folder / "study", datasets=("glyphs", "cub"))
+    found = gather([study, make_run("one").run.folder])
+    return write_page(folder / "page.html", found, "A study", "L", paper="metrix")[0]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_a_study_can_be_clicked_through(open_study, width, scheme):
+    tab = open_study(width, scheme)
+    tab.locator("label", has_text="all folds side by side").first.click()
+    assert tab.locator('.panel[data-group="joined-0"]:visible').get_attribute("data-panel") == "1"
+    assert tab.locator("#better .pairs:visible").count() == 0  # the run makes it unfair
+    labels(tab, "dataset").nth(1).click()
+    assert tab.locator("#scores .on:visible").get_attribute("data-on") == "1"
+    assert tab.locator("#better td.better:visible").count() > 0
+    assert tab.locator("#map").is_hidden()
+    for target in ("#reported-1", "#tested-1", "#recall-1", "#scatter-1-0"):
+        tab.locator(target).scroll_into_view_if_needed()
+        tab.wait_for_selector(f"{target} .scatterlayer .trace")
+    assert tab.locator("#published tr.ours").count() == 3
+    tab.locator("#published summary").first.click()
+    tab.locator("#history-1").scroll_into_view_if_needed()
+    tab.wait_for_selector("#history-1 .scatterlayer .trace")
+    assert tab.locator("#slices-1 .chart .scatterlayer").count() == 3
+    assert tab.locator("#importance-1 .bars path").count() == 3
+    before = tab.locator("#history-1 .points path").first.get_attribute("transform")
+    tab.locator("#tuning-1").select_option("2")
+    tab.wait_for_function(
+        "before => document.querySelector('#history-1 .points path')"
+        ".getAttribute('transform') !== before",
+        arg=before,
+    )
+    tab.locator("#contour-1").scroll_into_view_if_needed()
+    tab.wait_for_selector("#contour-1 .contourlayer, #contour-1 .heatmaplayer")
+    tab.locator("#pair-1").select_option("1")
+    tab.locator("#theme").click()
+    labels(tab, "dataset").nth(0).click()
+    assert tab.locator("#map").is_visible()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_study_needs_no_mouse(open_study):
+    tab = open_study(1280)
+    tab.locator('input[name="dataset"]:checked').focus()
+    tab.keyboard.press("ArrowRight")
+    assert tab.locator("#scores .on:visible").get_attribute("data-on") == "1"
+    tab.locator("#tuning-1").focus()
+    tab.wait_for_selector("#history-1 .scatterlayer .trace")
+    tab.keyboard.press("ArrowDown")
+    assert tab.locator("#tuning-1").input_value() == "1"

@@ -115,9 +115,7 @@ def test_unfair_rows_are_marked_and_nothing_is_best(study_table):
     assert not any(table.is_best(row, "map@r") for row in table.rows)
     text = as_markdown([table])
     assert "triplet [1]" in text
-    assert (
-        "[1] Embedding size differs. 128: contrastive and multi-similarity; 512: triplet." in text
-    )
+    assert "[1] Embedding size: 128 (contrastive and multi-similarity); 512 (triplet)." in text
     assert "Not ranked" in text
     ranked = study_table(changes=wide, anyway=True)
     assert "Ranked although the comparison is not fair." in as_markdown([ranked])

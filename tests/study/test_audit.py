@@ -133,7 +133,7 @@ def test_tuned_for_all_is_fair_and_tuned_for_some_is_not():
     tuned = frozenset({"lr"})
     assert audit([Experiment("a", low, tuned=tuned), Experiment("b", high, tuned=tuned)]).fair
     (flaw,) = audit([Experiment("a", low, tuned=tuned), Experiment("b", high)]).flaws
-    assert flaw.sentence == "Learning rate was tuned for a and fixed for b."
+    assert flaw.sentence == "Learning rate: tuned for a and fixed for b."
 
 
 def test_a_baseline_answers_only_for_what_comes_before_training():

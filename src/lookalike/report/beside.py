@@ -1,20 +1,33 @@
 """Published numbers beside ours: method by method, or our rows inside one paper's table."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lookalike import recipes
 from lookalike.config import RunConfig, parse
 from lookalike.errors import BadInput
 from lookalike.report import published
 from lookalike.report.published import Published
-from lookalike.study.audit import Audit, Experiment, audit
+from lookalike.study.audit import CONDITIONS, Audit, Experiment, audit
 from lookalike.study.conditions import conditions_of
 from lookalike.study.contenders import Contender
 from lookalike.study.intervals import Interval
 from lookalike.study.results import Which
 
-__all__ = ["Beside", "PaperRow", "PaperTable", "method_keys", "paper_table", "published_beside"]
+__all__ = [
+    "Beside",
+    "PaperRow",
+    "PaperTable",
+    "check_paper",
+    "method_keys",
+    "paper_table",
+    "published_beside",
+]
+
+
+Identity = tuple[str, str, int | None, str, str]
+"""Method, network, size, protocol and source: what tells two printed rows apart."""
 
 
 @dataclass(frozen=True)
@@ -103,52 +116,95 @@ def published_beside(
     return found
 
 
+def check_paper(paper: str, datasets: Sequence[str]) -> None:
+    """Refuse a paper that is not known, or that says nothing about any of ``datasets``."""
+    known = sorted({row.dataset for row in published.load(paper)})
+    if not set(known) & set(datasets):
+        ours = ", ".join(datasets)
+        raise BadInput(f"'{paper}' says nothing about {ours}; it has {', '.join(known)}")
+
+
 def paper_table(
     paper: str, dataset: str, contenders: Sequence[Contender], which: Which
-) -> PaperTable:
-    """Our rows in the table that ``paper`` prints of ``dataset``, and the differences."""
-    known = sorted({row.dataset for row in published.load(paper)})
-    if dataset not in known:
-        raise BadInput(f"'{paper}' says nothing about '{dataset}'; it has {', '.join(known)}")
+) -> PaperTable | None:
+    """Our rows in the table that ``paper`` prints of ``dataset``; None if it prints none."""
+    if dataset not in {row.dataset for row in published.load(paper)}:
+        return None
     printed = [row for row in published.load(paper, dataset) if "@" in row.metric]
     printed = [row for row in printed if row.part == "test" and row.value is not None]
     metrics = tuple(dict.fromkeys(row.metric for row in printed))
-    rows: list[PaperRow] = []
-    experiments: list[Experiment] = []
-    for key in dict.fromkeys(map(_identity, printed)):
-        of_row = [row for row in printed if _identity(row) == key]
-        scores = {row.metric: row.value / 100 for row in of_row if row.value is not None}
-        label = _label(of_row[0], printed)
-        rows.append(PaperRow(label, of_row[0].network, of_row[0].size, scores, {}, False, ()))
-        experiments.append(Experiment(label, _conditions(of_row[0])))
-    for one in contenders:
-        if one.baseline or one.config is None:
-            continue
-        label = f"{one.name} (ours)"
-        found = {m: s for m in metrics if (s := one.interval(m, which)) is not None}
-        halves = {m: (s.high - s.low) / 2 for m, s in found.items()}
-        model = one.config.model
-        rows.append(
-            PaperRow(
-                label,
-                model.network,
-                model.dim or None,
-                {m: s.mean for m, s in found.items()},
-                {m: half for m, half in halves.items() if half == half},
-                True,
-                (),
-            )
-        )
-        known_conditions = dict(one.experiment.conditions) | {"data": dataset}
-        known_conditions = {k: v for k, v in known_conditions.items() if "." not in k}
-        experiments.append(Experiment(label, known_conditions, tuned=one.experiment.tuned))
-    found_flaws = audit(experiments)
-    marked = tuple(_marked(row, found_flaws) for row in rows)
-    title = published.papers()[paper].title
-    return PaperTable(paper, title, dataset, metrics, marked, found_flaws)
+    theirs = [_their_row(key, printed) for key in dict.fromkeys(map(_identity, printed))]
+    ours = [
+        (_our_row(one, metrics, which), _our_experiment(one, dataset))
+        for one in contenders
+        if not one.baseline and one.config is not None
+    ]
+    groups = [*_grouped(theirs, "the paper's rows"), *_grouped(ours, "our rows")]
+    found = audit([experiment for experiment, _ in groups])
+    group_of = {label: experiment.name for experiment, labels in groups for label in labels}
+    rows = tuple(
+        replace(row, marks=_marks(group_of[row.label], found)) for row, _ in (*theirs, *ours)
+    )
+    return PaperTable(paper, published.papers()[paper].title, dataset, metrics, rows, found)
 
 
-def _identity(row: Published) -> tuple[str, str, int | None, str, str]:
+def _their_row(key: Identity, printed: Sequence[Published]) -> tuple[PaperRow, Experiment]:
+    of_row = [row for row in printed if _identity(row) == key]
+    scores = {row.metric: row.value / 100 for row in of_row if row.value is not None}
+    first = of_row[0]
+    label = _label(first, printed)
+    row = PaperRow(label, first.network, first.size, scores, {}, False, ())
+    return row, Experiment(label, _conditions(first))
+
+
+def _our_row(one: Contender, metrics: Sequence[str], which: Which) -> PaperRow:
+    assert one.config is not None
+    found = {m: score for m in metrics if (score := one.interval(m, which)) is not None}
+    halves = {m: (score.high - score.low) / 2 for m, score in found.items()}
+    return PaperRow(
+        label=f"{one.name} (ours)",
+        network=one.config.model.network,
+        size=one.config.model.dim or None,
+        scores={m: score.mean for m, score in found.items()},
+        halves={m: half for m, half in halves.items() if not math.isnan(half)},
+        ours=True,
+        marks=(),
+    )
+
+
+def _our_experiment(one: Contender, dataset: str) -> Experiment:
+    """Our conditions, as far as a paper could tell them too."""
+    known = {k: v for k, v in one.experiment.conditions.items() if k in CONDITIONS}
+    return Experiment(one.name, known | {"data": dataset}, tuned=one.experiment.tuned)
+
+
+def _grouped(
+    rows: Sequence[tuple[PaperRow, Experiment]], everyone: str
+) -> list[tuple[Experiment, list[str]]]:
+    """Rows of equal conditions as one, so that differences can be read."""
+    groups: dict[str, tuple[Experiment, list[str]]] = {}
+    for row, experiment in rows:
+        told = {k: v for k, v in experiment.conditions.items() if k not in experiment.tuned}
+        key = repr((sorted(told.items(), key=str), sorted(experiment.tuned)))
+        groups.setdefault(key, (experiment, []))[1].append(row.label)
+    if len(groups) == 1:
+        return [(replace(one, name=everyone), labels) for one, labels in groups.values()]
+    return [(replace(one, name=_together(labels)), labels) for one, labels in groups.values()]
+
+
+def _together(labels: Sequence[str]) -> str:
+    more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+    return labels[0] + more
+
+
+def _marks(group: str, found: Audit) -> tuple[int, ...]:
+    """The flaws of a group of rows, without those that concern every group alike."""
+    every = set(found.rows)
+    flaws = found.flaws
+    return tuple(m for m in found.marks(group) if not every <= set(flaws[m - 1].rows))
+
+
+def _identity(row: Published) -> Identity:
     return (row.method, row.network, row.size, row.protocol, row.reported_by)
 
 
@@ -184,12 +240,3 @@ def _conditions(row: Published) -> dict[str, object]:
     found["network"] = row.network or found.get("network")
     found["dim"] = row.size or found.get("dim")
     return {key: value for key, value in found.items() if value is not None}
-
-
-def _marked(row: PaperRow, found: Audit) -> PaperRow:
-    marks = tuple(
-        mark
-        for mark in found.marks(row.label)
-        if not set(found.rows) <= set(found.flaws[mark - 1].rows)
-    )
-    return PaperRow(row.label, row.network, row.size, row.scores, row.halves, row.ours, marks)

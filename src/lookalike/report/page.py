@@ -12,7 +12,13 @@ from plotly.offline import get_plotlyjs
 
 from lookalike.errors import BadInput
 from lookalike.files import atomically
-from lookalike.report.beside import Beside, PaperTable, paper_table, published_beside
+from lookalike.report.beside import (
+    Beside,
+    PaperTable,
+    check_paper,
+    paper_table,
+    published_beside,
+)
 from lookalike.report.charts import RecallCurve, Scatter, recall_curves, scatters
 from lookalike.report.curves import Curve, curves, validation_metric
 from lookalike.report.methods import style
@@ -66,6 +72,29 @@ class Block:
     scatters: list[Scatter]
     pictured: Pictured | None
 
+    @property
+    def pairs(self) -> dict[tuple[str, str], dict[str, str]]:
+        """Row minus column, both ways round, for the table of pairs."""
+        found = {}
+        for one in self.part.differences:
+            told = "" if one.low is None else f"{signed(one.low)} to {signed(one.high)}, "
+            title = f"{one.better} minus {one.worse}: {told}corrected p = {one.adjusted:.2g}"
+            for pair, sign, kind in (
+                ((one.better, one.worse), 1, "better"),
+                ((one.worse, one.better), -1, "worse"),
+            ):
+                shown = {"shown": signed(sign * one.mean), "title": title}
+                found[pair] = shown | {"kind": kind if one.holds else "open"}
+        return found
+
+    @property
+    def sources(self) -> dict[str, list[str]]:
+        """Which methods come from which run or study."""
+        found: dict[str, list[str]] = {}
+        for row in self.table.rows:
+            found.setdefault(row.run, []).append(row.name)
+        return found
+
     def for_script(self) -> dict[str, Any]:
         """What the charts need."""
         return {
@@ -98,6 +127,8 @@ def write_page(
     """
     if path.suffix != ".html":
         raise BadInput(f"'{path}' must end in .html")
+    if paper:
+        check_paper(paper, gathered.datasets)
     metric = metric or chosen_metric(gathered)
     found = compare(gathered, metric, anyway=anyway)
     joined = None

@@ -22,7 +22,7 @@ GRID = 25
 MOST_CONTOURS = 3
 FEWEST_FOR_CONTOUR = 6
 FEWEST_FOR_IMPORTANCE = 4
-LOG_DECADES = 1.5
+DECADES = 1.0
 
 Floats = NDArray[np.float64]
 
@@ -100,8 +100,13 @@ def _parameter(key: str, done: Sequence[Trial], importance: float | None) -> Par
     if not all(_is_number(value) for value in given):
         return Parameter(key, [str(value) for value in given], False, importance)
     numbers = [float(value) for value in given if value is not None]
-    spread = min(numbers) > 0 and math.log10(max(numbers) / min(numbers)) > LOG_DECADES
-    return Parameter(key, list(numbers), spread, importance)
+    return Parameter(key, list(numbers), _by_powers(numbers), importance)
+
+
+def _by_powers(numbers: Sequence[float]) -> bool:
+    """Whether values are spread over powers of ten: most lie far below the highest."""
+    low, middle, high = min(numbers), float(np.median(numbers)), max(numbers)
+    return low > 0 and math.log10(high / low) > DECADES and middle < high / 4
 
 
 def _is_number(value: Any) -> bool:
@@ -139,8 +144,7 @@ def _space(values: Sequence[Any]) -> Any:
     low, high = float(min(values)), float(max(values))
     if low == high:
         return None
-    log = low > 0 and math.log10(high / low) > LOG_DECADES
-    return optuna.distributions.FloatDistribution(low, high, log=log)
+    return optuna.distributions.FloatDistribution(low, high, log=_by_powers(values))
 
 
 def _plain(value: Any, space: Any) -> Any:

@@ -139,8 +139,8 @@ def _differences(experiments: Sequence[Experiment], keys: Iterable[str]) -> Iter
                 said.setdefault(same, []).append(one.name)
                 shown.setdefault(same, _shown(one.conditions[key]))
         if len(said) > 1:
-            groups = "; ".join(f"{shown[same]}: {_listed(who)}" for same, who in said.items())
-            yield Flaw("differs", key, _odd(said), f"{_title(key)} differs. {groups}.")
+            groups = "; ".join(f"{shown[same]} ({_listed(who)})" for same, who in said.items())
+            yield Flaw("differs", key, _odd(said), f"{_title(key)}: {groups}.")
         yield from _unsaid(key, fixed)
 
 
@@ -158,7 +158,7 @@ def _partly_tuned(key: str, every: Sequence[Experiment], fixed: Sequence[Experim
         "differs",
         key,
         tuple(one.name for one in every),
-        f"{_title(key)} was tuned for {_listed(tuned)} "
+        f"{_title(key)}: tuned for {_listed(tuned)} "
         f"and fixed for {_listed([one.name for one in fixed])}.",
     )
 
@@ -169,10 +169,8 @@ def _unsaid(key: str, experiments: Sequence[Experiment]) -> Iterable[Flaw]:
         return
     silent = [one.name for one in experiments if _is_silent(one, key)]
     if silent:
-        who = "no row" if len(silent) == len(experiments) > 1 else _listed(silent)
-        words = f"{_title(key)} is not said by {who}."
-        if who == "no row":
-            words = f"{_title(key)} is not said."
+        every = len(silent) == len(experiments) > 1
+        words = f"{_title(key)}: not said{'' if every else f' of {_listed(silent)}'}."
         yield Flaw("not said", key, tuple(silent), words)
 
 
@@ -204,7 +202,7 @@ def _disclosure(one: Experiment) -> Iterable[Flaw]:
     for key in one.omits:
         done = one.conditions.get(key)
         shown = "" if done is None else f" ({_shown(done)})"
-        words = f"{_title(key)}{shown} of {one.name} is not mentioned in its paper."
+        words = f"{_title(key)}{shown} of {one.name}: not mentioned in the paper."
         yield Flaw("omitted", key, (one.name,), words)
 
 

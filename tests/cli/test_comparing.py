@@ -1,0 +1,121 @@
+"""compare, audit and report, with their exit codes and their one sentence for bad input."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lookalike.cli import main
+
+AUDITS = Path(__file__).parents[2] / "docs" / "audits"
+
+
+@pytest.fixture
+def lookalike(monkeypatch, capsys):
+    """The command in this process, as starting one takes seconds."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["lookalike", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        told = capsys.readouterr()
+        return SimpleNamespace(returncode=stopped.value.code or 0, stdout=told.out, stderr=told.err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def study(make_study, tmp_path_factory):
+    return make_study(tmp_path_factory.mktemp("s") / "study")
+
+
+def test_compare_says_what_holds(lookalike, study):
+    done = lookalike("compare", study)
+    assert done.returncode == 0, done.stderr
+    assert "glyphs, by MAP@R" in done.stdout
+    assert "multi-similarity is better than PCA (by " in done.stdout
+    assert "Of 1 of 12 pairs nothing can be said (20 blocks)." in done.stdout
+    assert "Not shown to beat LDA, shrunk: triplet, contrastive." in done.stdout
+    assert "Tournament over 20 repeats and folds on glyphs" in done.stdout
+    assert "Friedman: p = " in done.stdout
+
+
+def test_compare_as_json_and_joined(lookalike, study):
+    found = json.loads(lookalike("compare", study, "--concatenated", "--json").stdout)
+    (part,) = found["datasets"]
+    assert (found["which"], part["ranking"], part["blocks"]) == ("concatenated", "fair", 5)
+    assert part["audit"] == {"verdict": "fair", "flaws": []}
+    assert {row["name"] for row in part["rows"] if row["baseline"]} == {
+        "raw features", "PCA", "LDA, shrunk",
+    }  # fmt: skip
+    lda = next(row for row in part["rows"] if row["name"] == "LDA, shrunk")
+    assert lda["scores"]["map@r"]["low"] is None
+
+
+def test_an_unfair_ranking_must_be_asked_for(lookalike, make_study, tmp_path):
+    folder = make_study(tmp_path / "s", changes={"triplet": {"model": {"dim": 512}}})
+    done = lookalike("compare", folder)
+    assert done.returncode == 0
+    assert "[1] Embedding size: 128 (contrastive and multi-similarity); 512 (triplet)." in (
+        done.stdout
+    )
+    assert "Not ranked" in done.stdout
+    assert "is better than" not in done.stdout
+    assert "Tournament" not in done.stdout
+    done = lookalike("compare", folder, "--anyway")
+    assert "Ranked although the comparison is not fair." in done.stdout
+    assert "is better than" in done.stdout
+
+
+def test_audit_of_a_paper(lookalike):
+    done = lookalike("audit", AUDITS / "sampling-matters.yaml")
+    assert done.returncode == 1
+    assert "Network: ResNet50 (Margin); GoogleNet (four of seven competitors" in done.stdout
+    assert "Unfair" in done.stdout
+    done = lookalike("audit", AUDITS / "reality-check.yaml", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["verdict"] == "fair"
+
+
+def test_report_writes_page_and_tables(lookalike, study, tmp_path):
+    done = lookalike("report", study, "-o", tmp_path / "page.html", "--title", "Mine")
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["page.csv", "page.html", "page.md", "page.svg", "page.tex"]
+    assert "<h1>Mine</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", "nowhere"], "neither a run"),
+        (["compare", "{study}", "--metric", "mapr"], "did you mean 'map@r'?"),
+        (["audit", "nowhere.yaml"], "there is no file 'nowhere.yaml'"),
+        (["report", "{study}", "-o", "page.pdf"], "must end in .html"),
+        (["report", "{study}", "--compare-published", "metricks"], "did you mean 'metrix'?"),
+        (["report", "{study}", "--compare-published", "metrix"], "says nothing about glyphs"),
+    ],
+)
+def test_bad_input_is_one_sentence(lookalike, study, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    done = lookalike(*[part.replace("{study}", str(study)) for part in arguments])
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unfair_paper_fails_a_real_process():
+    paper = AUDITS / "every-flaw.yaml"
+    done = subprocess.run(
+        [sys.executable, "-c", "from lookalike.cli import main; main()", "audit", str(paper)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "  [1] Network: resnet50 (our new loss); googlenet (triplet)." in done.stdout
+    assert done.stderr == ""
