@@ -24,11 +24,11 @@ class Row:
 
 
 def find_recipes(words: Sequence[str]) -> list[Row]:
-    """The recipes whose name, line or paper holds every one of ``words``."""
+    """The recipes whose name, line, or paper's title or authors hold every one of ``words``."""
     found = [
         Row(recipe.name, recipe.summary, recipe.paper)
         for recipe in map(recipes.recipe, recipes.names())
-        if all(word.lower() in f"{recipe.name} {recipe.summary}".lower() for word in words)
+        if all(word.lower() in _text(recipe) for word in words)
     ]
     if not found:
         given = " ".join(words)
@@ -36,6 +36,12 @@ def find_recipes(words: Sequence[str]) -> list[Row]:
             f"no recipe has all of '{given}'; {nearest('/'.join(words), recipes.names())}"
         )
     return found
+
+
+def _text(recipe: recipes.Recipe) -> str:
+    paper = papers().get(recipe.paper)
+    about = f"{paper.title} {paper.authors}" if paper else ""
+    return f"{recipe.name} {recipe.summary} {about}".lower()
 
 
 def tables() -> list[Row]:
