@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-all lint chromium bench bench-losses bench-eval bench-train clean
+.PHONY: install demo test test-all lint chromium bench bench-losses bench-eval bench-train bench-search clean
 
 install: $(STAMP)
 
@@ -35,7 +35,7 @@ chromium:
 	@command -v chromium >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null)
 
-bench: bench-losses bench-eval bench-train
+bench: bench-losses bench-eval bench-train bench-search
 
 bench-losses: install
 	$(BIN)/python benchmarks/losses.py
@@ -45,6 +45,9 @@ bench-eval: install
 
 bench-train: install
 	$(BIN)/python benchmarks/training.py
+
+bench-search: install
+	$(BIN)/python benchmarks/search.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -12,6 +12,7 @@ from lookalike.cli.compare import compare
 from lookalike.cli.data import data
 from lookalike.cli.demo import demo
 from lookalike.cli.evaluate import evaluate
+from lookalike.cli.export import export
 from lookalike.cli.index import index
 from lookalike.cli.list import list_parts
 from lookalike.cli.report import report
@@ -37,6 +38,7 @@ app.command()(compare)
 app.command()(audit)
 app.command()(report)
 app.command()(search)
+app.command()(export)
 app.command()(serve)
 app.command("list")(list_parts)
 app.add_typer(data, name="data")

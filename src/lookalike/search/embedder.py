@@ -90,7 +90,8 @@ class Embedder(Encoder):
         blueprint = of_config(config, tensors)
         model = blueprint.build()
         load_by_name(model, tensors, f"'{run.weights}'", left_over=())
-        return cls(model, blueprint, {"run": run.folder.name, "result": result})
+        origin = {"run": run.folder.name, "data": config.data.name, "result": result}
+        return cls(model, blueprint, origin)
 
     @classmethod
     def from_network(

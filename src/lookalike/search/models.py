@@ -5,6 +5,7 @@ from pathlib import Path
 from lookalike.errors import BadInput
 from lookalike.search.embedder import Embedder
 from lookalike.search.encoder import Encoder
+from lookalike.search.onnx_encoder import OnnxEncoder
 
 __all__ = ["find_embedder", "find_encoder"]
 
@@ -21,4 +22,6 @@ def find_embedder(folder: Path | str) -> Embedder:
 
 def find_encoder(path: Path | str) -> Encoder:
     """The model of a run or an export, whatever runs it."""
+    if Path(path).suffix == ".onnx":
+        return OnnxEncoder(path)
     return find_embedder(path)

@@ -1,94 +1,80 @@
-"""A network run by ONNX Runtime: the same vectors, without torch's machinery."""
+"""A model that ONNX Runtime runs: an exported file is all that it needs."""
 
+import json
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from lookalike import data
+from lookalike.data import Normalisation
 from lookalike.data.cache_folder import cache_folder
-from lookalike.errors import BadInput, LookalikeError
+from lookalike.errors import BadInput
 from lookalike.files import atomically
 from lookalike.search.embedder import Embedder
 from lookalike.search.encoder import Encoder
 
-__all__ = ["OnnxEncoder", "write_onnx"]
-
-LEAST_AGREEMENT = 0.9999
+__all__ = ["OnnxEncoder"]
 
 
 class OnnxEncoder(Encoder):
-    """Prepares pictures as ``embedder`` does and runs an ONNX file of its network."""
+    """Embeds pictures by ONNX Runtime; its fingerprint is that of the model it was made from."""
 
-    def __init__(self, embedder: Embedder, file: Path, threads: int = 1) -> None:
+    def __init__(self, path: Path | str, threads: int = 1) -> None:
         try:
             import onnxruntime
-        except ModuleNotFoundError as error:
+        except ImportError as error:
             raise BadInput(
-                f"ONNX needs the package '{error.name}': pip install 'lookalike[export]'"
+                "an ONNX file needs the package 'onnxruntime': pip install 'lookalike[export]'"
             ) from error
-        super().__init__(
-            embedder.preset, embedder.normalisation, embedder.dim, embedder.fingerprint
-        )
+        if not Path(path).is_file():
+            raise BadInput(f"there is no file '{path}'")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        self.session = onnxruntime.InferenceSession(
-            str(file), options, providers=["CPUExecutionProvider"]
-        )
-        self.agree(embedder)
+        options.log_severity_level = 3
+        try:
+            self._session: Any = onnxruntime.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"]
+            )
+            properties = self._session.get_modelmeta().custom_metadata_map
+            told = json.loads(properties["lookalike"])
+            normalisation = Normalisation(**{name: listed(v) for name, v in told["input"].items()})
+            super().__init__(
+                data.preset(told["transform"]), normalisation, told["dim"], told["fingerprint"]
+            )
+        except BadInput:
+            raise
+        except Exception as error:  # a file that is something else makes the runtime raise anything
+            raise BadInput(f"'{path}' is not a model that 'lookalike export' wrote") from error
 
     @classmethod
     def of(cls, embedder: Embedder) -> "OnnxEncoder":
-        """The network of ``embedder``, written once into the cache folder."""
-        file = cache_folder() / f"onnx-{embedder.fingerprint}.onnx"
-        if not file.is_file():
-            write_onnx(embedder, file)
-        return cls(embedder, file)
+        """The network of ``embedder``, written once into the cache folder and checked."""
+        from lookalike.search.exporting import write_onnx
+
+        path = cache_folder() / f"model-{embedder.fingerprint}.onnx"
+        if not path.is_file():
+            with atomically(path) as draft:
+                write_onnx(embedder, draft)
+        return cls(path)
+
+    @staticmethod
+    def describe(embedder: Embedder) -> dict[str, Any]:
+        """What an exported file must say of the model."""
+        return {
+            "transform": embedder.blueprint.transform,
+            "input": vars(embedder.normalisation),
+            "dim": embedder.dim,
+            "fingerprint": embedder.fingerprint,
+        }
 
     def run(self, batch: Tensor) -> Tensor:
         """The embeddings of a batch."""
-        images = np.ascontiguousarray(batch.numpy())
-        (found,) = self.session.run(None, {self.session.get_inputs()[0].name: images})
+        found = self._session.run(None, {"images": batch.contiguous().numpy()})[0]
         return torch.from_numpy(found)
 
-    def agree(self, embedder: Embedder) -> None:
-        """Refuse a file whose vectors are not those of the network."""
-        batch = example(embedder)
-        ours, theirs = self.run(batch), embedder.run(batch)
-        least = float(torch.nn.functional.cosine_similarity(ours, theirs).min())
-        if not least >= LEAST_AGREEMENT:
-            raise LookalikeError(
-                f"the network in ONNX gives other vectors (cosine similarity {least:.4f})"
-            )
 
-
-def write_onnx(embedder: Embedder, file: Path) -> None:
-    """Write the network from prepared batch to embedding, for batches of any length."""
-    try:
-        import onnx  # noqa: F401  torch's exporter asks for it late and with a traceback
-        import onnxscript  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise BadInput(
-            f"ONNX needs the package '{error.name}': pip install 'lookalike[export]'"
-        ) from error
-    batch = example(embedder).contiguous()
-    with atomically(file) as draft:
-        torch.onnx.export(
-            embedder.model,
-            (batch,),
-            str(draft),
-            input_names=["images"],
-            output_names=["embeddings"],
-            dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=4096)},),
-            external_data=False,
-            dynamo=True,
-            verbose=False,
-        )
-
-
-def example(embedder: Embedder) -> Tensor:
-    """Two pictures of noise, as the network takes them."""
-    side = embedder.preset.size or 224
-    generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (2, 3, side, side), generator=generator, dtype=torch.uint8)
-    return embedder.batch(list(pixels))
+def listed(value: Any) -> Any:
+    """JSON has lists where a normalisation has tuples."""
+    return tuple(value) if isinstance(value, list) else value
