@@ -16,7 +16,7 @@ from lookalike.search.onnx_encoder import OnnxEncoder
 vectors = OnnxEncoder("{name}").embed(pictures)
 ```
 
-Input: `images`, float32 [batch, {channels}, {size}, {size}]; output: `embeddings`, of unit length.""",
+Input `images`: float32 [batch, {channels}, {size}, {size}]; output `embeddings`: unit length.""",
     "torchscript": """\
 ```python
 vectors = torch.jit.load("{name}")(images)
