@@ -55,6 +55,8 @@ def naive_triplet(x, labels, margin=0.05, swap=False, smooth=False, gamma=0.0):
             an = torch.minimum(an, distance(x[p], x[n]))
         term = distance(x[a], x[p]) - an + margin - gamma * direction(x, a, p, n)
         terms.append(torch.log1p(term.exp()) if smooth else term)
+    if gamma:
+        return sum(term.relu() for term in terms) / len(terms)
     return mean_above_zero(terms)
 
 

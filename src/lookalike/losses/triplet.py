@@ -7,7 +7,15 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.distances import LpDistance
-from lookalike.geometry import Relations, at_places, attach, listed_pairs, mean_of_positive, picked
+from lookalike.geometry import (
+    Relations,
+    at_places,
+    attach,
+    listed_pairs,
+    mean_of_positive,
+    picked,
+    weighted_mean,
+)
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.losses.direction import among_candidates, direction_cosine
 from lookalike.miners.everything import RandomMiner
@@ -40,8 +48,9 @@ class TripletMarginLoss(PairLoss):
     ``[d_ap - d_an + margin]+``, mean over the triplets above zero; all triplets, without an array
     over them. ``smooth_loss``: ``log(1 + e^(.))``. ``swap``: the nearer of ``d_an`` and ``d_pn``.
     ``triplets_per_anchor``: so many random triplets instead of all. ``direction``: direction
-    regularisation, ``[d_ap - d_an + margin - direction * cos(x_p - x_a, x_n - x_a)]+`` (Mohan et
-    al., CVPR 2020). The last three compare positives with candidates in blocks.
+    regularisation, ``[d_ap - d_an + margin - direction * cos(x_p - x_a, x_n - x_a)]+``, then the
+    mean over all triplets (Mohan et al., CVPR 2020). The last three compare positives with
+    candidates in blocks.
     """
 
     additive = False
@@ -116,6 +125,8 @@ class TripletMarginLoss(PairLoss):
             picked(similarity, anchor, positive), picked(similarity, anchor, negative), pn
         )
         keep = torch.ones_like(terms) if found.keep is None else found.keep.to(terms.dtype)
+        if self.direction:
+            return weighted_mean(terms.relu(), keep)
         return mean_of_positive(terms, keep)
 
     def _terms(self, ap: Tensor, an: Tensor, pn: Tensor | None) -> Tensor:
@@ -144,7 +155,7 @@ class TripletMarginLoss(PairLoss):
                 None if among is None else among.index_select(0, column),
             )
             weights = negatives.index_select(0, row) * weight[part].unsqueeze(1)
-            counted = (terms > 0) * weights
+            counted = weights if self.direction else (terms > 0) * weights
             return (terms.relu() * weights).sum(), counted.sum()
 
         tiny = torch.finfo(weight.dtype).tiny
