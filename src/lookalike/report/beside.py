@@ -9,7 +9,7 @@ from lookalike.config import RunConfig, parse
 from lookalike.errors import BadInput
 from lookalike.report import published
 from lookalike.report.published import Published
-from lookalike.study.audit import CONDITIONS, Audit, Experiment, audit
+from lookalike.study.audit import CONDITIONS, Audit, Experiment, audit, listed
 from lookalike.study.conditions import conditions_of
 from lookalike.study.contenders import Contender
 from lookalike.study.intervals import Interval
@@ -25,6 +25,8 @@ __all__ = [
     "published_beside",
 ]
 
+
+THEIRS, OURS = "the paper's rows", "our rows"
 
 Identity = tuple[str, str, int | None, str, str]
 """Method, network, size, protocol and source: what tells two printed rows apart."""
@@ -139,8 +141,10 @@ def paper_table(
         for one in contenders
         if not one.baseline and one.config is not None
     ]
-    groups = [*_grouped(theirs, "the paper's rows"), *_grouped(ours, "our rows")]
+    groups = [*_grouped(theirs, THEIRS), *(mine := _grouped(ours, OURS))]
     found = audit([experiment for experiment, _ in groups])
+    for everyone, side in ((THEIRS, groups[: len(groups) - len(mine)]), (OURS, mine)):
+        found = _said_shorter(found, [experiment.name for experiment, _ in side], everyone)
     group_of = {label: experiment.name for experiment, labels in groups for label in labels}
     rows = tuple(
         replace(row, marks=_marks(group_of[row.label], found)) for row, _ in (*theirs, *ours)
@@ -190,6 +194,16 @@ def _grouped(
     if len(groups) == 1:
         return [(replace(one, name=everyone), labels) for one, labels in groups.values()]
     return [(replace(one, name=_together(labels)), labels) for one, labels in groups.values()]
+
+
+def _said_shorter(found: Audit, names: Sequence[str], everyone: str) -> Audit:
+    """Sentences that list one whole side call it by its name."""
+    if len(names) < 2:
+        return found
+    shorter = [
+        replace(f, sentence=f.sentence.replace(listed(names), everyone)) for f in found.flaws
+    ]
+    return replace(found, flaws=tuple(shorter))
 
 
 def _together(labels: Sequence[str]) -> str:

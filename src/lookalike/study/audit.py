@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["CONDITIONS", "Audit", "Experiment", "Flaw", "audit"]
+__all__ = ["CONDITIONS", "Audit", "Experiment", "Flaw", "audit", "listed"]
 
 CONDITIONS = {
     "data": "data set",
@@ -139,7 +139,7 @@ def _differences(experiments: Sequence[Experiment], keys: Iterable[str]) -> Iter
                 said.setdefault(same, []).append(one.name)
                 shown.setdefault(same, _shown(one.conditions[key]))
         if len(said) > 1:
-            groups = "; ".join(f"{shown[same]} ({_listed(who)})" for same, who in said.items())
+            groups = "; ".join(f"{shown[same]} ({listed(who)})" for same, who in said.items())
             yield Flaw("differs", key, _odd(said), f"{_title(key)}: {groups}.")
         yield from _unsaid(key, fixed)
 
@@ -158,8 +158,8 @@ def _partly_tuned(key: str, every: Sequence[Experiment], fixed: Sequence[Experim
         "differs",
         key,
         tuple(one.name for one in every),
-        f"{_title(key)}: tuned for {_listed(tuned)} "
-        f"and fixed for {_listed([one.name for one in fixed])}.",
+        f"{_title(key)}: tuned for {listed(tuned)} "
+        f"and fixed for {listed([one.name for one in fixed])}.",
     )
 
 
@@ -170,7 +170,7 @@ def _unsaid(key: str, experiments: Sequence[Experiment]) -> Iterable[Flaw]:
     silent = [one.name for one in experiments if _is_silent(one, key)]
     if silent:
         every = len(silent) == len(experiments) > 1
-        words = f"{_title(key)}: not said{'' if every else f' of {_listed(silent)}'}."
+        words = f"{_title(key)}: not said{'' if every else f' of {listed(silent)}'}."
         yield Flaw("not said", key, tuple(silent), words)
 
 
@@ -188,7 +188,7 @@ def _selections(experiments: Sequence[Experiment]) -> Iterable[Flaw]:
             "selected on test",
             "selection",
             tuple(chosen),
-            f"The test set itself chose the epoch or the settings of {_listed(chosen)}: "
+            f"The test set itself chose the epoch or the settings of {listed(chosen)}: "
             "the score is too high by an unknown amount.",
         )
 
@@ -219,7 +219,7 @@ def _weakness(experiments: Sequence[Experiment]) -> Iterable[Flaw]:
 
 def _all(names: list[str], experiments: Sequence[Experiment]) -> str:
     every = len(names) == len(experiments) > 1
-    return "any row" if every else _listed(names)
+    return "any row" if every else listed(names)
 
 
 def _selection(one: Experiment) -> str | None:
@@ -247,7 +247,7 @@ def _title(key: str) -> str:
     return words[:1].upper() + words[1:] if key in CONDITIONS else f"'{key}'"
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """Names for people: all of a few, else the first ones and how many more."""
     if len(names) > 6:
         return f"{', '.join(names[:5])} and {len(names) - 5} more"

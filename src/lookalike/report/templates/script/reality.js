@@ -1,5 +1,8 @@
 // What papers report for two old losses over the years, beside what a fair test finds.
-const yearAxis = () => axis({ showgrid: false, tickformat: "d", title: { text: "year of the paper", standoff: 6 } });
+const yearAxis = (years) => axis({
+  showgrid: false, tickformat: "d", title: { text: "year of the paper", standoff: 6 },
+  ...(Math.max(...years) - Math.min(...years) < 8 ? { dtick: 1 } : {}),
+});
 const realityRange = ({ reported, tested }) => {
   const scores = [...reported, ...tested].map((one) => 100 * one.score);
   const room = 0.06 * (Math.max(...scores) - Math.min(...scores)) + 1;
@@ -16,7 +19,7 @@ const drawReported = (reality, on) => {
       hovertemplate: "%{fullData.name}, %{x}: %{y:.1f}<br>%{text}<extra></extra>",
     };
   });
-  plot(`reported-${on}`, traces, layout({ xaxis: yearAxis(), yaxis: axis({ nticks: 6, range: realityRange(reality) }) }));
+  plot(`reported-${on}`, traces, layout({ xaxis: yearAxis(reality.reported.map((one) => one.year)), yaxis: axis({ nticks: 6, range: realityRange(reality) }) }));
 };
 
 const drawTested = (reality, on) => {
@@ -28,7 +31,7 @@ const drawTested = (reality, on) => {
       hovertemplate: "%{fullData.name}, %{x}: %{y:.1f}<extra></extra>",
     };
   });
-  plot(`tested-${on}`, traces, layout({ xaxis: yearAxis(), yaxis: axis({ nticks: 6, range: realityRange(reality) }) }));
+  plot(`tested-${on}`, traces, layout({ xaxis: yearAxis(reality.tested.map((one) => one.year)), yaxis: axis({ nticks: 6, range: realityRange(reality) }) }));
 };
 
 eachBlock("reality", (reality, on) => {
