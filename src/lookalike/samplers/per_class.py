@@ -28,10 +28,11 @@ class Deck:
         if len(hand) == count:
             return hand
         fresh = self.random.permutation(self.cards)
-        unheld = fresh[~np.isin(fresh, hand)]
-        fill = unheld[: count - len(hand)]
-        self.rest = fresh[~np.isin(fresh, fill)]
-        hand = np.concatenate([hand, fill])
+        held = set(hand.tolist())
+        fill = [card for card in fresh.tolist() if card not in held][: count - len(hand)]
+        dealt = set(fill)
+        self.rest = np.asarray([card for card in fresh.tolist() if card not in dealt], np.int64)
+        hand = np.concatenate([hand, np.asarray(fill, np.int64)])
         if len(hand) < count:  # fewer cards than asked for: some must come twice
             more = self.random.choice(self.cards, count - len(hand))
             hand = np.concatenate([hand, more])
