@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from lookalike import data
 from lookalike.config import RunConfig
-from lookalike.training.loop import Training, chosen_split
+from lookalike.training.loop import Training
+from lookalike.training.profiling import ready
 from lookalike.training.run import Run
-from lookalike.training.watcher import Watcher
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "benchmarks"
 
@@ -47,11 +46,7 @@ def photographs(folder: Path, classes: int = 200, per_class: int = 6) -> None:
 
 def training_of(config: RunConfig, folder: Path) -> Training:
     """What ``lookalike train`` would start, stopped before its first step."""
-    images = data.load(config.data.name, config.data.root)
-    preset = data.preset(config.data.transform)
-    store = data.open_store(images, preset.short_side)
-    split = chosen_split(config, images)
-    training = Training(config, Run(folder / "run"), split, store, preset, Watcher())
+    training = ready(config, Run(folder / "run"))
     training.begin_epoch(0)
     return training
 

@@ -89,3 +89,14 @@ def test_places_do_not_decide_the_outcome(tmp_path):
     files = [load(None, [f"model.weights={path}"]).deciding() for path in ("a.pth", "./b.pth")]
     assert files[0] == files[1] != here.deciding()
     assert load(None, ["seed=1"]).deciding() != RunConfig().deciding()
+
+
+def test_a_single_metric_needs_no_brackets():
+    assert load(None, ["protocol.metrics=recall@1"]).protocol.metrics == ("recall@1",)
+
+
+def test_keys_that_came_later_do_not_rename_old_runs():
+    deciding = load(None, []).deciding()
+    assert not {"ema", "activation_checkpointing", "loggers"} & set(deciding["train"])
+    assert "frozen_until" not in deciding["model"]
+    assert load(None, ["train.ema=0.99"]).deciding()["train"]["ema"] == 0.99

@@ -88,3 +88,18 @@ def test_its_arguments_are_checked(lookalike):
     done = lookalike("train", *TINY, "loss.margn=1")
     assert done.returncode == 2
     assert "did you mean 'margin'" in done.stderr
+
+
+def test_a_broken_package_is_named_and_the_others_go_on(installed, lookalike):
+    info = installed / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[lookalike.losses]\nbent = not_there:Bent\n")
+    try:
+        done = lookalike("list", "losses")
+    finally:
+        shutil.rmtree(info)
+    assert done.returncode == 0
+    assert "squared-gap" in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("lookalike: 'bent' of the losses (not_there:Bent) cannot be loaded")

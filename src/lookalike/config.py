@@ -7,9 +7,9 @@
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, ValidationError
 
 from lookalike.errors import BadInput, nearest
 from lookalike.recipes import read as read_yaml
@@ -35,6 +35,19 @@ __all__ = [
 
 SHORT = {"devices": "train.devices", "nodes": "train.nodes"}
 """Keys that may be written without their section on the command line."""
+
+LATER = (
+    ("train", "activation_checkpointing", False),
+    ("train", "ema", None),
+    ("model", "frozen_until", None),
+)
+"""Keys that came when there were runs already: at their default they do not rename a run."""
+
+Item = TypeVar("Item")
+OneOrMore = Annotated[
+    tuple[Item, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
+]
+"""Several values, or one written without brackets."""
 
 
 class Section(BaseModel):
@@ -65,6 +78,9 @@ class ModelConfig(Section):
     freeze_bn_affine: bool = False
     freeze_backbone: bool = False
     frozen: bool = Field(False, description="features are computed once; only the head learns")
+    frozen_until: str | None = Field(
+        None, description="the first module that learns; maps in front of it are computed once"
+    )
     frozen_views: int = Field(4, ge=0, description="augmented views of each image, if frozen")
     head_init: Literal["random", "pca", "lda"] = "random"
     head_shrink: float = Field(1.0, gt=0, description="of the within-class covariance, for lda")
@@ -139,6 +155,13 @@ class TrainConfig(Section):
     )
     channels_last: bool = True
     compile: bool = False
+    activation_checkpointing: bool = Field(
+        False, description="blocks compute again on the way back instead of remembering"
+    )
+    ema: float | None = Field(
+        None, gt=0, lt=1, description="decay of averaged weights, which are validated and tested"
+    )
+    loggers: OneOrMore[Literal["tensorboard", "csv", "mlflow", "wandb"]] = ("tensorboard",)
     eval_batch_size: int = Field(256, ge=1)
     checkpoint_seconds: float = Field(60, ge=0, description="between checkpoints inside an epoch")
 
@@ -152,7 +175,7 @@ class ProtocolConfig(Section):
     fold: int = Field(0, ge=0)
     order: Literal["sequential", "random"] = "sequential"
     test: bool = Field(True, description="false: never hand out the test set (tuning trials)")
-    metrics: tuple[str, ...] = ("recall@1", "recall@2", "recall@4", "recall@8", "map@r")
+    metrics: OneOrMore[str] = ("recall@1", "recall@2", "recall@4", "recall@8", "map@r")
 
 
 class RunConfig(Section):
@@ -183,6 +206,10 @@ class RunConfig(Section):
         del values["train"]["devices"], values["train"]["nodes"]  # they share one batch out
         if values["train"]["accumulate"] == 1:
             del values["train"]["accumulate"]
+        del values["train"]["loggers"]
+        for section, key, default in LATER:
+            if values[section][key] == default:
+                del values[section][key]
         if values["model"]["weights"] not in ("none", "imagenet"):
             values["model"]["weights"] = "file"  # its content has a fingerprint of its own
         return values

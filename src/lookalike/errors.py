@@ -7,7 +7,7 @@ uses the library can catch them.
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["BadInput", "LookalikeError", "nearest"]
+__all__ = ["BadInput", "LookalikeError", "LookalikeWarning", "nearest"]
 
 
 class LookalikeError(Exception):
@@ -20,6 +20,10 @@ class BadInput(LookalikeError, ValueError):
     """What the user gave cannot be used (exit code 2); nothing has been written."""
 
     exit_code = 2
+
+
+class LookalikeWarning(UserWarning):
+    """Something is not as it should be, and the work goes on."""
 
 
 def nearest(given: str, valid: Iterable[str]) -> str:

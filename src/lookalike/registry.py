@@ -7,6 +7,7 @@ class that can be imported.
 
 import importlib
 import inspect
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, LookalikeWarning, nearest
 
 __all__ = [
     "DATASETS",
@@ -149,7 +150,16 @@ class Registry:
         self._plugins_loaded = True
         for point in entry_points(group=f"lookalike.{self.kind}"):
             if point.name not in self._entries:
-                build = point.load()
+                try:
+                    build = point.load()
+                except Exception as error:  # another package may raise anything
+                    warnings.warn(
+                        f"'{point.name}' of the {self.kind} ({point.value}) cannot be loaded and "
+                        f"is left out: {error}",
+                        LookalikeWarning,
+                        stacklevel=2,
+                    )
+                    continue
                 summary = (inspect.getdoc(build) or "").partition("\n")[0]
                 self._entries[point.name] = Entry(point.name, build, "", summary)
 

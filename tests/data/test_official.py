@@ -111,3 +111,10 @@ def test_inshop_has_query_and_gallery_in_the_test_half(tiny_inshop):
     assert not (images.query & images.gallery).any()
     assert images.query.sum() == 2
     assert images.class_names[0] == "id_00000001"
+
+
+def test_the_things_of_sop_belong_to_kinds(tiny_sop: Path) -> None:
+    images = sop.read_sop(tiny_sop, TINY)
+    kinds = [file.partition("_final/")[0].rpartition("/")[2] for file in images.files]
+    assert images.super_labels is not None
+    assert [sorted(set(kinds))[number] for number in images.super_labels] == kinds

@@ -64,6 +64,8 @@ def test_a_finished_run_is_not_trained_again(tiny):
         ("loss.name=triplet", "miner.name=semi-hard", "optim.name=sgd", "optim.schedule=step"),
         ("protocol.name=paper", "sampler.per_class=8", "optim.clip_norm=1", "optim.name=rmsprop"),
         ("protocol.name=cross-validation", "protocol.fold=3", "train.patience=1"),
+        ("train.ema=0.9", "train.loggers=[tensorboard,csv]"),
+        ("train.ema=0.9", "protocol.name=paper"),
     ],
 )
 def test_stopped_and_started_again_it_ends_with_the_same_numbers(tiny, tmp_path, overrides):

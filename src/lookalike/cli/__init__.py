@@ -3,7 +3,8 @@
 import os
 import sys
 import time
-from typing import NoReturn
+import warnings
+from typing import NoReturn, TextIO
 
 import typer
 
@@ -19,11 +20,14 @@ from lookalike.cli.report import report
 from lookalike.cli.search import search
 from lookalike.cli.serve import serve
 from lookalike.cli.train import train
-from lookalike.errors import LookalikeError
+from lookalike.errors import LookalikeError, LookalikeWarning
 
 __all__ = ["app", "main"]
 
 SECONDS_FOR_THE_FIRST = 10
+
+STOPPED = 130
+"""How a command ends that Ctrl-C stopped."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -47,8 +51,13 @@ app.add_typer(index, name="index")
 
 def main() -> None:
     """Run the command line; what goes wrong becomes one sentence and an exit code."""
+    warnings.showwarning = in_one_line
     try:
         app()
+    except SystemExit as ended:
+        if ended.code == STOPPED:
+            print("lookalike: stopped; the same command starts again", file=sys.stderr)
+        raise
     except LookalikeError as error:
         end(str(error), error.exit_code)
     except (FileExistsError, NotADirectoryError, PermissionError, FileNotFoundError) as error:
@@ -68,3 +77,22 @@ def end(sentence: str, exit_code: int) -> NoReturn:
     else:
         print(f"lookalike: {sentence}", file=sys.stderr)
     sys.exit(exit_code)
+
+
+def in_one_line(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Our own warnings as a sentence, others as Python shows them."""
+    if issubclass(category, LookalikeWarning):
+        print(f"lookalike: {message}", file=sys.stderr)
+    else:
+        print(
+            warnings.formatwarning(message, category, filename, lineno, line),
+            end="",
+            file=file or sys.stderr,
+        )

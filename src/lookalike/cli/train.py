@@ -1,9 +1,12 @@
 """``lookalike train``: one run, from a recipe and overrides."""
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from lookalike.config import RunConfig
 
 __all__ = ["train"]
 
@@ -17,6 +20,10 @@ def train(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="Say where the time of a step goes; no run is left behind."),
+    ] = False,
 ) -> None:
     """Train a network and test it once.
 
@@ -34,6 +41,9 @@ def train(
     named = bool(given) and not is_override(given[0])
     settings = given[1:] if named else given
     config = load(given[0] if named else recipes.usual(settings), settings)
+    if profile:
+        show_profile(config, as_json)
+        return
     with ConsoleWatcher() as watcher:
         run = training.train(config, watcher)
     if not training.is_first():  # torchrun has started others, and one of them says it
@@ -50,3 +60,17 @@ def train(
 def is_override(argument: str) -> bool:
     """Whether a first argument is a ``key=value`` rather than a recipe."""
     return "=" in argument and not argument.endswith((".yaml", ".yml"))
+
+
+def show_profile(config: "RunConfig", as_json: bool) -> None:
+    """Time some steps and print the stages."""
+    from lookalike.cli.console import ConsoleWatcher
+    from lookalike.training.profiling import profile
+
+    with ConsoleWatcher() as watcher:
+        seconds = profile(config, watcher)
+    if as_json:
+        print(json.dumps(seconds, indent=2))
+        return
+    for stage, taken in seconds.items():
+        print(f"{stage:<10} {1e3 * taken:9.2f} ms {taken / seconds['step']:6.1%}")

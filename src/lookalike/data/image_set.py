@@ -34,7 +34,8 @@ class ImageSet:
     """Images known by number, with a class each; pixels come from ``decode``.
 
     ``labels`` count from 0 in the official order of the classes. ``test`` marks the official test
-    half, ``query`` and ``gallery`` its two parts where the data set defines both (else None).
+    half, ``query`` and ``gallery`` its two parts where the data set defines both (else None);
+    ``super_labels`` says which super-class an image belongs to, where there are such.
     ``fingerprint`` depends on names, sizes in bytes, labels and halves only, so it is equal on
     every machine; ``stamp`` also changes when a file was written again, and names caches.
     """
@@ -50,10 +51,12 @@ class ImageSet:
     fingerprint: str
     stamp: str
     unreadable: tuple[str, ...] = ()
+    super_labels: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.files)
-        masks = [mask for mask in (self.test, self.query, self.gallery) if mask is not None]
+        kept = (self.test, self.query, self.gallery, self.super_labels)
+        masks = [mask for mask in kept if mask is not None]
         if self.labels.shape != (count,) or any(mask.shape != (count,) for mask in masks):
             raise ValueError(f"'{self.name}': labels and masks need one entry for each file")
         if count and not 0 <= self.labels.min() <= self.labels.max() < len(self.class_names):
@@ -83,6 +86,7 @@ class ImageSet:
             fingerprint=digest(self.fingerprint, *names),
             stamp=digest(self.stamp, *names),
             unreadable=self.unreadable + names,
+            super_labels=None if self.super_labels is None else self.super_labels[keep],
         )
 
 

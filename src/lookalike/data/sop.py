@@ -1,5 +1,6 @@
 """Stanford Online Products: things for sale, a few photos each."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,8 @@ def read_sop(root: Path | None, expected: Counts) -> ImageSet:
         test=np.arange(len(rows)) >= len(halves[0]),
     )
     check_counts(images, expected, home)
-    return images
+    kinds = np.unique([kind_of[row[0]] for row in rows], return_inverse=True)[1]
+    return replace(images, super_labels=kinds.astype(np.int64))
 
 
 def _rows(path: Path) -> list[tuple[int, str]]:

@@ -38,6 +38,12 @@ class Subset:
         return len(self.classes)
 
     @property
+    def super_labels(self) -> NDArray[np.int64] | None:
+        """The super-class of each image, where the data set has such."""
+        found = self.images.super_labels
+        return None if found is None else found[self.indices]
+
+    @property
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes, by label."""
         return tuple(self.images.class_names[number] for number in self.classes)

@@ -6,17 +6,26 @@ import torch
 from lightning_fabric import seed_everything
 from torch import Tensor, nn
 
-from lookalike import models
+from lookalike import models, samplers
 from lookalike.config import RunConfig
 from lookalike.data import ImageSet, PixelStore, Preset, Subset
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
+from lookalike.registry import SAMPLERS
+from lookalike.samplers import BatchSampler
 from lookalike.training.batches import embed_together
 from lookalike.training.features import Features, Frozen, open_features
 from lookalike.training.sources import Pixels, Source
 from lookalike.training.watcher import Watcher
 
-__all__ = ["Learner", "build_learner", "build_model", "check_model", "start_head"]
+__all__ = [
+    "Learner",
+    "build_learner",
+    "build_model",
+    "build_sampler",
+    "check_model",
+    "start_head",
+]
 
 
 @dataclass(frozen=True)
@@ -163,3 +172,19 @@ def start_head(config: RunConfig, model: EmbeddingModel, subset: Subset, source:
     else:
         labels = torch.from_numpy(subset.labels)
         model.head.start_from(*models.lda(features, labels, wanted.dim, wanted.head_shrink))
+
+
+def build_sampler(config: RunConfig, subset: Subset) -> BatchSampler:
+    """The sampler of a configuration over the images of ``subset``."""
+    wanted, arguments = config.sampler, dict(config.sampler.arguments)
+    if "super_labels" in (SAMPLERS.arguments(wanted.name) or {}):
+        if subset.super_labels is None:
+            raise BadInput(
+                f"sampler.name = {wanted.name!r} needs super-classes, and "
+                f"'{subset.images.name}' has none; 'sop' has"
+            )
+        arguments["super_labels"] = subset.super_labels
+    sampler: BatchSampler = samplers.create(
+        wanted.name, subset.labels, seed=config.seed, **arguments
+    )
+    return sampler

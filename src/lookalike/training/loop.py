@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.loggers.logger import Logger
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.utils.tensorboard import SummaryWriter
 
 from lookalike import data, models, samplers
 from lookalike.config import RunConfig
@@ -21,13 +21,15 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.metrics import check_metrics, is_ranking
 from lookalike.files import atomically
 from lookalike.training import checkpoint
+from lookalike.training.average import Average
 from lookalike.training.batch_norm import share_statistics
 from lookalike.training.batches import TrainingBatches, embed_together
-from lookalike.training.building import build_learner, check_model, start_head
+from lookalike.training.building import build_learner, build_sampler, check_model, start_head
 from lookalike.training.devices import check_devices, must_launch, prepared_fabric
 from lookalike.training.gather import average_gradients, in_step
 from lookalike.training.grad_cache import backward_by_chunks
 from lookalike.training.launch import launch
+from lookalike.training.loggers import check_loggers, open_loggers
 from lookalike.training.objective import build_objective, check_parts
 from lookalike.training.optimizer import build_optimizer, build_schedule
 from lookalike.training.passes import Passes, Prepared
@@ -38,10 +40,12 @@ from lookalike.training.ranks import (
     telling_of_lost_ranks,
     world_size,
 )
+from lookalike.training.recomputing import recompute_blocks
 from lookalike.training.run import Run, run_name
 from lookalike.training.score import score
 from lookalike.training.stopping import Interrupted, stop_signals
 from lookalike.training.watcher import Watcher
+from lookalike.training.without_effect import without_effect
 
 __all__ = ["Interrupted", "train"]
 
@@ -66,12 +70,7 @@ class Progress:
 def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     """Train and test what ``config`` describes, or go on with it, or find it done."""
     watcher = watcher if watcher and is_first() else Watcher()
-    check_parts(config)
-    check_model(config)
-    check_devices(config)
-    check_metrics((config.train.metric, *config.protocol.metrics))
-    if not (is_ranking(config.train.metric) or config.train.metric in CLUSTERING):
-        raise BadInput(f"train.metric = {config.train.metric!r}: more of it is not better")
+    check(config)
     preset = data.preset(config.data.transform)
     images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
     split = chosen_split(config, images)
@@ -79,6 +78,8 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     run = Run(config.runs_dir.expanduser() / run_name(config, images.fingerprint, weights))
     if run.done:
         return run
+    for sentence in without_effect(config):
+        watcher.note(sentence)
     store = data.open_store(
         images, preset.short_side, progress=lambda a, b: watcher.stage("decoding", a, b)
     )
@@ -95,6 +96,17 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
             {"unreadable": list(images.unreadable), "processes": world_size()},
         )
     return run
+
+
+def check(config: RunConfig) -> None:
+    """Refuse what cannot be trained, before anything is read."""
+    check_parts(config)
+    check_model(config)
+    check_devices(config)
+    check_loggers(config)
+    check_metrics((config.train.metric, *config.protocol.metrics))
+    if not (is_ranking(config.train.metric) or config.train.metric in CLUSTERING):
+        raise BadInput(f"train.metric = {config.train.metric!r}: more of it is not better")
 
 
 class Training:
@@ -126,18 +138,15 @@ class Training:
         self.objective.to(self.fabric.device)
         if world_size() > 1 and config.train.accumulate == 1:
             share_statistics(self.model, self.fabric.device)
+        if config.train.activation_checkpointing:
+            recompute_blocks(self.model)
         if config.train.compile:
             self.model.backbone.compile()
 
         self.batches = TrainingBatches(
             split.train,
             self.source,
-            samplers.create(
-                config.sampler.name,
-                split.train.labels,
-                seed=config.seed,
-                **config.sampler.arguments,
-            ),
+            build_sampler(config, split.train),
             config.seed,
             self.fabric.device,
         )
@@ -152,6 +161,7 @@ class Training:
         self.prepared = Prepared(passes, self.pass_random) if apart else Prepared(passes)
         self.schedule = build_schedule(config.optim, optimizer, self.per_epoch, config.train.epochs)
         self.moving = nn.ModuleList([self.model, self.objective])
+        self.average: Average | None = None
 
     def complete(self, identity: dict[str, Any], record: dict[str, Any]) -> None:
         """Train to the end, choose the model, test it once, write the result."""
@@ -160,10 +170,13 @@ class Training:
         if not self.resume():
             start_head(self.config, self.model, self.split.train, self.source)
             in_step([*self.moving.parameters(), *self.moving.buffers()])
+            self.begin_average()
         if self.progress.step < self.total and not self.progress.stopped:
             self.fit()
         if self.best:
             self.model.load_state_dict(self.best)
+        elif self.average is not None:
+            self.model.load_state_dict(self.average.weights)
         if is_first():
             checkpoint.save_weights(self.run.weights, self.model.state_dict())
         result = identity | {
@@ -191,7 +204,7 @@ class Training:
         look = Look(self)
         with (
             stop_signals(heeded=is_first()) as asked_to_stop,
-            self.board() as board,
+            self.loggers() as loggers,
         ):
             for positions, images in self.batches:
                 if self.progress.step % self.per_epoch == 0:
@@ -201,7 +214,7 @@ class Training:
                 look.saw(positions, loss)
                 if self.progress.step % self.per_epoch == 0:
                     look.at_losses()
-                    self.end_epoch(board)
+                    self.end_epoch(loggers)
                     look.looked = time.monotonic()  # the speed of training, without validation
                 look.save_if_due(force=bool(asked_to_stop))
                 if self.progress.step == self.total or self.progress.stopped:
@@ -213,20 +226,26 @@ class Training:
                     )
         look.count_time()
 
-    def board(self) -> AbstractContextManager[SummaryWriter | None]:
-        """TensorBoard's file, in the process that writes."""
+    def loggers(self) -> AbstractContextManager[list[Logger] | None]:
+        """What shows the run's numbers, in the process that writes."""
         if not is_first():
             return nullcontext()
-        return SummaryWriter(
-            str(self.run.folder / "tensorboard"),
-            purge_step=self.progress.step // self.per_epoch + 1,
-        )
+        return open_loggers(self.config, self.run, self.progress.step // self.per_epoch)
 
     def fill_store(self) -> None:
         """Give a sampler that chooses by embeddings those of all training images."""
         sampler = self.batches.sampler
         if isinstance(sampler, samplers.StoreSampler) and sampler.store is None:
             sampler.fill(self.embed(self.split.train, "filling the store"))
+
+    def begin_average(self) -> None:
+        """Start to average the weights from where they are, if the configuration says so."""
+        if self.config.train.ema is not None:
+            self.average = Average(self.model, self.config.train.ema)
+
+    def chosen_weights(self) -> AbstractContextManager[None]:
+        """Meanwhile the model has the weights that are validated: averaged ones, if there are."""
+        return nullcontext() if self.average is None else self.average.inside(self.model)
 
     def begin_epoch(self, epoch: int) -> None:
         """Let the backbone stand still while the run warms up."""
@@ -248,6 +267,8 @@ class Training:
             self.fabric.clip_gradients(self.moving, self.optimizer, max_norm=optim.clip_norm)
         self.optimizer.step()
         self.schedule.step()
+        if self.average is not None:
+            self.average.follow(self.model)
         self.batches.sampler.observe(torch.as_tensor(positions), embeddings.detach())
         value: Tensor = loss.detach()
         return value
@@ -268,7 +289,7 @@ class Training:
         self.fabric.backward(loss)
         return loss, embeddings
 
-    def end_epoch(self, board: SummaryWriter | None) -> None:
+    def end_epoch(self, loggers: list[Logger] | None) -> None:
         """Log the epoch; validate it if it is time; remember the best."""
         progress, config = self.progress, self.config.train
         epoch = progress.step // self.per_epoch
@@ -276,23 +297,25 @@ class Training:
         progress.epoch_loss = 0.0
         last = epoch == config.epochs
         if self.split.validation is not None and (epoch % config.validate_every == 0 or last):
-            found = self.score(self.split.validation, "validating")
+            with self.chosen_weights():
+                found = self.score(self.split.validation, "validating")
+                weights = {name: t.clone() for name, t in self.model.state_dict().items()}
             scores |= {f"validation {name}": value for name, value in found.items()}
             if found[config.metric] > progress.best_score:
                 progress.best_score, progress.best_epoch = found[config.metric], epoch
                 progress.stale = 0
-                self.best = {name: t.clone() for name, t in self.model.state_dict().items()}
+                self.best = weights
             else:
                 progress.stale += 1
                 progress.stopped = progress.stale == config.patience
-        if board is None:
+        if loggers is None:
             return
-        for name, value in scores.items():
-            board.add_scalar(name, value, epoch)
         rates = {"lr": self.optimizer.param_groups[0]["lr"]}
         progress.log_bytes = append_line(
             self.run, progress.log_bytes, {"epoch": epoch, "step": progress.step} | scores | rates
         )
+        for logger in loggers:
+            logger.log_metrics(scores, epoch)
         self.watcher.note(
             f"epoch {epoch}: " + ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
         )
@@ -334,6 +357,8 @@ class Training:
         weights = {"model": self.model.state_dict(), "objective": self.objective.state_dict()}
         if self.best:
             weights["best"] = self.best
+        if self.average is not None:
+            weights["average"] = self.average.weights
         state = {
             "progress": vars(self.progress),
             "optimizer": self.optimizer.state_dict(),
@@ -353,6 +378,9 @@ class Training:
             self.model.load_state_dict(weights["model"])
             self.objective.load_state_dict(weights.get("objective", {}))
             self.best = weights.get("best", {})
+            self.begin_average()
+            if self.average is not None:
+                self.average.restart(weights["average"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.schedule.load_state_dict(state["schedule"])
             self.batches.load_state_dict(state["batches"], self.progress.step)

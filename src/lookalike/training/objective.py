@@ -119,7 +119,7 @@ def check_parts(config: RunConfig) -> None:
         (MINERS, config.miner),
         (SAMPLERS, config.sampler),
     ]
-    for own in ("labels", "seed", "rank", "world_size"):
+    for own in ("labels", "super_labels", "seed", "rank", "world_size"):
         if own in config.sampler.arguments:
             raise BadInput(f"sampler.{own} is the run's own business and cannot be set")
     for registry, part in parts:

@@ -1,0 +1,46 @@
+"""The moving average of a model's weights, which is often better than the last weights."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Average"]
+
+
+class Average:
+    """``a <- decay a + (1 - decay) w`` after every step, of weights and running statistics.
+
+    Averaging of iterates: Polyak and Juditsky, SIAM J. Control Optim. 1992; with exponential
+    weights as in most of today's training code. Counters are copied.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.weights = {name: t.detach().clone() for name, t in model.state_dict().items()}
+
+    @torch.no_grad()
+    def follow(self, model: nn.Module) -> None:
+        """Take in the weights of one more step."""
+        now = model.state_dict()
+        smooth = [name for name, value in self.weights.items() if value.is_floating_point()]
+        averaged = [self.weights[name] for name in smooth]
+        torch._foreach_lerp_(averaged, [now[name].detach() for name in smooth], 1 - self.decay)
+        for name in self.weights.keys() - set(smooth):
+            self.weights[name].copy_(now[name])
+
+    def restart(self, weights: dict[str, Tensor]) -> None:
+        """Go on from these averages."""
+        for name, value in weights.items():
+            self.weights[name].copy_(value)
+
+    @contextmanager
+    def inside(self, model: nn.Module) -> Iterator[None]:
+        """Let ``model`` have the averaged weights for a while."""
+        own = {name: t.detach().clone() for name, t in model.state_dict().items()}
+        model.load_state_dict(self.weights)
+        try:
+            yield
+        finally:
+            model.load_state_dict(own)

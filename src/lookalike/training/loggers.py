@@ -1,0 +1,197 @@
+"""Where the numbers of a run are shown besides its own log: TensorBoard, CSV, MLflow, W&B.
+
+Each is a logger of Lightning Fabric, so that one of another package fits too. None decides the
+outcome; ``metrics.jsonl`` is written in any case.
+"""
+
+import csv
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+from lightning_fabric.loggers.logger import Logger
+from torch.utils.tensorboard import SummaryWriter
+
+from lookalike.config import RunConfig
+from lookalike.errors import BadInput
+from lookalike.files import atomically
+from lookalike.training.run import Run
+
+__all__ = ["check_loggers", "open_loggers"]
+
+PACKAGES = {"mlflow": "mlflow", "wandb": "wandb"}
+"""What a logger needs beyond the ordinary installation; the extra has the logger's name."""
+
+PROJECT = "lookalike"
+
+
+def check_loggers(config: RunConfig) -> None:
+    """Refuse a logger whose package is not installed."""
+    for name in config.train.loggers:
+        if name in PACKAGES and find_spec(PACKAGES[name]) is None:
+            raise BadInput(
+                f"train.loggers = {name!r} needs a package that is not installed: "
+                f"pip install 'lookalike[{name}]'"
+            )
+
+
+@contextmanager
+def open_loggers(config: RunConfig, run: Run, epoch: int) -> Iterator[list[Logger]]:
+    """The loggers of a run that goes on at ``epoch``, told its settings; closed at the end."""
+    made: list[Logger] = [LOGGERS[name](run, epoch) for name in dict.fromkeys(config.train.loggers)]
+    status = "failed"
+    try:
+        for logger in made:
+            logger.log_hyperparams(flat(config.deciding()))
+        yield made
+        status = "success"
+    finally:
+        for logger in made:
+            logger.finalize(status)
+
+
+class RunLogger(Logger):
+    """A logger that belongs to one run."""
+
+    def __init__(self, run: Run, epoch: int) -> None:
+        self.run = run
+        self.epoch = epoch
+
+    @property
+    def name(self) -> str:
+        """All runs are one project."""
+        return PROJECT
+
+    @property
+    def version(self) -> str:
+        """The run's own name."""
+        return self.run.folder.name
+
+    def log_hyperparams(self, params: Mapping[str, Any]) -> None:  # type: ignore[override]
+        """Settings; most loggers leave them to ``config.yaml``."""
+
+
+class Board(RunLogger):
+    """TensorBoard's files, in the run's folder."""
+
+    def __init__(self, run: Run, epoch: int) -> None:
+        super().__init__(run, epoch)
+        self.writer = SummaryWriter(str(run.folder / "tensorboard"), purge_step=epoch + 1)
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """One point a metric."""
+        for name, value in metrics.items():
+            self.writer.add_scalar(name, value, step)
+
+    def finalize(self, status: str) -> None:
+        """Close the file."""
+        self.writer.close()
+        super().finalize(status)
+
+
+class Sheet(RunLogger):
+    """``metrics.csv``: the run's log as a table, for spreadsheets."""
+
+    def log_metrics(
+        self,
+        metrics: Mapping[str, float],  # noqa: ARG002
+        step: int | None = None,  # noqa: ARG002
+    ) -> None:
+        """Write the whole table again: it is small, and right whatever was killed before."""
+        rows = self.run.epochs()
+        names = dict.fromkeys(name for row in rows for name in row)
+        with (
+            atomically(self.run.folder / "metrics.csv") as draft,
+            draft.open("w", newline="", encoding="utf-8") as file,
+        ):
+            table = csv.DictWriter(file, list(names))
+            table.writeheader()
+            table.writerows(rows)
+
+
+class MLflow(RunLogger):
+    """MLflow: the server of MLFLOW_TRACKING_URI, or files in ``mlruns`` beside the runs."""
+
+    def __init__(self, run: Run, epoch: int) -> None:
+        super().__init__(run, epoch)
+        from mlflow import MlflowClient
+
+        place = os.environ.get("MLFLOW_TRACKING_URI")
+        if place is None:
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow 3 wants to be told
+            place = (run.folder.parent / "mlruns").resolve().as_uri()
+        self.client = MlflowClient(place)
+        project = self.client.get_experiment_by_name(PROJECT)
+        self.project = project.experiment_id if project else self.client.create_experiment(PROJECT)
+        self.id = (
+            self.former() or self.client.create_run(self.project, run_name=self.version).info.run_id
+        )
+        self.client.update_run(self.id, status="RUNNING")
+
+    def former(self) -> str | None:
+        """What MLflow calls this run, if it was started before."""
+        found = self.client.search_runs(
+            [self.project], f"attributes.run_name = '{self.version}'", max_results=1
+        )
+        return found[0].info.run_id if found else None
+
+    def log_hyperparams(self, params: Mapping[str, Any]) -> None:  # type: ignore[override]
+        """Every setting that decides the outcome."""
+        for name, value in params.items():
+            self.client.log_param(self.id, name, value)
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """One point a metric; MLflow's names know no '@'."""
+        for name, value in metrics.items():
+            self.client.log_metric(self.id, name.replace("@", " at "), value, step=step)
+
+    def finalize(self, status: str) -> None:
+        """Say how it ended; a run that was stopped goes on under the same name."""
+        self.client.set_terminated(self.id, "FINISHED" if status == "success" else "KILLED")
+        super().finalize(status)
+
+
+class WeightsAndBiases(RunLogger):
+    """Weights & Biases, by the settings of its own environment (WANDB_MODE, WANDB_API_KEY)."""
+
+    def __init__(self, run: Run, epoch: int) -> None:
+        super().__init__(run, epoch)
+        import wandb
+
+        self.there = wandb.init(
+            project=PROJECT, id=self.version, name=self.version, resume="allow", dir=run.folder
+        )
+
+    def log_hyperparams(self, params: Mapping[str, Any]) -> None:  # type: ignore[override]
+        """Every setting that decides the outcome."""
+        self.there.config.update(dict(params), allow_val_change=True)
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """One point a metric."""
+        self.there.log(dict(metrics), step=step)
+
+    def finalize(self, status: str) -> None:
+        """Send what is left."""
+        self.there.finish(exit_code=0 if status == "success" else 1)
+        super().finalize(status)
+
+
+LOGGERS: dict[str, type[RunLogger]] = {
+    "tensorboard": Board,
+    "csv": Sheet,
+    "mlflow": MLflow,
+    "wandb": WeightsAndBiases,
+}
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted keys."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found

@@ -1,0 +1,112 @@
+"""Where the time of a training step goes."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from lookalike import data
+from lookalike.config import RunConfig
+from lookalike.training.devices import prepared_fabric
+from lookalike.training.loop import Training, check, chosen_split
+from lookalike.training.run import Run
+from lookalike.training.watcher import Watcher
+
+__all__ = ["STAGES", "profile", "ready"]
+
+STAGES = ("data", "forward", "loss", "backward", "optimiser", "other")
+
+
+def profile(config: RunConfig, watcher: Watcher | None = None, steps: int = 20) -> dict[str, float]:
+    """Median seconds of each stage of a step, and of the whole; nothing is kept.
+
+    The steps are those of ``config``; the first three are not counted.
+    """
+    with TemporaryDirectory() as folder:
+        training = ready(config, Run(Path(folder)), watcher)
+        clock = Clock(training)
+        training.fill_store()
+        training.begin_epoch(config.optim.warmup_epochs)
+        rows = []
+        stream = iter(training.batches)
+        for number in range(steps + 3):
+            clock.spent.clear()
+            began = clock.now()
+            positions, images = next(stream)
+            clock.spent["data"] = clock.now() - began
+            training.step(positions, images)
+            training.progress.step += 1
+            rows.append(dict(clock.spent) | {"step": clock.now() - began})
+            if watcher is not None:
+                watcher.stage("profiling", number + 1, steps + 3)
+        stream.close()  # type: ignore[attr-defined]
+    return summary(rows[3:])
+
+
+def ready(config: RunConfig, run: Run, watcher: Watcher | None = None) -> Training:
+    """What ``train`` would start in the folder of ``run``, stopped before its first step."""
+    check(config)
+    images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
+    preset = data.preset(config.data.transform)
+    store = data.open_store(images, preset.short_side)
+    split = chosen_split(config, images)
+    fabric = prepared_fabric(config.train)
+    return Training(config, fabric, run, split, store, preset, watcher or Watcher())
+
+
+class Clock:
+    """Seconds by stage, taken round the parts of a training."""
+
+    def __init__(self, training: Training) -> None:
+        self.device = training.fabric.device
+        self.spent: dict[str, float] = defaultdict(float)
+        self.timed(training, "prepared", "forward")
+        self.timed(training, "objective", "objective")
+        self.timed(training.fabric, "backward", "backward")
+        self.timed(training.optimizer, "step", "optimiser")
+
+    def now(self) -> float:
+        """Seconds, when everything asked of the device is done."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+    def timed(self, owner: Any, name: str, stage: str) -> None:
+        """Count the calls of ``owner.name`` as ``stage``."""
+        setattr(owner, name, Timed(getattr(owner, name), lambda s: self.add(stage, s), self.now))
+
+    def add(self, stage: str, seconds: float) -> None:
+        """Some more time of a stage."""
+        self.spent[stage] += seconds
+
+
+class Timed:
+    """Something callable, with the time that its calls, and those of its methods, take."""
+
+    def __init__(self, inner: Any, tell: Callable[[float], None], now: Callable[[], float]) -> None:
+        self.inner, self.tell, self.now = inner, tell, now
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        began = self.now()
+        try:
+            return self.inner(*args, **kwargs)
+        finally:
+            self.tell(self.now() - began)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inner, name)
+        return Timed(found, self.tell, self.now) if name in ("features", "embed") else found
+
+
+def summary(rows: list[dict[str, float]]) -> dict[str, float]:
+    """Medians; what the objective takes beside the passes through the model is the loss."""
+    for row in rows:
+        row["loss"] = row.pop("objective", 0.0) - row.get("forward", 0.0)
+        known = sum(row.get(stage, 0.0) for stage in STAGES)
+        row["other"] = row["step"] - known
+    return {stage: median(row.get(stage, 0.0) for row in rows) for stage in (*STAGES, "step")}
