@@ -45,6 +45,7 @@ bench-eval: install
 
 bench-train: install
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/frozen.py
 
 bench-search: install
 	$(BIN)/python benchmarks/search.py

@@ -98,5 +98,4 @@ def test_a_single_metric_needs_no_brackets():
 def test_keys_that_came_later_do_not_rename_old_runs():
     deciding = load(None, []).deciding()
     assert not {"ema", "activation_checkpointing", "loggers"} & set(deciding["train"])
-    assert "frozen_until" not in deciding["model"]
     assert load(None, ["train.ema=0.99"]).deciding()["train"]["ema"] == 0.99

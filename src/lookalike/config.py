@@ -39,7 +39,6 @@ SHORT = {"devices": "train.devices", "nodes": "train.nodes"}
 LATER = (
     ("train", "activation_checkpointing", False),
     ("train", "ema", None),
-    ("model", "frozen_until", None),
 )
 """Keys that came when there were runs already: at their default they do not rename a run."""
 
@@ -78,9 +77,6 @@ class ModelConfig(Section):
     freeze_bn_affine: bool = False
     freeze_backbone: bool = False
     frozen: bool = Field(False, description="features are computed once; only the head learns")
-    frozen_until: str | None = Field(
-        None, description="the first module that learns; maps in front of it are computed once"
-    )
     frozen_views: int = Field(4, ge=0, description="augmented views of each image, if frozen")
     head_init: Literal["random", "pca", "lda"] = "random"
     head_shrink: float = Field(1.0, gt=0, description="of the within-class covariance, for lda")

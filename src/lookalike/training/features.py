@@ -1,8 +1,7 @@
 """What a network that does not learn makes of images: computed once, then read from memory.
 
-Of every image, by the test transform and in several augmented views, the pooled features (or the
-maps in front of the part that learns) lie in one memory-mapped file of half-precision numbers,
-named by what they depend on.
+The pooled features of every image, by the test transform and in several augmented views, lie in one
+memory-mapped file of half-precision numbers, named by what they depend on.
 """
 
 import hashlib
