@@ -41,16 +41,17 @@ class SharedBatchNorm(_BatchNorm):
         """Any number of dimensions will do."""
 
     def _shared(self, input: Tensor) -> Tensor:
-        values = input.double() if input.dtype == torch.float64 else input.float()
+        values = input if input.dtype == torch.float64 else input.float()
         dims = [dim for dim in range(values.ndim) if dim != 1]
         shape = [1, -1, *[1] * (values.ndim - 2)]
-        own = values.new_tensor(float(values.numel() // values.shape[1]))
-        count = sum_over_ranks(own)
-        mean = sum_over_ranks(values.sum(dims)) / count
-        centred = values - mean.view(shape)
-        variance = sum_over_ranks(centred.square().sum(dims)) / count
+        exact = torch.float64  # sums as exact as those of torch's own batch norm
+        rows = torch.tensor(float(values.numel() // values.shape[1]), dtype=exact)
+        count = sum_over_ranks(rows)
+        mean = sum_over_ranks(values.sum(dims, dtype=exact)) / count
+        centred = values - mean.to(values.dtype).view(shape)
+        variance = sum_over_ranks(centred.square().sum(dims, dtype=exact)) / count
         self._track(mean.detach(), variance.detach(), float(count))
-        normed = centred * (variance + self.eps).rsqrt().view(shape)
+        normed = centred * (variance + self.eps).rsqrt().to(values.dtype).view(shape)
         if self.affine:
             normed = normed * self.weight.view(shape) + self.bias.view(shape)
         return normed.to(input.dtype)
