@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from lookalike.config import load
 from lookalike.errors import BadInput
@@ -17,7 +19,6 @@ from lookalike.training.devices import check_devices
 
 SETTINGS = [
     "loss.name=proxy-anchor",
-    "mix.where=embed",
     "model.dim=16",
     "model.freeze_bn_statistics=true",  # torch rounds its own coarsely in float32, see the docs
     "sampler.batch_size=33",
@@ -29,6 +30,7 @@ SETTINGS = [
     "train.epochs=2",
     "train.checkpoint_seconds=0",
     "train.device=cpu",
+    "protocol.name=paper",
     "protocol.metrics=[recall@1]",
 ]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
@@ -65,7 +67,8 @@ def said_by(process, exit_code):
 def result_in(runs):
     (path,) = runs.glob("*/result.json")
     log = (path.parent / "metrics.jsonl").read_text().splitlines()
-    return json.loads(path.read_text()), [json.loads(line) for line in log]
+    weights = load_file(str(path.parent / "model.safetensors"))
+    return json.loads(path.read_text()), [json.loads(line) for line in log], weights
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +80,16 @@ def alone(tmp_path_factory):
 
 
 def assert_same(found, expected):
-    (result, log), (expected_result, expected_log) = found, expected
+    """To rounding; scores of so short a run follow the last bits of near-equal similarities."""
+    (result, log, weights), (expected_result, expected_log, expected_weights) = found, expected
     assert result["run"] == expected_result["run"]
-    assert result["test"] == pytest.approx(expected_result["test"], rel=1e-4)
-    assert len(log) == len(expected_log)
-    for ours, theirs in zip(log, expected_log, strict=True):
-        assert ours == pytest.approx(theirs, rel=1e-4)
+    assert result["test"] == pytest.approx(expected_result["test"], abs=0.02)
+    assert [line["loss"] for line in log] == pytest.approx(
+        [line["loss"] for line in expected_log], rel=1e-6
+    )
+    assert weights.keys() == expected_weights.keys()
+    for name, expected_weight in expected_weights.items():
+        torch.testing.assert_close(weights[name], expected_weight, rtol=1e-4, atol=1e-5)
 
 
 def test_a_killed_process_ends_the_run_and_the_same_command_goes_on(tmp_path, alone):
@@ -143,7 +150,7 @@ def test_devices_do_not_name_a_run(tmp_path):
 
 @pytest.mark.slow
 def test_torchrun(tmp_path, alone):
-    torchrun = ("-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=0")
+    torchrun = ("-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone")
     process = start(*SETTINGS, f"runs_dir={tmp_path}", command=(*torchrun, "-m", "lookalike"))
     said, complained = said_by(process, 0)
     assert said.count("recall@1") == 1
@@ -158,7 +165,7 @@ def test_torchrun(tmp_path, alone):
 
 @pytest.mark.slow
 def test_torchrun_tells_of_a_lost_process(tmp_path):
-    torchrun = ("-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=0")
+    torchrun = ("-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone")
     settings = [*SETTINGS, "train.epochs=500", f"runs_dir={tmp_path}"]
     process = start(*settings, command=(*torchrun, "-m", "lookalike"))
     wait_for_checkpoint(process, tmp_path)
