@@ -24,9 +24,9 @@ SETTINGS = [
     "sampler.batch_size=33",
     "sampler.per_class=3",
     "optim.name=sgd",
-    "optim.lr=0.002",
+    "optim.lr=0.0005",
     "optim.schedule=cosine",
-    "train.batches_per_epoch=12",
+    "train.batches_per_epoch=60",
     "train.epochs=2",
     "train.checkpoint_seconds=0",
     "train.device=cpu",
@@ -85,11 +85,11 @@ def assert_same(found, expected):
     assert result["run"] == expected_result["run"]
     assert result["test"] == pytest.approx(expected_result["test"], abs=0.02)
     assert [line["loss"] for line in log] == pytest.approx(
-        [line["loss"] for line in expected_log], rel=1e-6
+        [line["loss"] for line in expected_log], rel=1e-5
     )
     assert weights.keys() == expected_weights.keys()
     for name, expected_weight in expected_weights.items():
-        torch.testing.assert_close(weights[name], expected_weight, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(weights[name], expected_weight, rtol=1e-3, atol=1e-4)
 
 
 def test_a_killed_process_ends_the_run_and_the_same_command_goes_on(tmp_path, alone):
