@@ -46,6 +46,7 @@ bench-eval: install
 bench-train: install
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/frozen.py
+	$(BIN)/python benchmarks/samplers.py
 
 bench-search: install
 	$(BIN)/python benchmarks/search.py
