@@ -1,8 +1,10 @@
-"""Training speed: images/s of the real loop against the bare network, in one process.
+"""Training speed: images/s of ``lookalike train`` against the bare network and the usual loop.
 
-The bare step is forward, loss, backward and optimiser on one random batch that lies in memory; the
-real step also reads the image cache, augments and samples. The two take turns, step by step, and
-medians are compared, since other work on the machine disturbs both.
+The bare step is forward, loss, backward and optimiser on one random batch that lies in memory. The
+usual loop is torchvision's ImageFolder and transforms, torch's DataLoader with 0 and with 2
+workers, pytorch-metric-learning's ProxyAnchorLoss and AdamW, in the default memory layout, with the
+same network, augmentation and batch. All take turns in one process, step by step, and medians are
+compared. Peak memory is that of a process of its own for each loop.
 
     python benchmarks/training.py [--cub FOLDER] [--steps 25]
 
@@ -10,92 +12,131 @@ Without --cub, random photographs of CUB's size are made for the occasion.
 """
 
 import argparse
-import statistics
-import tempfile
-import time
-from collections.abc import Callable
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import torch
-from PIL import Image
+from pytorch_metric_learning.losses import ProxyAnchorLoss
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Subset
+from torchvision import transforms
+from torchvision.datasets import ImageFolder
 
-from lookalike import data
+from lookalike import models
 from lookalike.config import RunConfig, load
-from lookalike.training.devices import prepared_fabric
-from lookalike.training.loop import Training, chosen_split
-from lookalike.training.run import Run
-from lookalike.training.watcher import Watcher
+from setting import some_images, taking_turns, training_of
+
+OURS, USUAL = "lookalike train", "usual loop, {} workers"
 
 
-def photographs(folder: Path, classes: int = 20, per_class: int = 20) -> None:
-    """Noise with the sizes of photographs, one folder a class."""
-    random = np.random.default_rng(0)
-    for number in range(classes):
-        home = folder / f"class-{number:02d}"
-        home.mkdir(parents=True)
-        for image in range(per_class):
-            height, width = random.permutation([160, int(random.integers(160, 240))])
-            coarse = random.integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8)
-            Image.fromarray(coarse).resize((int(width), int(height))).save(home / f"{image}.jpg")
+def our_steps(config: RunConfig, folder: Path) -> dict[str, Callable[[], int]]:
+    """A step on one random batch, and one of the training loop."""
+    training = training_of(config, folder)
+    stream = iter(training.batches)
+    positions, images = next(stream)
+    random = torch.rand_like(images)
+
+    def bare() -> int:
+        training.step(positions, random)
+        return len(positions)
+
+    def real() -> int:
+        drawn, pictures = next(stream)
+        training.step(drawn, pictures)
+        return len(drawn)
+
+    return {"bare step": bare, OURS: real}
 
 
-def training_of(config: RunConfig, folder: Path) -> Training:
-    """What ``lookalike train`` would start, stopped before its first step."""
-    images = data.load(config.data.name, config.data.root)
-    preset = data.preset(config.data.transform)
-    store = data.open_store(images, preset.short_side)
-    split = chosen_split(config, images)
-    fabric = prepared_fabric(config.train)
-    return Training(config, fabric, Run(folder / "run"), split, store, preset, Watcher())
+def usual_step(config: RunConfig, folder: Path, workers: int) -> Callable[[], int]:
+    """A step of the loop that anybody would write."""
+    wanted, optim = config.model, config.optim
+    model = models.build(
+        wanted.network, weights=wanted.weights, dim=wanted.dim, pooling=wanted.pooling
+    )
+    model.freeze(bn_statistics=wanted.freeze_bn_statistics, bn_affine=wanted.freeze_bn_affine)
+    model.train()
+    scaling = model.normalisation
+    pictures = ImageFolder(
+        str(folder),
+        transforms.Compose(
+            [
+                transforms.Resize(160),
+                transforms.RandomResizedCrop(128, (0.16, 1)),
+                transforms.RandomHorizontalFlip(),
+                transforms.ToTensor(),
+                transforms.Normalize(scaling.mean, scaling.std),
+            ]
+        ),
+    )
+    classes = len(pictures.classes) // 2
+    half = Subset(pictures, [i for i, label in enumerate(pictures.targets) if label < classes])
+    batch_size = int(config.sampler.arguments["batch_size"])
+    loader = DataLoader(half, batch_size, shuffle=True, drop_last=True, num_workers=workers)
+    loss = ProxyAnchorLoss(classes, wanted.dim)
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": model.backbone.parameters(), "lr": optim.lr},
+            {"params": model.head.parameters(), "lr": optim.head_lr},
+            {"params": loss.parameters(), "lr": optim.loss_lr},
+        ],
+        weight_decay=optim.weight_decay,
+    )
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
+        while True:
+            yield from loader
+
+    stream = batches()
+
+    def step() -> int:
+        images, labels = next(stream)
+        value = loss(model(images), labels)
+        optimizer.zero_grad()
+        value.backward()
+        nn.utils.clip_grad_value_(model.parameters(), optim.clip_value)
+        optimizer.step()
+        return len(labels)
+
+    return step
 
 
-def images_per_second(step: Callable[[], int]) -> float:
-    """How many images ``step`` gets through in a second."""
-    start = time.perf_counter()
-    images = step()
-    return images / (time.perf_counter() - start)
+def peak(only: str, cub: Path | None) -> int:
+    """Megabytes that a process with one loop takes at most."""
+    command = [sys.executable, __file__, "--only", only, "--steps", "3"]
+    command += ["--cub", str(cub)] if cub else []
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument("--cub", type=Path, help="the folder that holds CUB_200_2011")
     arguments.add_argument("--steps", type=int, default=25)
+    arguments.add_argument("--only", choices=["ours", "usual"], help="print the peak memory of one")
     given = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        settings = ["optim.warmup_epochs=0"]
-        if given.cub:
-            settings += [f"data.root={given.cub}"]
-        else:
-            photographs(folder / "photographs")
-            settings += ["data.name=folder", f"data.root={folder / 'photographs'}"]
-        config = load("recipe:cub-small", settings)
-        training = training_of(config, folder)
-        training.begin_epoch(0)
-        stream = iter(training.batches)
-        positions, images = next(stream)
-        random = torch.rand_like(images)
-
-        def bare() -> int:
-            training.step(positions, random)
-            return len(positions)
-
-        def real() -> int:
-            drawn, pictures = next(stream)
-            training.step(drawn, pictures)
-            return len(drawn)
-
-        for step in (bare, real, bare, real):
-            step()
-        speeds: dict[str, list[float]] = {"bare": [], "real": []}
-        for _ in range(given.steps):
-            speeds["bare"].append(images_per_second(bare))
-            speeds["real"].append(images_per_second(real))
-        medians = {name: statistics.median(values) for name, values in speeds.items()}
-        print(f"bare step on random tensors: {medians['bare']:6.1f} images/s")
-        print(f"the training loop:           {medians['real']:6.1f} images/s")
-        print(f"ratio:                       {medians['real'] / medians['bare']:6.2f}")
+    with some_images(given.cub) as (folder, settings):
+        config = load("recipe:cub-small", ["optim.warmup_epochs=0", *settings])
+        pictures = given.cub / "CUB_200_2011" / "images" if given.cub else config.data.root
+        assert pictures is not None
+        steps: dict[str, Callable[[], int]] = {}
+        if given.only != "usual":
+            steps |= our_steps(config, folder)
+        if given.only != "ours":
+            for workers in (0,) if given.only else (0, 2):
+                steps[USUAL.format(workers)] = usual_step(config, pictures, workers)
+        if given.only == "ours":
+            del steps["bare step"]
+        medians = taking_turns(steps, given.steps)
+    if given.only:
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+        return
+    for name, speed in medians.items():
+        print(f"{name:<24} {speed:6.1f} images/s, {medians[OURS] / speed:5.2f} x by {OURS}")
+    for name in ("ours", "usual"):
+        print(f"peak memory, {name}: {peak(name, given.cub)} MB")
 
 
 if __name__ == "__main__":
