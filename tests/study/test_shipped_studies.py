@@ -1,0 +1,70 @@
+"""The studies that come with the package: read, resolved, and what their papers did."""
+
+import pytest
+
+from lookalike import recipes
+from lookalike.config import load
+
+load_study = pytest.importorskip("lookalike.study.config").load_study
+methods = pytest.importorskip("lookalike.study.methods")
+trials_asked = pytest.importorskip("lookalike.study.tuning").trials_asked
+
+FOLDER = recipes.folder() / "studies"
+PATHS = sorted(FOLDER.glob("*.yaml"))
+GROUND = methods.Ground("images", "weights", 75)
+
+
+def methods_of(name):
+    study = load_study(FOLDER / f"{name}.yaml")
+    return study, {method.name: method for method in methods.resolve(study, study.data[0], GROUND)}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_every_method_of_every_study_is_whole(path):
+    study = load_study(path)
+    for data in study.data:
+        assert methods.resolve(study, data, GROUND)
+
+
+@pytest.mark.parametrize(
+    ("place", "batch", "every", "patience"),
+    [("cub", 32, 2, 9), ("cars", 32, 5, 14), ("sop", 32, 20, 39), ("cub-256", 256, 2, 9)],
+)
+def test_the_reality_check(place, batch, every, patience):
+    study, found = methods_of(f"reality-check-{place}")
+    assert {f"reality-check/{place}/{name}" for name in found} <= set(recipes.names())
+    assert len(found) == 14
+    assert (study.protocol.folds, study.repeats, study.metric) == (4, 10, "map@r")
+    for method in found.values():
+        assert trials_asked(study.tuner, method.search) == 50
+        config = method.config
+        assert config.sampler.arguments["batch_size"] == batch
+        assert (config.train.validate_every, config.train.patience) == (every, patience)
+        assert (config.model.network, config.optim.name) == ("bn-inception", "rmsprop")
+
+
+def test_the_thesis_cross_validation_is_that_of_its_recipes():
+    study, found = methods_of("thesis-cross-validation")
+    assert (study.protocol.folds, study.protocol.order) == (10, "random")
+    for name, method in found.items():
+        recipe = load(f"recipe:thesis/cub/bn-inception/512/{name}-cv")
+        assert method.config.loss == recipe.loss
+        assert method.config.miner == recipe.miner
+        assert method.config.sampler.name == recipe.sampler.name
+        assert (method.config.model, method.config.train) == (recipe.model, recipe.train)
+        if name != "multi-similarity":  # which learns no weights of its own
+            assert method.config.optim == recipe.optim
+
+
+def test_the_thesis_grid_holds_what_it_found():
+    _, searched_for = methods_of("thesis-grid")
+    for name, method in searched_for.items():
+        found = load(f"recipe:thesis/cub/bn-inception/512/{name.removeprefix('grid-')}-fixed")
+        for key, searched in method.search.items():
+            if key == "loss.gamma":
+                continue  # 58 is no point of its own grid of 10, 20, ...
+            section, _, argument = key.partition(".")
+            value = found.model_dump()[section][argument]
+            steps = (value - searched.low) / searched.step
+            assert searched.low <= value <= searched.high
+            assert steps == pytest.approx(round(steps), abs=1e-6), key
