@@ -12,10 +12,12 @@ from lookalike.cli.audit import audit
 from lookalike.cli.compare import compare
 from lookalike.cli.data import data
 from lookalike.cli.demo import demo
+from lookalike.cli.duplicates import duplicates
 from lookalike.cli.evaluate import evaluate
 from lookalike.cli.export import export
 from lookalike.cli.index import index
 from lookalike.cli.list import list_parts
+from lookalike.cli.mislabelled import mislabelled
 from lookalike.cli.report import report
 from lookalike.cli.search import search
 from lookalike.cli.serve import serve
@@ -43,6 +45,8 @@ app.command()(audit)
 app.command()(report)
 app.command()(search)
 app.command()(export)
+app.command()(duplicates)
+app.command()(mislabelled)
 app.command()(serve)
 app.command("list")(list_parts)
 app.add_typer(data, name="data")

@@ -10,8 +10,11 @@ import numpy as np
 from PIL import Image
 
 from lookalike.data import PixelStore
+from lookalike.data.opening import open_rgb
+from lookalike.errors import LookalikeError
+from lookalike.search import Index
 
-__all__ = ["Pictures", "Sheet", "class_label", "class_title"]
+__all__ = ["Pictures", "Sheet", "class_label", "class_title", "file_uri"]
 
 TINY = 64
 
@@ -72,6 +75,16 @@ def _encoded(picture: Image.Image, lossless: bool | None = None) -> str:
     else:
         picture.save(data, "JPEG", quality=82, optimize=True)
     return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}"
+
+
+def file_uri(index: Index, id: int, side: int = 132) -> str:
+    """An indexed picture as a data URI; nothing where its file is gone or broken."""
+    try:
+        picture = open_rgb(index.file_of(id))
+    except (LookalikeError, OSError, ValueError):
+        return ""
+    picture.thumbnail((side, side), Image.Resampling.LANCZOS)
+    return _encoded(picture, lossless=False)
 
 
 def class_label(name: str) -> str:

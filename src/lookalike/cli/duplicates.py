@@ -1,0 +1,89 @@
+"""``lookalike duplicates``: pictures that are nearly the same."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["duplicates"]
+
+
+def duplicates(
+    pictures: Annotated[Path, typer.Argument(help="A folder, a CSV, or the folder of an index.")],
+    model: Annotated[
+        Path | None, typer.Option(help="A run or exported model; else a pretrained network.")
+    ] = None,
+    network: Annotated[str, typer.Option(help="The pretrained network.")] = "efficientnet-lite0",
+    threshold: Annotated[
+        float | None, typer.Option(min=-1, max=1, help="The least cosine; calibrated if not given.")
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="Write an HTML page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Find near-duplicates by a threshold that is calibrated on validation pairs.
+
+    Example: lookalike duplicates photos/ --page duplicates.html
+
+    Altered copies of your pictures must be recognised, their nearest pictures of other labels must
+    not; half of the pairs choose the threshold, the other half measure it.
+    """
+    from lookalike.cli.console import ConsoleWatcher
+    from lookalike.search import Embedder, Index
+    from lookalike.search.calibration import calibrate
+    from lookalike.search.duplicates import find_duplicates
+    from lookalike.search.models import find_embedder
+
+    with tempfile.TemporaryDirectory() as folder, ConsoleWatcher() as watcher:
+        if (pictures / "index.json").is_file():
+            index = Index.open(pictures)
+        else:
+            chosen = Embedder.from_network(network) if model is None else find_embedder(model)
+            index = Index.create(Path(folder) / "i", chosen, pictures, watcher)
+        found = calibrate(index) if threshold is None else None
+        least = found.threshold if found is not None else threshold or 0.0
+        groups = find_duplicates(
+            index,
+            least,
+            lambda done, total: watcher.stage("comparing", done, total),
+        )
+        how = str(found) if found is not None else f"threshold {least:.4f}, as given"
+        if page is not None:
+            write_page(page, index, groups, how)
+    if as_json:
+        told = [{"similarity": g.similarity, "items": [vars(i) for i in g.items]} for g in groups]
+        print(json.dumps({"calibration": found and vars(found), "groups": told}, indent=2))
+        return
+    print(f"{len(groups):,} groups in {len(index):,} pictures; {how}")
+    for group in groups:
+        mark = "  different labels" if group.labels_differ else ""
+        print(f"{group.similarity:.4f}{mark}")
+        for item in group.items:
+            print(f"    {item.path}")
+    if page is not None:
+        print(f"page: {page}")
+
+
+def write_page(path: Path, index: Any, groups: Any, how: str) -> None:
+    """The groups with thumbnails."""
+    from lookalike.report.findings import MOST, Finding, Picture, write_findings
+    from lookalike.report.pictures import file_uri
+
+    rows = [
+        Finding(
+            f"cosine {group.similarity:.3f}" + (", different labels" * group.labels_differ),
+            tuple(
+                Picture(
+                    file_uri(index, item.id) if number < MOST else "",
+                    item.label or "",
+                    item.path.rpartition("/")[2],
+                    item.path,
+                )
+                for item in group.items
+            ),
+        )
+        for number, group in enumerate(groups)
+    ]
+    lead = [f"{len(groups):,} groups in {len(index):,} pictures.", how[0].upper() + how[1:] + "."]
+    write_findings(path, "Near-duplicates", lead, rows)

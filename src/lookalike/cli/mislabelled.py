@@ -1,0 +1,93 @@
+"""``lookalike mislabelled``: pictures whose neighbours disagree with their label."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["mislabelled"]
+
+
+def mislabelled(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    k: Annotated[int, typer.Option("-k", min=2, help="How many neighbours vote.")] = 10,
+    at_least: Annotated[
+        float, typer.Option(min=0, max=1, help="The share of votes for another label.")
+    ] = 0.7,
+    page: Annotated[Path | None, typer.Option(help="Write an HTML page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Find test pictures that are likely to bear a wrong label.
+
+    Example: lookalike mislabelled runs/folder-proxy-anchor-0123456789ab --page doubts.html
+
+    Only test pictures are judged: the network has not learned their labels.
+    """
+    from lookalike.search.mislabelled import find_mislabelled
+    from lookalike.training import Run
+    from lookalike.training.finished import test_embeddings
+
+    tested = test_embeddings(Run(run))
+    suspects = find_mislabelled(tested.embeddings.numpy(), tested.labels, k=k, at_least=at_least)
+    names = tested.images.class_names
+    files = [tested.images.files[index] for index in tested.indices]
+    if as_json:
+        told = [
+            {
+                "path": files[s.row],
+                "label": names[s.label],
+                "proposed": names[s.proposed],
+                "agreement": s.agreement,
+                "share": s.share,
+                "neighbours": [files[row] for row in s.neighbours],
+            }
+            for s in suspects
+        ]
+        print(json.dumps(told, indent=2))
+    else:
+        print(f"{len(suspects):,} of {len(files):,} test pictures are in doubt")
+        for s in suspects:
+            print(f"{s.share:.2f}  {files[s.row]}  {names[s.label]} -> {names[s.proposed]}")
+    if page is not None:
+        write_page(page, run, tested, suspects)
+        if not as_json:
+            print(f"page: {page}")
+
+
+def write_page(path: Path, run: Path, tested: Any, suspects: Any) -> None:
+    """Each suspect with its neighbours."""
+    from lookalike import data
+    from lookalike.report.findings import MOST, Finding, Picture, write_findings
+    from lookalike.report.pictures import Pictures, class_label
+    from lookalike.training import Run
+
+    preset = data.preset(Run(run).config.data.transform)
+    pictures = Pictures(data.open_store(tested.images, preset.short_side))
+
+    def picture(row: int, mark: str) -> Picture:
+        index = int(tested.indices[row])
+        name = class_label(tested.images.class_names[tested.labels[row]])
+        file = tested.images.files[index]
+        return Picture(pictures.uri(index, 132), name, file.rpartition("/")[2], file, mark)
+
+    rows = [
+        Finding(
+            f"{class_label(tested.images.class_names[s.label])}, or rather "
+            f"{class_label(tested.images.class_names[s.proposed])}? "
+            f"{100 * s.share:.0f} % of the vote",
+            (
+                picture(s.row, "asked"),
+                *(
+                    picture(near, "agree" if tested.labels[near] == s.proposed else "")
+                    for near in s.neighbours[:7]
+                ),
+            ),
+        )
+        for s in suspects[: MOST + 1]
+    ]
+    lead = [
+        f"{len(suspects):,} of {len(tested.indices):,} test pictures are in doubt: their "
+        "neighbours vote for another label. The picture in doubt comes first."
+    ]
+    write_findings(path, "Doubtful labels", lead, rows)

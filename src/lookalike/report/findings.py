@@ -1,0 +1,51 @@
+"""One HTML file of pictures in rows: duplicates, or labels that neighbours doubt."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lookalike.files import atomically
+
+__all__ = ["Finding", "Picture", "write_findings"]
+
+MOST = 200
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture of a row: a data URI (empty: the file is gone), two lines, and a mark."""
+
+    uri: str
+    first: str
+    second: str
+    file: str
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A row of pictures with a line above it."""
+
+    title: str
+    pictures: tuple[Picture, ...]
+
+
+def write_findings(path: Path, title: str, lead: Sequence[str], rows: Sequence[Finding]) -> Path:
+    """Write the page; after :data:`MOST` rows it stops and says how many there are."""
+    environment = Environment(
+        loader=PackageLoader("lookalike.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    css = (Path(__file__).parent / "templates" / "page.css").read_text(encoding="utf-8")
+    text = environment.get_template("findings.html.j2").render(
+        title=title, lead=lead, rows=rows[:MOST], total=len(rows), css=Markup(css)
+    )
+    with atomically(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+    return path

@@ -1,0 +1,123 @@
+"""How similar two pictures must be to count as one: a threshold from pairs whose answer is known.
+
+Positives are pictures and altered copies of themselves, as re-saving and re-posting alters them:
+a JPEG of low quality, a smaller size, a slight crop, a change of light. Negatives are the nearest
+pictures of another label, or of another folder entry where there are no labels. The threshold is
+chosen on one half of the drawn pictures and measured on the other.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image, ImageEnhance
+
+from lookalike.data.opening import open_rgb
+from lookalike.errors import LookalikeError
+from lookalike.search.encoder import Vectors
+from lookalike.search.index import Index
+
+__all__ = ["Calibration", "altered", "calibrate", "threshold_for"]
+
+SAMPLE = 200
+FALSE_ALARMS = 0.01
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A threshold, and what it did on pairs that did not choose it.
+
+    ``found`` is the share of altered copies that it recognises, ``false_alarms`` the share of
+    pictures whose nearest other-label picture it takes for a copy.
+    """
+
+    threshold: float
+    found: float
+    false_alarms: float
+    copies: int
+    others: int
+
+    def __str__(self) -> str:
+        return (
+            f"threshold {self.threshold:.4f}: on validation pairs it recognises "
+            f"{100 * self.found:.1f} % of {self.copies} altered copies and takes "
+            f"{100 * self.false_alarms:.1f} % of {self.others} nearest strangers for copies"
+        )
+
+
+def altered(image: Image.Image, random: np.random.Generator) -> list[Image.Image]:
+    """Four copies of a picture as they turn up elsewhere."""
+    width, height = image.size
+    poor = io.BytesIO()
+    image.save(poor, "JPEG", quality=int(random.integers(25, 50)))
+    scale = random.uniform(0.4, 0.7)
+    small = image.resize((max(1, int(width * scale)), max(1, int(height * scale))))
+    left, top, right, low = random.uniform(0, 0.04, 4)
+    box = (width * left, height * top, width * (1 - right), height * (1 - low))
+    cropped = image.crop(tuple(round(value) for value in box))
+    light = ImageEnhance.Brightness(image).enhance(random.uniform(0.8, 1.2))
+    poor.seek(0)
+    return [open_rgb(poor), small, cropped if min(cropped.size) else image, light]
+
+
+def calibrate(index: Index, seed: int = 0) -> Calibration:
+    """The threshold for the pictures of ``index`` by its own model."""
+    random = np.random.default_rng(seed)
+    drawn = random.permutation(index.ids)[: 2 * SAMPLE].tolist()
+    copies: list[Vectors] = []
+    strangers: list[float] = []
+    for id in drawn:
+        try:
+            image = open_rgb(index.file_of(id))
+        except (LookalikeError, OSError, ValueError):
+            continue
+        own = index.vector_of(id)
+        copies.append(index.embedder.embed(altered(image, random)) @ own)
+        strangers.append(nearest_stranger(index, id, own))
+        if len(copies) == SAMPLE:
+            break
+    if len(copies) < 4:
+        raise LookalikeError(f"{len(copies)} readable pictures are too few for a threshold")
+    half = len(copies) // 2
+    first = [value for value in strangers[:half] if np.isfinite(value)]
+    threshold = threshold_for(np.concatenate(copies[:half]), first)
+    kept = np.concatenate(copies[half:])
+    others = np.array([value for value in strangers[half:] if np.isfinite(value)])
+    return Calibration(
+        threshold,
+        float((kept >= threshold).mean()),
+        float((others >= threshold).mean()) if len(others) else 0.0,
+        len(kept),
+        len(others),
+    )
+
+
+def threshold_for(copies: Vectors, strangers: Sequence[float]) -> float:
+    """Above all but 1 % of the strangers; the least similar copy where there are none.
+
+    >>> round(threshold_for(np.array([0.9, 0.95], np.float32), [0.2, 0.5]), 2)
+    0.7
+    """
+    if not strangers:
+        return float(np.min(copies))
+    ordered = np.sort(np.asarray(strangers))
+    allowed = int(FALSE_ALARMS * len(ordered))
+    bound = float(ordered[len(ordered) - 1 - allowed])
+    above = copies[copies > bound]
+    # Half-way to the least similar copy above the strangers: both sides have room.
+    return float((bound + np.min(above)) / 2) if len(above) else float(np.nextafter(bound, 2))
+
+
+def nearest_stranger(index: Index, id: int, vector: Vectors) -> float:
+    """The highest similarity with a picture of another label; not a number where there is none."""
+    label = index.item(id).label
+    k = 16
+    while True:
+        hits = index.search(vector, k)[0]
+        for hit in hits:
+            if hit.id != id and (label is None or hit.label != label):
+                return hit.similarity
+        if len(hits) < k:
+            return float("nan")
+        k *= 4
