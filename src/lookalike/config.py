@@ -170,6 +170,7 @@ class ProtocolConfig(Section):
     folds: int = Field(4, ge=2)
     fold: int = Field(0, ge=0)
     order: Literal["sequential", "random"] = "sequential"
+    seed: int | None = Field(None, ge=0, description="draws the classes; the run's if not given")
     test: bool = Field(True, description="false: never hand out the test set (tuning trials)")
     metrics: OneOrMore[str] = ("recall@1", "recall@2", "recall@4", "recall@8", "map@r")
 
@@ -198,6 +199,8 @@ class RunConfig(Section):
         for part in ("mix", "memory"):  # what is not used does not rename a run
             if values[part] is None:
                 del values[part]
+        if values["protocol"]["seed"] is None:
+            del values["protocol"]["seed"]
         del values["runs_dir"], values["data"]["root"], values["train"]["checkpoint_seconds"]
         del values["train"]["devices"], values["train"]["nodes"]  # they share one batch out
         if values["train"]["accumulate"] == 1:
@@ -229,12 +232,13 @@ def parse(values: Mapping[str, Any], origin: str = "the configuration") -> RunCo
         raise BadInput(f"{origin}: {explain(error)}") from None
 
 
-def explain(error: ValidationError) -> str:
+def explain(error: ValidationError, model: type[BaseModel] | None = None) -> str:
     """One sentence from pydantic's list of complaints: the first one, with the nearest key."""
+    model = model or RunConfig
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        return f"there is no key '{place}'; {nearest(place, keys(RunConfig))}"
+        return f"there is no key '{place}'; {nearest(place, keys(model))}"
     if first["type"] == "missing":
         return f"the key '{place}' is missing"
     if first["type"] == "literal_error":

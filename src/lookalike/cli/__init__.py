@@ -21,6 +21,7 @@ from lookalike.cli.mislabelled import mislabelled
 from lookalike.cli.report import report
 from lookalike.cli.search import search
 from lookalike.cli.serve import serve
+from lookalike.cli.study import study
 from lookalike.cli.train import train
 from lookalike.errors import LookalikeError, LookalikeWarning
 
@@ -50,6 +51,7 @@ app.command()(mislabelled)
 app.command()(serve)
 app.command("list")(list_parts)
 app.add_typer(data, name="data")
+app.add_typer(study, name="study")
 app.add_typer(index, name="index")
 
 

@@ -1,7 +1,8 @@
 """Which classes train, validate and test, as values; the test set is handed out once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,9 +86,34 @@ class Split:
     def final_test(self) -> Subset:
         """The test set, for the one final test; a second call is refused."""
         if self._held_back is None:
-            raise LookalikeError("the test set was handed out already; it is to be had only once")
+            raise LookalikeError(
+                "the test set is not to be had: it was handed out already, or this is for tuning"
+            )
         test, self._held_back = self._held_back, None
         return test
+
+    def for_tuning(self) -> "Split":
+        """The same classes to train and validate on, and nothing known of the test images.
+
+        Their labels and file names are blank, so that whatever gets hold of the split while
+        hyper-parameters are chosen cannot look; ``final_test`` refuses.
+        """
+        images = self.train.images
+        gone = np.ones(len(images), dtype=bool)
+        gone[self.train.indices] = False
+        if self.validation is not None:
+            gone[self.validation.indices] = False
+        blind = replace(
+            images,
+            labels=np.where(gone, 0, images.labels),
+            files=tuple("" if g else file for g, file in zip(gone, images.files, strict=True)),
+        )
+        split = copy(self)
+        split.train = replace(self.train, images=blind)
+        if self.validation is not None:
+            split.validation = replace(self.validation, images=blind)
+        split._held_back = None
+        return split
 
 
 def make_splits(

@@ -12,12 +12,13 @@ from lookalike.models.embedding import EmbeddingModel
 from lookalike.models.head import Head, l2_normalise
 from lookalike.models.pooling import POOLINGS
 from lookalike.models.small_cnn import small_cnn
-from lookalike.models.starting import lda, pca
+from lookalike.models.starting import Discriminants, lda, pca
 
 __all__ = [
     "POOLINGS",
     "BNInception",
     "Backbone",
+    "Discriminants",
     "EmbeddingModel",
     "Head",
     "build",

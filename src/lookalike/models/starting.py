@@ -5,7 +5,7 @@ from torch import Tensor
 
 from lookalike.errors import BadInput
 
-__all__ = ["lda", "pca"]
+__all__ = ["Discriminants", "lda", "pca"]
 
 
 def pca(features: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -27,19 +27,32 @@ def lda(features: Tensor, labels: Tensor, dim: int, shrink: float) -> tuple[Tens
     The within-class covariance S_w is made S_w + ``shrink`` mean(diag S_w) I before its inverse
     root whitens the centred features; the first ``dim`` components of the result are kept.
     """
-    rows = features.double()
-    refuse_too_many(rows, dim)
-    mean = rows.mean(0)
-    classes = torch.unique(labels, return_inverse=True)[1]
-    sums = rows.new_zeros(int(classes.max()) + 1, rows.shape[1]).index_add_(0, classes, rows)
-    means = sums / classes.bincount()[:, None]
-    within = covariance(rows - means[classes])
-    spread = (rows - mean).square().mean()  # stands in where classes have no spread of their own
-    level = within.diagonal().mean().clamp_min(1e-9 * spread + 1e-30)
-    values, vectors = torch.linalg.eigh(within + shrink * level * torch.eye(len(within)).double())
-    whiten = vectors * values.clamp_min(level * 1e-9).rsqrt() @ vectors.T
-    directions = largest(covariance((rows - mean) @ whiten), dim)
-    return projection(directions.T @ whiten, mean)
+    return Discriminants(features, labels).shrunk(dim, shrink)
+
+
+class Discriminants:
+    """Linear discriminants of some classes; what does not depend on ``shrink`` is done once."""
+
+    def __init__(self, features: Tensor, labels: Tensor) -> None:
+        self.rows = features.double()
+        self.mean = self.rows.mean(0)
+        classes = torch.unique(labels, return_inverse=True)[1]
+        sums = self.rows.new_zeros(int(classes.max()) + 1, self.rows.shape[1])
+        means = sums.index_add_(0, classes, self.rows) / classes.bincount()[:, None]
+        within = covariance(self.rows - means[classes])
+        self.total = covariance(self.rows - self.mean)
+        # the spread of all stands in where classes have none of their own
+        spread = (self.rows - self.mean).square().mean()
+        self.level = within.diagonal().mean().clamp_min(1e-9 * spread + 1e-30)
+        self.values, self.vectors = torch.linalg.eigh(within)
+
+    def shrunk(self, dim: int, shrink: float) -> tuple[Tensor, Tensor]:
+        """Weight [dim, width] and bias [dim], as of :func:`lda`."""
+        refuse_too_many(self.rows, dim)
+        values = (self.values + shrink * self.level).clamp_min(self.level * 1e-9)
+        whiten = self.vectors * values.rsqrt() @ self.vectors.T
+        directions = largest(whiten @ self.total @ whiten, dim)
+        return projection(directions.T @ whiten, self.mean)
 
 
 def covariance(centred: Tensor) -> Tensor:

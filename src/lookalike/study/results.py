@@ -99,6 +99,12 @@ class MethodRow:
     repeats: tuple[Repeat, ...] = ()
     trials_asked: int = 0
     repeats_asked: int = 0
+    errors: tuple[str, ...] = ()
+    """Why repeats failed."""
+    metric: str = "map@r"
+    """Chose epochs and the winner, on validation classes."""
+    identity: str = ""
+    """A hash of everything that decided the trials."""
 
     @property
     def failed(self) -> int:

@@ -1,6 +1,7 @@
 """From a configuration to the model that learns and the source that feeds it."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from lightning_fabric import seed_everything
@@ -19,13 +20,19 @@ from lookalike.training.sources import Pixels, Source
 from lookalike.training.watcher import Watcher
 
 __all__ = [
+    "HeadStart",
     "Learner",
     "build_learner",
     "build_model",
     "build_sampler",
     "check_model",
-    "start_head",
+    "frozen_features",
+    "head_start",
+    "learner_of",
 ]
+
+HeadStart: TypeAlias = tuple[Tensor, Tensor]
+"""Weight and bias of the head's linear layer."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,12 @@ def build_learner(
         model = build_model(config, store).to(device)
         return Learner(model, Pixels(store, preset, model.normalisation, layout_of(config)))
     features = frozen_features(config, images, store, preset, device, watcher)
-    seed_everything(config.seed, verbose=False)  # whether or not the features were there already
+    return learner_of(config, features, device)
+
+
+def learner_of(config: RunConfig, features: Features, device: torch.device) -> Learner:
+    """A head on features that are there, the same for the same seed."""
+    seed_everything(config.seed, verbose=False)
     wanted = config.model
     head = EmbeddingModel.of_features(
         features.views.shape[2],
@@ -159,19 +171,19 @@ class PooledMaps(nn.Module):
         return pooled[:, :, None, None]
 
 
-def start_head(config: RunConfig, model: EmbeddingModel, subset: Subset, source: Source) -> None:
-    """Start the head from the training images, if the configuration says so."""
+def head_start(
+    config: RunConfig, model: EmbeddingModel, subset: Subset, source: Source
+) -> HeadStart | None:
+    """Where the head starts, from the training images; None: where it is, at random."""
     wanted = config.model
     if wanted.head_init == "random":
-        return
+        return None
     features: Tensor = embed_together(
         model.without_linear(), subset, source, batch_size=config.train.eval_batch_size
     )
     if wanted.head_init == "pca":
-        model.head.start_from(*models.pca(features, wanted.dim))
-    else:
-        labels = torch.from_numpy(subset.labels)
-        model.head.start_from(*models.lda(features, labels, wanted.dim, wanted.head_shrink))
+        return models.pca(features, wanted.dim)
+    return models.lda(features, torch.from_numpy(subset.labels), wanted.dim, wanted.head_shrink)
 
 
 def build_sampler(config: RunConfig, subset: Subset) -> BatchSampler:

@@ -24,7 +24,14 @@ from lookalike.training import checkpoint
 from lookalike.training.average import Average
 from lookalike.training.batch_norm import share_statistics
 from lookalike.training.batches import TrainingBatches, embed_together
-from lookalike.training.building import build_learner, build_sampler, check_model, start_head
+from lookalike.training.building import (
+    HeadStart,
+    Learner,
+    build_learner,
+    build_sampler,
+    check_model,
+    head_start,
+)
 from lookalike.training.devices import check_devices, must_launch, prepared_fabric
 from lookalike.training.gather import average_gradients, in_step
 from lookalike.training.grad_cache import backward_by_chunks
@@ -47,7 +54,7 @@ from lookalike.training.stopping import Interrupted, stop_signals
 from lookalike.training.watcher import Watcher
 from lookalike.training.without_effect import without_effect
 
-__all__ = ["Interrupted", "train"]
+__all__ = ["Interrupted", "Learning", "Training", "check", "splits_of", "train"]
 
 SECONDS_BETWEEN_LOOKS = 0.5
 CLUSTERING = ("nmi", "ami", "f1")
@@ -109,30 +116,25 @@ def check(config: RunConfig) -> None:
         raise BadInput(f"train.metric = {config.train.metric!r}: more of it is not better")
 
 
-class Training:
-    """One run from its first step, or from its last checkpoint, to its result."""
+class Learning:
+    """What learns, from its first step to the model that validation chose; it writes nothing."""
 
     def __init__(
         self,
         config: RunConfig,
         fabric: Fabric,
-        run: Run,
         split: Split,
-        store: PixelStore,
-        preset: Preset,
+        learner: Learner,
         watcher: Watcher,
     ) -> None:
         self.config = config
         self.fabric = fabric
-        self.run = run
         self.split = split
+        self.learner = learner
         self.watcher = watcher
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
 
-        self.learner = build_learner(
-            config, split.train.images, store, preset, self.fabric.device, watcher
-        )
         self.model, self.source = self.learner.model, self.learner.source
         self.objective = build_objective(config, split.train.class_count, self.model.dim)
         self.objective.to(self.fabric.device)
@@ -163,12 +165,15 @@ class Training:
         self.moving = nn.ModuleList([self.model, self.objective])
         self.average: Average | None = None
 
-    def complete(self, identity: dict[str, Any], record: dict[str, Any]) -> None:
-        """Train to the end, choose the model, test it once, write the result."""
-        if is_first():
-            self.run.prepare(self.config, identity | record)
+    def learn(self, start: HeadStart | None = None) -> None:
+        """Train to the end and take the model that validation chose.
+
+        ``start``: where the head starts, where that is known already.
+        """
         if not self.resume():
-            start_head(self.config, self.model, self.split.train, self.source)
+            start = start or head_start(self.config, self.model, self.split.train, self.source)
+            if start is not None:
+                self.model.head.start_from(*start)
             in_step([*self.moving.parameters(), *self.moving.buffers()])
             self.begin_average()
         if self.progress.step < self.total and not self.progress.stopped:
@@ -177,26 +182,6 @@ class Training:
             self.model.load_state_dict(self.best)
         elif self.average is not None:
             self.model.load_state_dict(self.average.weights)
-        if is_first():
-            checkpoint.save_weights(self.run.weights, self.model.state_dict())
-        result = identity | {
-            "run": self.run.folder.name,
-            "seed": self.config.seed,
-            "protocol": self.split.description,
-            "train_images": len(self.split.train.indices),
-            "train_classes": self.split.train.class_count,
-            "parameters": self.learner.parameters,
-            "steps": self.progress.step,
-            "epochs": self.progress.step // self.per_epoch,
-        }
-        if self.split.validation is not None and self.config.train.epochs:
-            result["chosen_epoch"] = self.progress.best_epoch
-            result["validation"] = {self.config.train.metric: self.progress.best_score}
-        if self.config.protocol.test:
-            result |= self.final_test()
-        if is_first():
-            self.run.finish(result, self.progress.seconds)
-            checkpoint.remove_all(self.run.checkpoints)
 
     def fit(self) -> None:
         """Step until the last epoch is done or patience has run out."""
@@ -227,10 +212,11 @@ class Training:
         look.count_time()
 
     def loggers(self) -> AbstractContextManager[list[Logger] | None]:
-        """What shows the run's numbers, in the process that writes."""
-        if not is_first():
-            return nullcontext()
-        return open_loggers(self.config, self.run, self.progress.step // self.per_epoch)
+        """What shows the run's numbers; none here."""
+        return nullcontext()
+
+    def log(self, loggers: list[Logger], epoch: int, scores: dict[str, float]) -> None:
+        """Write down an epoch, if this is kept anywhere."""
 
     def fill_store(self) -> None:
         """Give a sampler that chooses by embeddings those of all training images."""
@@ -308,17 +294,8 @@ class Training:
             else:
                 progress.stale += 1
                 progress.stopped = progress.stale == config.patience
-        if loggers is None:
-            return
-        rates = {"lr": self.optimizer.param_groups[0]["lr"]}
-        progress.log_bytes = append_line(
-            self.run, progress.log_bytes, {"epoch": epoch, "step": progress.step} | scores | rates
-        )
-        for logger in loggers:
-            logger.log_metrics(scores, epoch)
-        self.watcher.note(
-            f"epoch {epoch}: " + ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
-        )
+        if loggers is not None:
+            self.log(loggers, epoch, scores)
 
     def score(self, subset: Subset, stage: str) -> dict[str, float]:
         """Every metric of the protocol, and the one that chooses, on a subset."""
@@ -334,6 +311,78 @@ class Training:
             self.source,
             batch_size=self.config.train.eval_batch_size,
             progress=lambda done, total: self.watcher.stage(stage, done, total),
+        )
+
+    def save(self) -> None:
+        """Write a checkpoint of everything, if this is kept anywhere."""
+
+    def resume(self) -> bool:
+        """Take up the last checkpoint, if there is one."""
+        return False
+
+
+class Training(Learning):
+    """One run with a folder: resumable at any step, tested once, its result written last."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        fabric: Fabric,
+        run: Run,
+        split: Split,
+        store: PixelStore,
+        preset: Preset,
+        watcher: Watcher,
+    ) -> None:
+        self.run = run
+        images = split.train.images
+        learner = build_learner(config, images, store, preset, fabric.device, watcher)
+        super().__init__(config, fabric, split, learner, watcher)
+
+    def complete(self, identity: dict[str, Any], record: dict[str, Any]) -> None:
+        """Train to the end, choose the model, test it once, write the result."""
+        if is_first():
+            self.run.prepare(self.config, identity | record)
+        self.learn()
+        if is_first():
+            checkpoint.save_weights(self.run.weights, self.model.state_dict())
+        result = identity | {
+            "run": self.run.folder.name,
+            "seed": self.config.seed,
+            "protocol": self.split.description,
+            "train_images": len(self.split.train.indices),
+            "train_classes": self.split.train.class_count,
+            "parameters": self.learner.parameters,
+            "steps": self.progress.step,
+            "epochs": self.progress.step // self.per_epoch,
+        }
+        if self.split.validation is not None and self.config.train.epochs:
+            result["chosen_epoch"] = self.progress.best_epoch
+            result["validation"] = {self.config.train.metric: self.progress.best_score}
+        if self.config.protocol.test:
+            result |= self.final_test()
+        if is_first():
+            self.run.finish(result, self.progress.seconds)
+            checkpoint.remove_all(self.run.checkpoints)
+
+    def loggers(self) -> AbstractContextManager[list[Logger] | None]:
+        """What shows the run's numbers, in the process that writes."""
+        if not is_first():
+            return nullcontext()
+        return open_loggers(self.config, self.run, self.progress.step // self.per_epoch)
+
+    def log(self, loggers: list[Logger], epoch: int, scores: dict[str, float]) -> None:
+        """One line in the run's own log, and whatever else shows it."""
+        rates = {"lr": self.optimizer.param_groups[0]["lr"]}
+        self.progress.log_bytes = append_line(
+            self.run,
+            self.progress.log_bytes,
+            {"epoch": epoch, "step": self.progress.step} | scores | rates,
+        )
+        for logger in loggers:
+            logger.log_metrics(scores, epoch)
+        self.watcher.note(
+            f"epoch {epoch}: " + ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
         )
 
     def final_test(self) -> dict[str, Any]:
@@ -399,7 +448,7 @@ class Look:
     Losses stay on the device between two looks, so that no step waits for it.
     """
 
-    def __init__(self, training: Training) -> None:
+    def __init__(self, training: Learning) -> None:
         self.training = training
         self.losses: list[Tensor] = []
         self.batches: list[list[int]] = []
@@ -459,20 +508,26 @@ class Look:
 
 def chosen_split(config: RunConfig, images: ImageSet) -> Split:
     """The split that a run trains on: the only one of its protocol, or the fold it asks for."""
-    protocol = config.protocol
-    splits = data.make_splits(
-        images,
-        protocol.name,
-        seed=config.seed,
-        ratio=protocol.ratio,
-        folds=protocol.folds,
-        order=protocol.order,
-    )
+    protocol, splits = config.protocol, splits_of(config, images)
     if protocol.fold >= len(splits):
         raise BadInput(
             f"protocol.fold = {protocol.fold}: '{protocol.name}' has {len(splits)}, from 0"
         )
-    return splits[protocol.fold]
+    chosen = splits[protocol.fold]
+    return chosen if protocol.test else chosen.for_tuning()
+
+
+def splits_of(config: RunConfig, images: ImageSet) -> list[Split]:
+    """All folds of a run's protocol."""
+    protocol = config.protocol
+    return data.make_splits(
+        images,
+        protocol.name,
+        seed=config.seed if protocol.seed is None else protocol.seed,
+        ratio=protocol.ratio,
+        folds=protocol.folds,
+        order=protocol.order,
+    )
 
 
 def append_line(run: Run, at: int, values: dict[str, Any]) -> int:

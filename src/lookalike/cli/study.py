@@ -1,0 +1,137 @@
+"""``lookalike study``: tune and test many methods under one protocol, and watch it."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from lookalike.errors import BadInput
+
+if TYPE_CHECKING:
+    from lookalike.study.config import StudyConfig
+    from lookalike.study.driver import Executor
+    from lookalike.training.watcher import Watcher
+
+__all__ = ["study"]
+
+study = typer.Typer(no_args_is_help=True, help="Tune and test many methods under one protocol.")
+
+Arguments = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="STUDY [KEY=VALUE]...",
+        help="A YAML file or recipe:studies/NAME, then keys to override.",
+    ),
+]
+Results = Annotated[
+    Path | None, typer.Option(help="The folder of results; results/NAME if not given.")
+]
+Storage = Annotated[
+    str | None,
+    typer.Option(help="postgresql://... to share a study; SQLite in the folder if not given."),
+]
+
+
+@study.command()
+def run(
+    arguments: Arguments,
+    results: Results = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Trainings at the same time; all cores if not given.")
+    ] = None,
+    executor: Annotated[
+        Literal["local", "ray"], typer.Option(help="Processes on this machine, or a Ray cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of the Ray cluster; one on this machine if not given.")
+    ] = None,
+    cpus: Annotated[float, typer.Option(help="Of one training, on Ray.")] = 1,
+    gpus: Annotated[float, typer.Option(help="Of one training, on Ray.")] = 0,
+    storage: Storage = None,
+    lease: Annotated[
+        float, typer.Option(help="Seconds after which the work of a dead driver is taken over.")
+    ] = 30,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Do all of a study that is not done yet.
+
+    Example: lookalike study run recipes/studies/laptop-reality-check.yaml tuner.trials=5
+
+    Killed anywhere, the same command goes on; what is finished is not repeated.
+    """
+    from lookalike.cli.console import ConsoleWatcher
+    from lookalike.study.driver import run_study
+
+    config = load(arguments)
+    with ConsoleWatcher() as watcher:
+        found = run_study(
+            config,
+            chosen_executor(executor, workers, address, cpus, gpus, watcher),
+            folder=results,
+            storage=storage,
+            lease=lease,
+            watcher=watcher,
+        )
+    show(found.folder, as_json)
+
+
+@study.command()
+def status(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(metavar="STUDY|FOLDER [KEY=VALUE]...", help="As of run, or its results."),
+    ],
+    results: Results = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Show how far a study is: trials, best so far, time left.
+
+    Example: lookalike study status recipes/studies/laptop-reality-check.yaml
+    """
+    from lookalike.study.plan import results_folder
+
+    folder = Path(arguments[0])
+    if not (folder / "study.json").is_file():
+        folder = results_folder(load(arguments), results)
+    show(folder, as_json)
+
+
+def load(arguments: list[str]) -> "StudyConfig":
+    """The study that the arguments name."""
+    from lookalike.study.config import load_study
+
+    return load_study(arguments[0], arguments[1:])
+
+
+def chosen_executor(
+    name: str,
+    workers: int | None,
+    address: str | None,
+    cpus: float,
+    gpus: float,
+    watcher: "Watcher",
+) -> "Callable[[], AbstractContextManager[Executor]]":
+    """What does the trainings."""
+    from lookalike.study.local import LocalExecutor
+
+    if name == "local":
+        if address is not None or gpus or cpus != 1:
+            raise BadInput("--address, --cpus and --gpus are of --executor ray")
+        count = workers or os.cpu_count() or 1
+        return lambda: LocalExecutor(count, watcher)
+    from lookalike.study.ray import RayExecutor
+
+    return lambda: RayExecutor(address, workers=workers, cpus=cpus, gpus=gpus, watcher=watcher)
+
+
+def show(folder: Path, as_json: bool) -> None:
+    """Print where a study stands."""
+    from lookalike.study.status import status_of, status_table
+
+    found = status_of(folder)
+    print(json.dumps(dataclasses.asdict(found), indent=2) if as_json else status_table(found))

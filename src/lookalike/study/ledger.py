@@ -1,0 +1,183 @@
+"""Who works on what, and what came out: one table in a database that all drivers share.
+
+A piece of work has a key. A driver claims it for a while (a lease), renews the lease while it is
+at work (a heartbeat), and writes the record when it is done. A lease that ran out may be claimed by
+another; a driver that comes late with a record for a key that is no longer its own is refused. So
+nothing is lost when a driver is killed, and nothing is written twice.
+"""
+
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Self
+
+import sqlalchemy as sql
+from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, OperationalError
+
+from lookalike.errors import BadInput
+
+__all__ = ["Ledger"]
+
+LEASE_SECONDS = 30.0
+TABLE = sql.Table(
+    "lookalike_work",
+    sql.MetaData(),
+    sql.Column("key", sql.String(200), primary_key=True),
+    sql.Column("owner", sql.String(200)),
+    sql.Column("until", sql.Float(53), nullable=False),
+    sql.Column("record", sql.Text),
+    sql.Column("written", sql.Float(53)),
+)
+
+
+class Ledger:
+    """Claims and records of one database; several drivers may have one each on the same."""
+
+    def __init__(self, url: str, lease: float = LEASE_SECONDS) -> None:
+        self.url = url
+        self.lease = lease
+        self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self.mine: set[str] = set()
+        self.guard = threading.Lock()
+        self.closing = threading.Event()
+        self.engine = engine_of(url)
+        self.heart = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._create()
+        self.heart.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.set()
+        self.heart.join()
+        self.release()
+        self.engine.dispose()
+
+    def claim(self, key: str) -> bool:
+        """Take a piece of work that nobody has and that is not done."""
+        now = self._now()
+        until = now + self.lease
+        with self.engine.begin() as connection:
+            taken = connection.execute(
+                sql.update(TABLE)
+                .where(TABLE.c.key == key, TABLE.c.record.is_(None), TABLE.c.until < now)
+                .values(owner=self.owner, until=until)
+            )
+            if taken.rowcount:
+                return self._have(key)
+        try:
+            with self.engine.begin() as connection:
+                connection.execute(sql.insert(TABLE).values(key=key, owner=self.owner, until=until))
+        except IntegrityError:  # another driver has it, or it is done
+            return False
+        return self._have(key)
+
+    def finish(self, key: str, record: Mapping[str, Any]) -> bool:
+        """Write the record of a claimed piece of work; False if it is no longer ours."""
+        with self.guard:
+            self.mine.discard(key)
+        with self.engine.begin() as connection:
+            written = connection.execute(
+                sql.update(TABLE)
+                .where(TABLE.c.key == key, TABLE.c.owner == self.owner, TABLE.c.record.is_(None))
+                .values(record=json.dumps(record, sort_keys=True), written=self._now())
+            )
+        return bool(written.rowcount)
+
+    def done(self, key: str) -> bool:
+        """Whether there is a record."""
+        with self.engine.connect() as connection:
+            found = sql.select(TABLE.c.key).where(TABLE.c.key == key, TABLE.c.record.is_not(None))
+            return connection.execute(found).first() is not None
+
+    def release(self, keys: Iterable[str] | None = None) -> None:
+        """Give back claimed work that was not done (all of it if not said which)."""
+        with self.guard:
+            given = set(self.mine if keys is None else keys)
+            self.mine -= given
+        if given:
+            with self.engine.begin() as connection:
+                connection.execute(self._ours(given).values(until=0.0))
+
+    def add(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+        """Enter records that are known from elsewhere; what is there stays."""
+        for key, record in records.items():
+            row = {"record": json.dumps(record, sort_keys=True), "written": self._now()}
+            with self.engine.begin() as connection:
+                there = connection.execute(
+                    sql.select(TABLE.c.key).where(TABLE.c.key == key)
+                ).first()
+                if there is None:
+                    connection.execute(
+                        sql.insert(TABLE).values(key=key, owner=self.owner, until=0.0, **row)
+                    )
+
+    def records(
+        self, prefixes: Collection[str], since: float = 0.0
+    ) -> tuple[dict[str, dict[str, Any]], float]:
+        """Records whose key begins with one of ``prefixes``, and a moment for the next ``since``.
+
+        Only those that were written later than about ``since``, and some that were earlier.
+        """
+        beginnings = [TABLE.c.key.startswith(prefix, autoescape=True) for prefix in prefixes]
+        with self.engine.connect() as connection:
+            rows = connection.execute(
+                sql.select(TABLE.c.key, TABLE.c.record, TABLE.c.written).where(
+                    sql.or_(*beginnings), TABLE.c.written > since - self.lease
+                )
+            ).all()
+        newest = max((row.written for row in rows), default=since)
+        return {row.key: json.loads(row.record) for row in rows}, newest
+
+    def _have(self, key: str) -> bool:
+        with self.guard:
+            self.mine.add(key)
+        return True
+
+    def _ours(self, keys: Collection[str]) -> sql.Update:
+        return sql.update(TABLE).where(
+            TABLE.c.key.in_(keys), TABLE.c.owner == self.owner, TABLE.c.record.is_(None)
+        )
+
+    def _beat(self) -> None:
+        while not self.closing.wait(self.lease / 4):
+            with self.guard:
+                held = set(self.mine)
+            if held:
+                with self.engine.begin() as connection:
+                    connection.execute(self._ours(held).values(until=self._now() + self.lease))
+
+    def _create(self) -> None:
+        try:
+            TABLE.metadata.create_all(self.engine)
+        except IntegrityError:  # another driver made it at the same moment
+            TABLE.metadata.create_all(self.engine)
+        except OperationalError as error:
+            reason = str(error.orig).strip().partition("\n")[0]
+            raise BadInput(f"cannot open the storage '{self.url}': {reason}") from None
+
+    def _now(self) -> sql.ColumnElement[float]:
+        """The database's own clock where drivers may sit on several machines."""
+        if self.engine.dialect.name == "sqlite":
+            return sql.literal(time.time())
+        return sql.cast(sql.extract("epoch", sql.func.clock_timestamp()), sql.Float(53))
+
+
+def engine_of(url: str) -> sql.Engine:
+    """The database behind an address, or a sentence why there is none."""
+    try:
+        address = sql.make_url(url)
+        if address.drivername == "postgresql":
+            address = address.set(drivername="postgresql+psycopg")
+        if address.get_backend_name() == "sqlite":
+            return sql.create_engine(address, connect_args={"timeout": 60})
+        return sql.create_engine(address, pool_pre_ping=True)
+    except (ArgumentError, NoSuchModuleError, ImportError) as error:
+        raise BadInput(
+            f"the storage '{url}' will not do: {error}; give sqlite:///FILE or postgresql://..."
+        ) from None

@@ -1,0 +1,221 @@
+"""How far a method has come and what is to be done next: a function of the records so far."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lookalike.config import RunConfig
+from lookalike.study.config import StudyConfig
+from lookalike.study.methods import Method
+from lookalike.study.results import MethodRow, Repeat, Trial
+from lookalike.study.tasks import Task
+from lookalike.study.tuning import hopeless, seen_by, suggest, trials_asked, winner
+
+__all__ = ["MethodProgress", "folds_of", "records_of"]
+
+Records = Mapping[str, Mapping[str, Any]]
+
+
+def folds_of(study: StudyConfig) -> int:
+    """How many models one setting is."""
+    return study.protocol.folds if study.protocol.name == "cross-validation" else 1
+
+
+@dataclass
+class MethodProgress:
+    """One method on one data set: give it the records, and it says what is there and what next."""
+
+    study: StudyConfig
+    method: Method
+    trials: list[Trial] = field(default_factory=list)
+    """Those that are over, by number, without a gap."""
+    repeats: list[Repeat] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    ready: list[Task] = field(default_factory=list)
+    runs_done: int = 0
+    asked: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.trials_asked = trials_asked(self.study.tuner, self.method.search)
+        self.folds = folds_of(self.study)
+
+    @property
+    def prefix(self) -> str:
+        """How the keys of all its work begin."""
+        return f"{self.method.identity}/"
+
+    @property
+    def tuned(self) -> bool:
+        """Whether every trial is over."""
+        return len(self.trials) == self.trials_asked
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing left to do."""
+        if not self.tuned:
+            return False
+        all_there = len(self.repeats) + len(self.errors) == self.study.repeats
+        return all_there or winner(self.trials) is None
+
+    @property
+    def runs_left(self) -> int:
+        """How many trainings are still to come, at most."""
+        if self.ended:
+            return 0
+        left = (self.trials_asked - len(self.trials)) * self.folds
+        return left + (self.study.repeats - len(self.repeats) - len(self.errors)) * self.folds
+
+    def update(self, records: Records) -> None:
+        """Look at all records again."""
+        self.ready = []
+        self._update_trials(records)
+        if self.tuned:
+            self._update_repeats(records)
+        runs = sum(max(1, len(trial.folds)) for trial in self.trials)
+        self.runs_done = runs + len(self.repeats) * self.folds
+
+    def row(self) -> MethodRow:
+        """What is known by now."""
+        best = winner(self.trials) if self.tuned else None
+        config = self.method.config
+        return MethodRow(
+            dataset=self.method.dataset,
+            method=self.method.name,
+            config=self.method.with_parameters(best.parameters if best else {}).model_dump(
+                mode="json", exclude={"runs_dir": True, "data": {"root"}}
+            ),
+            tuned=best.parameters if best else {},
+            validation=best.value if best else None,
+            trials=tuple(self.trials),
+            repeats=tuple(self.repeats),
+            trials_asked=self.trials_asked,
+            repeats_asked=self.study.repeats,
+            errors=tuple(self.errors),
+            metric=config.train.metric,
+            identity=self.method.identity,
+        )
+
+    def _update_trials(self, records: Records) -> None:
+        over: dict[int, Trial] = {}
+        for number in range(self.trials_asked):
+            seen = seen_by(number, self.study.tuner)
+            if any(before not in over for before in range(seen)):
+                break
+            history = [over[before] for before in range(seen)]
+            if number not in self.asked:
+                self.asked[number] = suggest(
+                    self.study.tuner, self.method.search, self._seed(), number, history
+                )
+            trial = self._trial(number, history, records)
+            if trial is not None:
+                over[number] = trial
+        self.trials = []
+        while len(self.trials) in over:
+            self.trials.append(over[len(self.trials)])
+
+    def _trial(self, number: int, history: list[Trial], records: Records) -> Trial | None:
+        """The trial if it is over; else what is missing of it is made ready."""
+        parameters, prune = self.asked[number], self.study.tuner.prune
+        found = [records.get(fold_key(self.method, number, fold)) for fold in range(self.folds)]
+        scores: list[float] = []
+        seconds = sum(record["seconds"] for record in found if record is not None)
+        for fold, record in enumerate(found):
+            if record is None:
+                last = fold + 1 if prune else self.folds
+                missing = [f for f in range(fold, last) if found[f] is None]
+                self.ready += [self._fold_task(number, f) for f in missing]
+                return None
+            if "error" in record:
+                error = str(record["error"])
+                return Trial(number, parameters, "failed", None, tuple(scores), seconds, error)
+            scores.append(float(record["score"]))
+            if prune and fold + 1 < self.folds and hopeless(scores, history):
+                return Trial(number, parameters, "pruned", None, tuple(scores), seconds)
+        mean = sum(scores) / len(scores)
+        return Trial(number, parameters, "complete", mean, tuple(scores), seconds)
+
+    def _update_repeats(self, records: Records) -> None:
+        best = winner(self.trials)
+        self.repeats, self.errors = [], []
+        if best is None:
+            return
+        for number in range(self.study.repeats):
+            key, seed = repeat_key(self.method, best.number, number), self.study.seed + 1 + number
+            record = records.get(key)
+            if record is None:
+                config = self._config(best.parameters, seed=seed)
+                self.ready.append(self._task(key, "repeat", config, f"repeat {number + 1}"))
+            elif "error" in record:
+                self.errors.append(str(record["error"]))
+            else:
+                self.repeats.append(
+                    Repeat(
+                        number=number,
+                        seed=seed,
+                        validation=tuple(record["validation"]),
+                        separate=tuple(record["separate"]),
+                        concatenated=dict(record["concatenated"]),
+                        seconds=record["seconds"],
+                    )
+                )
+
+    def _fold_task(self, number: int, fold: int) -> Task:
+        config = self._config(self.asked[number], seed=self.study.seed)
+        values = config.model_dump(mode="json")
+        values["protocol"] |= {"fold": fold, "test": False, "metrics": [self.study.metric]}
+        title = f"trial {number + 1}, fold {fold + 1}"
+        key = fold_key(self.method, number, fold)
+        return self._task(key, "validate", RunConfig.model_validate(values), title)
+
+    def _config(self, parameters: Mapping[str, Any], seed: int) -> RunConfig:
+        return self.method.with_parameters(parameters).model_copy(update={"seed": seed})
+
+    def _task(self, key: str, kind: Any, config: RunConfig, what: str) -> Task:
+        return Task(
+            key=key,
+            kind=kind,
+            config=config.model_dump(mode="json"),
+            checkpoints=keeps_checkpoints(self.study, config),
+            title=f"{self.method.dataset} {self.method.name} {what}",
+        )
+
+    def _seed(self) -> int:
+        """Of the search: not the same for all methods, or all would walk the same path."""
+        return int(self.method.identity[:7], 16) ^ self.study.seed
+
+
+def keeps_checkpoints(study: StudyConfig, config: RunConfig) -> bool:
+    """Whether runs are long enough to have folders of their own."""
+    return not config.model.frozen if study.checkpoints is None else study.checkpoints
+
+
+def fold_key(method: Method, trial: int, fold: int) -> str:
+    """The name of one fold of one trial."""
+    return f"{method.identity}/trial-{trial:03d}/fold-{fold}"
+
+
+def repeat_key(method: Method, trial: int, repeat: int) -> str:
+    """The name of one repeat of a winner."""
+    return f"{method.identity}/winner-{trial:03d}/repeat-{repeat}"
+
+
+def records_of(method: Method, row: MethodRow) -> dict[str, dict[str, Any]]:
+    """The records behind a row that was read from a file."""
+    found: dict[str, dict[str, Any]] = {}
+    for trial in row.trials:
+        share = trial.seconds / max(1, len(trial.folds) + (trial.state == "failed"))
+        for fold, score in enumerate(trial.folds):
+            found[fold_key(method, trial.number, fold)] = {"score": score, "seconds": share}
+        if trial.state == "failed":
+            key = fold_key(method, trial.number, len(trial.folds))
+            found[key] = {"error": trial.error, "seconds": share}
+    best = winner(row.trials)
+    if best is not None and len(row.trials) == row.trials_asked:
+        for repeat in row.repeats:
+            found[repeat_key(method, best.number, repeat.number)] = {
+                "validation": list(repeat.validation),
+                "separate": list(repeat.separate),
+                "concatenated": repeat.concatenated,
+                "seconds": repeat.seconds,
+            }
+    return found

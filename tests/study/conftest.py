@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+BASE = {
+    "model": {
+        "network": "efficientnet-lite0",
+        "weights": "imagenet",
+        "frozen": True,
+        "frozen_views": 1,
+        "head_init": "pca",
+        "dim": 8,
+    },
+    "sampler": {"name": "spc", "batch_size": 8, "per_class": 2},
+    "train": {"epochs": 2, "batches_per_epoch": 5, "eval_batch_size": 512, "device": "cpu"},
+}
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory):
+    """Sixteen classes of coloured noise, five small images each."""
+    folder = tmp_path_factory.mktemp("pictures")
+    random = np.random.default_rng(0)
+    for number in range(16):
+        colour = random.integers(60, 196, 3)
+        (folder / f"{number:02d}").mkdir()
+        for image in range(5):
+            pixels = np.clip(colour + random.normal(0, 60, (40, 40, 3)), 0, 255)
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number:02d}" / f"{image}.png")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def study_values(pictures):
+    """A study of seconds on a folder of pictures, as the mapping in its file."""
+
+    def values(**changes):
+        return {
+            "name": "small",
+            "data": {"name": "folder", "root": str(pictures), "transform": "none"},
+            "base": BASE,
+            "methods": ["triplet", "proxy-anchor"],
+            "protocol": {"folds": 2, "metrics": ["recall@1", "map@r"]},
+            "tuner": {"trials": 3},
+            "repeats": 2,
+        } | changes
+
+    return values
+
+
+@pytest.fixture
+def study_file(tmp_path, study_values):
+    """The same as a file."""
+
+    def write(**changes):
+        path = tmp_path / "small.yaml"
+        path.write_text(yaml.safe_dump(study_values(**changes)))
+        return path
+
+    return write

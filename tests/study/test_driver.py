@@ -1,0 +1,257 @@
+"""Whole studies of seconds, by real worker processes."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import optuna
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from lookalike.cli import app
+from lookalike.config import parse
+from lookalike.errors import LookalikeError
+from lookalike.study import load_results
+from lookalike.study.bench import Bench
+from lookalike.study.config import parse_study
+from lookalike.study.driver import run_study
+from lookalike.study.local import LocalExecutor
+from lookalike.study.plan import make_plan
+from lookalike.study.tasks import Outcome
+from lookalike.training import train
+from lookalike.training.watcher import Watcher
+
+
+def timeless(results):
+    """Everything but how long it took."""
+
+    def bare(row):
+        values = dataclasses.asdict(row)
+        values.pop("seconds", None)
+        for part in (*values.get("trials", ()), *values.get("repeats", ())):
+            del part["seconds"]
+        return values
+
+    return [bare(row) for row in (*results.rows, *results.baselines)]
+
+
+class Here:
+    """Does tasks in this process, one after the other: no worker has to be started."""
+
+    size = 1
+
+    def __init__(self):
+        self.bench = Bench()
+        self.given = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    @property
+    def slots(self):
+        return 1 - len(self.given)
+
+    def submit(self, task):
+        self.given.append(task)
+
+    def wait(self, timeout):
+        return [Outcome(self.given.pop(), self.bench.run(task)) for task in list(self.given)]
+
+
+def run(values, folder, workers=0):
+    study = parse_study(values)
+    pool = (lambda: LocalExecutor(workers, Watcher())) if workers else Here
+    return run_study(study, pool, folder=folder)
+
+
+@pytest.fixture(scope="module")
+def finished(study_values, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results") / "small"
+    return run(study_values(), folder, workers=1)
+
+
+def test_a_study_ends_with_everything(finished):
+    assert finished.finished
+    assert [row.method for row in finished.rows] == ["triplet", "proxy-anchor"]
+    assert {row.baseline for row in finished.baselines} == {"raw-features", "pca", "lda"}
+    for row in finished.rows:
+        assert (len(row.trials), row.seeds) == (3, 2)
+        assert row.validation == max(row.values)
+        assert {repeat.seed for repeat in row.repeats} == {1, 2}  # new ones: trials had 0
+        assert all(len(repeat.separate) == 2 for repeat in row.repeats)
+        key, value = next(iter(row.tuned.items()))
+        part, name = key.split(".")
+        assert row.config[part][name] == value
+    names = {path.suffix for path in finished.folder.rglob("*") if path.is_file()}
+    assert names == {".json", ".db"}
+
+
+def test_a_trial_and_a_repeat_are_what_train_gives(finished, study_values, tmp_path):
+    row = finished.rows[1]
+    study = parse_study(study_values())
+    values = make_plan(study, tmp_path).methods[1].method.with_parameters(row.tuned)
+    values = values.model_dump(mode="json") | {"runs_dir": str(tmp_path / "runs")}
+    winner = max(row.trials, key=lambda trial: trial.value or 0)
+    for fold in range(2):
+        values["protocol"] |= {"fold": fold}
+        tuned = train(parse(values | {"seed": 0})).result
+        assert tuned["validation"]["map@r"] == winner.folds[fold]
+        again = train(parse(values | {"seed": 2})).result
+        assert again["test"]["map@r"] == pytest.approx(row.repeats[1].separate[fold]["map@r"])
+
+
+def test_other_workers_and_an_interruption_change_nothing(finished, study_values, tmp_path):
+    first = run(study_values(methods=["triplet"], tuner={"trials": 2}), tmp_path / "s", workers=2)
+    assert len(first.rows[0].trials) == 2
+    for path in (tmp_path / "s").glob("study.db*"):
+        path.unlink()  # only the small files travel with a repository
+    assert timeless(run(study_values(), tmp_path / "s", workers=2)) == timeless(finished)
+
+
+def test_a_finished_study_does_nothing(finished, study_values, monkeypatch):
+    class Idle(LocalExecutor):
+        def submit(self, task):
+            raise AssertionError(f"{task.key} was done already")
+
+    again = run_study(
+        parse_study(study_values()), lambda: Idle(1, Watcher()), folder=finished.folder
+    )
+    assert timeless(again) == timeless(finished)
+
+
+def test_optuna_reads_the_trials(finished):
+    url = f"sqlite:///{finished.folder / 'study.db'}"
+    names = optuna.get_all_study_names(url)
+    assert len(names) == 2
+    (name,) = [name for name in names if "/triplet/" in name]
+    study = optuna.load_study(study_name=name, storage=url)
+    row = finished.rows[0]
+    assert [trial.params for trial in study.trials] == [trial.parameters for trial in row.trials]
+    assert study.best_value == row.validation
+
+
+def test_other_settings_do_not_overwrite_results(finished, study_values):
+    before = timeless(load_results(finished.folder))
+    with pytest.raises(LookalikeError, match="other settings"):
+        run(study_values(seed=5), finished.folder)
+    assert timeless(load_results(finished.folder)) == before
+
+
+BROKEN = """
+import torch
+from torch import nn
+
+class Broken(nn.Module):
+    def __init__(self, way: str = "nan", depth: float = 1.0):
+        super().__init__()
+        self.way = way
+
+    def forward(self, embeddings, labels, mined=None):
+        if self.way == "nan":
+            return embeddings.sum() * float("nan")
+        if self.way == "raise":
+            raise ZeroDivisionError("on purpose")
+        if self.way == "die":
+            import os
+            os._exit(3)
+        return embeddings.square().sum() * 0
+"""
+
+SPY = """
+from torch import nn
+from lookalike.data import Split
+
+class Spy(nn.Module):
+    '''Looks for the test set wherever it can find a split.'''
+
+    def forward(self, embeddings, labels, mined=None):
+        import sys
+        frame = sys._getframe()
+        while not isinstance(getattr(frame.f_locals.get("self"), "split", None), Split):
+            frame = frame.f_back
+        split = frame.f_locals["self"].split
+        images = split.train.images
+        assert not images.labels[images.test].any(), "test labels can be read"
+        assert not any(name for name, test in zip(images.files, images.test) if test)
+        for way in (lambda: split.test, split.final_test):
+            try:
+                way()
+            except Exception as error:
+                assert "not to be" in str(error)
+            else:
+                raise AssertionError("the test set was handed out")
+        return embeddings.square().sum() * 0
+"""
+
+
+@pytest.fixture
+def plugins(tmp_path, monkeypatch):
+    (tmp_path / "spying_losses.py").write_text(SPY)
+    (tmp_path / "broken_losses.py").write_text(BROKEN)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_a_loss_that_looks_for_test_labels_finds_none(plugins, study_values, tmp_path):
+    values = study_values(methods=[{"name": "spy", "loss": {"name": "spying_losses:Spy"}}])
+    plan = make_plan(parse_study(values), tmp_path)
+    record = Bench().run(plan.methods[0].ready[0])
+    assert "error" not in record, record
+    assert plan.methods[0].ready[0].config["protocol"]["test"] is False
+
+
+def test_failures_are_counted_and_never_fatal(plugins, study_values, tmp_path, capfd):
+    ways = {"loss.way": {"choices": ["nan", "raise", "fine"]}}
+    method = {"name": "broken", "loss": {"name": "broken_losses:Broken"}, "search": ways}
+    never = {"name": "never", "loss": {"name": "broken_losses:Broken", "way": "nan"}}
+    values = study_values(methods=[method, never], tuner={"name": "grid"}, repeats=1)
+    found = run(values, tmp_path / "s")
+    row, hopeless = found.rows
+    assert (len(row.trials), row.failed) == (3, 2)
+    assert row.tuned == {"loss.way": "fine"}
+    errors = " ".join(trial.error for trial in row.trials)
+    assert "loss is nan" in errors
+    assert "ZeroDivisionError: on purpose" in errors
+    assert row.seeds == 1
+    assert (hopeless.failed, hopeless.validation, hopeless.seeds) == (1, None, 0)
+    assert not found.finished
+
+
+@pytest.mark.slow
+def test_a_task_that_kills_its_worker_fails_in_the_end(plugins, study_values, tmp_path):
+    dying = {"name": "dying", "loss": {"name": "broken_losses:Broken", "way": "die"}}
+    found = run(study_values(methods=[dying], repeats=1), tmp_path / "s", workers=1)
+    assert "workers died" in found.rows[0].trials[0].error
+
+
+def test_the_command_line(study_file, tmp_path):
+    path = study_file(methods=["triplet"], tuner={"trials": 1}, repeats=1)
+    command = [sys.executable, "-c", "from lookalike.cli import main; main()", "study"]
+    folder = str(tmp_path / "r")
+    done = subprocess.run(
+        [*command, "run", str(path), "--results", folder, "--workers", "1"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "triplet" in done.stdout
+    assert "finished" in done.stdout
+    seen = CliRunner().invoke(app, ["study", "status", folder, "--json"])
+    status = json.loads(seen.stdout)
+    assert status["finished"] is True
+    assert status["methods"][0]["trials"] == 1
+    assert set(status["baselines"]["folder"]) == {"raw-features", "pca", "lda"}
+
+
+def test_checkpoints_give_the_same_scores(study_values, tmp_path):
+    base = study_values()["base"] | {"runs_dir": str(tmp_path / "runs")}
+    short = {"methods": ["triplet"], "tuner": {"trials": 1}, "repeats": 1}
+    light = run(study_values(**short), tmp_path / "light")
+    kept = run(study_values(**short, base=base, checkpoints=True), tmp_path / "kept")
+    torch.testing.assert_close(
+        light.rows[0].repeats[0].concatenated, kept.rows[0].repeats[0].concatenated
+    )
+    assert light.rows[0].validation == kept.rows[0].validation
+    assert len(list((tmp_path / "runs").glob("*/result.json"))) == 2  # the repeat's two folds
