@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import yaml
@@ -59,3 +61,17 @@ def study_file(tmp_path, study_values):
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def timeless():
+    """Everything that a study found, but how long it took."""
+
+    def bare(row):
+        values = dataclasses.asdict(row)
+        values.pop("seconds", None)
+        for part in (*values.get("trials", ()), *values.get("repeats", ())):
+            del part["seconds"]
+        return values
+
+    return lambda results: [bare(row) for row in (*results.rows, *results.baselines)]

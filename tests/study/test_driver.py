@@ -1,6 +1,5 @@
 """Whole studies of seconds, by real worker processes."""
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -22,19 +21,6 @@ from lookalike.study.plan import make_plan
 from lookalike.study.tasks import Outcome
 from lookalike.training import train
 from lookalike.training.watcher import Watcher
-
-
-def timeless(results):
-    """Everything but how long it took."""
-
-    def bare(row):
-        values = dataclasses.asdict(row)
-        values.pop("seconds", None)
-        for part in (*values.get("trials", ()), *values.get("repeats", ())):
-            del part["seconds"]
-        return values
-
-    return [bare(row) for row in (*results.rows, *results.baselines)]
 
 
 class Here:
@@ -105,7 +91,9 @@ def test_a_trial_and_a_repeat_are_what_train_gives(finished, study_values, tmp_p
         assert again["test"]["map@r"] == pytest.approx(row.repeats[1].separate[fold]["map@r"])
 
 
-def test_other_workers_and_an_interruption_change_nothing(finished, study_values, tmp_path):
+def test_other_workers_and_an_interruption_change_nothing(
+    finished, study_values, tmp_path, timeless
+):
     first = run(study_values(methods=["triplet"], tuner={"trials": 2}), tmp_path / "s", workers=2)
     assert len(first.rows[0].trials) == 2
     for path in (tmp_path / "s").glob("study.db*"):
@@ -113,7 +101,7 @@ def test_other_workers_and_an_interruption_change_nothing(finished, study_values
     assert timeless(run(study_values(), tmp_path / "s", workers=2)) == timeless(finished)
 
 
-def test_a_finished_study_does_nothing(finished, study_values, monkeypatch):
+def test_a_finished_study_does_nothing(finished, study_values, timeless):
     class Idle(LocalExecutor):
         def submit(self, task):
             raise AssertionError(f"{task.key} was done already")
@@ -135,7 +123,7 @@ def test_optuna_reads_the_trials(finished):
     assert study.best_value == row.validation
 
 
-def test_other_settings_do_not_overwrite_results(finished, study_values):
+def test_other_settings_do_not_overwrite_results(finished, study_values, timeless):
     before = timeless(load_results(finished.folder))
     with pytest.raises(LookalikeError, match="other settings"):
         run(study_values(seed=5), finished.folder)

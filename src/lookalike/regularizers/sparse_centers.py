@@ -29,7 +29,7 @@ class SparseCentersRegularizer(Regularizer):
         size = self.centers_per_class
         centres = unit(rows).view(self.num_classes, size, -1)
         left, right = _pairs(size)
-        cosine = (centres[:, left] * centres[:, right]).sum(2)
+        cosine = (centres @ centres.transpose(1, 2))[:, left, right]
         squared = 2 - 2 * cosine
         apart = squared > 0  # merged centres have distance 0, and no slope
         distance = squared.where(apart, 1).sqrt() * apart
