@@ -68,9 +68,9 @@ def run_study(
     known = plan.known()
     folder.mkdir(parents=True, exist_ok=True)
     with Ledger(storage or sqlite_url(folder), lease) as ledger:
-        plan.write_head()
         ledger.add(known)
         with executor() as pool:
+            plan.write_head(pool.size)
             drive(plan, ledger, pool, Mirror(storage or sqlite_url(folder)), watcher or Watcher())
     return load_results(folder)
 

@@ -128,14 +128,17 @@ class Plan:
         former = load_results(self.folder).facts
         return {name for name, facts in self.facts.items() if former.get(name) == facts}
 
-    def write_head(self) -> None:
-        """Write what is asked."""
+    def write_head(self, workers: int) -> None:
+        """Write what is asked, and how many trainings run at the same time; no paths."""
+        asked = self.study.model_dump(
+            mode="json", exclude={"results": True, "data": {"__all__": {"root"}}}
+        )
         write_study(
             StudyResults(
                 folder=self.folder,
                 name=self.study.name,
                 metric=self.study.metric,
-                study=self.study.model_dump(mode="json", exclude={"results": True}),
+                study=asked | {"workers": workers},
                 datasets=tuple(given.called for given in self.study.data),
                 methods=tuple(dict.fromkeys(part.method.name for part in self.methods)),
                 facts=self.facts,

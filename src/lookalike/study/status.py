@@ -1,6 +1,5 @@
 """How far a study is, read from its files."""
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +40,7 @@ class StudyStatus:
     runs_done: int
     runs_left: int
     seconds_left: float | None
-    """At the speed of the last ten minutes; None while nothing is known."""
+    """At the mean time of a training so far; None while nothing is known."""
     baselines: dict[str, dict[str, float]]
     """By data set and name: the test score of the concatenated embeddings."""
     methods: tuple[MethodStatus, ...]
@@ -119,18 +118,14 @@ def runs_left(part: MethodStatus, folds: int) -> int:
 
 
 def time_left(found: StudyResults, left: int, folds: int) -> float | None:
-    """By how often results were written of late: that knows of all workers on all machines."""
+    """What is left, at the mean time of a training so far, shared by the driver's workers."""
     if left == 0:
         return 0.0
-    since = (found.folder / "study.json").stat().st_mtime
-    begun = max(since, time.time() - 600)
-    paths = [found.folder / row.dataset / f"{row.method}.json" for row in found.rows]
-    if not paths or max(path.stat().st_mtime for path in paths) < since:
-        return None
-    spent = time.time() - since
     done = sum(row_runs(row, folds) for row in found.rows)
-    del begun
-    return spent / max(done, 1) * left
+    if not done:
+        return None
+    spent = sum(row.seconds for row in found.rows)
+    return spent / done * left / max(1, int(found.study.get("workers", 1)))
 
 
 def status_table(found: StudyStatus) -> str:
