@@ -4,6 +4,7 @@ The one place that builds anchors x candidates matrices. Gradients are written o
 saves work; nothing here waits for the device.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -24,6 +25,7 @@ __all__ = [
     "euclidean",
     "first_order_only",
     "in_full_precision",
+    "in_row_blocks",
     "listed_pairs",
     "log_sum_exp",
     "may_look",
@@ -31,9 +33,11 @@ __all__ = [
     "picked",
     "products",
     "relate",
+    "row_blocks",
     "soft_terms",
     "step",
     "unit",
+    "violations",
     "weighted_mean",
 ]
 
@@ -72,6 +76,10 @@ class Relations(NamedTuple):
         if self.valid.dtype == torch.bool:
             return (1 - self.same) * self.valid
         return torch.addcmul(self.valid, self.same, self.valid, value=-1)
+
+    def part(self, rows: slice) -> "Relations":
+        """The relations of some anchors."""
+        return Relations(self.similarity[rows], self.same[rows], self.valid[rows])
 
     @property
     def within(self) -> bool:
@@ -434,6 +442,36 @@ def log_sum_exp(
         return ((values - shift) * scale).logsumexp(1)
     summed: Tensor = _LogSumExp.apply(values, weights, scale, shift, plus_one)
     return summed
+
+
+def violations(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """The weighted sum of the values above zero, and their weights; overwrites ``values``."""
+    counted = values.relu_().sign().mul_(weights)
+    return torch.dot(values.view(-1), counted.view(-1)), counted
+
+
+def row_blocks(relations: Relations) -> list[slice]:
+    """All rows at once, or, where the matrices are large, as many as stay near the processor."""
+    rows, columns = relations.similarity.shape
+    if rows * columns <= 4 * _IN_CACHE or torch.compiler.is_compiling():
+        return [slice(0, rows)]
+    size = max(1, _IN_CACHE // columns)
+    return [slice(at, min(at + size, rows)) for at in range(0, rows, size)]
+
+
+def in_row_blocks(
+    relations: Relations, terms: Callable[[Relations], tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor]:
+    """``terms`` of all rows: values [rows, 1] and slopes, each row for itself, without gradient."""
+    known = relations._replace(similarity=relations.similarity.detach())
+    blocks = row_blocks(known)
+    if len(blocks) == 1:
+        return terms(known)
+    values = known.similarity.new_empty(len(known.similarity), 1)
+    slopes = torch.empty_like(known.similarity)
+    for rows in blocks:
+        values[rows], slopes[rows] = terms(known.part(rows))
+    return values, slopes
 
 
 def mean_of_positive(values: Tensor, weights: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lookalike.distances import Distance, LpDistance, SNRDistance
 from lookalike.errors import BadInput, nearest
-from lookalike.geometry import Relations, attach
+from lookalike.geometry import Relations, attach, row_blocks, violations
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.registry import LOSSES
 
@@ -21,18 +21,28 @@ def contrastive(relations: Relations, pull_to: float, push_to: float) -> Tensor:
     Each part is the mean over its non-zero terms.
     """
     with torch.no_grad():
-        similarity = relations.similarity.detach()
-        pull, pulled = _mean_above_zero((pull_to - similarity).relu_(), relations.positives)
-        push, pushed = _mean_above_zero((similarity - push_to).relu_(), relations.negatives)
-    return attach(relations.similarity, pull + push, pushed.sub_(pulled))
+        blocks = row_blocks(relations)
+        parts = [_hinges(relations.part(rows), pull_to, push_to) for rows in blocks[:1]]
+        sums = parts[0][2]
+        for rows in blocks[1:]:
+            sums = sums + _hinges(relations.part(rows), pull_to, push_to)[2]
+        (pull, pulls), (push, pushes) = sums.view(2, 2).unbind()
+        tiny = torch.finfo(sums.dtype).tiny
+        pulls, pushes = pulls.clamp_min(tiny), pushes.clamp_min(tiny)
+        slope = torch.empty_like(relations.similarity)
+        for number, rows in enumerate(blocks):
+            # a block is worked out twice: cheaper than keeping what does not fit in the cache
+            part = parts[0] if number == 0 else _hinges(relations.part(rows), pull_to, push_to)
+            torch.sub(part[1].div_(pushes), part[0].div_(pulls), out=slope[rows])
+    return attach(relations.similarity, pull / pulls + push / pushes, slope)
 
 
-def _mean_above_zero(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """The weighted mean of the values above zero (0 if none; none is below), and its gradient."""
-    counted = values.sign().mul_(weights)
-    count = counted.sum().clamp_min_(torch.finfo(values.dtype).tiny)
-    total = torch.dot(values.view(-1), counted.view(-1))
-    return total / count, counted.div_(count)
+def _hinges(relations: Relations, pull_to: float, push_to: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The weights of the terms above zero of both kinds; their sums and counts, side by side."""
+    similarity = relations.similarity.detach()
+    pull, pulled = violations(pull_to - similarity, relations.positives)
+    push, pushed = violations(similarity - push_to, relations.negatives)
+    return pulled, pushed, torch.stack((pull, pulled.sum(), push, pushed.sum()))
 
 
 def linear_contrastive(relations: Relations, push_to: float) -> Tensor:

@@ -10,6 +10,7 @@ from lookalike.geometry import (
     Relations,
     at_places,
     attach,
+    in_row_blocks,
     listed_pairs,
     log_sum_exp,
     soft_terms,
@@ -77,14 +78,20 @@ class GeneralizedLiftedStructureLoss(PairLoss):
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of these relations."""
-        level = self.distance.level
-        positives, negatives = relations.positives, relations.negatives
-        with torch.no_grad():
-            known = relations.similarity.detach()
-            pull, near = soft_terms(known, positives, scale=-1, shift=level(self.pos_margin))
-            push, far = soft_terms(known, negatives, shift=level(self.neg_margin))
+        level, number = self.distance.level, relations.similarity.shape[0]
+
+        def terms(part: Relations) -> tuple[Tensor, Tensor]:
+            positives, negatives = part.positives, part.negatives
+            pull, near = soft_terms(
+                part.similarity, positives, scale=-1, shift=level(self.pos_margin)
+            )
+            push, far = soft_terms(part.similarity, negatives, shift=level(self.neg_margin))
             pull.mul_(positives.sum(1, keepdim=True).sign_())
             push.mul_(negatives.sum(1, keepdim=True).sign_())
             total = pull.add_(push).relu_()
-            slope = far.sub_(near).mul_(total.sign().div_(total.shape[0]))
-        return attach(relations.similarity, total.mean(), slope)
+            return total, far.sub_(near).mul_(total.sign().div_(number))
+
+        with torch.no_grad():
+            totals, slope = in_row_blocks(relations, terms)
+            value = totals.mean()
+        return attach(relations.similarity, value, slope)

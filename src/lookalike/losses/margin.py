@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, above_zero, attach
+from lookalike.geometry import Relations, attach, violations
 from lookalike.labels import Labels, as_tensor
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.miners.everything import RandomMiner
@@ -102,8 +102,8 @@ class MarginLoss(PairLoss):
                 )
             known, edge = similarity.detach(), boundary.detach()
             named = positive.sum(1, keepdim=True)
-            far, slope = _violations(edge + self.margin - known, positive)
-            near, nearer = _violations(known - (edge - self.margin), negative)
+            far, slope = violations(edge + self.margin - known, positive)
+            near, nearer = violations(known - (edge - self.margin), negative)
             count = (slope.sum() + nearer.sum()).clamp_min_(torch.finfo(known.dtype).tiny)
             slope = nearer.sub_(slope).div_(count)
             value = (far + near) / count
@@ -117,9 +117,3 @@ class MarginLoss(PairLoss):
             else:
                 loss = loss + self.nu * (beta.to(loss.dtype) * named).sum() / count
         return loss
-
-
-def _violations(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """The weighted sum of the values above zero, and the weights of those."""
-    counted = above_zero(values).mul_(weights)
-    return torch.dot(values.view(-1), counted.view(-1)), counted

@@ -5,7 +5,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from lookalike.geometry import Relations, attach, soft_terms
+from lookalike.geometry import Relations, attach, in_row_blocks, soft_terms
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.losses.direction import among_candidates, direction_cosine
 from lookalike.registry import LOSSES
@@ -21,23 +21,34 @@ def multi_similarity(
     ``repelled`` are the similarities that negatives are judged by, if not the plain ones.
     """
     similarity = relations.similarity
-    with torch.no_grad():
+
+    def attraction(part: Relations) -> tuple[Tensor, Tensor]:
         pull, near = soft_terms(
-            similarity.detach(), relations.positives, scale=-alpha, shift=base, plus_one=True
+            part.similarity, part.positives, scale=-alpha, shift=base, plus_one=True
         )
+        return pull.div_(alpha), near
+
+    def repulsion(part: Relations) -> tuple[Tensor, Tensor]:
         push, far = soft_terms(
-            (similarity if repelled is None else repelled).detach(),
-            relations.negatives,
-            scale=beta,
-            shift=base,
-            plus_one=True,
+            part.similarity, part.negatives, scale=beta, shift=base, plus_one=True
         )
-        value = pull.div_(alpha).add_(push.div_(beta)).mean()
-        number = similarity.shape[0]
+        return push.div_(beta), far
+
+    def both(part: Relations) -> tuple[Tensor, Tensor]:
+        (pull, near), (push, far) = attraction(part), repulsion(part)
+        return pull.add_(push), far.sub_(near).div_(similarity.shape[0])
+
     if repelled is None:
-        return attach(similarity, value, far.sub_(near).div_(number))
-    return attach(similarity, value, near.div_(-number)) + attach(
-        repelled, torch.zeros_like(value), far.div_(number)
+        with torch.no_grad():
+            values, slope = in_row_blocks(relations, both)
+            value = values.mean()
+        return attach(similarity, value, slope)
+    with torch.no_grad():
+        pull, near = in_row_blocks(relations, attraction)
+        push, far = in_row_blocks(relations._replace(similarity=repelled), repulsion)
+        number = similarity.shape[0]
+    return attach(similarity, pull.add_(push).mean(), near.div_(-number)) + attach(
+        repelled, torch.zeros_like(pull[0, 0]), far.div_(number)
     )
 
 
