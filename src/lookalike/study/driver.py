@@ -4,7 +4,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -98,11 +97,11 @@ def drive(plan: Plan, ledger: Ledger, pool: Executor, mirror: Mirror, watcher: W
             key, record = outcome.task.key, outcome.record
             if record is None:
                 deaths[key] += 1
-                if deaths[key] < DEATHS_ALLOWED:
-                    pool.submit(replace(outcome.task))
-                    continue
-                record = {"error": f"{deaths[key]} workers died of it", "seconds": 0.0}
             running.discard(key)
+            if record is None and deaths[key] < DEATHS_ALLOWED:
+                ledger.release([key])  # whoever is free takes it
+                continue
+            record = record or {"error": f"{deaths[key]} workers died of it", "seconds": 0.0}
             if ledger.finish(key, record):
                 plan.take({key: record})
                 mirror.follow(plan, ledger)

@@ -1,6 +1,7 @@
 """Tasks on a Ray cluster: long-lived actors, each with the CPUs and GPUs of one training."""
 
 import logging
+import time
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -117,6 +118,7 @@ class RayExecutor:
         """What was done, or was left by actors that died; empty after ``timeout`` seconds."""
         waiting = {seat.answer: seat for seat in self.seats if seat.task is not None}
         if not waiting:
+            time.sleep(timeout)
             return []
         ready, _ = self.ray.wait(list(waiting), num_returns=1, timeout=timeout)
         outcomes = []
@@ -129,7 +131,15 @@ class RayExecutor:
             except self.ray.exceptions.RayError:  # the actor or its node is gone
                 self.seats.remove(seat)
                 outcomes.append(Outcome(task, None))
-        return outcomes
+        return outcomes or self._without_room()
+
+    def _without_room(self) -> list[Outcome]:
+        """Give up an actor for which a dead node left no room: it would wait for ever."""
+        if len(self.seats) <= self.room():
+            return []
+        seat = self.seats.pop()
+        self.ray.kill(seat.actor)
+        return [Outcome(seat.task, None)] if seat.task is not None else []
 
     def _start(self) -> Seat:
         remote = self.ray.remote(num_cpus=self.cpus, num_gpus=self.gpus)(BenchActor)
