@@ -22,27 +22,38 @@ def contrastive(relations: Relations, pull_to: float, push_to: float) -> Tensor:
     """
     with torch.no_grad():
         blocks = row_blocks(relations)
-        parts = [_hinges(relations.part(rows), pull_to, push_to) for rows in blocks[:1]]
-        sums = parts[0][2]
-        for rows in blocks[1:]:
-            sums = sums + _hinges(relations.part(rows), pull_to, push_to)[2]
-        (pull, pulls), (push, pushes) = sums.view(2, 2).unbind()
-        tiny = torch.finfo(sums.dtype).tiny
-        pulls, pushes = pulls.clamp_min(tiny), pushes.clamp_min(tiny)
-        slope = torch.empty_like(relations.similarity)
-        for number, rows in enumerate(blocks):
-            # a block is worked out twice: cheaper than keeping what does not fit in the cache
-            part = parts[0] if number == 0 else _hinges(relations.part(rows), pull_to, push_to)
-            torch.sub(part[1].div_(pushes), part[0].div_(pulls), out=slope[rows])
+        if len(blocks) == 1:
+            (pull, pulled), (push, pushed) = _hinges(relations, pull_to, push_to)
+            pulls, pushes = (_at_least_tiny(part.sum()) for part in (pulled, pushed))
+            slope = pushed.div_(pushes).sub_(pulled.div_(pulls))
+        else:
+            # every block is worked out twice: cheaper than keeping what does not fit in the cache
+            sums = relations.similarity.new_zeros(2, 2)
+            for rows in blocks:
+                hinges = _hinges(relations.part(rows), pull_to, push_to)
+                sums += torch.stack([torch.stack((total, part.sum())) for total, part in hinges])
+            pull, push = sums[:, 0]
+            pulls, pushes = _at_least_tiny(sums[:, 1])
+            slope = torch.empty_like(relations.similarity)
+            for rows in blocks:
+                (_, pulled), (_, pushed) = _hinges(relations.part(rows), pull_to, push_to)
+                torch.sub(pushed.div_(pushes), pulled.div_(pulls), out=slope[rows])
     return attach(relations.similarity, pull / pulls + push / pushes, slope)
 
 
-def _hinges(relations: Relations, pull_to: float, push_to: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The weights of the terms above zero of both kinds; their sums and counts, side by side."""
+def _hinges(
+    relations: Relations, pull_to: float, push_to: float
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Of positives and of negatives: the sum of the terms above zero, and their weights."""
     similarity = relations.similarity.detach()
-    pull, pulled = violations(pull_to - similarity, relations.positives)
-    push, pushed = violations(similarity - push_to, relations.negatives)
-    return pulled, pushed, torch.stack((pull, pulled.sum(), push, pushed.sum()))
+    return (
+        violations(pull_to - similarity, relations.positives),
+        violations(similarity - push_to, relations.negatives),
+    )
+
+
+def _at_least_tiny(counts: Tensor) -> Tensor:
+    return counts.clamp_min_(torch.finfo(counts.dtype).tiny)
 
 
 def linear_contrastive(relations: Relations, push_to: float) -> Tensor:

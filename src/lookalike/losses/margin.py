@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, attach, violations
+from lookalike.geometry import Relations, at_places, attach, violations
 from lookalike.labels import Labels, as_tensor
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.miners.everything import RandomMiner
-from lookalike.miners.mined import Indices, Mined, Pairs, mined
+from lookalike.miners.mined import Indices, Listed, Mined, Pairs, mined
 from lookalike.registry import LOSSES
 
 __all__ = ["MarginLoss"]
@@ -93,20 +93,12 @@ class MarginLoss(PairLoss):
         if not self.distance.is_inverted:
             boundary = -boundary
         with torch.no_grad():
-            positive, negative = (part.to(similarity.dtype) for part in found.pairs())
-            if isinstance(found, Pairs):
-                # every positive of an anchor meets every negative of it
-                positive, negative = (
-                    positive * negative.sum(1, keepdim=True),
-                    negative * positive.sum(1, keepdim=True),
-                )
             known, edge = similarity.detach(), boundary.detach()
-            named = positive.sum(1, keepdim=True)
-            far, slope = violations(edge + self.margin - known, positive)
-            near, nearer = violations(known - (edge - self.margin), negative)
-            count = (slope.sum() + nearer.sum()).clamp_min_(torch.finfo(known.dtype).tiny)
-            slope = nearer.sub_(slope).div_(count)
-            value = (far + near) / count
+            count_terms = self._listed if isinstance(found, Listed) else self._dense
+            total, slope, count, named = count_terms(known, edge, found)
+            count.clamp_min_(torch.finfo(known.dtype).tiny)
+            value = total / count
+            slope.div_(count)
         loss = attach(similarity, value, slope)
         if boundary.requires_grad:
             against = slope.sum(1, keepdim=True) if boundary.numel() > 1 else slope.sum().view(1)
@@ -117,3 +109,35 @@ class MarginLoss(PairLoss):
             else:
                 loss = loss + self.nu * (beta.to(loss.dtype) * named).sum() / count
         return loss
+
+    def _dense(
+        self, known: Tensor, edge: Tensor, found: Mined
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The sum of the terms above zero, its slopes, their number, and how often anchors pull."""
+        positive, negative = (part.to(known.dtype) for part in found.pairs())
+        if isinstance(found, Pairs):
+            # every positive of an anchor meets every negative of it
+            positive, negative = (
+                positive * negative.sum(1, keepdim=True),
+                negative * positive.sum(1, keepdim=True),
+            )
+        far, pulled = violations(edge + self.margin - known, positive)
+        near, pushed = violations(known - (edge - self.margin), negative)
+        count = pulled.sum() + pushed.sum()
+        return far + near, pushed.sub_(pulled), count, positive.sum(1, keepdim=True)
+
+    def _listed(
+        self, known: Tensor, edge: Tensor, found: Listed
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The same of triplets one by one: far fewer than pairs."""
+        if edge.numel() > 1:
+            edge = edge.view(-1).index_select(0, found.anchor)
+        weights = found.weights(known.dtype)
+        to_positive, to_negative = found.places()
+        far, pulled = violations(edge + self.margin - at_places(known, to_positive), weights)
+        near, pushed = violations(at_places(known, to_negative) - (edge - self.margin), weights)
+        slope = torch.zeros_like(known)
+        slope.view(-1).index_add_(0, to_positive, pulled, alpha=-1)
+        slope.view(-1).index_add_(0, to_negative, pushed)
+        named = known.new_zeros(len(known)).index_add_(0, found.anchor, weights)
+        return far + near, slope, pulled.sum() + pushed.sum(), named.unsqueeze(1)

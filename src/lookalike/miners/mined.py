@@ -113,15 +113,25 @@ class Listed(Mined):
 
     def pairs(self) -> tuple[Tensor, Tensor]:
         """Every triplet names its positive and its negative pair."""
-        return self._counted(self.positive), self._counted(self.negative)
+        weights = self.weights(torch.float32)
+        to_positive, to_negative = (
+            weights.new_zeros(self.shape[0] * self.shape[1])
+            .index_add_(0, places, weights)
+            .view(self.shape)
+            for places in self.places()
+        )
+        return to_positive, to_negative
 
-    def _counted(self, column: Tensor) -> Tensor:
-        rows, columns = self.shape
-        counts = torch.zeros(rows * columns, device=column.device)
-        place = self.anchor * columns + column
-        once = torch.ones_like(place, dtype=counts.dtype)
-        counts.index_add_(0, place, once if self.keep is None else self.keep.to(counts.dtype))
-        return counts.view(rows, columns)
+    def places(self) -> tuple[Tensor, Tensor]:
+        """Where the positive and the negative pair of each lie in the flattened matrix."""
+        starts = self.anchor * self.shape[1]
+        return starts + self.positive, starts + self.negative
+
+    def weights(self, dtype: torch.dtype) -> Tensor:
+        """1 for a triplet, 0 for a place that holds none."""
+        if self.keep is None:
+            return torch.ones(self.anchor.shape, dtype=dtype, device=self.anchor.device)
+        return self.keep.to(dtype)
 
     def anchor_counts(self, positive: Tensor, negative: Tensor) -> Tensor:  # noqa: ARG002
         """A triplet names its anchor once."""

@@ -143,12 +143,20 @@ class FastSearch:
 
     def candidates(self, queries: Vectors, k: int, effort: int) -> Ids:
         """Ids [queries, k or more] that are likely among the nearest; -1 fills up."""
+        import faiss
+
         wanted = k * RERANKED if self.kind == "pq" else k
         if self.kind == "hnsw":
             options = self._options(efSearch=max(effort, wanted))
         else:
             options = self._options(nprobe=effort)
-        found: Ids = self._index.search(queries, wanted, params=options)[1]
+        # The plain call: faiss.contrib.torch_utils, which other libraries load, replaces ``search``
+        # by one that takes no options.
+        rows = np.ascontiguousarray(queries, np.float32)
+        similarities = np.empty((len(rows), wanted), np.float32)
+        found = np.empty((len(rows), wanted), np.int64)
+        pointers = [faiss.swig_ptr(array) for array in (rows, similarities, found)]
+        self._index.search_c(len(rows), pointers[0], wanted, *pointers[1:], options)
         return found
 
     def nearest(

@@ -77,12 +77,12 @@ class Plane:
             if self._map is not None:
                 self._map = replace(self._map, final=True)  # nobody shall wait for a better one
             raise
-        self._map = PlaneMap(rows, places, "t-sne", final=True)
         try:
             with atomically(cache_folder() / name) as draft, draft.open("wb") as file:
                 np.save(file, places, allow_pickle=False)
         except (OSError, BadInput):
             pass  # a map that cannot be kept is made again next time
+        self._map = PlaneMap(rows, places, "t-sne", final=True)
 
     def _kept(self, name: str, count: int) -> NDArray[np.float64] | None:
         try:
