@@ -94,8 +94,11 @@ class MarginLoss(PairLoss):
             boundary = -boundary
         with torch.no_grad():
             known, edge = similarity.detach(), boundary.detach()
-            count_terms = self._listed if isinstance(found, Listed) else self._dense
-            total, slope, count, named = count_terms(known, edge, found)
+            total, slope, count, named = (
+                self._listed(known, edge, found)
+                if isinstance(found, Listed)
+                else self._dense(known, edge, found)
+            )
             count.clamp_min_(torch.finfo(known.dtype).tiny)
             value = total / count
             slope.div_(count)
