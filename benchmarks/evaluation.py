@@ -225,8 +225,9 @@ def write(targets: list[Target]) -> None:
             for t in targets
         ),
         "",
-        "The first figure depends on the embeddings: the more wrong answers stand above the relevant",
-        "items, the more there is to count. Much noisier points (Recall@1 0.05) may miss 0.8.",
+        "The first figure depends on the embeddings: the more wrong answers stand above the",
+        "relevant items, the more there is to count. Much noisier points (Recall@1 0.05) may miss",
+        "0.8.",
         "",
     ]
     PAGE.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Losses and miners against pytorch-metric-learning (PML): speed and memory.
 
 Forward and backward, with the miner where the case has one, 128 dimensions, 4 images a class. Both
-libraries run in one process, taking turns, so that the ratio of the medians does not depend on
+libraries run in one process, in turns of ten steps, so that the ratio of the medians does not depend on
 what else the machine does. Peak memory is the largest sum of live tensors that the step allocates,
 as torch's profiler records every allocation and release.
 
@@ -174,8 +174,9 @@ def write(rows: list[dict[str, Any]]) -> None:
         f"{torch.get_num_threads()} threads of a {platform.machine()} CPU, "
         f"torch {torch.__version__.partition('+')[0]}, "
         f"pytorch-metric-learning (PML) {pytorch_metric_learning.__version__}.",
-        "Both run in one process, taking turns; times are medians in milliseconds. Memory is the",
-        "largest sum of tensors that a step holds at a time (torch's profiler), at N = 512.",
+        "Both run in one process, in turns of ten steps; times are medians in milliseconds, so the",
+        "processor's caches are warm for both. Memory is the largest sum of tensors that a step",
+        "holds at a time (torch's profiler), at N = 512.",
         "",
         "| case | "
         + " | ".join(f"N={size}: PML | ours | faster" for size in SIZES)

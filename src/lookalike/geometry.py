@@ -462,16 +462,17 @@ def row_blocks(relations: Relations) -> list[slice]:
 def in_row_blocks(
     relations: Relations, terms: Callable[[Relations], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor]:
-    """``terms`` of all rows: values [rows, 1] and slopes, each row for itself, without gradient."""
+    """``terms`` of all rows: values [rows, n] and slopes, each row for itself, without gradient."""
     known = relations._replace(similarity=relations.similarity.detach())
     blocks = row_blocks(known)
     if len(blocks) == 1:
         return terms(known)
-    values = known.similarity.new_empty(len(known.similarity), 1)
+    values = []
     slopes = torch.empty_like(known.similarity)
     for rows in blocks:
-        values[rows], slopes[rows] = terms(known.part(rows))
-    return values, slopes
+        found, slopes[rows] = terms(known.part(rows))
+        values.append(found)
+    return torch.cat(values), slopes
 
 
 def mean_of_positive(values: Tensor, weights: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, at_places, attach, listed_pairs
+from lookalike.geometry import Relations, at_places, attach, in_row_blocks, listed_pairs
 from lookalike.losses.base import AnchorLoss, LossOptions
 from lookalike.losses.nca import squared_l2
 from lookalike.losses.soft_histogram import histogram_of, shares
@@ -33,33 +33,39 @@ class FastAPLoss(AnchorLoss):
 
     def per_anchor(self, relations: Relations) -> tuple[Tensor, Tensor]:
         """One minus the average precision of each anchor's candidates."""
-        bins, scale = self.num_bins, -self.num_bins / 2**self.distance.power
         with torch.no_grad():
-            valid, positives = relations.valid, relations.positives
-            pairs = listed_pairs(positives)
-            left, share = shares(relations.similarity.detach() * scale, bins)
-            cell = at_places(left, pairs.places).add_(pairs.rows, alpha=bins)
-            edge = cell + pairs.rows  # the rows of a histogram are one longer than those of cells
-            right = at_places(share, pairs.places).mul_(pairs.weights)
-            relevant = valid.new_zeros(len(valid) * (bins + 1))
-            relevant.index_add_(0, edge, pairs.weights - right).index_add_(0, edge + 1, right)
-            relevant = relevant.view(-1, bins + 1)
-            everything = histogram_of(left, share.mul_(valid), valid, bins).cumsum(1)
+            values, slope = in_row_blocks(relations, self._terms)
+            losses, some = values.unbind(1)
+        return attach(relations.similarity, losses, slope), some
 
-            number = positives.sum(1, keepdim=True)
-            some = number.sign()
-            weight = some / number.clamp_min_(1e-30)
-            everything.clamp_min_(1e-30)
-            precision = relevant.cumsum(1).div_(everything)
-            gain = relevant * precision
-            values = (some - gain.sum(1, keepdim=True) * weight).squeeze(1)
+    def _terms(self, relations: Relations) -> tuple[Tensor, Tensor]:
+        """Each anchor's loss and whether it has a positive, side by side; the slopes."""
+        bins, scale = self.num_bins, -self.num_bins / 2**self.distance.power
+        valid, positives = relations.valid, relations.positives
+        pairs = listed_pairs(positives)
+        left, share = shares(relations.similarity * scale, bins)
+        cell = at_places(left, pairs.places).add_(pairs.rows, alpha=bins)
+        edge = cell + pairs.rows  # the rows of a histogram are one longer than those of cells
+        right = at_places(share, pairs.places).mul_(pairs.weights)
+        relevant = valid.new_zeros(len(valid) * (bins + 1))
+        relevant.index_add_(0, edge, pairs.weights - right).index_add_(0, edge + 1, right)
+        relevant = relevant.view(-1, bins + 1)
+        everything = histogram_of(left, share.mul_(valid), valid, bins).cumsum(1)
 
-            of_relevant = _from_here_on(relevant.div_(everything)).add_(precision)
-            of_all = _from_here_on(gain.div_(everything))
-            slope = of_all.diff(dim=1).gather(1, left).mul_(valid)
-            pull = of_relevant.diff(dim=1).view(-1).index_select(0, cell).mul_(pairs.weights)
-            slope.view(-1).index_add_(0, pairs.places, pull, alpha=-1)
-        return attach(relations.similarity, values, slope.mul_(weight * scale)), some.squeeze(1)
+        number = positives.sum(1, keepdim=True)
+        some = number.sign()
+        weight = some / number.clamp_min_(1e-30)
+        everything.clamp_min_(1e-30)
+        precision = relevant.cumsum(1).div_(everything)
+        gain = relevant * precision
+        losses = some - gain.sum(1, keepdim=True) * weight
+
+        of_relevant = _from_here_on(relevant.div_(everything)).add_(precision)
+        of_all = _from_here_on(gain.div_(everything))
+        slope = of_all.diff(dim=1).gather(1, left).mul_(valid)
+        pull = of_relevant.diff(dim=1).view(-1).index_select(0, cell).mul_(pairs.weights)
+        slope.view(-1).index_add_(0, pairs.places, pull, alpha=-1)
+        return torch.cat((losses, some), 1), slope.mul_(weight * scale)
 
 
 def _from_here_on(values: Tensor) -> Tensor:
