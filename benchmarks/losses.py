@@ -1,9 +1,9 @@
 """Losses and miners against pytorch-metric-learning (PML): speed and memory.
 
 Forward and backward, with the miner where the case has one, 128 dimensions, 4 images a class. Both
-libraries run in one process, in turns of ten steps, so that the ratio of the medians does not depend on
-what else the machine does. Peak memory is the largest sum of live tensors that the step allocates,
-as torch's profiler records every allocation and release.
+libraries run in one process, in turns of ten steps, so that the ratio of the medians does not
+depend on what else the machine does. Peak memory is the largest sum of live tensors that the step
+allocates, as torch's profiler records every allocation and release.
 
     python benchmarks/losses.py            # everything; writes docs/benchmarks/losses.md and .png
     python benchmarks/losses.py --quick    # fewer repeats, nothing written
