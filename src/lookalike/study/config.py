@@ -50,7 +50,7 @@ class StudyData(DataConfig):
 class MethodConfig(Section):
     """One method: parts that replace those of the base, and what of them is searched.
 
-    ``space`` takes parts and ranges from those shipped (``lookalike list methods``); what is
+    ``space`` takes parts and ranges from those shipped (``study/spaces.yaml``); what is
     written beside it goes on top.
     """
 
