@@ -158,12 +158,6 @@ class FolderIndex(Index):
             for ids, values in zip(self.ids[rows].tolist(), similarities.tolist(), strict=True)
         ]
 
-    def root_number(self, root: Path) -> int:
-        """The number of a folder, new or known."""
-        if root not in self.roots:
-            self.roots = (*self.roots, root)
-        return self.roots.index(root)
-
     def commit(
         self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int] = ()
     ) -> None:

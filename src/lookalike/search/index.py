@@ -155,9 +155,11 @@ class Index(ABC):
     def settle(self, watcher: Watcher) -> None:
         """After pictures came or went: see to it that search is fast."""
 
-    @abstractmethod
     def root_number(self, root: Path) -> int:
         """The number of a folder among ``roots``; a new one is remembered with the next commit."""
+        if root not in self.roots:
+            self.roots = (*self.roots, root)
+        return self.roots.index(root)
 
     def search(
         self, vectors: ArrayLike, k: int = 10, *, label: str | None = None, exact: bool = False

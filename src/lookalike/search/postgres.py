@@ -179,12 +179,6 @@ class PostgresIndex(Index):
         effort = None if exact or label is not None else self._effort
         return [self._nearest(query, k, label, effort) for query in queries]
 
-    def root_number(self, root: Path) -> int:
-        """The number of a folder, new or known."""
-        if root not in self.roots:
-            self.roots = (*self.roots, root)
-        return self.roots.index(root)
-
     def commit(
         self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int] = ()
     ) -> None:

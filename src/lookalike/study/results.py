@@ -62,6 +62,13 @@ class Trial:
     """Why it failed."""
 
 
+def _score(separate: tuple[Scores, ...], concatenated: Scores, metric: str, which: Which) -> float:
+    """The concatenated score, or the mean of the folds' own."""
+    if which == "concatenated":
+        return concatenated[metric]
+    return math.fsum(fold[metric] for fold in separate) / len(separate)
+
+
 @dataclass(frozen=True)
 class Repeat:
     """The winner trained once more on every fold with a new seed, and tested."""
@@ -78,9 +85,7 @@ class Repeat:
 
     def score(self, metric: str, which: Which = "concatenated") -> float:
         """One number: the concatenated score, or the mean of the separate ones."""
-        if which == "concatenated":
-            return self.concatenated[metric]
-        return math.fsum(fold[metric] for fold in self.separate) / len(self.separate)
+        return _score(self.separate, self.concatenated, metric, which)
 
 
 @dataclass(frozen=True)
@@ -166,9 +171,7 @@ class BaselineRow:
 
     def score(self, metric: str, which: Which = "concatenated") -> float:
         """One number, as of a method's repeat."""
-        if which == "concatenated":
-            return self.concatenated[metric]
-        return math.fsum(fold[metric] for fold in self.separate) / len(self.separate)
+        return _score(self.separate, self.concatenated, metric, which)
 
 
 @dataclass(frozen=True)
