@@ -109,9 +109,10 @@ class Bench:
         return {"rows": baselines(folds, dim, config.train.metric, config.protocol.metrics)}
 
     def learned(self, config: RunConfig, split: Split) -> Learning:
-        """A model trained on a split, without a folder."""
-        fabric = self.fabric(config)
-        learning = Learning(config, fabric, split, self.learner(config), self.watcher)
+        """A model trained on a split, without a folder; its epochs are scored by one metric."""
+        chooser = config.protocol.model_copy(update={"metrics": (config.train.metric,)})
+        scored = config.model_copy(update={"protocol": chooser})
+        learning = Learning(scored, self.fabric(config), split, self.learner(config), self.watcher)
         learning.learn(self.start(config, learning))
         return learning
 
