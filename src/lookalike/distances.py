@@ -191,14 +191,22 @@ class SNRDistance(Distance):
 
     def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
         """From inner products of centred rows; nothing of size N x N x D."""
+        return _raised(self._signed(query, reference, 1), self.power)
+
+    def similarity(self, query: Tensor, reference: Tensor | None = None) -> Tensor:
+        """Minus the distance."""
+        if self.power == 1:
+            return self._signed(query, reference, -1)
+        return super().similarity(query, reference)
+
+    def _signed(self, query: Tensor, reference: Tensor | None, sign: float) -> Tensor:
         rows, others = _ready(self, query, reference)
         rows = rows - rows.mean(1, keepdim=True)
         if others is not None:
             others = others - others.mean(1, keepdim=True)
         signal = (rows * rows).sum(1, keepdim=True)
         some = signal > torch.finfo(signal.dtype).tiny
-        noise = euclidean(rows, others, squared=True)
-        return _raised(noise / signal.where(some, 1) * some, self.power)
+        return euclidean(rows, others, squared=True, sign=sign) * (some / signal.where(some, 1))
 
 
 def _ready(

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from lookalike.distances import Distance
 
 __all__ = [
+    "NOTHING",
     "PairList",
     "Relations",
     "above_zero",
     "at_places",
     "attach",
+    "blocks_of_rows",
     "euclidean",
     "first_order_only",
     "in_full_precision",
@@ -356,8 +358,11 @@ def soft_terms(
 ) -> tuple[Tensor, Tensor]:
     """``log_sum_exp`` [rows, 1] and each term's share of the sum, without gradient.
 
-    The shares, times ``scale``, are the slopes of the logarithm.
+    The shares, times ``scale``, are the slopes of the logarithm. Where no exponent is large (on the
+    CPU one look tells) the sum is taken as it stands, else relative to each row's largest term.
     """
+    if _no_large_exponent(values, scale, shift):
+        return _plain_soft_terms(values, weights, scale, shift, plus_one)
     terms = torch.empty(values.shape, dtype=values.dtype, device=values.device)
     tops, totals = values.new_empty(2, values.shape[0], 1)
     size = max(1, _IN_CACHE // max(1, values.shape[1]))
@@ -369,6 +374,30 @@ def soft_terms(
             outputs = terms[rows], tops[rows], totals[rows]
             _soft_block(values[rows], weights[rows], *outputs, scale, shift, plus_one)
     return totals.log_().add_(tops), terms
+
+
+def _no_large_exponent(values: Tensor, scale: float, shift: float) -> bool:
+    """Whether e^(scale (v - shift)) and the sum of a row are far from the ends of the numbers."""
+    if not may_look(values) or values.numel() == 0:
+        return False
+    least, most = values.aminmax()
+    return all(abs(scale * (end.item() - shift)) < _PLAIN for end in (least, most))
+
+
+def _plain_soft_terms(
+    values: Tensor, weights: Tensor, scale: float, shift: float, plus_one: bool
+) -> tuple[Tensor, Tensor]:
+    """``soft_terms`` without a look for the largest term of each row."""
+    terms = values * scale
+    if shift:
+        terms.sub_(scale * shift)
+    terms.exp_().mul_(weights)
+    total = terms.sum(1, keepdim=True)
+    if plus_one:
+        total.add_(1)
+    logarithm = total.log().clamp_min_(-_FAR)
+    terms.div_(total.clamp_min_(torch.finfo(total.dtype).tiny))
+    return logarithm, terms
 
 
 def _soft_block(
@@ -389,10 +418,10 @@ def _soft_block(
     one = scale * shift  # where the exponents are 0
     if plus_one:
         top.clamp_min_(one)
-    terms.sub_(top).clamp_min_(_NOTHING).exp_().mul_(weights)
+    terms.sub_(top).clamp_min_(NOTHING).exp_().mul_(weights)
     torch.sum(terms, 1, keepdim=True, out=total)
     if plus_one:
-        total.add_((one - top).clamp_min_(_NOTHING).exp_())
+        total.add_((one - top).clamp_min_(NOTHING).exp_())
     terms.div_(total.clamp_min_(torch.finfo(total.dtype).tiny))
     if one:
         top.sub_(one)
@@ -419,7 +448,8 @@ class _LogSumExp(torch.autograd.Function):
 
 _IN_CACHE = 1 << 17  # numbers worked on at a time, so that they stay near the processor
 _FAR = 1e30  # beyond every logit; finite, because inf - inf is not a number
-_NOTHING = -80.0  # e^-80 adds nothing to a sum whose largest term is 1, and is no denormal
+_PLAIN = 50.0  # exponents up to here need no care: e^50 times a million is 5e27
+NOTHING = -80.0  # e^-80 adds nothing to a sum whose largest term is 1, and is no denormal
 
 
 def log_sum_exp(
@@ -451,8 +481,12 @@ def violations(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def row_blocks(relations: Relations) -> list[slice]:
-    """All rows at once, or, where the matrices are large, as many as stay near the processor."""
-    rows, columns = relations.similarity.shape
+    """The blocks in which these relations are worked on."""
+    return blocks_of_rows(*relations.similarity.shape)
+
+
+def blocks_of_rows(rows: int, columns: int) -> list[slice]:
+    """All rows of such a matrix, or, where it is large, as many as stay near the processor."""
     if rows * columns <= 4 * _IN_CACHE or torch.compiler.is_compiling():
         return [slice(0, rows)]
     size = max(1, _IN_CACHE // columns)

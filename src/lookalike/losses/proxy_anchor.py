@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.geometry import Relations, attach, in_full_precision, log_sum_exp, soft_terms
-from lookalike.labels import Labels, as_tensor
+from lookalike.labels import Labels, agreement, as_tensor
 from lookalike.losses.base import ProxyLoss, ProxyOptions
 from lookalike.registry import LOSSES
 
@@ -74,7 +74,7 @@ class ProxyAnchorLoss(ProxyLoss):
         given = as_tensor(labels).to(rows.device)
         if given.ndim == 1:
             classes = torch.arange(self.num_classes, device=rows.device)
-            same = (classes.unsqueeze(1) == given).to(rows.dtype)
+            same = agreement(classes, given, dtype=rows.dtype)
         else:
             same = given.T.to(rows.dtype)
         return Relations(similarity, same, similarity.new_ones(()).expand(similarity.shape))

@@ -2,9 +2,7 @@
 
 from typing import Literal, Unpack
 
-import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from lookalike.errors import BadInput, nearest
 from lookalike.geometry import Relations, in_full_precision, log_sum_exp
@@ -12,7 +10,7 @@ from lookalike.labels import Labels, as_tensor
 from lookalike.losses.base import ProxyLoss, ProxyOptions
 from lookalike.losses.direction import among_candidates, direction_cosine
 from lookalike.losses.nca import squared_l2
-from lookalike.losses.softmax import soft_cross_entropy
+from lookalike.losses.softmax import class_cross_entropy, soft_cross_entropy
 from lookalike.registry import LOSSES
 
 __all__ = ["ProxyNCALoss", "ProxyNCAPlusPlusLoss"]
@@ -80,8 +78,7 @@ class ProxyNCALoss(ProxyLoss):
         classes = as_tensor(labels)
         if classes.ndim != 1 or self.direction or self.denominator != "all":
             return super().compute_batch(embeddings, classes)
-        logits = self.similarities(embeddings) * self.softmax_scale
-        return cross_entropy(logits, classes.to(logits.device, torch.long))
+        return class_cross_entropy(self.similarities(embeddings), classes, self.softmax_scale)
 
     def _direction(self, relations: Relations) -> Tensor:
         similarity = relations.similarity

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
-from lookalike.geometry import first_order_only, in_full_precision
+from lookalike.geometry import blocks_of_rows, first_order_only, in_full_precision
 from lookalike.losses.base import ProxyOptions
 from lookalike.losses.softmax import SoftmaxLoss, lowered
 from lookalike.registry import LOSSES
@@ -21,9 +21,14 @@ class _SoftMaximum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, found: Tensor, gamma: float) -> Tensor:
-        chance = (found / gamma).softmax(1)
-        summed = (chance * found).sum(1)
-        slope = (found - summed.unsqueeze(1)).div_(gamma).add_(1).mul_(chance)
+        summed = found.new_empty(found.shape[0], found.shape[2])
+        slope = torch.empty_like(found)
+        for rows in blocks_of_rows(found.shape[0], found[0].numel()):
+            part = found[rows]
+            chance = (part / gamma).softmax(1)
+            torch.sum(chance * part, 1, out=summed[rows])
+            above = torch.sub(part, summed[rows].unsqueeze(1), out=slope[rows])
+            above.div_(gamma).add_(1).mul_(chance)
         ctx.save_for_backward(slope)
         return summed
 
@@ -62,7 +67,7 @@ class SoftTripleLoss(SoftmaxLoss):
         if not self.distance.is_inverted:
             raise BadInput("SoftTriple needs a similarity (cosine)")
         self.centers_per_class = centers_per_class
-        self.la = la
+        self.la = self.scale = la
         self.gamma = gamma
         self.margin = margin
         self.fc = self.learned(
@@ -86,6 +91,6 @@ class SoftTripleLoss(SoftmaxLoss):
         summed: Tensor = _SoftMaximum.apply(found, self.gamma)
         return summed
 
-    def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:
-        """``la (S_c - margin [c = y])``."""
-        return lowered(similarity, places, weights, self.la, self.margin)
+    def harder(self, similarity: Tensor) -> tuple[Tensor, Tensor]:
+        """``S_c - margin``."""
+        return lowered(similarity, self.margin)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +11,10 @@ from torch.nn.functional import cross_entropy
 from lookalike.distances import DotProductSimilarity
 from lookalike.errors import BadInput
 from lookalike.geometry import (
+    NOTHING,
     Relations,
     at_places,
+    attach,
     first_order_only,
     in_full_precision,
     listed_pairs,
@@ -31,8 +33,8 @@ __all__ = [
     "SoftmaxLoss",
     "SphereFaceLoss",
     "SubCenterArcFaceLoss",
+    "class_cross_entropy",
     "lowered",
-    "made_harder",
     "soft_cross_entropy",
 ]
 
@@ -45,16 +47,50 @@ def soft_cross_entropy(logits: Tensor, relations: Relations) -> Tensor:
     return ((total.unsqueeze(1) - logits) * relations.same * relations.valid).sum(1)
 
 
+Harder: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""What stands for the similarity to the right class, and its slope."""
+
+
+def class_cross_entropy(
+    similarity: Tensor, classes: Tensor, scale: float, harder: Harder | None = None
+) -> Tensor:
+    """Mean of ``-log softmax(scale * s)_y``, s_y made harder; value and gradient in one pass."""
+    right = classes.to(similarity.device, torch.long).unsqueeze(1)
+    with torch.no_grad():
+        logits = similarity.detach() * scale
+        slope = None
+        if harder is not None:
+            value, slope = harder(similarity.detach().gather(1, right))
+            logits.scatter_(1, right, value.mul_(scale))
+        log_chance = logits.log_softmax(1)
+        of_right = log_chance.gather(1, right)
+        pull = of_right.expm1()
+        if slope is not None:
+            pull.mul_(slope)
+        chance = log_chance.clamp_min_(NOTHING).exp_().scatter_(1, right, pull)
+    return attach(similarity, of_right.mean().neg_(), chance.mul_(scale / len(chance)))
+
+
+def lowered(similarity: Tensor, margin: float) -> tuple[Tensor, Tensor]:
+    """``s - margin``, and its slope, 1."""
+    return similarity - margin, torch.ones_like(similarity)
+
+
 class SoftmaxLoss(ProxyLoss):
-    """Cross-entropy over classes; subclasses say what its logits are."""
+    """Cross-entropy over classes of ``scale * s``; subclasses may make the right class harder."""
+
+    scale: float
+    harder: Harder | None = None
 
     def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:
-        """What the softmax is taken of.
+        """What the softmax is taken of: ``scale * s``, for the right class ``scale * harder(s)``.
 
         ``places`` (in the flattened matrix) are those of the right classes; ``weights`` says how
         right, None is entirely.
         """
-        raise NotImplementedError
+        if self.harder is None:
+            return similarity * self.scale
+        return made_harder(similarity, places, weights, self.scale, self.harder)
 
     def per_image(self, relations: Relations) -> Tensor:
         """The cross-entropy of each image."""
@@ -68,9 +104,7 @@ class SoftmaxLoss(ProxyLoss):
         if classes.ndim != 1:
             return super().compute_batch(embeddings, classes)
         similarity = self.similarities(embeddings)
-        classes = classes.to(similarity.device, torch.long)
-        starts = torch.arange(0, similarity.numel(), similarity.shape[1], device=similarity.device)
-        return cross_entropy(self.logits(similarity, starts + classes, None), classes)
+        return class_cross_entropy(similarity, classes, self.scale, self.harder)
 
 
 class _ColumnLoss(SoftmaxLoss):
@@ -85,17 +119,6 @@ class _ColumnLoss(SoftmaxLoss):
     def class_vectors(self) -> Tensor:
         """The columns of ``W``."""
         return self.W.T
-
-
-def lowered(
-    similarity: Tensor, places: Tensor, weights: Tensor | None, scale: float, margin: float
-) -> Tensor:
-    """``scale * s``, at the places of the right classes ``scale * (s - margin)``."""
-    logits = similarity.reshape(-1) * scale
-    if weights is None:
-        weights = logits.new_ones(places.shape)
-    logits.index_add_(0, places, weights, alpha=-margin * scale)
-    return logits.view(similarity.shape)
 
 
 class _Harder(torch.autograd.Function):
@@ -123,12 +146,9 @@ def made_harder(
     places: Tensor,
     weights: Tensor | None,
     scale: float,
-    harder: Callable[[Tensor], tuple[Tensor, Tensor]],
+    harder: Harder,
 ) -> Tensor:
-    """``scale * s``, at the places of the right classes ``scale * harder(s)``.
-
-    ``harder`` gives its values and its slopes.
-    """
+    """``scale * s``, at the places of the right classes ``scale * harder(s)``."""
     with torch.no_grad():
         right = at_places(similarity.detach(), places)
         value, slope = harder(right)
@@ -157,6 +177,7 @@ class NormalizedSoftmaxLoss(_ColumnLoss):
     ) -> None:
         super().__init__(num_classes, embedding_size, num_classes, **options)
         self.temperature = temperature
+        self.scale = 1 / temperature
 
     def similarities(self, embeddings: Tensor) -> Tensor:
         """Images x classes; the class vectors have unit length whatever the distance."""
@@ -164,10 +185,6 @@ class NormalizedSoftmaxLoss(_ColumnLoss):
             return super().similarities(embeddings)
         rows = in_full_precision(embeddings)
         return self.distance.similarity(rows, unit(self.class_vectors().to(rows.dtype)))
-
-    def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:  # noqa: ARG002
-        """``s / t``."""
-        return similarity / self.temperature
 
 
 class _MarginSoftmaxLoss(_ColumnLoss):
@@ -188,14 +205,6 @@ class _MarginSoftmaxLoss(_ColumnLoss):
         self.margin = margin
         self.scale = scale
 
-    def harder(self, cosine: Tensor) -> tuple[Tensor, Tensor]:
-        """What stands for the cosine to the right class, and its slope."""
-        raise NotImplementedError
-
-    def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:
-        """``scale * s``, for the right class ``scale * harder(s)``."""
-        return made_harder(similarity, places, weights, self.scale, self.harder)
-
 
 @LOSSES.register("cosface", paper="Wang et al., CVPR 2018")
 class CosFaceLoss(_MarginSoftmaxLoss):
@@ -214,9 +223,9 @@ class CosFaceLoss(_MarginSoftmaxLoss):
     ) -> None:
         super().__init__(num_classes, embedding_size, margin, scale, **options)
 
-    def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:
-        """``scale (s - margin [c = y])``."""
-        return lowered(similarity, places, weights, self.scale, self.margin)
+    def harder(self, cosine: Tensor) -> tuple[Tensor, Tensor]:
+        """``s - margin``."""
+        return lowered(cosine, self.margin)
 
 
 @LOSSES.register("arcface", paper="Deng et al., CVPR 2019")
@@ -301,6 +310,10 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
     ) -> None:
         super().__init__(num_classes, embedding_size, int(margin), scale, **options)
         self._lengths: Tensor | None = None
+
+    def compute_batch(self, embeddings: Tensor, labels: Labels) -> Tensor:
+        """The loss of a batch; the scale is another one for each image."""
+        return ProxyLoss.compute_batch(self, embeddings, labels)
 
     def forward(
         self,

@@ -3,9 +3,10 @@
 from typing import Unpack
 
 import torch
+from torch import Tensor
 
 from lookalike.distances import CosineSimilarity
-from lookalike.geometry import Relations, step
+from lookalike.geometry import Relations, in_row_blocks, step
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Pairs
 from lookalike.registry import MINERS
@@ -30,14 +31,17 @@ class MultiSimilarityMiner(Miner):
 
     def mine(self, relations: Relations) -> Pairs:
         """Both kinds of pairs."""
+        return Pairs(*in_row_blocks(relations, self._kept), once=True)
+
+    def _kept(self, relations: Relations) -> tuple[Tensor, Tensor]:
+        """1 at the positives that are kept, and at the negatives."""
         similarity = relations.similarity
         # numbers instead of truth values: several times faster on the CPU
         positive = relations.positives.ceil()
         negative = relations.negatives.ceil()
         farthest = torch.add(similarity, 1 - positive, alpha=_FAR).amin(1, keepdim=True)
         nearest = torch.sub(similarity, 1 - negative, alpha=_FAR).amax(1, keepdim=True)
-        return Pairs(
+        return (
             step(nearest + self.epsilon - similarity).mul_(positive),
             step(similarity - farthest + self.epsilon).mul_(negative),
-            once=True,
         )
