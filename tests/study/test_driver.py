@@ -185,7 +185,9 @@ def plugins(tmp_path, monkeypatch):
 
 
 def test_a_loss_that_looks_for_test_labels_finds_none(plugins, study_values, tmp_path):
-    values = study_values(methods=[{"name": "spy", "loss": {"name": "spying_losses:Spy"}}])
+    rates = {"optim.lr": [1e-4, 1e-3]}
+    spy = {"name": "spy", "loss": {"name": "spying_losses:Spy"}, "search": rates}
+    values = study_values(methods=[spy])
     plan = make_plan(parse_study(values), tmp_path)
     record = Bench().run(plan.methods[0].ready[0])
     assert "error" not in record, record
@@ -205,7 +207,7 @@ def test_failures_are_counted_and_never_fatal(plugins, study_values, tmp_path, c
     assert "loss is nan" in errors
     assert "ZeroDivisionError: on purpose" in errors
     assert row.seeds == 1
-    assert (hopeless.failed, hopeless.validation, hopeless.seeds) == (1, None, 0)
+    assert (len(hopeless.errors), hopeless.validation, hopeless.seeds) == (1, None, 0)
     assert not found.finished
 
 
@@ -213,7 +215,7 @@ def test_failures_are_counted_and_never_fatal(plugins, study_values, tmp_path, c
 def test_a_task_that_kills_its_worker_fails_in_the_end(plugins, study_values, tmp_path):
     dying = {"name": "dying", "loss": {"name": "broken_losses:Broken", "way": "die"}}
     found = run(study_values(methods=[dying], repeats=1), tmp_path / "s", workers=1)
-    assert "workers died" in found.rows[0].trials[0].error
+    assert "workers died" in found.rows[0].errors[0]
 
 
 def test_the_command_line(study_file, tmp_path):
@@ -243,3 +245,15 @@ def test_checkpoints_give_the_same_scores(study_values, tmp_path):
     )
     assert light.rows[0].validation == kept.rows[0].validation
     assert len(list((tmp_path / "runs").glob("*/result.json"))) == 2  # the repeat's two folds
+
+
+def test_without_anything_to_search_nothing_is_tried(study_values, tmp_path, timeless):
+    given = {"name": "as-given", "loss": {"name": "triplet"}}
+    found = run(study_values(methods=[given]), tmp_path / "s")
+    (row,) = found.rows
+    assert (row.trials, row.trials_asked, row.seeds, row.finished) == ((), 0, 2, True)
+    means = [sum(repeat.validation) / 2 for repeat in row.repeats]
+    assert row.validation == pytest.approx(sum(means) / 2)
+    for path in (tmp_path / "s").glob("study.db*"):
+        path.unlink()
+    assert timeless(run(study_values(methods=[given]), tmp_path / "s")) == timeless(found)

@@ -1,5 +1,6 @@
 """How far a method has come and what is to be done next: a function of the records so far."""
 
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from lookalike.study.config import StudyConfig
 from lookalike.study.methods import Method
 from lookalike.study.results import MethodRow, Repeat, Trial
 from lookalike.study.tasks import Task
-from lookalike.study.tuning import hopeless, seen_by, suggest, trials_asked, winner
+from lookalike.study.tuning import chosen, hopeless, seen_by, suggest, trials_asked
 
 __all__ = ["MethodProgress", "folds_of", "records_of"]
 
@@ -50,12 +51,17 @@ class MethodProgress:
         return len(self.trials) == self.trials_asked
 
     @property
+    def best(self) -> Trial | None:
+        """What is trained again and tested, when all trials are over."""
+        return chosen(self.trials, self.trials_asked) if self.tuned else None
+
+    @property
     def ended(self) -> bool:
         """Whether there is nothing left to do."""
         if not self.tuned:
             return False
         all_there = len(self.repeats) + len(self.errors) == self.study.repeats
-        return all_there or winner(self.trials) is None
+        return all_there or self.best is None
 
     @property
     def runs_left(self) -> int:
@@ -76,7 +82,10 @@ class MethodProgress:
 
     def row(self) -> MethodRow:
         """What is known by now."""
-        best = winner(self.trials) if self.tuned else None
+        best = self.best
+        validation = best.value if best else None
+        if best and not self.trials_asked and self.repeats:
+            validation = statistics.fmean(statistics.fmean(r.validation) for r in self.repeats)
         config = self.method.config
         return MethodRow(
             dataset=self.method.dataset,
@@ -85,7 +94,7 @@ class MethodProgress:
                 mode="json", exclude={"runs_dir": True, "data": {"root"}}
             ),
             tuned=best.parameters if best else {},
-            validation=best.value if best else None,
+            validation=validation,
             trials=tuple(self.trials),
             repeats=tuple(self.repeats),
             trials_asked=self.trials_asked,
@@ -135,7 +144,7 @@ class MethodProgress:
         return Trial(number, parameters, "complete", mean, tuple(scores), seconds)
 
     def _update_repeats(self, records: Records) -> None:
-        best = winner(self.trials)
+        best = self.best
         self.repeats, self.errors = [], []
         if best is None:
             return
@@ -209,7 +218,7 @@ def records_of(method: Method, row: MethodRow) -> dict[str, dict[str, Any]]:
         if trial.state == "failed":
             key = fold_key(method, trial.number, len(trial.folds))
             found[key] = {"error": trial.error, "seconds": share}
-    best = winner(row.trials)
+    best = chosen(row.trials, row.trials_asked)
     if best is not None and len(row.trials) == row.trials_asked:
         for repeat in row.repeats:
             found[repeat_key(method, best.number, repeat.number)] = {

@@ -99,7 +99,9 @@ class MethodRow:
     tuned: dict[str, Any]
     """The winner's hyper-parameters by dotted key; empty while nothing has won."""
     validation: float | None
-    """The winner's mean validation score over folds; None while nothing has won."""
+    """The winner's mean validation score over folds; None while nothing has won.
+
+    Where nothing was to be tuned: that of the repeats."""
     trials: tuple[Trial, ...] = ()
     repeats: tuple[Repeat, ...] = ()
     trials_asked: int = 0

@@ -21,7 +21,7 @@ from lookalike.study.config import TunerConfig
 from lookalike.study.ranges import SearchSpace, distribution, grid_values
 from lookalike.study.results import Trial
 
-__all__ = ["as_optuna", "hopeless", "seen_by", "suggest", "trials_asked", "winner"]
+__all__ = ["as_optuna", "chosen", "hopeless", "seen_by", "suggest", "trials_asked", "winner"]
 
 STARTUP = 5
 """Random trials before a model of the past chooses, and complete ones before any is given up."""
@@ -34,9 +34,9 @@ STATES = {
 
 
 def trials_asked(tuner: TunerConfig, search: SearchSpace) -> int:
-    """How many trials a method gets; one where there is nothing to search."""
+    """How many trials a method gets; none where there is nothing to search."""
     if not search:
-        return 1
+        return 0
     if tuner.name != "grid":
         return tuner.trials or DEFAULT_TRIALS
     size = math.prod(len(grid_values(searched) or ()) for searched in search.values())
@@ -55,8 +55,6 @@ def suggest(
 
     The grid is walked in an order drawn by ``seed``, so that a part of it is spread over it.
     """
-    if not search:
-        return {}
     if tuner.name == "grid":
         return grid_point(search, seed, number)
     sampler = sampler_of(tuner, derived(seed, number))
@@ -89,6 +87,11 @@ def winner(trials: Sequence[Trial]) -> Trial | None:
     """The complete trial of the best value, the first of equals; none where all failed."""
     complete = [trial for trial in trials if trial.value is not None]
     return max(complete, key=lambda t: (t.value or 0.0, -t.number), default=None)
+
+
+def chosen(trials: Sequence[Trial], asked: int) -> Trial | None:
+    """The winner; where there was nothing to try, the setting as it was given."""
+    return winner(trials) if asked else Trial(0, {}, "complete", None, (), 0.0)
 
 
 def as_optuna(trial: Trial, search: SearchSpace) -> FrozenTrial:
