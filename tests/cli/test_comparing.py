@@ -4,27 +4,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from lookalike.cli import main
-
 AUDITS = Path(__file__).parents[2] / "docs" / "audits"
-
-
-@pytest.fixture
-def lookalike(monkeypatch, capsys):
-    """The command in this process, as starting one takes seconds."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["lookalike", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        told = capsys.readouterr()
-        return SimpleNamespace(returncode=stopped.value.code or 0, stdout=told.out, stderr=told.err)
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -1,34 +1,8 @@
 """The page in a real Chromium: it draws, it can be used, and nothing complains."""
 
-import os
-import shutil
 from contextlib import contextmanager
 
 import pytest
-
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    executable = shutil.which("chromium") or shutil.which("chromium-browser")
-    if executable is None:
-        if os.environ.get("LOOKALIKE_REQUIRE_ALL") == "1":
-            pytest.fail("chromium is not installed, but LOOKALIKE_REQUIRE_ALL=1")
-        pytest.skip("chromium is not installed")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=executable, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from lookalike import data
+from lookalike import data, models
 from lookalike.config import load
 from lookalike.errors import BadInput
 from lookalike.search import Embedder
@@ -16,9 +17,16 @@ from lookalike.training import Run, train
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory):
-    settings = ["model.dim=16", "train.epochs=1", "train.batches_per_epoch=2"]
-    runs = tmp_path_factory.mktemp("runs")
-    return train(load(None, [*settings, "sampler.batch_size=32", f"runs_dir={runs}"])).folder
+    """A small run on twelve pictures of four classes."""
+    home = tmp_path_factory.mktemp("trained")
+    for number, picture in enumerate(pictures(12)):
+        folder = home / "photos" / f"class{number % 4}"
+        folder.mkdir(parents=True, exist_ok=True)
+        picture.save(folder / f"{number}.png")
+    settings = ["data.name=folder", f"data.root={home / 'photos'}", "data.transform=small"]
+    settings += ["model.dim=16", "train.epochs=1", "train.batches_per_epoch=2"]
+    settings += ["sampler.name=random", "sampler.batch_size=4", "protocol.name=paper"]
+    return train(load(None, [*settings, f"runs_dir={home / 'runs'}"])).folder
 
 
 def pictures(number=3, size=(190, 170)):
@@ -27,12 +35,28 @@ def pictures(number=3, size=(190, 170)):
 
 
 def test_a_run_embeds_as_its_final_test_did(run_folder):
-    images = data.load("glyphs", None)
+    config = Run(run_folder).config
+    images = data.load(config.data.name, config.data.root)
     tested = load_file(str(run_folder / "test.safetensors"))
-    embedder = Embedder.from_run(run_folder)
-    rows = [0, 7, 100, 2000]
-    drawn = [Image.fromarray(images.decode(int(i))[:, :, 0]) for i in tested["indices"][rows]]
-    np.testing.assert_allclose(embedder.embed(drawn), tested["embeddings"][rows], atol=1e-5)
+    files = [Path(config.data.root) / images.files[index] for index in tested["indices"]]
+    assert len(files) == 6
+    found = Embedder.from_run(run_folder).embed([Image.open(file) for file in files])
+    np.testing.assert_allclose(found, tested["embeddings"], atol=1e-5)
+
+
+def test_a_run_on_grey_pictures_sees_grey(tmp_path):
+    run = Run(tmp_path / "glyphs-0123456789ab")
+    run.prepare(load(None, ["data.name=glyphs", "model.network=small-cnn", "model.dim=16"]), {})
+    model = models.build("small-cnn", dim=16, channels=1).eval()
+    save_file(model.state_dict(), str(run.weights))
+    run.finish({}, 1.0)
+    embedder = Embedder.from_run(run.folder)
+    grey = Image.fromarray(np.random.default_rng(1).integers(0, 255, (32, 32), np.uint8))
+    batch = embedder.batch([embedder.prepare(grey)])
+    assert batch.shape[1] == 1
+    with torch.inference_mode():
+        expected = torch.nn.functional.normalize(model(batch)).numpy()
+    np.testing.assert_allclose(embedder.embed([grey]), expected, atol=1e-5)
 
 
 def test_vectors_have_unit_length_and_do_not_depend_on_the_batch(embedder):

@@ -37,6 +37,7 @@ def test_hostile_files_are_skipped_and_named(tmp_path, photos, embedder):
     (red / "cut.png").write_bytes((red / "0.png").read_bytes()[:2_000])
     (red / "text.jpg").write_text("hello")
     (red / "empty.jpg").touch()
+    Image.new("L", (1, 60_000)).save(red / "strip.png")
     (red / "script.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
     os.mkfifo(red / "pipe.jpg")
     secret = tmp_path / "secret.png"
@@ -51,7 +52,7 @@ def test_hostile_files_are_skipped_and_named(tmp_path, photos, embedder):
         f"red/{name}"
         for name in (
             "bomb.png", "cut.png", "empty.jpg", "link.png", "loop.png", "pipe.jpg", "script.jpg",
-            "text.jpg",
+            "strip.png", "text.jpg",
         )
     ]  # fmt: skip
     assert all(s.reason for s in added.skipped)

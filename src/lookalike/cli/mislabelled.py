@@ -69,7 +69,7 @@ def write_page(path: Path, run: Path, tested: Any, suspects: Any) -> None:
         index = int(tested.indices[row])
         name = class_label(tested.images.class_names[tested.labels[row]])
         file = tested.images.files[index]
-        return Picture(pictures.uri(index, 132), name, file.rpartition("/")[2], file, mark)
+        return Picture(pictures.uri(index, 176), name, file.rpartition("/")[2], file, mark)
 
     rows = [
         Finding(

@@ -59,13 +59,14 @@ def serve(
     opened = Index.open(index)
     if token == "new":
         token = secrets.token_urlsafe(18)
-    watcher = ConsoleWatcher()
-    if token is None and not is_loopback(host):
-        watcher.note(f"whoever reaches {host} can see the pictures; --token keeps others out")
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise BadInput(f"a token needs {SHORTEST_TOKEN} characters or more; 'new' makes one up")
 
     def tell(address: str) -> None:
+        if token is None and not is_loopback(host):
+            ConsoleWatcher().note(
+                f"whoever reaches {host} can see the pictures; --token keeps others out"
+            )
         shown = address if token is None else f"{address}?token={quote(token)}"
         print(f"{len(opened):,} pictures of {index} at {shown}  (Ctrl-C stops)", flush=True)
 

@@ -10,9 +10,9 @@ import numpy as np
 from PIL import Image
 
 from lookalike.data import PixelStore
-from lookalike.data.opening import open_rgb
 from lookalike.errors import LookalikeError
 from lookalike.search import Index
+from lookalike.search.reading import read_picture
 
 __all__ = ["Pictures", "Sheet", "class_label", "class_title", "file_uri"]
 
@@ -77,11 +77,11 @@ def _encoded(picture: Image.Image, lossless: bool | None = None) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}"
 
 
-def file_uri(index: Index, id: int, side: int = 132) -> str:
+def file_uri(index: Index, id: int, side: int = 176) -> str:
     """An indexed picture as a data URI; nothing where its file is gone or broken."""
     try:
-        picture = open_rgb(index.file_of(id))
-    except (LookalikeError, OSError, ValueError):
+        picture = read_picture(index.file_of(id))
+    except LookalikeError:
         return ""
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)
     return _encoded(picture, lossless=False)

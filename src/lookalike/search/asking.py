@@ -6,12 +6,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from lookalike.data.opening import open_rgb
-from lookalike.errors import BadInput
 from lookalike.search.encoder import Encoder
 from lookalike.search.index import Index
 from lookalike.search.items import Hit
 from lookalike.search.models import find_encoder
+from lookalike.search.reading import read_picture
 
 __all__ = ["Answer", "ask"]
 
@@ -42,17 +41,6 @@ def ask(
     if model is not None:
         encoder = find_encoder(model)
         index.accept(encoder)
-    images = [opened(path) for path in queries]
+    images = [read_picture(path) for path in queries]
     found = index.search(encoder.embed(images), k, label=label, exact=exact)
     return [Answer(*each) for each in zip(queries, images, found, strict=True)]
-
-
-def opened(path: Path) -> Image.Image:
-    """A query's picture, or a sentence."""
-    try:
-        return open_rgb(path)
-    except MemoryError:
-        raise
-    except Exception as error:  # a broken file makes decoders raise whatever they meet first
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise BadInput(f"cannot read the picture '{path}': {reason}") from error

@@ -14,13 +14,16 @@ import numpy as np
 from PIL import Image, ImageEnhance
 
 from lookalike.data.opening import open_rgb
-from lookalike.errors import LookalikeError
+from lookalike.errors import BadInput, LookalikeError
 from lookalike.search.encoder import Vectors
 from lookalike.search.index import Index
+from lookalike.search.reading import read_picture
+from lookalike.training.watcher import Watcher
 
 __all__ = ["Calibration", "altered", "calibrate", "threshold_for"]
 
 SAMPLE = 200
+FEWEST = 4
 FALSE_ALARMS = 0.01
 
 
@@ -61,24 +64,29 @@ def altered(image: Image.Image, random: np.random.Generator) -> list[Image.Image
     return [open_rgb(poor), small, cropped if min(cropped.size) else image, light]
 
 
-def calibrate(index: Index, seed: int = 0) -> Calibration:
+def calibrate(index: Index, watcher: Watcher | None = None, seed: int = 0) -> Calibration:
     """The threshold for the pictures of ``index`` by its own model."""
+    watcher = watcher or Watcher()
     random = np.random.default_rng(seed)
     drawn = random.permutation(index.ids)[: 2 * SAMPLE].tolist()
     copies: list[Vectors] = []
     strangers: list[float] = []
     for id in drawn:
         try:
-            image = open_rgb(index.file_of(id))
-        except (LookalikeError, OSError, ValueError):
+            image = read_picture(index.file_of(id))
+        except LookalikeError:
             continue
         own = index.vector_of(id)
         copies.append(index.embedder.embed(altered(image, random)) @ own)
         strangers.append(nearest_stranger(index, id, own))
+        watcher.stage("calibrating", len(copies), min(SAMPLE, len(drawn)))
         if len(copies) == SAMPLE:
             break
-    if len(copies) < 4:
-        raise LookalikeError(f"{len(copies)} readable pictures are too few for a threshold")
+    if len(copies) < FEWEST:
+        raise BadInput(
+            f"to calibrate a threshold takes {FEWEST} readable pictures, and there are "
+            f"{len(copies)}; '--threshold 0.95' sets one by hand"
+        )
     half = len(copies) // 2
     first = [value for value in strangers[:half] if np.isfinite(value)]
     threshold = threshold_for(np.concatenate(copies[:half]), first)

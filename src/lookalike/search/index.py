@@ -15,15 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 from torch import Tensor
 
-from lookalike.data.opening import open_rgb
 from lookalike.errors import BadInput, LookalikeError, nearest
 from lookalike.search.embedder import Embedder
 from lookalike.search.encoder import Encoder, Vectors
 from lookalike.search.items import Hit, Item, Record
+from lookalike.search.reading import Unreadable, read_picture
 from lookalike.search.sources import Skipped, inside, list_pictures
 from lookalike.training.watcher import Watcher
 
-__all__ = ["Added", "Found", "Index"]
+__all__ = ["Added", "Found", "Index", "is_postgres"]
 
 Found: TypeAlias = list[list[tuple[int, float]]]
 
@@ -187,7 +187,7 @@ class Index(ABC):
         known = iter(self.records_of([id for one in found for id, _ in one]))
         return [
             [
-                Hit(id, record.path, record.label, record.metadata, similarity)
+                Hit(id, record.path, record.label, record.metadata, min(1.0, similarity))
                 for (id, similarity), record in zip(one, islice(known, len(one)), strict=True)
             ]
             for one in found
@@ -289,17 +289,19 @@ class Index(ABC):
 
     def _read(self, root: Path, record: Record) -> Tensor | Skipped:
         try:
-            return self.embedder.prepare(open_rgb(root / record.path))
-        except MemoryError:
-            raise
-        except Exception as error:  # a broken file makes decoders raise whatever they meet first
-            reason = " ".join(str(error).split()) or type(error).__name__
-            return Skipped(record.path, reason)
+            return self.embedder.prepare(read_picture(root / record.path))
+        except Unreadable as error:
+            return Skipped(record.path, error.reason)
+
+
+def is_postgres(place: Path | str) -> bool:
+    """Whether a place is the address of a PostgreSQL server."""
+    return str(place).startswith(("postgresql://", "postgres://"))
 
 
 def opener(place: Path | str) -> type[Index]:
     """The kind of index that a place can hold."""
-    if str(place).startswith(("postgresql://", "postgres://")):
+    if is_postgres(place):
         try:
             from lookalike.search.postgres import PostgresIndex
         except ImportError as error:

@@ -58,7 +58,11 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         values = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadInput(f"'{folder}' is not an index: it has no index.json") from error
+        raise BadInput(
+            f"'{folder}' is not an index: it has no index.json"
+            if folder.exists()
+            else f"there is no index '{folder}'"
+        ) from error
     except ValueError as error:
         raise damaged(folder, "index.json is not JSON") from error
     if not isinstance(values, dict) or values.get("format") != FORMAT:

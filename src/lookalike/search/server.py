@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
+from PIL import Image
 from starlette.exceptions import HTTPException
 
 from lookalike.errors import BadInput, LookalikeError
@@ -81,7 +82,8 @@ def listen(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError) as error:
-        raise BadInput(f"cannot listen on '{host}': {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"cannot listen on '{host}': {reason}") from error
     bound = socket.socket(family, kind, protocol)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -127,6 +129,7 @@ def serve(
         timeout_keep_alive=5,
         timeout_graceful_shutdown=3,
     )
+    (encoder or index.embedder).embed([Image.new("RGB", (64, 64))])  # the first time is slow
     name = f"[{host}]" if ":" in host else host
     if ready is not None:
         ready(f"http://{name}:{bound.getsockname()[1]}/")

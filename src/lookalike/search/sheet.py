@@ -5,11 +5,11 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from lookalike.data.opening import open_rgb
 from lookalike.errors import LookalikeError
 from lookalike.files import atomically
 from lookalike.search.index import Index
 from lookalike.search.items import Hit
+from lookalike.search.reading import read_picture
 
 __all__ = ["contact_sheet", "write_sheet"]
 
@@ -58,8 +58,8 @@ def write_sheet(
 def picture_of(index: Index, hit: Hit) -> Image.Image | None:
     """The picture of a hit; None where its file is gone or broken."""
     try:
-        return open_rgb(index.file_of(hit.id))
-    except (LookalikeError, OSError, ValueError):
+        return read_picture(index.file_of(hit.id))
+    except LookalikeError:
         return None
 
 

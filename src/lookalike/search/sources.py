@@ -9,8 +9,9 @@ from pathlib import Path
 from lookalike.data.files import IMAGE_SUFFIXES
 from lookalike.errors import BadInput
 from lookalike.search.items import Record
+from lookalike.search.reading import Unreadable, read_picture
 
-__all__ = ["Listing", "Skipped", "inside", "list_pictures"]
+__all__ = ["Listing", "Skipped", "inside", "list_pictures", "need_pictures"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,24 @@ def list_pictures(source: Path, root: Path | None = None) -> Listing:
             )
         )
     return Listing(root, records, skipped)
+
+
+def need_pictures(source: Path) -> None:
+    """Refuse a folder or CSV without a single picture that can be read."""
+    listing = list_pictures(source)
+    if not listing.records:
+        why = f": {listing.skipped[0].path}: {listing.skipped[0].reason}" if listing.skipped else ""
+        raise BadInput(f"there is no picture in '{source}'{why}")
+    reasons = []
+    for record in listing.records:
+        try:
+            read_picture(listing.root / record.path)
+            return
+        except Unreadable as error:
+            reasons.append(f"{record.path}: {error.reason}")
+    raise BadInput(
+        f"none of the {len(reasons):,} pictures in '{source}' can be read; the first, {reasons[0]}"
+    )
 
 
 def first_folder(path: str) -> str | None:

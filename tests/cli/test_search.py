@@ -1,0 +1,114 @@
+"""``lookalike search``: a table, JSON or a contact sheet, or one sentence."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from lookalike.search import Embedder, Index
+
+
+def nearest_by_numpy(shop, file, k):
+    """Paths and cosines of all pictures, sorted."""
+    index = Index.open(shop)
+    with Image.open(file) as image:
+        cosines = np.asarray(index.vectors) @ index.embedder.embed([image])[0]
+    order = np.argsort(-cosines, kind="stable")[:k]
+    return [index.paths[row] for row in order], cosines[order]
+
+
+def test_a_table_of_the_nearest(lookalike, shop, photos):
+    query = photos / "green" / "1.png"
+    done = lookalike("search", shop, query, "-k", "4")
+    assert done.returncode == 0, done.stderr
+    first, *lines = done.stdout.splitlines()
+    paths, cosines = nearest_by_numpy(shop, query, 4)
+    assert first == str(query)
+    rows = [line.split() for line in lines]
+    assert [row[0] for row in rows] == ["1", "2", "3", "4"]
+    assert [row[3] for row in rows] == paths
+    assert [float(row[1]) for row in rows] == pytest.approx(cosines, abs=6e-5)
+    assert rows[0][2:] == ["green", "green/1.png"]
+
+
+def test_json_of_several_queries(lookalike, shop, photos):
+    queries = [photos / "green" / "1.png", photos / "pink" / "again.jpg"]
+    done = lookalike("search", shop, *queries, "-k", "3", "--json")
+    told = json.loads(done.stdout)
+    assert [answer["query"] for answer in told] == list(map(str, queries))
+    for answer, query in zip(told, queries, strict=True):
+        paths, cosines = nearest_by_numpy(shop, query, 3)
+        assert [hit["path"] for hit in answer["hits"]] == paths
+        assert [hit["similarity"] for hit in answer["hits"]] == pytest.approx(cosines, abs=1e-5)
+    assert {hit["path"] for hit in told[1]["hits"][:2]} == {"pink/again.jpg", "pink/0.png"}
+
+
+def test_one_label_only_and_more_than_there_are(lookalike, shop, photos):
+    query = photos / "green" / "1.png"
+    done = lookalike("search", shop, query, "--label", "blue", "-k", "50", "--json")
+    (answer,) = json.loads(done.stdout)
+    assert {hit["label"] for hit in answer["hits"]} == {"blue"}
+    assert len(answer["hits"]) == 5
+
+
+def test_a_contact_sheet_shows_query_and_hits(lookalike, shop, photos, tmp_path):
+    sheet = tmp_path / "sheets" / "found.png"
+    done = lookalike("search", shop, photos / "blue" / "0.png", "-k", "4", "--sheet", sheet)
+    assert done.stdout.splitlines()[-1] == f"contact sheet: {sheet}"
+    with Image.open(sheet) as image:
+        pixels = np.asarray(image.convert("RGB")).astype(int)
+    blue = (pixels[:, :, 2] > 150) & (pixels[:, :, 0] < 90) & (pixels[:, :, 1] < 110)
+    columns = blue.any(0).astype(int)
+    assert (np.diff(columns) == 1).sum() >= 4  # pictures beside each other, with paper between
+    assert [path.name for path in sheet.parent.iterdir()] == ["found.png"]
+
+
+def test_the_run_itself_and_its_export_may_embed_the_query(
+    lookalike, shop, photos, trained, tmp_path
+):
+    query = photos / "green" / "1.png"
+    plain = lookalike("search", shop, query, "--json")
+    assert lookalike("search", shop, query, "--json", "--model", trained).stdout == plain.stdout
+    lookalike("export", trained, "--to", "onnx", "-o", tmp_path / "m.onnx")
+    done = lookalike("search", shop, query, "--json", "--model", tmp_path / "m.onnx")
+    found, expected = (json.loads(text)[0]["hits"] for text in (done.stdout, plain.stdout))
+    assert [hit["path"] for hit in found] == [hit["path"] for hit in expected]
+
+
+def test_another_model_is_refused(refused, shop, photos, tmp_path):
+    torch.manual_seed(1)
+    Embedder.from_network("small-cnn", weights="none").save(tmp_path / "other")
+    query = ["search", shop, photos / "red" / "3.png", "--model", tmp_path / "other"]
+    refused(*query, sentence="was made by another model")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere", "{photos}/red/1.png"], "there is no index 'nowhere'"),
+        (["{photos}", "{photos}/red/1.png"], "is not an index"),
+        (["{shop}", "nowhere.jpg"], "cannot read the picture 'nowhere.jpg': No such file"),
+        (["{shop}", "{photos}"], "cannot read the picture '{photos}': Is a directory"),
+        (["{shop}", "{shop}/index.json"], "cannot read the picture '{shop}/index.json'"),
+        (["{shop}", "{photos}/red/1.png", "--label", "rod"], "did you mean 'red'?"),
+        (["{shop}", "{photos}/red/1.png", "--model", "nowhere"], "no run or model 'nowhere'"),
+        (["{shop}", "{photos}/red/1.png", "--model", "no.onnx"], "there is no file 'no.onnx'"),
+        (["postgresql://127.0.0.1:1/d#x", "{photos}/red/1.png"], "127.0.0.1"),
+    ],
+)
+def test_bad_input_gets_a_sentence_and_no_sheet(
+    refused, shop, photos, tmp_path, monkeypatch, arguments, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    known = {"photos": photos, "shop": shop}
+    arguments = [argument.format(**known) for argument in arguments]
+    refused("search", *arguments, "--sheet", "s.png", sentence=sentence.format(**known))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_k_must_be_positive(lookalike, shop, photos):
+    done = lookalike("search", shop, photos / "red" / "1.png", "-k", "0")
+    assert done.returncode == 2
+    assert "-k" in done.stderr
