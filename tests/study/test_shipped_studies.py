@@ -4,10 +4,9 @@ import pytest
 
 from lookalike import recipes
 from lookalike.config import load
-
-load_study = pytest.importorskip("lookalike.study.config").load_study
-methods = pytest.importorskip("lookalike.study.methods")
-trials_asked = pytest.importorskip("lookalike.study.tuning").trials_asked
+from lookalike.study import methods
+from lookalike.study.config import load_study
+from lookalike.study.tuning import trials_asked
 
 FOLDER = recipes.folder() / "studies"
 PATHS = sorted(FOLDER.glob("*.yaml"))
