@@ -99,15 +99,19 @@ class CosineSimilarity(Distance):
         return 2 - 2 * similarity
 
 
-class DotProductSimilarity(Distance):
-    """The inner product, of unit vectors unless ``normalize_embeddings=False``."""
-
-    is_inverted = True
+class _Adjustable(Distance):
+    """Of unit vectors or not, of a norm p, raised to a power."""
 
     def __init__(self, normalize_embeddings: bool = True, p: float = 2, power: float = 1) -> None:
         self.normalize_embeddings = normalize_embeddings
         self.p = p
         self.power = power
+
+
+class DotProductSimilarity(_Adjustable):
+    """The inner product, of unit vectors unless ``normalize_embeddings=False``."""
+
+    is_inverted = True
 
     @property
     def ordered_by_cosine(self) -> bool:
@@ -129,18 +133,13 @@ class DotProductSimilarity(Distance):
         return 2 - 2 * similarity
 
 
-class LpDistance(Distance):
+class LpDistance(_Adjustable):
     """The p-norm of the difference (Euclidean for p = 2), raised to ``power``.
 
     >>> LpDistance()(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
     tensor([[0.0000, 1.4142],
             [1.4142, 0.0000]])
     """
-
-    def __init__(self, normalize_embeddings: bool = True, p: float = 2, power: float = 1) -> None:
-        self.normalize_embeddings = normalize_embeddings
-        self.p = p
-        self.power = power
 
     def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
         """``|x - y|_p ^ power``."""
@@ -171,18 +170,13 @@ class LpDistance(Distance):
         return -similarity if self.power == 2 else similarity * similarity
 
 
-class SNRDistance(Distance):
+class SNRDistance(_Adjustable):
     """The variance of the difference over the variance of the anchor (Yuan et al., CVPR 2019).
 
     ``var(x - y) / var(x)`` over the components. An anchor without variance has distance 0 to all.
     """
 
     symmetric = False
-
-    def __init__(self, normalize_embeddings: bool = True, p: float = 2, power: float = 1) -> None:
-        self.normalize_embeddings = normalize_embeddings
-        self.p = p
-        self.power = power
 
     @property
     def ordered_by_cosine(self) -> bool:

@@ -1,7 +1,7 @@
 """Evaluation by several processes: gather what each has embedded, share the queries out."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -10,18 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.evaluation.inputs import ArrayLike, Distance, check_choice, labels_of
-from lookalike.evaluation.metrics import check_metrics, is_ranking
-from lookalike.evaluation.ranking import Progress, rank_embeddings
-from lookalike.evaluation.ranks import Ties
+from lookalike.evaluation.inputs import ArrayLike, labels_of
 from lookalike.evaluation.scoring import (
     DEFAULT_METRICS,
+    Crew,
     Evaluation,
-    Sets,
-    evaluation_from,
+    ScoreOptions,
+    Values,
+    Whole,
     score,
-    values_of,
-    whole_set_scores,
 )
 
 __all__ = ["gather_embeddings", "score_distributed"]
@@ -72,66 +69,35 @@ def score_distributed(
     gallery: ArrayLike | None = None,
     gallery_labels: ArrayLike | None = None,
     *,
-    distance: Distance = "cosine",
-    ties: Ties = "worst",
-    ignore: ArrayLike | None = None,
-    gallery_ignore: ArrayLike | None = None,
-    confidence: float | None = None,
-    resamples: int = 1000,
-    seed: int = 0,
-    memory_mb: int = 512,
-    progress: Progress | None = None,
     group: Any = None,
+    **options: Unpack[ScoreOptions],
 ) -> Evaluation:
     """As ``score``, each process ranking its share of the queries; all get the same result.
 
     Every process gives the whole sets, as ``gather_embeddings`` returns them. In a program of
     one process this is ``score``.
     """
-    names = tuple(metrics)
-    check_metrics(names)
-    check_choice(ties, Ties, "rule for ties")
-    if _alone():
-        return score(
-            embeddings,
-            labels,
-            names,
-            gallery,
-            gallery_labels,
-            distance=distance,
-            ties=ties,
-            ignore=ignore,
-            gallery_ignore=gallery_ignore,
-            confidence=confidence,
-            resamples=resamples,
-            seed=seed,
-            memory_mb=memory_mb,
-            progress=progress,
-        )
-    sets = Sets.of(embeddings, labels, gallery, gallery_labels, ignore, gallery_ignore, distance)
-    sets.check(names)
-    rank, processes = dist.get_rank(group), dist.get_world_size(group)
-    queries = len(sets.queries)
-    span = queries * rank // processes, queries * (rank + 1) // processes
-    ranked = tuple(name for name in names if is_ranking(name))
-    blocks = rank_embeddings(
-        sets.queries,
-        sets.gallery,
-        sets.relevance,
-        distance=distance,
-        ties=ties,
-        memory_mb=memory_mb,
-        progress=progress,
-        span=span,
-    )
-    own = values_of(ranked, blocks if ranked and span[0] < span[1] else ())
-    # k-means and the like cannot be shared out: the first process computes them for all.
-    whole = whole_set_scores(names, sets, seed) if rank == 0 else None
-    shares: list[Any] = [None] * processes
-    dist.all_gather_object(shares, (*own, whole), group=group)
-    values = {name: np.concatenate([share[0][name] for share in shares]) for name in ranked}
-    without = sum(share[1] for share in shares)
-    return evaluation_from(names, sets, values, without, shares[0][2], confidence, resamples, seed)
+    crew = None if _alone() else _Processes(group)
+    return score(embeddings, labels, metrics, gallery, gallery_labels, crew=crew, **options)
+
+
+class _Processes(Crew):
+    """The processes of a group, each with its share of the queries."""
+
+    def __init__(self, group: Any) -> None:
+        self.group = group
+        self.rank, self.number = dist.get_rank(group), dist.get_world_size(group)
+
+    def span(self, queries: int) -> tuple[int, int]:
+        return queries * self.rank // self.number, queries * (self.rank + 1) // self.number
+
+    def together(self, own: Values, whole: Callable[[], Whole]) -> tuple[Values, Whole]:
+        # k-means and the like cannot be shared out: the first process computes them for all.
+        shares: list[Any] = [None] * self.number
+        own_share = (*own, whole() if self.rank == 0 else None)
+        dist.all_gather_object(shares, own_share, group=self.group)
+        values = {name: np.concatenate([share[0][name] for share in shares]) for name in own[0]}
+        return (values, sum(share[1] for share in shares)), shares[0][2]
 
 
 def _alone() -> bool:

@@ -35,6 +35,8 @@ def rank_embeddings(
     ``gallery`` None: the queries themselves. ``span``: only these queries. ``progress`` is told
     how many of the queries are done, and of how many.
     """
+    if span is not None and span[0] == span[1]:
+        return
     if queries.device.type != "cpu":
         rows = Similarities(queries, gallery, distance)
         yield from rank_rows(rows, relevance, ties, memory_mb, progress, span)

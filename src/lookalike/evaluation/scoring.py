@@ -1,8 +1,9 @@
 """Score a set of embeddings: the scores, and what lies behind them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -26,9 +27,23 @@ from lookalike.evaluation.ranks import Ranks, Ties
 from lookalike.evaluation.relevance import Relevance
 from lookalike.evaluation.structure import structure_scores
 
-__all__ = ["ClassScores", "Evaluation", "Sets", "WorstQuery", "evaluate", "score"]
+__all__ = [
+    "ClassScores",
+    "Crew",
+    "Evaluation",
+    "ScoreOptions",
+    "Sets",
+    "WorstQuery",
+    "evaluate",
+    "score",
+]
 
 DEFAULT_METRICS = ("recall@1", "map@r")
+
+Values: TypeAlias = tuple[dict[str, NDArray[np.float64]], int]
+"""The rank metrics of each query, and how many queries have nothing relevant."""
+Whole: TypeAlias = dict[str, float]
+"""The scores that belong to no single query."""
 
 
 @dataclass(frozen=True)
@@ -154,40 +169,47 @@ class Sets:
                 raise BadInput(f"'{name}' needs one label an item, not a multi-hot table")
 
 
+class ScoreOptions(TypedDict, total=False):
+    """What ``score`` takes by name."""
+
+    distance: Distance
+    ties: Ties
+    ignore: ArrayLike | None
+    gallery_ignore: ArrayLike | None
+    confidence: float | None
+    resamples: int
+    seed: int
+    memory_mb: int
+    progress: Progress | None
+
+
+class Crew:
+    """Who shares the work of scoring: here one process alone."""
+
+    def span(self, queries: int) -> tuple[int, int] | None:
+        """The queries that this process ranks; None is all."""
+        del queries
+        return None
+
+    def together(self, own: Values, whole: Callable[[], Whole]) -> tuple[Values, Whole]:
+        """What all have found; ``whole`` computes what cannot be shared out."""
+        return own, whole()
+
+
 def evaluate(
     embeddings: ArrayLike,
     labels: ArrayLike,
     metrics: Sequence[str] = DEFAULT_METRICS,
     gallery: ArrayLike | None = None,
     gallery_labels: ArrayLike | None = None,
-    *,
-    distance: Distance = "cosine",
-    ties: Ties = "worst",
-    ignore: ArrayLike | None = None,
-    gallery_ignore: ArrayLike | None = None,
-    seed: int = 0,
-    memory_mb: int = 512,
-    progress: Progress | None = None,
+    **options: Unpack[ScoreOptions],
 ) -> dict[str, float]:
-    """The scores of ``embeddings`` by name; see ``score`` for the arguments.
+    """The scores of ``embeddings`` by name; see ``score`` for the options.
 
     >>> evaluate([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], ["a", "a", "b"])
     {'recall@1': 1.0, 'map@r': 1.0}
     """
-    return score(
-        embeddings,
-        labels,
-        metrics,
-        gallery,
-        gallery_labels,
-        distance=distance,
-        ties=ties,
-        ignore=ignore,
-        gallery_ignore=gallery_ignore,
-        seed=seed,
-        memory_mb=memory_mb,
-        progress=progress,
-    ).scores
+    return score(embeddings, labels, metrics, gallery, gallery_labels, **options).scores
 
 
 def score(
@@ -206,6 +228,7 @@ def score(
     seed: int = 0,
     memory_mb: int = 512,
     progress: Progress | None = None,
+    crew: Crew | None = None,
 ) -> Evaluation:
     """Evaluate ``embeddings`` (queries) against a gallery, or against themselves.
 
@@ -216,7 +239,7 @@ def score(
     ``ties``: where equally similar items stand, the relevant last ("worst"), first ("best") or
     in the middle ("average"). ``confidence``, such as 0.95, asks for bootstrap intervals of the
     rank metrics. Clustering and structure are those of ``embeddings``, without the gallery;
-    ``seed`` is that of k-means and the bootstrap.
+    ``seed`` is that of k-means and the bootstrap. ``crew``: see ``score_distributed``.
 
     >>> found = score([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], ["a", "a", "b"], ["recall@1"])
     >>> found.scores, found.queries_without_relevant
@@ -229,6 +252,8 @@ def score(
         raise BadInput(f"confidence must lie between 0 and 1, not {confidence}")
     sets = Sets.of(embeddings, labels, gallery, gallery_labels, ignore, gallery_ignore, distance)
     sets.check(names)
+    crew = crew or Crew()
+    span = crew.span(len(sets.queries))
     blocks = rank_embeddings(
         sets.queries,
         sets.gallery,
@@ -237,8 +262,9 @@ def score(
         ties=ties,
         memory_mb=memory_mb,
         progress=progress,
+        span=span,
     )
-    return evaluation_of(names, sets, blocks, confidence, resamples, seed)
+    return evaluation_of(names, sets, blocks, confidence, resamples, seed, crew)
 
 
 def evaluation_of(
@@ -248,25 +274,14 @@ def evaluation_of(
     confidence: float | None = None,
     resamples: int = 1000,
     seed: int = 0,
+    crew: Crew | None = None,
 ) -> Evaluation:
     """Put together what was asked for; ranks are computed only if a metric needs them."""
     ranked = tuple(name for name in names if is_ranking(name))
-    values, without = values_of(ranked, blocks if ranked else ())
-    whole = whole_set_scores(names, sets, seed)
-    return evaluation_from(names, sets, values, without, whole, confidence, resamples, seed)
-
-
-def evaluation_from(
-    names: tuple[str, ...],
-    sets: Sets,
-    values: dict[str, NDArray[np.float64]],
-    without: int,
-    whole: dict[str, float],
-    confidence: float | None = None,
-    resamples: int = 1000,
-    seed: int = 0,
-) -> Evaluation:
-    """From the rank metrics of each query and the scores of the whole set."""
+    own = values_of(ranked, blocks if ranked else ())
+    (values, without), whole = (crew or Crew()).together(
+        own, lambda: whole_set_scores(names, sets, seed)
+    )
     if values and without == sets.relevance.queries:
         raise BadInput(
             "no query has a relevant item in the gallery: "
@@ -289,9 +304,7 @@ def evaluation_from(
     )
 
 
-def values_of(
-    names: tuple[str, ...], blocks: Iterable[Ranks]
-) -> tuple[dict[str, NDArray[np.float64]], int]:
+def values_of(names: tuple[str, ...], blocks: Iterable[Ranks]) -> Values:
     """The rank metrics of each query, and how many queries have nothing relevant."""
     parts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in names}
     without = 0
@@ -302,7 +315,7 @@ def values_of(
     return {name: np.concatenate(part or [np.empty(0)]) for name, part in parts.items()}, without
 
 
-def whole_set_scores(names: tuple[str, ...], sets: Sets, seed: int) -> dict[str, float]:
+def whole_set_scores(names: tuple[str, ...], sets: Sets, seed: int) -> Whole:
     """Clustering and structure, where asked for: they belong to no single query."""
     clustering = tuple(name for name in names if name in CLUSTERING)
     structure = tuple(name for name in names if name in STRUCTURE)
