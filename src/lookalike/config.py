@@ -37,6 +37,7 @@ SHORT = {"devices": "train.devices", "nodes": "train.nodes"}
 """Keys that may be written without their section on the command line."""
 
 LATER = (
+    ("model", "frozen_until", None),
     ("train", "activation_checkpointing", False),
     ("train", "ema", None),
 )
@@ -77,6 +78,11 @@ class ModelConfig(Section):
     freeze_bn_affine: bool = False
     freeze_backbone: bool = False
     frozen: bool = Field(False, description="features are computed once; only the head learns")
+    frozen_until: str | None = Field(
+        None,
+        coerce_numbers_to_str=True,  # modules of a sequence are called by number
+        description="what this module gives is computed once; only what lies behind it learns",
+    )
     frozen_views: int = Field(4, ge=0, description="augmented views of each image, if frozen")
     head_init: Literal["random", "pca", "lda"] = "random"
     head_shrink: float = Field(1.0, gt=0, description="of the within-class covariance, for lda")

@@ -1,6 +1,10 @@
+import os
+import signal
+
 import pytest
 
 from lookalike.config import load
+from lookalike.training import Watcher
 
 TINY = [
     "model.dim=16",
@@ -24,3 +28,21 @@ def tiny(tmp_path):
         return load(None, [*TINY, f"runs_dir={tmp_path / 'runs'}", *overrides])
 
     return config
+
+
+class StopsAt(Watcher):
+    """Sends this process a signal when the run has come to a step."""
+
+    def __init__(self, step):
+        self.at = step
+
+    def stage(self, name, done, total, detail=""):
+        if name == "training" and done >= self.at:
+            self.at = 10**9
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture
+def stops_at():
+    """A watcher that asks a run to stop at a step."""
+    return StopsAt

@@ -1,28 +1,13 @@
 """The loop on real data: it learns, it stops and goes on, it is tested once."""
 
-import os
-import signal
-
 import pytest
 import torch
 from torch import nn
 
 from lookalike.config import load
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.training import Interrupted, Watcher, train
+from lookalike.training import Interrupted, train
 from lookalike.training.run import Run
-
-
-class StopsAt(Watcher):
-    """Sends this process a signal when the run has come to a step."""
-
-    def __init__(self, step, number=signal.SIGTERM):
-        self.at, self.number = step, number
-
-    def stage(self, name, done, total, detail=""):
-        if name == "training" and done >= self.at:
-            self.at = 10**9
-            os.kill(os.getpid(), self.number)
 
 
 class BrokenLoss(nn.Module):
@@ -68,12 +53,14 @@ def test_a_finished_run_is_not_trained_again(tiny):
         ("train.ema=0.9", "protocol.name=paper"),
     ],
 )
-def test_stopped_and_started_again_it_ends_with_the_same_numbers(tiny, tmp_path, overrides):
+def test_stopped_and_started_again_it_ends_with_the_same_numbers(
+    tiny, stops_at, tmp_path, overrides
+):
     whole = train(tiny(*overrides, f"runs_dir={tmp_path / 'whole'}"))
     config = tiny(*overrides)
     for step in (5, 16):
         with pytest.raises(Interrupted, match="the same command goes on"):
-            train(config, StopsAt(step))
+            train(config, stops_at(step))
     run = train(config)
     assert run.result == whole.result
     assert run.epochs() == whole.epochs()

@@ -1,8 +1,5 @@
 """Mixing, memory, direction and rho by configuration: real short runs on glyphs."""
 
-import os
-import signal
-
 import pytest
 import torch
 from lightning_fabric import Fabric
@@ -11,24 +8,12 @@ from torch import nn
 from lookalike import models
 from lookalike.config import load
 from lookalike.errors import BadInput
-from lookalike.training import Interrupted, Watcher, train
+from lookalike.training import Interrupted, train
 from lookalike.training.objective import build_objective
 from lookalike.training.passes import Passes, Prepared
 
 SHORT = ("train.epochs=1", "train.batches_per_epoch=6", "protocol.name=paper")
 UNTESTED = ("protocol.test=false",)
-
-
-class StopsAt(Watcher):
-    """Sends this process a signal when the run has come to a step."""
-
-    def __init__(self, step):
-        self.at = step
-
-    def stage(self, name, done, total, detail=""):
-        if name == "training" and done >= self.at:
-            self.at = 10**9
-            os.kill(os.getpid(), signal.SIGTERM)
 
 
 @pytest.fixture
@@ -82,12 +67,12 @@ def test_trains_by_configuration(name, tiny):
 @pytest.mark.parametrize(
     "name", ["memory", "memory and mixing", "memory and maps", "mixing with proxies"]
 )
-def test_stopped_and_started_again_it_ends_with_the_same_numbers(name, tiny, tmp_path):
+def test_stopped_and_started_again_it_ends_with_the_same_numbers(name, tiny, stops_at, tmp_path):
     overrides = (*SHORT, *UNTESTED, *MORE[name])
     whole = train(tiny(*overrides, f"runs_dir={tmp_path / 'whole'}"))
     config = tiny(*overrides)
     with pytest.raises(Interrupted):
-        train(config, StopsAt(4))
+        train(config, stops_at(4))
     run = train(config)
     assert run.result == whole.result
     assert run.epochs() == whole.epochs()

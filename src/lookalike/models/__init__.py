@@ -8,6 +8,7 @@
 from lookalike.models.backbone import Backbone
 from lookalike.models.bn_inception import BNInception
 from lookalike.models.building import build, describe, fingerprint, names
+from lookalike.models.cutting import CutBackbone
 from lookalike.models.embedding import EmbeddingModel
 from lookalike.models.head import Head, l2_normalise
 from lookalike.models.pooling import POOLINGS
@@ -18,6 +19,7 @@ __all__ = [
     "POOLINGS",
     "BNInception",
     "Backbone",
+    "CutBackbone",
     "Discriminants",
     "EmbeddingModel",
     "Head",

@@ -1,6 +1,6 @@
 """A network that turns images into a feature map, whatever shape it gives it in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +57,7 @@ class Backbone(nn.Module):
     (vision transformers): then the first ``prefix_tokens`` (class token, registers) are dropped
     and the patch tokens are laid out in the image's own proportions. ``image_size`` is set
     for networks that take no other; ``run`` asks for the map where ``network(images)`` does not.
+    ``steps`` says which part of the network each node of a traced one stands for.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Backbone(nn.Module):
         prefix_tokens: int = 0,
         image_size: tuple[int, int] | None = None,
         run: Callable[[nn.Module, Tensor], Tensor] = _called,
+        steps: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.network = network
@@ -76,6 +78,7 @@ class Backbone(nn.Module):
         self.prefix_tokens = prefix_tokens
         self.image_size = image_size
         self.run = run
+        self.steps = steps or {}
 
     def forward(self, images: Tensor) -> Tensor:
         """The map before pooling."""

@@ -127,6 +127,7 @@ class BNInception(nn.Module):
         for module in MODULES:
             for convolution in module.convolutions(inside):
                 self._add(convolution)
+            self.add_module(module.name, nn.Identity())  # gives its output a name
             inside = module.width(inside)
         if num_classes:
             self.last_linear = nn.Linear(inside, num_classes)
@@ -148,7 +149,7 @@ class BNInception(nn.Module):
         features = self._layer("conv2_3x3", self._layer("conv2_3x3_reduce", features))
         features = shrink(features)
         for module in MODULES:
-            features = module.run(self._layer, features)
+            features = getattr(self, module.name)(module.run(self._layer, features))
         return features
 
 

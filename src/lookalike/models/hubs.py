@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -13,7 +14,8 @@ import timm
 import torch
 from torch import Tensor, nn
 from torchvision import models as torchvision_models
-from torchvision.models.feature_extraction import create_feature_extractor, get_graph_node_names
+from torchvision import ops
+from torchvision.models.feature_extraction import NodePathTracer, create_feature_extractor
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.models.backbone import Backbone, normalisation_for, replace_first_convolution
@@ -136,8 +138,8 @@ def torchvision_backbone(name: str, channels: int = 3, pretrained: bool = False)
     half = name in SCALED_TO_ONE
     options = {"aux_logits": False, "init_weights": True} if half else {}
     whole = torchvision_models.get_model(name, weights=None, **options)
-    steps, _ = get_graph_node_names(whole)
-    last = next(itertools.dropwhile(_classifies, reversed(steps)))
+    steps = _steps(whole)
+    last = next(itertools.dropwhile(_classifies, reversed(steps.values())))
     network = create_feature_extractor(whole, {last: "map"})
     replace_first_convolution(network, channels)
     if pretrained:
@@ -149,7 +151,16 @@ def torchvision_backbone(name: str, channels: int = 3, pretrained: bool = False)
         prefix_tokens=1 if name.startswith("vit_") else 0,
         image_size=(224, 224) if name.startswith(("vit_", "maxvit_")) else None,
         run=_extracted_map,
+        steps=steps,
     )
+
+
+def _steps(network: nn.Module) -> dict[str, str]:
+    """The nodes of the network's graph in their order, and the modules' steps that they are."""
+    whole_layers = [kind for kind in vars(ops).values() if isinstance(kind, type)]
+    tracer = NodePathTracer(autowrap_modules=(math, ops), leaf_modules=whole_layers)
+    tracer.trace(network)
+    return {node.name: step for node, step in tracer.node_to_qualname.items()}
 
 
 def _classifies(step: str) -> bool:

@@ -117,6 +117,9 @@ def _concerns(key: str, values: Mapping[str, Any]) -> bool:
         return False
     if key.partition(".")[0] in METHOD and key != "sampler.batch_size":
         return False
+    cut = values.get("model.frozen_until") is not None
+    if key == "model.frozen_until" or (key == "model.frozen_views" and cut):
+        return cut
     if key in MATTERS_ONLY:
         other, choices = MATTERS_ONLY[key]
         return values.get(other) in choices

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from lightning_fabric import seed_everything
 from torch import Tensor, nn
 
 from lookalike import models, samplers
-from lookalike.config import RunConfig
+from lookalike.config import ModelConfig, RunConfig
 from lookalike.data import ImageSet, PixelStore, Preset, Subset
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
@@ -59,16 +60,22 @@ def check_model(config: RunConfig) -> None:
         raise BadInput("optim.clip_value and optim.clip_norm exclude each other")
     if model.head_init != "random" and not model.dim:
         raise BadInput(f"model.head_init = {model.head_init!r} needs a head: model.dim above 0")
-    if not model.frozen:
+    if not model.frozen and not model.frozen_until:
         return
-    if not model.dim and config.train.epochs:
-        raise BadInput("model.frozen=true with model.dim=0 leaves nothing to learn")
+    given = "model.frozen=true" if model.frozen else f"model.frozen_until={model.frozen_until}"
+    if model.frozen and model.frozen_until:
+        raise BadInput("model.frozen=true freezes all of the network; leave out model.frozen_until")
     if model.weights == "none":
-        raise BadInput("model.frozen=true needs trained weights: model.weights=imagenet or a file")
-    if model.pooling == "gem":
-        raise BadInput("model.pooling=gem learns, so its features cannot be frozen")
+        raise BadInput(f"{given} needs trained weights: model.weights=imagenet or a file")
     if config.mix is not None and config.mix.where == "input":
-        raise BadInput("mix.where=input mixes pixels, and model.frozen=true has none")
+        raise BadInput(f"mix.where=input mixes pixels, and {given} has none")
+    if model.frozen and not model.dim and config.train.epochs:
+        raise BadInput("model.frozen=true with model.dim=0 leaves nothing to learn")
+    if model.frozen and model.pooling == "gem":
+        raise BadInput("model.pooling=gem learns, so its features cannot be frozen")
+    for option in ("compile", "activation_checkpointing"):
+        if model.frozen_until and getattr(config.train, option):
+            raise BadInput(f"train.{option} needs a whole network, and {given} cuts it")
 
 
 def build_model(config: RunConfig, store: PixelStore) -> EmbeddingModel:
@@ -83,13 +90,18 @@ def build_model(config: RunConfig, store: PixelStore) -> EmbeddingModel:
         normalize=wanted.normalize,
         channels=1 if store.shapes[0, 2] == 1 and wanted.weights == "none" else 3,
     )
+    freeze(model, wanted)
+    model.to(memory_format=layout_of(config))
+    return model
+
+
+def freeze(model: EmbeddingModel, wanted: ModelConfig) -> None:
+    """Freeze what a configuration says."""
     model.freeze(
         bn_statistics=wanted.freeze_bn_statistics,
         bn_affine=wanted.freeze_bn_affine,
         backbone=wanted.freeze_backbone or wanted.frozen,
     )
-    model.to(memory_format=layout_of(config))
-    return model
 
 
 def build_learner(
@@ -102,11 +114,50 @@ def build_learner(
 ) -> Learner:
     """The model that learns and its source, the same for the same seed."""
     seed_everything(config.seed, verbose=False)
-    if not config.model.frozen:
-        model = build_model(config, store).to(device)
-        return Learner(model, Pixels(store, preset, model.normalisation, layout_of(config)))
-    features = frozen_features(config, images, store, preset, device, watcher)
-    return learner_of(config, features, device)
+    if config.model.frozen:
+        features = frozen_features(config, images, store, preset, device, watcher)
+        return learner_of(config, features, device)
+    model = build_model(config, store).to(device)
+    pixels = Pixels(store, preset, model.normalisation, layout_of(config))
+    if config.model.frozen_until:
+        return cut_learner(config, config.model.frozen_until, images, model, pixels, watcher)
+    return Learner(model, pixels)
+
+
+def cut_learner(
+    config: RunConfig,
+    until: str,
+    images: ImageSet,
+    model: EmbeddingModel,
+    pixels: Pixels,
+    watcher: Watcher,
+) -> Learner:
+    """What lies behind the module ``until`` of ``model``, and the maps that the front makes."""
+    wanted = config.model
+    shape = tuple(pixels.testing(np.zeros(1, np.int64)).shape[1:])
+    backbone = models.CutBackbone(model.backbone, until, shape)
+    rest = EmbeddingModel(backbone, model.head)
+    freeze(rest, wanted)
+    maps = open_features(
+        images,
+        identity={"until": until} | frozen_identity(wanted, pixels.preset),
+        views=wanted.frozen_views,
+        frozen=lambda: Frozen(Front(backbone), pixels, 0, backbone.blank.device),
+        watcher=watcher,
+    )
+    return Learner(rest, maps)
+
+
+class Front(nn.Module):
+    """Images to the maps in front of what learns."""
+
+    def __init__(self, backbone: models.CutBackbone) -> None:
+        super().__init__()
+        self.backbone = backbone
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, ...]."""
+        return self.backbone.front(images)
 
 
 def learner_of(config: RunConfig, features: Features, device: torch.device) -> Learner:
@@ -146,16 +197,20 @@ def frozen_features(
 
     return open_features(
         images,
-        identity={
-            "network": wanted.network,
-            "weights": models.fingerprint(wanted.network, wanted.weights),
-            "pooling": wanted.pooling,
-            "preset": preset.name,
-        },
+        identity={"pooling": wanted.pooling} | frozen_identity(wanted, preset),
         views=wanted.frozen_views,
         frozen=frozen,
-        progress=lambda done, total: watcher.stage("computing features", done, total),
+        watcher=watcher,
     )
+
+
+def frozen_identity(wanted: ModelConfig, preset: Preset) -> dict[str, str]:
+    """What features depend on, beside the images and the part of the network."""
+    return {
+        "network": wanted.network,
+        "weights": models.fingerprint(wanted.network, wanted.weights),
+        "preset": preset.name,
+    }
 
 
 class PooledMaps(nn.Module):

@@ -1,11 +1,13 @@
-"""What a network that does not learn makes of images: computed once, then read from memory.
+"""What a network, or its front, that does not learn makes of images: computed once, then read.
 
-The pooled features of every image, by the test transform and in several augmented views, lie in one
-memory-mapped file of half-precision numbers, named by what they depend on.
+The features of every image (pooled, or maps), by the test transform and in several augmented views,
+lie in one memory-mapped file of half-precision numbers, named by what they depend on.
 """
 
 import hashlib
 import json
+import math
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,9 +22,11 @@ from torch import Tensor, nn
 
 from lookalike.data import ImageSet, Part
 from lookalike.data.cache_folder import cache_folder, remove_abandoned
+from lookalike.errors import BadInput
 from lookalike.files import atomically, one_at_a_time, write_json
 from lookalike.training.batches import ahead, step_generator
 from lookalike.training.sources import Pixels
+from lookalike.training.watcher import Watcher
 
 __all__ = ["Features", "Frozen", "open_features"]
 
@@ -30,12 +34,10 @@ LARGEST = float(np.finfo(np.float16).max)
 AT_A_TIME = 128
 """Images in a batch; fixed, since the augmented views are drawn batch by batch."""
 
-Progress = Callable[[int, int], None]
-
 
 @dataclass(frozen=True)
 class Features:
-    """What was computed [views, images, width, height, width]; view 0 is the test transform."""
+    """What was computed [views, images, ...]; view 0 is the test transform."""
 
     views: Tensor
     parameters: int = 0
@@ -66,7 +68,7 @@ class Frozen:
     """A part of a network that does not learn, and what feeds it."""
 
     part: nn.Module
-    """Images [B, C, H, W] to maps [B, width, h, w]."""
+    """Images [B, C, H, W] to maps [B, ...]."""
     pixels: Pixels
     parameters: int
     device: torch.device
@@ -78,11 +80,11 @@ def open_features(
     identity: dict[str, Any],
     views: int,
     frozen: Callable[[], Frozen],
-    progress: Progress | None = None,
+    watcher: Watcher,
 ) -> Features:
     """The features of all images; computed if no file of that ``identity`` is there yet.
 
-    ``identity`` says which network, weights, transform and pooling these are; the network itself
+    ``identity`` says which network, weights, transform and part these are; the network itself
     is asked for only when something is to be computed.
     """
     named = identity | {"images": images.stamp, "views": views, "torch": version("torch")}
@@ -96,7 +98,7 @@ def open_features(
                 remove_abandoned(path)
                 network = frozen()
                 with atomically(path) as draft:
-                    compute(draft, network, len(images), views, progress)
+                    compute(draft, network, len(images), views, watcher)
                 write_json(about, {"parameters": network.parameters, "of": named})
     known = json.loads(about.read_text(encoding="utf-8"))
     return Features(torch.from_numpy(np.load(path, mmap_mode="c")), known["parameters"])
@@ -111,7 +113,7 @@ def whole(path: Path, about: Path, shape: tuple[int, ...]) -> bool:
 
 
 @torch.no_grad()
-def compute(path: Path, frozen: Frozen, count: int, views: int, progress: Progress | None) -> None:
+def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher) -> None:
     """Write the features of ``count`` images: the test view, then the augmented ones."""
     pixels = frozen.pixels
     frozen.part.eval()
@@ -129,9 +131,37 @@ def compute(path: Path, frozen: Frozen, count: int, views: int, progress: Progre
         maps = frozen.part(batch.to(frozen.device)).float().clamp_(-LARGEST, LARGEST).cpu().numpy()
         if written is None:
             shape = (views + 1, count, *maps.shape[1:])
+            watcher.note(room_for(shape, path.parent))
             written = np.lib.format.open_memmap(path, "w+", np.float16, shape)
         written[view, slices[number]] = maps
-        if progress:
-            progress(done + 1, len(jobs))
+        watcher.stage("computing features", done + 1, len(jobs))
     if isinstance(written, np.memmap):
         written.flush()
+
+
+def room_for(shape: tuple[int, ...], folder: Path) -> str:
+    """How much features take on the disk; refused where there is not so much left.
+
+    A mapped file that outgrows its disk would kill the process without a word.
+    """
+    views, images, *one = shape
+    needed, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
+    kept = (
+        f"{views} {'view' if views == 1 else 'views'} of {images} images, "
+        f"{' x '.join(map(str, one))} each, take {in_words(needed)} in {folder}"
+    )
+    if needed > free:
+        raise BadInput(
+            f"{kept}, where {in_words(free)} are free; take fewer model.frozen_views, a later "
+            "model.frozen_until, or set LOOKALIKE_CACHE to a folder on a larger disk"
+        )
+    return kept
+
+
+def in_words(count: int) -> str:
+    """A number of bytes.
+
+    >>> in_words(1_530_000_000), in_words(2_000)
+    ('1.53 GB', '0.002 MB')
+    """
+    return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"

@@ -42,5 +42,11 @@ def without_effect(config: RunConfig) -> list[str]:
         ("freeze_bn_statistics", "freeze_bn_affine", "freeze_backbone"),
         "model.frozen=true trains the head only",
     )
+    unless(
+        model.frozen or model.frozen_until is not None,
+        "model",
+        ("frozen_views",),
+        "only model.frozen=true and model.frozen_until read it",
+    )
     unless(model.head_init == "lda", "model", ("head_shrink",), "only model.head_init=lda reads it")
     return found

@@ -1,0 +1,218 @@
+"""Maps computed once: the blocks behind them learn as if the front stood still in the network."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from lookalike import data, losses, models
+from lookalike.errors import BadInput
+from lookalike.search.embedder import Embedder
+from lookalike.study.bench import Bench
+from lookalike.study.tasks import Task
+from lookalike.training import Interrupted, Watcher, train
+from lookalike.training.building import build_sampler
+from lookalike.training.features import room_for
+from lookalike.training.finished import model_tensors
+from lookalike.training.loop import chosen_split
+from lookalike.training.sources import Pixels
+
+SGD = ["optim.name=sgd", "optim.lr=0.1", "optim.weight_decay=0", "protocol.name=paper"]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """A network whose weights are in a file."""
+    torch.manual_seed(1)
+    network = models.build("small-cnn", channels=3).backbone.network
+    for name, value in network.state_dict().items():  # statistics of some data
+        if name.endswith("running_var"):
+            value.fill_(0.2)
+    path = tmp_path_factory.mktemp("weights") / "small.safetensors"
+    save_file(network.state_dict(), str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def drawings(tmp_path_factory):
+    """Sixteen classes of bright squares in noise, four pictures of 32 pixels each."""
+    folder = tmp_path_factory.mktemp("drawings")
+    random = np.random.default_rng(0)
+    for number in range(16):
+        (folder / str(number)).mkdir()
+        for picture in range(4):
+            pixels = random.integers(0, 100, (32, 32, 3), dtype=np.uint8)
+            pixels[number : number + 8, picture : 31 - number] += 100
+            Image.fromarray(pixels).save(folder / str(number) / f"{picture}.png")
+    return folder
+
+
+@pytest.fixture
+def cut(tiny, drawings, weights):
+    def config(*overrides):
+        return tiny(
+            "data.name=folder",
+            f"data.root={drawings}",
+            f"model.weights={weights}",
+            "model.frozen_until=2",
+            "model.frozen_views=1",
+            "sampler.batch_size=16",
+            "protocol.ratio=0.5",
+            *overrides,
+        )
+
+    return config
+
+
+def test_it_learns_what_the_network_with_a_standing_front_learns(cut):
+    """The oracle: a plain loop on images, with the front in evaluation and without gradient.
+
+    Half precision of the maps is the only difference, so the oracle rounds them too.
+    """
+    config = cut(*SGD, "model.frozen_views=0", "train.epochs=1", "train.batches_per_epoch=2")
+    found = load_file(str(train(config).weights))
+
+    torch.manual_seed(config.seed)
+    model = models.build("small-cnn", weights=config.model.weights, dim=16)
+    model.head.load_state_dict(start_of_head(config))
+    front, rest = model.backbone.network[:3], model.backbone.network[3:]
+    front.requires_grad_(False)
+    learned = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.SGD(learned, lr=0.1, momentum=config.optim.momentum)
+    images = data.load("folder", config.data.root)
+    train_set = chosen_split(config, images).train
+    preset = data.preset("glyphs")
+    pixels = Pixels(data.open_store(images, preset.short_side), preset, model.normalisation)
+    loss = losses.create("multi-similarity")
+    for positions in islice(build_sampler(config, train_set), 2):
+        model.train()
+        front.eval()
+        batch = pixels.testing(train_set.indices[positions])
+        embeddings = model.embed(rest(front(batch).half().float()))
+        optimizer.zero_grad()
+        loss(embeddings, torch.from_numpy(train_set.labels[positions])).backward()
+        optimizer.step()
+    expected = model.state_dict()
+    assert found.keys() == expected.keys()
+    moved = 0
+    begun = models.build("small-cnn", weights=config.model.weights, dim=16).state_dict()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, atol=1e-5, rtol=1e-4)
+        moved += not torch.allclose(value.float(), begun[name].float(), atol=1e-3)
+    assert moved
+
+
+def start_of_head(config):
+    """The head that the run's seed gives."""
+    from lightning_fabric import seed_everything
+
+    seed_everything(config.seed, verbose=False)
+    model = models.build("small-cnn", weights=config.model.weights, dim=16)
+    return model.head.state_dict()
+
+
+def test_the_front_stands_still_and_the_rest_learns(cut):
+    config = cut()
+    end = model_tensors(train(config))
+    start = models.build("small-cnn", weights=config.model.weights, dim=16).state_dict()
+    same = {name for name, value in start.items() if torch.equal(value, end[name])}
+    assert {
+        name for name in start if name.startswith(("backbone.network.0", "backbone.network.2"))
+    } == {name for name in same if name.startswith("backbone.network.")}
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [[], ["mix.where=feature", "mix.weight=0.5"], ["train.ema=0.9", "sampler.name=frd"]],
+)
+def test_stopped_and_started_again_it_ends_with_the_same_numbers(
+    cut, stops_at, tmp_path, overrides
+):
+    whole = train(cut(*overrides, f"runs_dir={tmp_path / 'whole'}"))
+    config = cut(*overrides)
+    with pytest.raises(Interrupted, match="the same command goes on"):
+        train(config, stops_at(11))
+    run = train(config)
+    assert run.result == whole.result
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+
+
+@pytest.mark.parametrize("where", ["feature", "embed"])
+def test_mixing(cut, where):
+    plain, mixed = train(cut()), train(cut(f"mix.where={where}"))
+    assert mixed.result["test"]["recall@1"] > 0
+    assert not torch.equal(
+        load_file(str(plain.weights))["head.linear.weight"],
+        load_file(str(mixed.weights))["head.linear.weight"],
+    )
+
+
+def test_the_finished_run_embeds_images_as_it_was_tested(cut):
+    config = cut()
+    run = train(config)
+    kept = load_file(str(run.folder / "test.safetensors"))
+    images = data.load("folder", config.data.root)
+    some = kept["indices"].numpy()
+    store = data.open_store(images, None)
+    embedder = Embedder.from_run(run.folder)
+    pixels = Pixels(store, data.preset("glyphs"), embedder.model.normalisation)
+    with torch.no_grad():
+        ours = embedder.model.eval()(pixels.testing(some))
+    torch.testing.assert_close(ours, kept["embeddings"], atol=5e-3, rtol=0)
+
+
+def test_in_a_study(cut):
+    config = cut("protocol.name=fixed-validation", "protocol.test=false", "train.metric=recall@1")
+    for checkpoints in (False, True):
+        task = Task("a", "validate", config.model_dump(mode="json"), checkpoints)
+        assert Bench().run(task)["score"] > 0
+
+
+def test_it_says_how_large_the_maps_are_and_computes_them_once(cut, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOOKALIKE_CACHE", str(tmp_path / "cache"))
+
+    class Notes(Watcher):
+        def __init__(self):
+            self.notes, self.stages = [], []
+
+        def note(self, text):
+            self.notes.append(text)
+
+        def stage(self, name, done, total, detail=""):
+            self.stages.append(name)
+
+    first, second = Notes(), Notes()
+    train(cut("train.epochs=0"), first)
+    train(cut("train.epochs=0", "seed=1"), second)
+    (said,) = (note for note in first.notes if "views" in note)
+    assert said.startswith("2 views of 64 images, 32 x 16 x 16 each, take 2.1 MB in ")
+    assert "computing features" in first.stages
+    assert "computing features" not in second.stages
+
+
+def test_a_disk_that_is_too_small(tmp_path):
+    with pytest.raises(BadInput, match="are free; take fewer"):
+        room_for((5, 10**9, 112, 8, 8), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["model.frozen_until=44"], "did you mean '4'"),
+        (["model.frozen=true"], "leave out model.frozen_until"),
+        (["model.weights=none"], "needs trained weights"),
+        (["mix.where=input"], "mixes pixels"),
+        (["train.compile=true"], "train.compile needs a whole network"),
+    ],
+)
+def test_what_cannot_be_cut_is_refused(cut, overrides, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        train(cut(*overrides))
+
+
+def test_the_key_does_not_rename_runs_without_it(tiny, cut):
+    assert "frozen_until" not in tiny().deciding()["model"]
+    assert cut().deciding()["model"]["frozen_until"] == "2"
