@@ -48,3 +48,19 @@ def test_half_precision_vectors_whose_squares_overflow_are_normalised():
 def test_negative_size_is_refused():
     with pytest.raises(BadInput, match="-1"):
         Head(6, dim=-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_gradient_of_the_normalisation_is_that_of_the_plain_form(dtype):
+    """Short rows and zero rows too."""
+    torch.manual_seed(0)
+    head = Head(6, dim=0).to(dtype).train()
+    scales = torch.tensor([1.0, 1e3, 1e-3, 2e-6, 1e-7, 0.0], dtype=dtype)
+    rows = torch.randn(6, 6, dtype=dtype) * scales[:, None]
+    pull = torch.randn(6, 6, dtype=dtype)
+    ours, theirs = rows.clone().requires_grad_(), rows.clone().requires_grad_()
+    found, expected = head(ours[:, :, None, None]), l2_normalise(theirs)
+    torch.testing.assert_close(found, expected)
+    (found * pull).sum().backward()
+    (expected * pull).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-4)

@@ -1,9 +1,12 @@
 """The head: from the feature map to the embedding."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
+from lookalike.geometry import first_order_only
 from lookalike.models.pooling import create_pooling
 
 __all__ = ["Head", "l2_normalise"]
@@ -17,6 +20,29 @@ def l2_normalise(vectors: Tensor, eps: float = 1e-6) -> Tensor:
     """
     exact = vectors if vectors.dtype == torch.float64 else vectors.float()
     return exact * exact.square().sum(1, keepdim=True).clamp(min=eps**2).rsqrt()
+
+
+class _Normalised(torch.autograd.Function):
+    """``l2_normalise`` of full-precision rows with its gradient written out: a third of the time.
+
+    ``scale (g - y <y, g>)``; a row shorter than ``eps`` is only scaled.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, eps: float = 1e-6) -> Tensor:
+        length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        turns = length >= eps
+        scale = length.clamp_min_(eps).reciprocal_()
+        normed = rows * scale
+        ctx.save_for_backward(normed, scale, turns)
+        return normed
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        first_order_only()
+        normed, scale, turns = ctx.saved_tensors
+        along = (gradient * normed).sum(1, keepdim=True).mul_(turns)
+        return torch.addcmul(gradient, normed, along, value=-1).mul_(scale), None
 
 
 class Head(nn.Module):
@@ -67,6 +93,10 @@ class Head(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """[B, width, H, W] -> [B, dim], float32 even under autocast."""
         embedding = self.project(features)
-        if self.normalize:
+        if self.normalize and not self.training:
             return l2_normalise(embedding)
-        return embedding if embedding.dtype == torch.float64 else embedding.float()
+        exact = embedding if embedding.dtype == torch.float64 else embedding.float()
+        if not self.normalize:
+            return exact
+        normed: Tensor = _Normalised.apply(exact)
+        return normed

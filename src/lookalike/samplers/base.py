@@ -91,6 +91,11 @@ class BatchSampler(Sampler[list[int]]):
         self.epoch = int(state["epoch"])
         self.position = int(state["position"])
 
+    @property
+    def looks_at_embeddings(self) -> bool:
+        """Whether :meth:`observe` does anything."""
+        return type(self).observe is not BatchSampler.observe
+
     def observe(self, indices: Tensor, embeddings: Tensor) -> None:
         """Take note of the embeddings of a batch; only samplers that look at them care."""
 

@@ -160,6 +160,8 @@ class Learning:
         passes, self.optimizer = self.fabric.setup(Passes(self.model), optimizer)
         self.pass_random = PassRandom(config.seed)
         apart = world_size() > 1 and config.train.accumulate == 1
+        if world_size() == 1 and config.train.precision == "32-true":
+            passes = passes.module  # Fabric would only look on, and a short step would wait for it
         self.prepared = Prepared(passes, self.pass_random) if apart else Prepared(passes)
         self.schedule = build_schedule(config.optim, optimizer, self.per_epoch, config.train.epochs)
         self.moving = nn.ModuleList([self.model, self.objective])
@@ -255,7 +257,8 @@ class Learning:
         self.schedule.step()
         if self.average is not None:
             self.average.follow(self.model)
-        self.batches.sampler.observe(torch.as_tensor(positions), embeddings.detach())
+        if self.batches.sampler.looks_at_embeddings:
+            self.batches.sampler.observe(torch.as_tensor(positions), embeddings.detach())
         value: Tensor = loss.detach()
         return value
 
