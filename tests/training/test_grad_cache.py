@@ -122,6 +122,7 @@ def test_scaled_gradients_are_scaled_once():
         torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2 * float(theirs.abs().max()))
 
 
+@pytest.mark.slow
 def test_a_run_in_chunks_ends_as_a_run_without(tiny):
     still = ("train.epochs=2", "model.freeze_bn_statistics=true", "optim.name=sgd", "optim.lr=2e-3")
     whole, chunks = train(tiny(*still)), train(tiny(*still, "train.accumulate=3"))

@@ -189,6 +189,33 @@ def test_two_machines(tmp_path, alone):
     assert_same(result_in(tmp_path), alone)
 
 
+SHORT = ["train.batches_per_epoch=10"]
+
+
+@pytest.mark.slow
+def test_averaged_weights_and_loggers(tmp_path):
+    """What one process averages and writes down, two do."""
+    settings = [*SETTINGS, *SHORT, "train.ema=0.9", "train.loggers=[tensorboard,csv]"]
+    train(load(None, [*settings, f"runs_dir={tmp_path / 'alone'}"]))
+    said_by(start(*settings, f"runs_dir={tmp_path / 'two'}", "devices=2"), 0)
+    found, expected = result_in(tmp_path / "two"), result_in(tmp_path / "alone")
+    assert_same(found, expected)
+    (folder,) = (tmp_path / "two").glob("glyphs-*")
+    (events,) = folder.glob("tensorboard/**/events*")
+    assert events.stat().st_size > 0
+    lines = (folder / "metrics.csv").read_text().splitlines()
+    assert len(lines) == 1 + 2  # names, and one line an epoch
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["gc", "ddm", "frd", "d2"])
+def test_samplers_with_a_store_choose_in_two_processes_as_in_one(tmp_path, sampler):
+    settings = [*SETTINGS, *SHORT, f"sampler.name={sampler}", "sampler.per_class=3"]
+    train(load(None, [*settings, f"runs_dir={tmp_path / 'alone'}"]))
+    said_by(start(*settings, f"runs_dir={tmp_path / 'two'}", "devices=2"), 0)
+    assert_same(result_in(tmp_path / "two"), result_in(tmp_path / "alone"))
+
+
 @pytest.mark.slow
 def test_asked_to_stop_it_saves_and_goes_on(tmp_path, alone):
     process = start(*SETTINGS, f"runs_dir={tmp_path}", "devices=2")

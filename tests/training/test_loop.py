@@ -47,10 +47,21 @@ def test_a_finished_run_is_not_trained_again(tiny):
     [
         ("loss.name=proxy-anchor", "optim.schedule=one-cycle", "optim.warmup_epochs=1"),
         ("loss.name=triplet", "miner.name=semi-hard", "optim.name=sgd", "optim.schedule=step"),
-        ("protocol.name=paper", "sampler.per_class=8", "optim.clip_norm=1", "optim.name=rmsprop"),
-        ("protocol.name=cross-validation", "protocol.fold=3", "train.patience=1"),
+        pytest.param(
+            (
+                "protocol.name=paper",
+                "sampler.per_class=8",
+                "optim.clip_norm=1",
+                "optim.name=rmsprop",
+            ),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ("protocol.name=cross-validation", "protocol.fold=3", "train.patience=1"),
+            marks=pytest.mark.slow,
+        ),
         ("train.ema=0.9", "train.loggers=[tensorboard,csv]"),
-        ("train.ema=0.9", "protocol.name=paper"),
+        pytest.param(("train.ema=0.9", "protocol.name=paper"), marks=pytest.mark.slow),
     ],
 )
 def test_stopped_and_started_again_it_ends_with_the_same_numbers(

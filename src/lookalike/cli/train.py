@@ -36,6 +36,7 @@ def train(
     from lookalike import recipes, training
     from lookalike.cli.console import ConsoleWatcher, shorten
     from lookalike.config import load
+    from lookalike.training.devices import is_first_machine
 
     given = arguments or []
     named = bool(given) and not is_override(given[0])
@@ -46,8 +47,8 @@ def train(
         return
     with ConsoleWatcher() as watcher:
         run = training.train(config, watcher)
-    if not training.is_first():  # torchrun has started others, and one of them says it
-        return
+    if not (training.is_first() and is_first_machine(config.train)):
+        return  # one process of several says it
     if as_json:
         print(json.dumps(run.result, indent=2))
         return

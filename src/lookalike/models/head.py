@@ -33,7 +33,7 @@ class _Normalised(torch.autograd.Function):
         length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
         turns = length >= eps
         scale = length.clamp_min_(eps).reciprocal_()
-        normed = rows * scale
+        normed: Tensor = rows * scale
         ctx.save_for_backward(normed, scale, turns)
         return normed
 

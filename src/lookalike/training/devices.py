@@ -14,7 +14,7 @@ from lookalike.config import RunConfig, TrainConfig
 from lookalike.errors import BadInput
 from lookalike.training.ranks import launched, world_size
 
-__all__ = ["check_devices", "must_launch", "prepared_fabric"]
+__all__ = ["check_devices", "is_first_machine", "must_launch", "prepared_fabric"]
 
 UNSYNCED = (
     "forward_sync_buffers"
@@ -23,6 +23,11 @@ UNSYNCED = (
 )
 PATIENCE = timedelta(minutes=30)
 """How long a process waits for another one, which may be writing or clustering."""
+
+
+def is_first_machine(train: TrainConfig) -> bool:
+    """Whether the process that writes runs here, of the machines that share a run."""
+    return train.nodes == 1 or int(os.environ.get("NODE_RANK", 0)) == 0
 
 
 def must_launch(config: RunConfig) -> bool:
