@@ -40,7 +40,7 @@ def test_inside_the_model_has_the_average_and_afterwards_its_own_weights():
 
 def test_an_average_that_hardly_moves_tests_the_start(tiny):
     for protocol in ("paper", "fixed-validation"):
-        common = (f"protocol.name={protocol}", "train.batches_per_epoch=2")
+        common = (f"protocol.name={protocol}", "protocol.test=false", "train.batches_per_epoch=2")
         start = train(tiny(*common, "train.epochs=0"))
         plain = train(tiny(*common, "train.epochs=1"))
         slow = train(tiny(*common, "train.epochs=1", "train.ema=0.9999999"))
