@@ -81,7 +81,7 @@ def scatters(
     words = {
         "pi-ratio": (
             f"{score} by embedding density",
-            "density: distance inside classes over distance between them",
+            "density: distance inside / between classes",
             "Roth et al. (ICML 2020) find that packing classes too tightly generalises worse.",
         ),
         "rho": (
