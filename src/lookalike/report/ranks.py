@@ -11,8 +11,9 @@ from lookalike.study.comparison import Tournament
 
 __all__ = ["critical_difference_diagram"]
 
-WIDTH = 860
-MARGIN = 250
+AXIS = 360
+LETTER = 7.9
+"""The width of a letter of a label, on the safe side."""
 TOP = 66
 ROW = 24
 BAR = 11
@@ -31,9 +32,12 @@ def critical_difference_diagram(tournament: Tournament, *, alone: bool = False) 
     standings = tournament.standings
     count = len(standings)
     low, high = 1, max(2, count)
+    labels = [(f"{one.rank:.2f}", one.name) for one in standings]
+    margin = 24 + LETTER * max(len(rank) + 2 + len(name) for rank, name in labels)
+    width = AXIS + 2 * margin
 
     def x(rank: float) -> float:
-        return MARGIN + (WIDTH - 2 * MARGIN) * (rank - low) / (high - low)
+        return margin + AXIS * (rank - low) / (high - low)
 
     groups_end = TOP + 14 + BAR * len(tournament.groups)
     parts = [_axis(x, low, high), _distance(x, tournament.distance, low, high)]
@@ -45,22 +49,23 @@ def critical_difference_diagram(tournament: Tournament, *, alone: bool = False) 
             f'<line class="group" x1="{x(start) - 3:.1f}" x2="{x(end) + 3:.1f}" y1="{y}" y2="{y}"/>'
         )
     left = math.ceil(count / 2)
-    for place, one in enumerate(standings):
+    for place, (one, (rank, name)) in enumerate(zip(standings, labels, strict=True)):
         on_left = place < left
         row = place if on_left else count - 1 - place
         y = groups_end + 12 + ROW * row
-        edge = MARGIN - 14 if on_left else WIDTH - MARGIN + 14
+        edge = margin - 14 if on_left else width - margin + 14
         anchor, shift = ("end", -6) if on_left else ("start", 6)
-        label = f"{one.name}  {one.rank:.2f}" if on_left else f"{one.rank:.2f}  {one.name}"
-        parts.append(f'<path class="thin" d="M{x(one.rank):.1f} {TOP}V{y}H{edge}"/>')
+        label = f"{name}  {rank}" if on_left else f"{rank}  {name}"
+        parts.append(f'<path class="thin" d="M{x(one.rank):.1f} {TOP}V{y}H{edge:.1f}"/>')
         parts.append(
-            f'<text x="{edge + shift}" y="{y + 5}" text-anchor="{anchor}">{escape(label)}</text>'
+            f'<text x="{edge + shift:.1f}" y="{y + 5}" text-anchor="{anchor}">'
+            f"{escape(label)}</text>"
         )
     height = groups_end + 12 + ROW * left
     title = f"Average ranks of {count} methods over {tournament.about}"
     style = f"<style>{STYLE}</style>" if alone else ""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="ranks" viewBox="0 0 {WIDTH} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="ranks" viewBox="0 0 {width:.0f} {height}" '
         f'role="img" aria-label="{escape(title)}">{style}{"".join(parts)}</svg>'
     )
 
