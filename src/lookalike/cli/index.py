@@ -49,6 +49,9 @@ def create(
     network: Annotated[
         str | None, typer.Option(help="A pretrained network in place of a run.")
     ] = None,
+    weights: Annotated[
+        str, typer.Option(help="The file of a pretrained network's weights; else ImageNet's.")
+    ] = "imagenet",
     transform: Annotated[
         str, typer.Option(help="How a pretrained network sees pictures.")
     ] = "small",
@@ -84,7 +87,7 @@ def create(
     pictures = Path(given[-1])
     need_pictures(pictures)
     model = (
-        Embedder.from_network(network, transform=transform)
+        Embedder.from_network(network, weights=weights, transform=transform)
         if network is not None
         else find_embedder(given[0])
     )

@@ -195,7 +195,7 @@ def _torchvision_tensors(name: str) -> dict[str, Tensor]:
 def _unreachable(name: str) -> LookalikeError:
     return LookalikeError(
         f"the ImageNet weights of '{name}' cannot be fetched; download them elsewhere and set "
-        "model.weights to the path of the file"
+        "model.weights (for 'lookalike index': --weights) to the path of the file"
     )
 
 

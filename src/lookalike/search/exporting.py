@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -76,10 +77,14 @@ def export(embedder: Embedder, kind: str, target: Path) -> float:
     if target.exists():
         raise BadInput(f"'{target}' is there already")
     if kind == "safetensors":
-        embedder.save(target)
-        again = Embedder.load(target)
-        least = agreement(embedder, lambda batch: again.run(batch).numpy())
-        write_card(target / "README.md", embedder, kind, target.name, least)
+        try:
+            embedder.save(target)
+            again = Embedder.load(target)
+            least = agreement(embedder, lambda batch: again.run(batch).numpy())
+            write_card(target / "README.md", embedder, kind, target.name, least)
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
         return least
     write = write_onnx if kind == "onnx" else write_torchscript
     with atomically(target) as draft:

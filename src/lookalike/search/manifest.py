@@ -59,9 +59,12 @@ def read_manifest(folder: Path) -> Manifest:
         values = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInput(
-            f"'{folder}' is not an index: it has no index.json"
-            if folder.exists()
-            else f"there is no index '{folder}'"
+            (
+                f"'{folder}' is not an index: it has no index.json"
+                if folder.exists()
+                else f"there is no index '{folder}'"
+            )
+            + "; 'lookalike index RUN photos/ -o shop.index' makes one"
         ) from error
     except ValueError as error:
         raise damaged(folder, "index.json is not JSON") from error
