@@ -394,8 +394,10 @@ def _plain_soft_terms(
     terms.exp_().mul_(weights)
     total = terms.sum(1, keepdim=True)
     if plus_one:
+        logarithm = total.log1p()
         total.add_(1)
-    logarithm = total.log().clamp_min_(-_FAR)
+    else:
+        logarithm = total.log().clamp_min_(-_FAR)
     terms.div_(total.clamp_min_(torch.finfo(total.dtype).tiny))
     return logarithm, terms
 

@@ -6,7 +6,6 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from lookalike.distances import CosineSimilarity
 from lookalike.geometry import Relations, attach, in_full_precision, log_sum_exp, soft_terms
 from lookalike.labels import Labels, agreement, as_tensor
 from lookalike.losses.base import ProxyLoss, ProxyOptions
@@ -15,20 +14,10 @@ from lookalike.registry import LOSSES
 __all__ = ["ProxyAnchorLoss", "proxy_anchor"]
 
 
-LARGEST_EXPONENT = 60.0
-"""e^60 is no overflow in float32, nor is the sum of very many."""
-
-
-def proxy_anchor(
-    relations: Relations, alpha: float, margin: float, *, cosine: bool = False
-) -> Tensor:
-    """``pull_to_proxies`` plus ``1/|W| sum_w log(1 + sum_(x in X-) e^(a(s + m)))``.
-
-    ``cosine``: similarities are between -1 and 1, so that no exponent has to be made smaller.
-    """
+def proxy_anchor(relations: Relations, alpha: float, margin: float) -> Tensor:
+    """``pull_to_proxies`` plus ``1/|W| sum_w log(1 + sum_(x in X-) e^(a(s + m)))``."""
     similarity, positives = relations.similarity, relations.positives
-    bounded = cosine and abs(alpha) * (1 + abs(margin)) < LARGEST_EXPONENT
-    terms = plain_terms if bounded else partial(soft_terms, plus_one=True)
+    terms = partial(soft_terms, plus_one=True)
     with torch.no_grad():
         known = similarity.detach()
         pull, near = terms(known, positives, scale=-alpha, shift=margin)
@@ -37,15 +26,6 @@ def proxy_anchor(
         value = pull.sum() / with_images + push.mean()
         slope = far.mul_(alpha / len(push)).sub_(near.mul_(alpha / with_images))
     return attach(similarity, value, slope)
-
-
-def plain_terms(
-    values: Tensor, weights: Tensor, *, scale: float, shift: float
-) -> tuple[Tensor, Tensor]:
-    """``soft_terms`` with one added, by the letter: for exponents that are known to be small."""
-    terms = torch.mul(values, scale).sub_(scale * shift).exp_().mul_(weights)
-    total = terms.sum(1, keepdim=True)
-    return total.log1p(), terms.div_(total.add_(1))
 
 
 def pull_to_proxies(relations: Relations, alpha: float, margin: float) -> Tensor:
@@ -101,8 +81,7 @@ class ProxyAnchorLoss(ProxyLoss):
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of proxies x images."""
-        cosine = isinstance(self.distance, CosineSimilarity)
-        return proxy_anchor(relations, self.alpha, self.distance.level(self.margin), cosine=cosine)
+        return proxy_anchor(relations, self.alpha, self.distance.level(self.margin))
 
     def compute_weighted(self, relations: Relations, weights: Tensor) -> Tensor:
         """As PML: an image of weight w counts ``e^(w - 1)`` times in each sum."""
