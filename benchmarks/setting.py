@@ -1,6 +1,7 @@
 """What the training benchmarks share: images, a run that stands ready, and taking turns."""
 
 import platform
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -34,13 +35,13 @@ def some_images(cub: Path | None) -> Iterator[tuple[Path, list[str]]]:
 
 def photographs(folder: Path, classes: int = 200, per_class: int = 6) -> None:
     """Noise with the sizes of photographs, one folder a class."""
-    random = np.random.default_rng(0)
+    drawn = np.random.default_rng(0)
     for number in range(classes):
         home = folder / f"class-{number:03d}"
         home.mkdir(parents=True)
         for image in range(per_class):
-            height, width = random.permutation([160, int(random.integers(160, 240))])
-            coarse = random.integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8)
+            height, width = drawn.permutation([160, int(drawn.integers(160, 240))])
+            coarse = drawn.integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8)
             Image.fromarray(coarse).resize((int(width), int(height))).save(home / f"{image}.jpg")
 
 
@@ -52,12 +53,17 @@ def training_of(config: RunConfig, folder: Path) -> Training:
 
 
 def taking_turns(steps: dict[str, Callable[[], int]], rounds: int) -> dict[str, float]:
-    """The median of what each gets done in a second, all in turn, after one round to warm up."""
+    """The median of what each gets done in a second, all in turn, after one round to warm up.
+
+    The order is drawn anew each round, so that nobody always comes after the one that leaves work
+    to the background.
+    """
     speeds: dict[str, list[float]] = {name: [] for name in steps}
+    order = random.Random(0)
     for number in range(rounds + 1):
-        for name, step in steps.items():
+        for name in order.sample(list(steps), len(steps)):
             start = time.perf_counter()
-            done = step()
+            done = steps[name]()
             if number:
                 speeds[name].append(done / (time.perf_counter() - start))
     return {name: statistics.median(values) for name, values in speeds.items()}

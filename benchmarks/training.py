@@ -6,18 +6,20 @@ workers, pytorch-metric-learning's ProxyAnchorLoss and AdamW, in the default mem
 same network, augmentation and batch. All take turns in one process, step by step, and medians are
 compared. Peak memory is that of a process of its own for each loop.
 
-    python benchmarks/training.py [--cub FOLDER] [--steps 25]
+    python benchmarks/training.py [--cub FOLDER] [--steps 25] [--write]
 
-Without --cub, random photographs of CUB's size are made for the occasion.
+Without --cub, random photographs of CUB's size are made for the occasion; --write puts the table
+into docs/benchmarks/training.md.
 """
 
 import argparse
-import resource
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytorch_metric_learning
 import torch
 from pytorch_metric_learning.losses import ProxyAnchorLoss
 from torch import Tensor, nn
@@ -27,7 +29,7 @@ from torchvision.datasets import ImageFolder
 
 from lookalike import models
 from lookalike.config import RunConfig, load
-from setting import some_images, taking_turns, training_of
+from setting import DOCS, machine, some_images, taking_turns, training_of
 
 OURS, USUAL = "lookalike train", "usual loop, {} workers"
 
@@ -111,10 +113,17 @@ def peak(only: str, cub: Path | None) -> int:
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+def own_peak() -> int:
+    """Megabytes that this process took at most; getrusage would count its parent's too."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) // 1024
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument("--cub", type=Path, help="the folder that holds CUB_200_2011")
     arguments.add_argument("--steps", type=int, default=25)
+    arguments.add_argument("--write", action="store_true")
     arguments.add_argument("--only", choices=["ours", "usual"], help="print the peak memory of one")
     given = arguments.parse_args()
     with some_images(given.cub) as (folder, settings):
@@ -131,12 +140,32 @@ def main() -> None:
             del steps["bare step"]
         medians = taking_turns(steps, given.steps)
     if given.only:
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+        print(own_peak())
         return
+    batch = int(config.sampler.arguments["batch_size"])
+    options = f"{'--cub data ' if given.cub else ''}--steps {given.steps} --write"
+    lines = [
+        "# Training: speed",
+        "",
+        f"Written by `python benchmarks/training.py {options}`. {config.model.network} at 128 px,",
+        f"{'CUB-200-2011' if given.cub else 'random photographs'}, batch {batch}, proxy-anchor,",
+        f"AdamW; {machine()}, pytorch-metric-learning {pytorch_metric_learning.__version__}.",
+        "All take turns in one process, step by step; medians. The bare step is forward, loss,",
+        "backward and optimiser on one random batch in memory, in the `channels_last` layout. The",
+        "usual loop is torchvision's `ImageFolder` and transforms, torch's `DataLoader`, PML's",
+        "`ProxyAnchorLoss` and AdamW in the default layout, with the same network and crops.",
+        "",
+        "| loop | images/s | `lookalike train` is so many times as fast |",
+        "|---|---:|---:|",
+    ]
     for name, speed in medians.items():
-        print(f"{name:<24} {speed:6.1f} images/s, {medians[OURS] / speed:5.2f} x by {OURS}")
+        lines.append(f"| {name} | {speed:.1f} | {medians[OURS] / speed:.2f} |")
+    lines += ["", "| a process of its own | peak memory |", "|---|---:|"]
     for name in ("ours", "usual"):
-        print(f"peak memory, {name}: {peak(name, given.cub)} MB")
+        lines.append(f"| {name} | {peak(name, given.cub)} MB |")
+    print("\n".join(lines))
+    if given.write:
+        (DOCS / "training.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,16 @@ from lookalike.data.transforms import _random_sides, _views
 from lookalike.errors import BadInput
 
 PLAIN = Normalisation(mean=(0, 0, 0), std=(1, 1, 1), scale=1)
-PHOTO = ["reality-check", "proxy-anchor", "simple", "simple-224", "large", "colour", "small"]
+PHOTO = [
+    "reality-check",
+    "proxy-anchor",
+    "simple",
+    "simple-224",
+    "large",
+    "colour",
+    "small",
+    "small-160",
+]
 
 
 def seeded(seed=0):
@@ -36,6 +45,7 @@ def pictures(short_side, count=6):
         ("large", 256, 256),
         ("colour", 256, 224),
         ("small", 160, 128),
+        ("small-160", 200, 160),
         ("glyphs", None, 32),
         ("none", None, None),
     ],
