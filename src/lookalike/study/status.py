@@ -137,7 +137,7 @@ def status_table(found: StudyStatus) -> str:
             (
                 part.dataset,
                 part.method,
-                f"{part.trials}/{part.trials_asked}",
+                f"{part.trials}/{part.trials_asked}" if part.trials_asked else "–",
                 str(part.failed or ""),
                 str(part.pruned or ""),
                 "" if part.best is None else f"{100 * part.best:.2f}",
@@ -159,14 +159,15 @@ def status_table(found: StudyStatus) -> str:
         ).rstrip()
         for row in rows
     ]
-    ended = "finished" if found.finished else f"about {minutes(found.seconds_left)} left"
+    ended = "finished" if found.finished else remaining(found.seconds_left)
     head = f"{found.name}: {found.metric} in per cent, {found.runs_done} trainings done, {ended}"
     broken = [f"{part.dataset} {part.method}: {part.error}" for part in found.methods if part.error]
     return "\n".join([head, *lines, *broken])
 
 
-def minutes(seconds: float | None) -> str:
-    """A time for people."""
+def remaining(seconds: float | None) -> str:
+    """The time left, for people."""
     if seconds is None:
-        return "unknown time"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+        return "the time left is not known yet"
+    shown = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    return f"about {shown} left"
