@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lookalike.files import atomically
+from lookalike.report.templating import template, template_text
 
 __all__ = ["Finding", "Picture", "write_findings"]
 
@@ -35,16 +35,9 @@ class Finding:
 
 def write_findings(path: Path, title: str, lead: Sequence[str], rows: Sequence[Finding]) -> Path:
     """Write the page; after :data:`MOST` rows it stops and says how many there are."""
-    environment = Environment(
-        loader=PackageLoader("lookalike.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    css = (Path(__file__).parent / "templates" / "page.css").read_text(encoding="utf-8")
-    text = environment.get_template("findings.html.j2").render(
-        title=title, lead=lead, rows=rows[:MOST], total=len(rows), css=Markup(css)
+    css = Markup(template_text("page.css"))
+    text = template("findings.html.j2").render(
+        title=title, lead=lead, rows=rows[:MOST], total=len(rows), css=css
     )
     with atomically(path) as draft:
         draft.write_text(text, encoding="utf-8")

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
@@ -33,11 +32,10 @@ from lookalike.report.tables import (
     as_latex,
     as_markdown,
     metric_label,
-    percent,
-    plus_minus,
     score_table,
     signed,
 )
+from lookalike.report.templating import template, template_text
 from lookalike.report.tuning import Tuning, tunings
 from lookalike.study.comparison import (
     Comparison,
@@ -192,7 +190,7 @@ def _page(
 ) -> str:
     methods = [asdict(method) for method in style(gathered.contenders)]
     diagram = critical_difference_diagram(found.tournament) if found.tournament else None
-    page: str = _template().render(
+    page: str = template("page.html.j2").render(
         title=title,
         lead=lead,
         metric=found.metric,
@@ -216,8 +214,8 @@ def _page(
             "blocks": [block.for_script() for block in blocks],
         },
         plotly=Markup(get_plotlyjs()),
-        css=Markup(_text("page.css")),
-        script=Markup("\n".join(_text(f"script/{name}.js") for name in SCRIPTS)),
+        css=Markup(template_text("page.css")),
+        script=Markup("\n".join(template_text(f"script/{name}.js") for name in SCRIPTS)),
     )
     return page
 
@@ -238,24 +236,3 @@ def _environments(gathered: Gathered) -> list[str]:
 
 def _download(kind: str, text: str) -> str:
     return f"data:{kind};charset=utf-8,{quote(text)}"
-
-
-def _template() -> Any:
-    environment = Environment(
-        loader=PackageLoader("lookalike.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "percent": percent,
-        "signed": signed,
-        "plus_minus": plus_minus,
-        "metric_label": metric_label,
-    }
-    return environment.get_template("page.html.j2")
-
-
-def _text(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
