@@ -66,17 +66,21 @@ def run(
     """
     from lookalike.cli.console import ConsoleWatcher
     from lookalike.study.driver import run_study
+    from lookalike.training.stopping import Interrupted
 
     config = load(arguments)
-    with ConsoleWatcher() as watcher:
-        found = run_study(
-            config,
-            chosen_executor(executor, workers, address, cpus, gpus, watcher),
-            folder=results,
-            storage=storage,
-            lease=lease,
-            watcher=watcher,
-        )
+    try:
+        with ConsoleWatcher() as watcher:
+            found = run_study(
+                config,
+                chosen_executor(executor, workers, address, cpus, gpus, watcher),
+                folder=results,
+                storage=storage,
+                lease=lease,
+                watcher=watcher,
+            )
+    except KeyboardInterrupt:
+        raise Interrupted("stopped; the same command goes on with what is not done yet") from None
     show(found.folder, as_json)
 
 
