@@ -111,7 +111,7 @@ class Registry:
             if accepted is not None and argument not in accepted:
                 raise BadInput(
                     f"'{name}' of the {self.kind} takes no argument '{argument}'; "
-                    + nearest(argument, accepted)
+                    + nearest(argument, [*accepted, "name"])
                 )
             if accepted is not None and isinstance(value, PLAIN) and value != "auto":
                 reason = misfit(value, accepted[argument].annotation)
