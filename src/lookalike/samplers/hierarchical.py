@@ -72,7 +72,8 @@ class HierarchicalSampler(BatchSampler):
         for _ in range(len(self)):
             chosen = [
                 number
-                for group in groups.deal(self.super_classes).tolist()
-                for number in class_decks[group].deal(wanted).tolist()
+                for group in groups.deal(self.super_classes)
+                for number in class_decks[group].deal(wanted)
             ]
-            yield np.concatenate([image_decks[number].deal(self.per_class) for number in chosen])
+            images = [image_decks[number].deal(self.per_class) for number in chosen]
+            yield np.concatenate(images)

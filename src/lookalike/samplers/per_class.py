@@ -13,29 +13,31 @@ __all__ = ["Deck", "PerClassSampler"]
 
 
 class Deck:
-    """Cards dealt without replacement: nothing comes twice before everything came once."""
+    """Cards dealt without replacement: nothing comes twice before everything came once.
+
+    Hands are small, so they are lists: a slice of an array costs more than it deals.
+    """
 
     def __init__(
-        self, cards: Indices, random: np.random.Generator, rest: Indices | None = None
+        self, cards: Indices, random: np.random.Generator, rest: list[int] | None = None
     ) -> None:
         self.cards = cards
         self.random = random
-        self.rest: Indices = random.permutation(cards) if rest is None else rest
+        self.rest: list[int] = random.permutation(cards).tolist() if rest is None else rest
 
-    def deal(self, count: int) -> Indices:
+    def deal(self, count: int) -> list[int]:
         """``count`` cards, all different where there are that many, and the rest drawn anew."""
         hand, self.rest = self.rest[:count], self.rest[count:]
         if len(hand) == count:
             return hand
-        fresh = self.random.permutation(self.cards)
-        held = set(hand.tolist())
-        fill = [card for card in fresh.tolist() if card not in held][: count - len(hand)]
+        fresh = self.random.permutation(self.cards).tolist()
+        held = set(hand)
+        fill = [card for card in fresh if card not in held][: count - len(hand)]
         dealt = set(fill)
-        self.rest = np.asarray([card for card in fresh.tolist() if card not in dealt], np.int64)
-        hand = np.concatenate([hand, np.asarray(fill, np.int64)])
+        self.rest = [card for card in fresh if card not in dealt]
+        hand += fill
         if len(hand) < count:  # fewer cards than asked for: some must come twice
-            more = self.random.choice(self.cards, count - len(hand))
-            hand = np.concatenate([hand, more])
+            hand += self.random.choice(self.cards, count - len(hand)).tolist()
         return hand
 
 
@@ -64,28 +66,26 @@ class PerClassSampler(BatchSampler):
                 f" classes, and there are {len(self.members)}"
             )
         self.per_class = per_class
-        self.unseen: Indices | None = None
+        self.unseen: list[int] | None = None
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:
         """Deal classes, then images of each class."""
         classes = Deck(np.arange(len(self.members)), random, self.unseen)
         decks: dict[int, Deck] = {}
         for _ in range(len(self)):
-            batch = []
-            for chosen in classes.deal(self.batch_size // self.per_class).tolist():
+            batch: list[int] = []
+            for chosen in classes.deal(self.batch_size // self.per_class):
                 if chosen not in decks:
                     decks[chosen] = Deck(self.members[chosen], random)
-                batch.append(decks[chosen].deal(self.per_class))
-            yield np.concatenate(batch)
+                batch += decks[chosen].deal(self.per_class)
+            yield np.asarray(batch)
         self.unseen = classes.rest
 
     def state_dict(self) -> dict[str, Any]:
         """The place, and the classes that the last epoch left for this one."""
-        unseen = None if self.unseen is None else self.unseen.tolist()
-        return super().state_dict() | {"unseen": unseen}
+        return super().state_dict() | {"unseen": self.unseen}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from the place that :meth:`state_dict` gave."""
         super().load_state_dict(state)
-        unseen = state["unseen"]
-        self.unseen = None if unseen is None else np.asarray(unseen, dtype=np.int64)
+        self.unseen = state["unseen"]
