@@ -76,19 +76,11 @@ def _equal(labels: Tensor, others: Tensor, dtype: torch.dtype) -> Tensor:
     """1 where two numbers are the same, 0 elsewhere.
 
     On a CPU truth values are slow: ten times slower than comparing floats into floats, which is
-    exact as long as the labels are (up to 2^24 in float32).
+    exact as long as those of one side are (below 2^24 in float32; a larger one rounds to no less).
     """
     if labels.device.type == "cpu" and not torch.compiler.is_compiling() and labels.numel():
         exact = 2 / torch.finfo(dtype).eps
-        if all(-exact <= bound <= exact for bound in _bounds(labels, others)):
+        if all(-exact < bound.item() < exact for bound in labels.aminmax()):
             found = torch.empty(len(labels), len(others), dtype=dtype)
             return torch.eq(labels.to(dtype).unsqueeze(1), others.to(dtype), out=found)
     return (labels.unsqueeze(1) == others).to(dtype)
-
-
-def _bounds(labels: Tensor, others: Tensor) -> list[float]:
-    """The smallest and the largest of all labels."""
-    found = [*labels.aminmax()]
-    if others is not labels and others.numel():
-        found += [*others.aminmax()]
-    return [bound.item() for bound in found]
