@@ -32,6 +32,7 @@ __all__ = [
     "log_sum_exp",
     "may_look",
     "mean_of_positive",
+    "no_large_exponent",
     "picked",
     "products",
     "relate",
@@ -59,6 +60,8 @@ class Relations(NamedTuple):
     """0: not a pair (itself, or dropped by a miner); else 1, or how often a miner named it."""
     among: Tensor | None = None
     """[candidates, candidates] similarities, for the losses that ask for them (``among``)."""
+    hard: bool = False
+    """Whether ``same`` is known to hold nothing but 0 and 1."""
 
     @property
     def whole(self) -> bool:
@@ -159,18 +162,33 @@ def first_order_only() -> None:
         raise RuntimeError("these losses can be differentiated once only (no create_graph=True)")
 
 
-def _unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows at length 1 and what they were multiplied by; a zero row stays zero, times 0."""
+def _unit_rows(x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The rows at length 1 and what they were multiplied by; a zero row stays zero, times 0.
+
+    Rows that :func:`unit` made come back as they are, times nothing: a network whose embeddings
+    have length 1 need not have them divided again.
+    """
+    if _made_by_unit(x):
+        return x, None
     length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    # l / l^2 is 1 / l, and 0 where l is 0
-    inverse = length / (length * length).clamp_min_(1e-24)
+    inverse = length.reciprocal_().nan_to_num_(0, 0, 0)
     return x * inverse, inverse
 
 
-def _through_unit(gradient: Tensor, rows: Tensor, inverse: Tensor) -> Tensor:
-    """The gradient of x, from that of x / |x|; overwrites it."""
+def _made_by_unit(x: Tensor) -> bool:
+    """Whether the last thing that happened to these rows is :func:`unit`."""
+    return not torch.compiler.is_compiling() and isinstance(x.grad_fn, _Unit._backward_cls)
+
+
+def _through_unit(gradient: Tensor, rows: Tensor, inverse: Tensor | None) -> Tensor:
+    """The gradient of x, from that of x / |x|.
+
+    Without ``inverse`` x is of length 1 already, and whatever made it takes out the part along it.
+    """
+    if inverse is None:
+        return gradient
     along = (gradient * rows).sum(1, keepdim=True)
-    return gradient.addcmul_(rows, along, value=-1).mul_(inverse)
+    return torch.addcmul(gradient, rows, along, value=-1).mul_(inverse)
 
 
 class _Unit(torch.autograd.Function):
@@ -185,7 +203,7 @@ class _Unit(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         first_order_only()
-        return _through_unit(gradient.clone(), *ctx.saved_tensors)
+        return _through_unit(gradient, *ctx.saved_tensors)
 
 
 class _Products(torch.autograd.Function):
@@ -203,10 +221,10 @@ class _Products(torch.autograd.Function):
         first_order_only()
         u, v, scale, other = ctx.saved_tensors
         if v is None:
-            return _scaled_back(_both_ways(gradient, u), u, scale), None, None
+            return _through_unit(_both_ways(gradient, u), u, scale), None, None
         return (
-            _scaled_back(gradient @ v, u, scale) if ctx.needs_input_grad[0] else None,
-            _scaled_back(gradient.T @ u, v, other) if ctx.needs_input_grad[1] else None,
+            _through_unit(gradient @ v, u, scale) if ctx.needs_input_grad[0] else None,
+            _through_unit(gradient.T @ u, v, other) if ctx.needs_input_grad[1] else None,
             None,
         )
 
@@ -216,10 +234,6 @@ def _both_ways(matrix: Tensor, rows: Tensor) -> Tensor:
     if matrix.shape[0] <= 512:
         return (matrix + matrix.T) @ rows
     return torch.addmm(matrix @ rows, matrix.T, rows)
-
-
-def _scaled_back(gradient: Tensor, rows: Tensor, inverse: Tensor | None) -> Tensor:
-    return gradient if inverse is None else _through_unit(gradient, rows, inverse)
 
 
 class _Euclidean(torch.autograd.Function):
@@ -241,7 +255,7 @@ class _Euclidean(torch.autograd.Function):
             distance.sqrt_()
         if sign != 1:
             distance.mul_(sign)
-        ctx.squared, ctx.sign = squared, sign
+        ctx.unit_rows, ctx.squared, ctx.sign = unit_rows, squared, sign
         ctx.save_for_backward(u, v, scale, other, None if squared else distance)
         return distance
 
@@ -256,32 +270,24 @@ class _Euclidean(torch.autograd.Function):
         else:
             # the distance carries its sign; where it is 0 so is the gradient
             pull = (gradient / distance).nan_to_num_(0, 0, 0)
+        # sum_j pull_ij (x_i - y_j); the part along x_i falls away when the length is fixed
         if v is None:
             moved = _both_ways(pull, u).neg_()
-            if scale is None:
-                return (
-                    moved.addcmul_(u, (pull.sum(1) + pull.sum(0)).unsqueeze(1)),
-                    None,
-                    None,
-                    None,
-                    None,
-                )
+            if not ctx.unit_rows:
+                moved.addcmul_(u, (pull.sum(1) + pull.sum(0)).unsqueeze(1))
             return _through_unit(moved, u, scale), None, None, None, None
-        return (
-            _moved(pull, u, v, scale) if ctx.needs_input_grad[0] else None,
-            _moved(pull.T, v, u, other) if ctx.needs_input_grad[1] else None,
-            None,
-            None,
-            None,
-        )
-
-
-def _moved(pull: Tensor, rows: Tensor, others: Tensor, inverse: Tensor | None) -> Tensor:
-    """sum_j pull_ij (x_i - y_j), on to the rows as they came."""
-    if inverse is None:
-        return pull.sum(1, keepdim=True) * rows - pull @ others
-    # the part along x_i falls away when the length is fixed
-    return _through_unit((pull @ others).neg_(), rows, inverse)
+        first = second = None
+        if ctx.needs_input_grad[0]:
+            first = (pull @ v).neg_()
+            if not ctx.unit_rows:
+                first.addcmul_(u, pull.sum(1, keepdim=True))
+            first = _through_unit(first, u, scale)
+        if ctx.needs_input_grad[1]:
+            second = (pull.T @ u).neg_()
+            if not ctx.unit_rows:
+                second.addcmul_(v, pull.sum(0).unsqueeze(1))
+            second = _through_unit(second, v, other)
+        return first, second, None, None, None
 
 
 class _Attach(torch.autograd.Function):
@@ -361,7 +367,7 @@ def soft_terms(
     The shares, times ``scale``, are the slopes of the logarithm. Where no exponent is large (on the
     CPU one look tells) the sum is taken as it stands, else relative to each row's largest term.
     """
-    if _no_large_exponent(values, scale, shift):
+    if no_large_exponent(values, scale, shift):
         return _plain_soft_terms(values, weights, scale, shift, plus_one)
     terms = torch.empty(values.shape, dtype=values.dtype, device=values.device)
     tops, totals = values.new_empty(2, values.shape[0], 1)
@@ -376,12 +382,15 @@ def soft_terms(
     return totals.log_().add_(tops), terms
 
 
-def _no_large_exponent(values: Tensor, scale: float, shift: float) -> bool:
-    """Whether e^(scale (v - shift)) and the sum of a row are far from the ends of the numbers."""
+def no_large_exponent(values: Tensor, scale: float, *shifts: float) -> bool:
+    """Whether e^(scale (v - shift)) and the sum of a row are far from the ends of the numbers.
+
+    For every one of ``shifts``, and for minus ``scale`` too.
+    """
     if not may_look(values) or values.numel() == 0:
         return False
-    least, most = values.aminmax()
-    return all(abs(scale * (end.item() - shift)) < _PLAIN for end in (least, most))
+    ends = [end.item() for end in values.aminmax()]
+    return all(abs(scale * (end - shift)) < _PLAIN for end in ends for shift in shifts)
 
 
 def _plain_soft_terms(

@@ -180,3 +180,41 @@ def test_large_matrices_take_another_way_back(unit_rows):
         y = x.detach().clone().requires_grad_()
         both = torch.autograd.grad((function(x, y, unit_rows=unit_rows) * weights).sum(), [x, y])
         torch.testing.assert_close(slope, both[0] + both[1])
+
+
+@pytest.mark.parametrize("name", ["cosine", "l2", "l2-squared"])
+@pytest.mark.parametrize("alone", [True, False])
+def test_rows_made_unit_before_are_not_divided_again(name, alone, rows):
+    """Value and gradient of what they were made from are those of rows at any length."""
+    distance, found = ours.create(name), []
+    for before in (unit, lambda x: x):
+        x, y = (part.clone().requires_grad_() for part in rows)
+        matrix = distance.similarity(before(x), None if alone else before(y))
+        weights = torch.linspace(-1, 2, matrix.numel(), dtype=x.dtype).view(matrix.shape)
+        keep = 1 - torch.eye(len(matrix), dtype=x.dtype) if alone else 1
+        (matrix * weights * keep).sum().backward()
+        found.append((matrix.detach() * keep, x.grad, y.grad))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-9)
+
+
+def test_rows_that_changed_since_they_were_made_unit_are_divided(rows):
+    x = rows[0].clone().requires_grad_()
+    for changed in (unit(x) * 3, unit(x).mul_(3), unit(x)[::2] * 2):
+        lengths = products(changed, unit_rows=True).diagonal()
+        torch.testing.assert_close(lengths, torch.ones_like(lengths))
+
+
+def test_a_zero_row_stays_zero_with_zero_gradient():
+    x = torch.zeros(2, 3, requires_grad=True)
+    unit(x).sum().backward()
+    assert (unit(x) == 0).all()
+    assert (x.grad == 0).all()
+
+
+@pytest.mark.parametrize("far", [2**24 + 1, -(2**24) - 1, 2**53 + 1])
+def test_large_labels_agree_with_themselves_only(far):
+    small, large = torch.arange(5), torch.tensor([0, 4, 2**24, far, far + 1])
+    exact = (small[:, None] == large).float()
+    assert torch.equal(agreement(small, large), exact)
+    assert torch.equal(agreement(large, small), exact.T)
+    assert torch.equal(agreement(large, large), torch.eye(5))

@@ -6,7 +6,14 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from lookalike.geometry import Relations, attach, in_full_precision, log_sum_exp, soft_terms
+from lookalike.geometry import (
+    Relations,
+    attach,
+    in_full_precision,
+    log_sum_exp,
+    no_large_exponent,
+    soft_terms,
+)
 from lookalike.labels import Labels, agreement, as_tensor
 from lookalike.losses.base import ProxyLoss, ProxyOptions
 from lookalike.registry import LOSSES
@@ -16,16 +23,42 @@ __all__ = ["ProxyAnchorLoss", "proxy_anchor"]
 
 def proxy_anchor(relations: Relations, alpha: float, margin: float) -> Tensor:
     """``pull_to_proxies`` plus ``1/|W| sum_w log(1 + sum_(x in X-) e^(a(s + m)))``."""
+    similarity = relations.similarity
+    with torch.no_grad():
+        known = relations._replace(similarity=similarity.detach())
+        if known.hard and no_large_exponent(known.similarity, alpha, margin, -margin):
+            value, slope = _one_exponent(known, alpha, margin)
+        else:
+            value, slope = _two_exponents(known, alpha, margin)
+    return attach(similarity, value, slope)
+
+
+def _two_exponents(relations: Relations, alpha: float, margin: float) -> tuple[Tensor, Tensor]:
+    """Value and slope where an image may be a positive and a negative of a proxy at once."""
     similarity, positives = relations.similarity, relations.positives
     terms = partial(soft_terms, plus_one=True)
-    with torch.no_grad():
-        known = similarity.detach()
-        pull, near = terms(known, positives, scale=-alpha, shift=margin)
-        push, far = terms(known, relations.negatives, scale=alpha, shift=-margin)
-        with_images = positives.amax(1).sign_().sum().clamp_min_(1)
-        value = pull.sum() / with_images + push.mean()
-        slope = far.mul_(alpha / len(push)).sub_(near.mul_(alpha / with_images))
-    return attach(similarity, value, slope)
+    pull, near = terms(similarity, positives, scale=-alpha, shift=margin)
+    push, far = terms(similarity, relations.negatives, scale=alpha, shift=-margin)
+    with_images = positives.amax(1).sign_().sum().clamp_min_(1)
+    value = pull.sum() / with_images + push.mean()
+    return value, far.mul_(alpha / len(push)).sub_(near.mul_(alpha / with_images))
+
+
+def _one_exponent(relations: Relations, alpha: float, margin: float) -> tuple[Tensor, Tensor]:
+    """The same where it is one or the other: ``e^(a(m -+ s))``, half the work."""
+    similarity, same = relations.similarity, relations.same
+    far = torch.addcmul(similarity, similarity, same, value=-2)
+    far.mul_(alpha).add_(alpha * margin).exp_()
+    if not relations.whole:
+        far.mul_(relations.valid)
+    near = far * same
+    far.sub_(near)
+    pull, push = near.sum(1, keepdim=True), far.sum(1, keepdim=True)
+    with_images = pull.sign().sum().clamp_min_(1)
+    value = pull.log1p().sum() / with_images + push.log1p().sum() / len(push)
+    pull.add_(1).mul_(with_images / alpha)
+    push.add_(1).mul_(len(push) / alpha)
+    return value, far.div_(push).sub_(near.div_(pull))
 
 
 def pull_to_proxies(relations: Relations, alpha: float, margin: float) -> Tensor:
@@ -67,17 +100,18 @@ class ProxyAnchorLoss(ProxyLoss):
     def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
         """Proxies x images."""
         if not self.distance.symmetric:
-            similarity, same, valid, _ = super().relations(embeddings, labels)
-            return Relations(similarity.T, same.T, valid.T)
+            turned = super().relations(embeddings, labels)
+            return Relations(turned.similarity.T, turned.same.T, turned.valid.T)
         rows = in_full_precision(embeddings)
         similarity = self.distance.similarity(self.proxies.to(rows.dtype), rows)
         given = as_tensor(labels).to(rows.device)
         if given.ndim == 1:
-            classes = torch.arange(self.num_classes, device=rows.device)
+            classes = torch.arange(self.num_classes, dtype=rows.dtype, device=rows.device)
             same = agreement(classes, given, dtype=rows.dtype)
         else:
             same = given.T.to(rows.dtype)
-        return Relations(similarity, same, similarity.new_ones(()).expand(similarity.shape))
+        valid = similarity.new_ones(()).expand(similarity.shape)
+        return Relations(similarity, same, valid, hard=given.ndim == 1)
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of proxies x images."""

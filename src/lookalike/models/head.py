@@ -1,18 +1,16 @@
 """The head: from the feature map to the embedding."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
-from lookalike.geometry import first_order_only
+from lookalike.geometry import unit
 from lookalike.models.pooling import create_pooling
 
 __all__ = ["Head", "l2_normalise"]
 
 
-def l2_normalise(vectors: Tensor, eps: float = 1e-6) -> Tensor:
+def l2_normalise(vectors: Tensor, eps: float = 1e-12) -> Tensor:
     """``x / max(|x|, eps)`` per row, in float32 at least; a zero row has finite gradients.
 
     >>> l2_normalise(torch.tensor([[3.0, 4.0]]))
@@ -20,29 +18,6 @@ def l2_normalise(vectors: Tensor, eps: float = 1e-6) -> Tensor:
     """
     exact = vectors if vectors.dtype == torch.float64 else vectors.float()
     return exact * exact.square().sum(1, keepdim=True).clamp(min=eps**2).rsqrt()
-
-
-class _Normalised(torch.autograd.Function):
-    """``l2_normalise`` of full-precision rows with its gradient written out: a third of the time.
-
-    ``scale (g - y <y, g>)``; a row shorter than ``eps`` is only scaled.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, eps: float = 1e-6) -> Tensor:
-        length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-        turns = length >= eps
-        scale = length.clamp_min_(eps).reciprocal_()
-        normed: Tensor = rows * scale
-        ctx.save_for_backward(normed, scale, turns)
-        return normed
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        first_order_only()
-        normed, scale, turns = ctx.saved_tensors
-        along = (gradient * normed).sum(1, keepdim=True).mul_(turns)
-        return torch.addcmul(gradient, normed, along, value=-1).mul_(scale), None
 
 
 class Head(nn.Module):
@@ -96,7 +71,4 @@ class Head(nn.Module):
         if self.normalize and not self.training:
             return l2_normalise(embedding)
         exact = embedding if embedding.dtype == torch.float64 else embedding.float()
-        if not self.normalize:
-            return exact
-        normed: Tensor = _Normalised.apply(exact)
-        return normed
+        return unit(exact) if self.normalize else exact
