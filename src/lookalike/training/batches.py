@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from lookalike.data import Subset
 from lookalike.models import EmbeddingModel
 from lookalike.samplers import BatchSampler
 from lookalike.training.gather import gather_rows, in_step
-from lookalike.training.ranks import own_part, sizes_of, world_size
+from lookalike.training.ranks import own_part, world_size
 from lookalike.training.sources import Source
 
 __all__ = ["TrainingBatches", "ahead", "embed", "embed_together", "step_generator"]
@@ -27,9 +28,12 @@ Prepared = TypeVar("Prepared")
 class TrainingBatches:
     """An endless, resumable stream of augmented batches.
 
-    The augmentation of step k draws from a generator seeded by (seed, k) alone. One batch is
-    always drawn ahead; :meth:`state_dict` therefore keeps its item numbers. Of several processes
-    each draws the same item numbers and makes the images of its own part.
+    The augmentation of step k draws from a generator seeded by (seed, k) alone. Item numbers are
+    drawn ahead; :meth:`state_dict` therefore keeps those that were not given out yet. Of several
+    processes each draws the same item numbers and makes the images of its own part.
+
+    ``at_a_time`` batches are drawn and read in one go, which pays where reading is quick. A sampler
+    that looks at embeddings is asked for one batch at a time all the same.
     """
 
     subset: Subset
@@ -38,35 +42,44 @@ class TrainingBatches:
     seed: int
     device: torch.device
     step: int = 0
-    drawn: list[int] | None = field(default=None, init=False)
+    at_a_time: int = 1
+    drawn: list[list[int]] = field(default_factory=list, init=False)
 
     def __iter__(self) -> Iterator[tuple[list[int], Tensor]]:
-        for (_, positions), images in ahead(self._numbered(), self._augmented, self.device):
-            yield positions, images
+        for numbered, batches in ahead(self._numbered(), self._augmented, self.device):
+            for (_, positions), images in zip(numbered, batches, strict=True):
+                self.drawn.pop(0)
+                yield positions, images
 
     def state_dict(self) -> dict[str, Any]:
-        """The sampler's place and the batch that was drawn ahead of it."""
-        return {"sampler": self.sampler.state_dict(), "drawn": self.drawn}
+        """The sampler's place and the batches that were drawn ahead of it."""
+        return {"sampler": self.sampler.state_dict(), "drawn": list(self.drawn)}
 
     def load_state_dict(self, state: dict[str, Any], step: int) -> None:
         """Go on at ``step``."""
         self.sampler.load_state_dict(state["sampler"])
-        self.drawn = state["drawn"]
+        self.drawn = list(state["drawn"])
         self.step = step
 
-    def _numbered(self) -> Iterator[tuple[int, list[int]]]:
-        step = self.step
-        if self.drawn is not None:
-            yield step, self.drawn
-            step += 1
+    def _numbered(self) -> Iterator[list[tuple[int, list[int]]]]:
+        """Item numbers with their steps, some steps at a time."""
+        steps = count(self.step)
+        if self.drawn:
+            yield [(next(steps), positions) for positions in self.drawn]
+        together = 1 if self.sampler.looks_at_embeddings else self.at_a_time
+        waiting: list[tuple[int, list[int]]] = []
         while True:
             for positions in self.sampler:
-                self.drawn = positions
-                yield step, positions
-                step += 1
+                self.drawn.append(positions)
+                waiting.append((next(steps), positions))
+                if len(waiting) == together:
+                    yield waiting
+                    waiting = []
 
-    def _augmented(self, numbered: tuple[int, list[int]]) -> Tensor:
-        step, positions = numbered
+    def _augmented(self, numbered: list[tuple[int, list[int]]]) -> list[Tensor]:
+        return [self._batch(step, positions) for step, positions in numbered]
+
+    def _batch(self, step: int, positions: list[int]) -> Tensor:
         generator = step_generator(self.seed, step)
         part = own_part(len(positions))
         return self.source.training(self.subset.indices[positions[part.rows]], generator, part)
@@ -94,7 +107,7 @@ def embed_together(
     own = replace(subset, indices=subset.indices[part.rows], labels=subset.labels[part.rows])
     rows = embed(model, own, source, batch_size=batch_size, progress=progress)
     device = next(model.parameters(), rows).device
-    return gather_rows(rows.to(device), sizes_of(part.whole)).cpu()
+    return gather_rows(rows.to(device), part.whole).cpu()
 
 
 @torch.no_grad()

@@ -54,8 +54,10 @@ class Features:
         """Each image in one of its augmented views."""
         chosen = torch.as_tensor(indices)
         count, images = self.views.shape[:2]
+        if count <= 2:  # nothing to choose
+            return self.views[-1].index_select(0, chosen).float()
         part = part or Part(len(chosen), 0, len(chosen))
-        view = torch.randint(min(1, count - 1), count, (part.whole,), generator=generator)
+        view = torch.randint(1, count, (part.whole,), generator=generator)
         return self.rows.index_select(0, part.of(view).mul_(images).add_(chosen)).float()
 
     def testing(self, indices: NDArray[np.int64]) -> Tensor:

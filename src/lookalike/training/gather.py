@@ -19,18 +19,20 @@ from lookalike.training.ranks import own_part, rank, sizes_of, world_size
 __all__ = ["average_gradients", "gather_rows", "in_step", "shared_out", "sum_over_ranks"]
 
 
-def gather_rows(rows: Tensor, sizes: list[int] | None = None) -> Tensor:
+def gather_rows(rows: Tensor, whole: int | None = None) -> Tensor:
     """The rows of all processes, in their order; differentiable.
 
-    ``sizes`` is how many rows each process has, which may differ; where it is not known it is
-    asked for, and that waits for the device. Alone, a process gets ``rows`` back as they are.
+    ``whole`` is how many rows there are, of which each process has its ``own_part``. Where that is
+    not known, each is asked how many it has, which waits for the device. Alone, a process gets
+    ``rows`` back as they are.
     """
     if world_size() == 1:
         return rows
-    if sizes is None:
-        found: list[int] = [0] * world_size()
-        dist.all_gather_object(found, rows.shape[0])
-        sizes = found
+    sizes = [0] * world_size()
+    if whole is None:
+        dist.all_gather_object(sizes, rows.shape[0])
+    else:
+        sizes = sizes_of(whole)
     gathered: Tensor = GatherRows.apply(rows, sizes)
     return gathered
 
@@ -44,7 +46,7 @@ def shared_out(embed: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         count = source.shape[0]
         if count < world_size():  # too few to share: all do all, which comes to the same
             return embed(source)
-        return gather_rows(embed(source[own_part(count).rows]), sizes_of(count))
+        return gather_rows(embed(source[own_part(count).rows]), count)
 
     return share
 

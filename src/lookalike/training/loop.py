@@ -4,6 +4,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.loggers.logger import Logger
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.optim import Adam
 
 from lookalike import data, models, samplers
 from lookalike.config import RunConfig
@@ -38,7 +40,7 @@ from lookalike.training.grad_cache import backward_by_chunks
 from lookalike.training.launch import launch
 from lookalike.training.loggers import check_loggers, open_loggers
 from lookalike.training.objective import build_objective, check_parts
-from lookalike.training.optimizer import build_optimizer, build_schedule
+from lookalike.training.optimizer import QuickStep, build_optimizer, build_schedule
 from lookalike.training.passes import Passes, Prepared
 from lookalike.training.randomness import PassRandom
 from lookalike.training.ranks import (
@@ -57,6 +59,8 @@ from lookalike.training.without_effect import without_effect
 __all__ = ["Interrupted", "Learning", "Training", "check", "splits_of", "train"]
 
 SECONDS_BETWEEN_LOOKS = 0.5
+FEATURES_AT_A_TIME = 8
+"""Batches of frozen features that are read together."""
 CLUSTERING = ("nmi", "ami", "f1")
 
 
@@ -143,7 +147,7 @@ class Learning:
         if config.train.activation_checkpointing:
             recompute_blocks(self.model)
         if config.train.compile:
-            self.model.backbone.compile()
+            (self.objective if config.model.frozen else self.model.backbone).compile()
 
         self.batches = TrainingBatches(
             split.train,
@@ -151,20 +155,29 @@ class Learning:
             build_sampler(config, split.train),
             config.seed,
             self.fabric.device,
+            at_a_time=FEATURES_AT_A_TIME if config.model.frozen else 1,
         )
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
         # Fabric cannot clip what a fused optimiser scales back itself, in 16-mixed.
-        fused = config.model.frozen and config.train.precision != "16-mixed"
+        precision = self.fabric.strategy.precision.precision
+        fused = precision != "16-mixed"
         optimizer = build_optimizer(config.optim, self.model, [self.objective], fused=fused)
         passes, self.optimizer = self.fabric.setup(Passes(self.model), optimizer)
+        self.schedule = build_schedule(config.optim, optimizer, self.per_epoch, config.train.epochs)
+        self.backpropagate: Callable[[Tensor], Any] = self.fabric.backward
+        self.move: Callable[[], Any] = self.optimizer.step
+        if world_size() == 1 and precision == "32-true":
+            # Fabric would only look on, and a short step would wait for it
+            passes, self.backpropagate = passes.module, torch.autograd.backward
+            self.move = (
+                QuickStep(optimizer) if fused and isinstance(optimizer, Adam) else optimizer.step
+            )
         self.pass_random = PassRandom(config.seed)
         apart = world_size() > 1 and config.train.accumulate == 1
-        if world_size() == 1 and config.train.precision == "32-true":
-            passes = passes.module  # Fabric would only look on, and a short step would wait for it
         self.prepared = Prepared(passes, self.pass_random) if apart else Prepared(passes)
-        self.schedule = build_schedule(config.optim, optimizer, self.per_epoch, config.train.epochs)
         self.moving = nn.ModuleList([self.model, self.objective])
+        self.weights = list(self.moving.parameters())
         self.average: Average | None = None
 
     def learn(self, start: HeadStart | None = None) -> None:
@@ -242,10 +255,11 @@ class Learning:
 
     def step(self, positions: list[int], images: Tensor) -> Tensor:
         """One batch forward, backward and into the weights; the loss stays on the device."""
-        images = self.fabric.to_device(images)
+        images = images.to(self.fabric.device, non_blocking=True)
         labels = torch.from_numpy(self.split.train.labels[positions])
         self.pass_random.begin(self.progress.step)
-        self.optimizer.zero_grad(set_to_none=True)
+        for weight in self.weights:
+            weight.grad = None
         loss, embeddings = self.backward(images, labels)
         average_gradients(self.objective.parameters())
         optim = self.config.optim
@@ -253,7 +267,7 @@ class Learning:
             self.fabric.clip_gradients(self.moving, self.optimizer, clip_val=optim.clip_value)
         if optim.clip_norm is not None:
             self.fabric.clip_gradients(self.moving, self.optimizer, max_norm=optim.clip_norm)
-        self.optimizer.step()
+        self.move()
         self.schedule.step()
         if self.average is not None:
             self.average.follow(self.model)
@@ -275,7 +289,7 @@ class Learning:
                 random=self.pass_random,
             )
         loss, embeddings = self.objective(self.prepared, images, labels)
-        self.fabric.backward(loss)
+        self.backpropagate(loss)
         return loss, embeddings
 
     def end_epoch(self, loggers: list[Logger] | None) -> None:

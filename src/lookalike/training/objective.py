@@ -14,7 +14,6 @@ from lookalike.mixing import Mixing, refuse_unless_additive
 from lookalike.registry import LOSSES, MINERS, SAMPLERS, Registry
 from lookalike.training.gather import gather_rows, shared_out
 from lookalike.training.passes import Embedder
-from lookalike.training.ranks import sizes_of
 
 __all__ = ["Objective", "build_objective", "check_parts", "sized"]
 
@@ -47,7 +46,7 @@ class Objective(nn.Module):
         if self.mixing is not None and self.mixing.where == "feature":
             features = model.features(images)
         own = model(images) if features is None else model.embed(features)
-        embeddings = gather_rows(own, sizes_of(labels.shape[0]))
+        embeddings = gather_rows(own, labels.shape[0])
         known = labels.to(embeddings.device, non_blocking=True)
         value: Tensor
         if isinstance(self.loss, CrossBatchMemory):
@@ -74,7 +73,7 @@ class Objective(nn.Module):
         if mixing.where == "embed":
             return mixing(loss, embeddings, labels)
         source, embed = (images, model) if features is None else (features, model.embed)
-        whole = gather_rows(source, sizes_of(labels.shape[0]))
+        whole = gather_rows(source, labels.shape[0])
         return mixing(loss, embeddings, labels, whole, shared_out(embed))
 
 

@@ -67,8 +67,9 @@ class Clock:
         self.spent: dict[str, float] = defaultdict(float)
         self.timed(training, "prepared", "forward")
         self.timed(training, "objective", "objective")
-        self.timed(training.fabric, "backward", "backward")
-        self.timed(training.optimizer, "step", "optimiser")
+        self.timed(training.fabric, "backward", "backward")  # of a batch in chunks
+        self.timed(training, "backpropagate", "backward")
+        self.timed(training, "move", "optimiser")
 
     def now(self) -> float:
         """Seconds, when everything asked of the device is done."""
