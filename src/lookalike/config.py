@@ -156,7 +156,9 @@ class TrainConfig(Section):
         1, ge=1, description="chunks that a batch is passed in, to save memory; pairs span them all"
     )
     channels_last: bool = True
-    compile: bool = False
+    compile: bool = Field(
+        False, description="compile the network, or of a frozen one the head with its loss"
+    )
     activation_checkpointing: bool = Field(
         False, description="blocks compute again on the way back instead of remembering"
     )
