@@ -73,7 +73,10 @@ const eachBlock = (part, act) => page.blocks.forEach((block, on) => {
 const marker = (method, size) => ({
   symbol: SYMBOLS[(method.colour === null ? method.line : method.colour) % SYMBOLS.length], size, color: colourOf(method),
 });
-const errors = (halves, method) => ({
-  type: "data", array: halves.map((half) => 100 * (half || 0)), visible: halves.some((half) => half),
+// Intervals, as far as a score can go: from 0 to 100.
+const errors = (halves, scores, method) => ({
+  type: "data", symmetric: false, visible: halves.some((half) => half),
+  array: halves.map((half, at) => 100 * Math.min(half || 0, 1 - scores[at])),
+  arrayminus: halves.map((half, at) => 100 * Math.min(half || 0, scores[at])),
   color: colourOf(method), thickness: 1.2, width: 3,
 });

@@ -4,7 +4,7 @@ const drawRecall = (curves, on) => {
     const method = methodNamed(curve.name);
     return {
       x: curve.ks, y: curve.scores.map((score) => 100 * score), name: escaped(curve.name), mode: "lines+markers",
-      line: lineOf(method), marker: marker(method, 7), error_y: errors(curve.halves, method), cliponaxis: false,
+      line: lineOf(method), marker: marker(method, 7), error_y: errors(curve.halves, curve.scores, method), cliponaxis: false,
       hovertemplate: "%{fullData.name}<br>Recall@%{x}: %{y:.1f}<extra></extra>",
     };
   });
@@ -18,7 +18,7 @@ const drawScatter = (chart, target) => {
     const method = methodNamed(point.name);
     return {
       x: [point.x], y: [100 * point.y], name: escaped(point.name), mode: "markers", marker: marker(method, 11),
-      error_y: errors([point.half], method), cliponaxis: false,
+      error_y: errors([point.half], [point.y], method), cliponaxis: false,
       hovertemplate: `%{fullData.name}<br>%{x:.4~g}: %{y:.1f}<extra></extra>`,
     };
   });

@@ -27,7 +27,7 @@ const drawTested = (reality, on) => {
     const method = methodNamed(one.name);
     return {
       x: [one.year], y: [100 * one.score], name: escaped(one.name), mode: "markers", cliponaxis: false,
-      marker: marker(method, 10), error_y: errors([one.half], method),
+      marker: marker(method, 10), error_y: errors([one.half], [one.score], method),
       hovertemplate: "%{fullData.name}, %{x}: %{y:.1f}<extra></extra>",
     };
   });
