@@ -9,7 +9,9 @@ import time
 
 def test_ctrl_c_is_one_sentence(tmp_path):
     cache = tmp_path / "cache"
-    code = "from lookalike.cli import main; main()"
+    # a shell that starts the tests in the background has them ignore Ctrl-C
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heeding}; from lookalike.cli import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "train", "data.name=glyphs", f"runs_dir={tmp_path / 'runs'}"],
         env=os.environ | {"LOOKALIKE_CACHE": str(cache), "OMP_NUM_THREADS": "1"},
