@@ -135,10 +135,13 @@ def test_crops_are_resized_as_torchvision_does():
     images = pictures(160)
     corners = torch.tensor([[3, 7]] * 6)
     sides = torch.tensor([[150, 90], [60, 100], [128, 128], [20, 20], [129, 127], [157, 153]])
-    views = _views(images, corners, sides, 128)
-    for image, view, (height, width) in zip(images, views, sides.tolist(), strict=True):
+    mirrored = [False, True, True, False, True, False]
+    views = _views(images, corners, sides, 128, mirrored)
+    boxes = sides.tolist()
+    for image, view, mirror, (height, width) in zip(images, views, mirrored, boxes, strict=True):
         crop = image[:, 3 : 3 + height, 7 : 7 + width]
         expected = resize(crop, [128, 128], InterpolationMode.BILINEAR, antialias=True)
+        expected = expected.flip(2) if mirror else expected
         assert (view.int() - expected.int()).abs().max() <= 1
 
 
