@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lookalike.config import RunConfig, TrainConfig
 from lookalike.errors import BadInput
+from lookalike.training.allocator import keep_freed_memory
 from lookalike.training.ranks import launched, world_size
 
 __all__ = ["check_devices", "is_first_machine", "must_launch", "prepared_fabric"]
@@ -104,4 +105,5 @@ def fabric_for(
         # Fabric makes torch load the driver's library to see whether there is a GPU, and every
         # optimiser step asks; a run on the CPU need not know.
         os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "0"
+        keep_freed_memory()
     return fabric
