@@ -9,7 +9,8 @@ from torch.nn.functional import normalize
 
 import lookalike.losses as losses
 import lookalike.miners as miners
-from lookalike.geometry import Relations, relate
+from lookalike.ops.sync import as_on_a_device
+from lookalike.relations import Relations, relate
 
 SIZE, DIM = 18, 6
 
@@ -297,7 +298,7 @@ def test_swap_with_reference(data):
     torch.testing.assert_close(found, mean_above_zero(terms), rtol=1e-9, atol=0)
 
 
-def test_sorting_equals_blocks(data, monkeypatch):
+def test_sorting_equals_blocks(data):
     """Away from the CPU, candidates are sorted; the result is the same."""
     embeddings, labels = data
     labels = torch.tensor(labels)
@@ -324,9 +325,9 @@ def test_sorting_equals_blocks(data, monkeypatch):
         return found
 
     before = results()
-    for module in ("geometry", "triplets", "losses.angular"):
-        monkeypatch.setattr(f"lookalike.{module}.can_sync", lambda _: False)
-    for blocks, sorted_ in zip(before, results(), strict=True):
+    with as_on_a_device():
+        after = results()
+    for blocks, sorted_ in zip(before, after, strict=True):
         torch.testing.assert_close(blocks, sorted_, rtol=1e-9, atol=1e-12)
 
 
@@ -342,8 +343,9 @@ def test_small_blocks(data, monkeypatch):
     ]
     before = [getattr(losses, name)()(embeddings, torch.tensor(labels)) for name in names]
     before.append(losses.TripletMarginLoss(swap=True)(embeddings, torch.tensor(labels)))
-    monkeypatch.setattr("lookalike.triplets._BLOCK", 40)
-    monkeypatch.setattr("lookalike.geometry._IN_CACHE", 40)
+    monkeypatch.setattr("lookalike.ops.triplets._BLOCK", 40)
+    monkeypatch.setattr("lookalike.ops.blocks.IN_CACHE", 40)
+    monkeypatch.setattr("lookalike.ops.soft.IN_CACHE", 40)
     after = [getattr(losses, name)()(embeddings, torch.tensor(labels)) for name in names]
     after.append(losses.TripletMarginLoss(swap=True)(embeddings, torch.tensor(labels)))
     torch.testing.assert_close(before, after)

@@ -8,10 +8,11 @@ import torch
 from lookalike import losses
 from lookalike.distances import CosineSimilarity, LpDistance, SNRDistance
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, products
 from lookalike.mixing import Mixing, additive_names
 from lookalike.mixing.pairs import MixedPairs, choose_pairs
 from lookalike.mixing.relations import relations_from_cosines, relations_to_mixes
+from lookalike.ops.rows import products
+from lookalike.relations import Relations
 
 NAMED = {
     "contrastive",

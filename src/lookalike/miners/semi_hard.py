@@ -4,11 +4,12 @@ from typing import Unpack
 
 import torch
 
-from lookalike.geometry import Relations, at_places, listed_pairs, picked
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Listed
+from lookalike.ops.pairs import at_places, listed_pairs, picked
+from lookalike.ops.triplets import row_positions
 from lookalike.registry import MINERS
-from lookalike.triplets import row_positions
+from lookalike.relations import Relations
 
 __all__ = ["SemiHardMiner"]
 

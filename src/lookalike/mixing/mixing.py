@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, in_full_precision, products, unit
 from lookalike.labels import class_rows
 from lookalike.losses.base import Loss, PairLoss, ProxyLoss
 from lookalike.mixing.pairs import Kind, MixedPairs, choose_pairs
@@ -17,7 +16,9 @@ from lookalike.mixing.relations import (
     relations_from_cosines,
     relations_to_mixes,
 )
+from lookalike.ops.rows import in_full_precision, products, unit
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["Mixing", "additive_names", "refuse_unless_additive"]
 
@@ -98,8 +99,8 @@ class Mixing:
     def check(self, loss: nn.Module) -> None:
         """Refuse a loss that cannot be mixed so."""
         refuse_unless_additive(type(loss))
-        among = isinstance(loss, PairLoss) and loss.among
-        if among and self.where == "embed" and self._negatives(loss) is None:
+        between = isinstance(loss, PairLoss) and loss.between_candidates
+        if between and self.where == "embed" and self._negatives(loss) is None:
             raise BadInput(
                 "direction regularisation compares mixes with one another, which are too many "
                 "when all are mixed; set mix.negatives, for example to 3"
@@ -145,8 +146,8 @@ class Mixing:
         there = labels.to(known.device)
         if isinstance(loss, ProxyLoss):
             return loss.relations(mixed, pairs.of(class_rows(there, size, loss.num_classes, known)))
-        among = isinstance(loss, PairLoss) and loss.among
-        return relations_to_mixes(known, there, mixed, pairs, kind, loss.distance, among=among)
+        between = isinstance(loss, PairLoss) and loss.between_candidates
+        return relations_to_mixes(known, there, mixed, pairs, kind, loss.distance, between=between)
 
     def _mixed_embeddings(self, loss: Loss, embeddings: Tensor, pairs: MixedPairs) -> Tensor:
         """Mixed and back at unit length; as they are for a loss that reads raw embeddings."""

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from lookalike.distances import Distance, LpDistance
-from lookalike.geometry import Relations
 from lookalike.mixing.pairs import Kind, MixedPairs, partners, serves
+from lookalike.relations import Relations
 
 __all__ = ["follows_from_cosine", "relations_from_cosines", "relations_to_mixes"]
 
@@ -18,7 +18,7 @@ def relations_to_mixes(
     kind: Kind,
     distance: Distance,
     *,
-    among: bool = False,
+    between: bool = False,
 ) -> Relations:
     """Every anchor against every mix; ``same = share same_first + (1 - share) same_second``."""
     similarity = distance.similarity(anchors, mixes)
@@ -29,7 +29,7 @@ def relations_to_mixes(
         pairs.share.to(similarity.dtype),
     )
     valid = serves(alike, pairs.first, kind)
-    return Relations(similarity, same, valid, distance.similarity(mixes) if among else None)
+    return Relations(similarity, same, valid, distance.similarity(mixes) if between else None)
 
 
 def follows_from_cosine(distance: Distance) -> bool:
