@@ -45,6 +45,15 @@ def test_intervals_are_over_repeats_of_the_mean_of_folds(study):
     assert one.interval("map@r", "concatenated").mean == pytest.approx(np.mean(joined))
 
 
+def test_a_run_has_no_concatenated_score(study, make_run):
+    """On a page of a study and a run the run's row stays empty: its own score is another thing."""
+    (run,) = [c for c in gather([study, make_run("a", "loss.name=margin")]).contenders if c.runs]
+    assert run.interval("map@r").mean == 0.25
+    assert run.interval("map@r", "concatenated") is None
+    (bare,) = gather([make_run("b", "train.epochs=0")]).contenders
+    assert bare.interval("map@r", "concatenated").mean == 0.25  # the same network in every fold
+
+
 def test_a_study_is_fair_and_only_what_holds_is_claimed(study):
     (part,) = compare(gather([study]), "map@r").datasets
     assert part.audit.flaws == ()

@@ -1,6 +1,5 @@
 """``lookalike study``: tune and test many methods under one protocol, and watch it."""
 
-import dataclasses
 import json
 import os
 from collections.abc import Callable
@@ -138,4 +137,4 @@ def show(folder: Path, as_json: bool) -> None:
     from lookalike.study.status import status_of, status_table
 
     found = status_of(folder)
-    print(json.dumps(dataclasses.asdict(found), indent=2) if as_json else status_table(found))
+    print(json.dumps(found.as_mapping(), indent=2) if as_json else status_table(found))
