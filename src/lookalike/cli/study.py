@@ -50,7 +50,9 @@ def run(
         str | None, typer.Option(help="Of the Ray cluster; one on this machine if not given.")
     ] = None,
     cpus: Annotated[float, typer.Option(help="Of one training, on Ray.")] = 1,
-    gpus: Annotated[float, typer.Option(help="Of one training, on Ray.")] = 0,
+    gpus: Annotated[
+        float, typer.Option(help="Of one training, on Ray: a part of one, or whole ones.")
+    ] = 0,
     storage: Storage = None,
     lease: Annotated[
         float, typer.Option(help="Seconds after which the work of a dead driver is taken over.")

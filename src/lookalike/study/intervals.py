@@ -25,7 +25,7 @@ class Interval:
     high: float
     count: int
     over: Literal["repeats", "folds"] = "repeats"
-    """What the values differ in: seeds, or, with one seed, the classes that each fold leaves out."""
+    """What the values differ in: seeds, or, with one seed, the classes that a fold leaves out."""
 
     @property
     def half(self) -> float | None:
