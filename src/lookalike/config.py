@@ -43,6 +43,16 @@ LATER = (
 )
 """Keys that came when there were runs already: at their default they do not rename a run."""
 
+WITHOUT_EFFECT = (
+    "runs_dir",
+    "data.root",
+    "train.checkpoint_seconds",
+    "train.devices",  # they share one batch out
+    "train.nodes",
+    "train.loggers",
+)
+"""Keys on which no score depends: they neither name a run nor make a comparison unfair."""
+
 Item = TypeVar("Item")
 OneOrMore = Annotated[
     tuple[Item, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
@@ -209,11 +219,11 @@ class RunConfig(Section):
                 del values[part]
         if values["protocol"]["seed"] is None:
             del values["protocol"]["seed"]
-        del values["runs_dir"], values["data"]["root"], values["train"]["checkpoint_seconds"]
-        del values["train"]["devices"], values["train"]["nodes"]  # they share one batch out
+        for key in WITHOUT_EFFECT:
+            section, _, name = key.rpartition(".")
+            del (values[section] if section else values)[name]
         if values["train"]["accumulate"] == 1:
             del values["train"]["accumulate"]
-        del values["train"]["loggers"]
         for section, key, default in LATER:
             if values[section][key] == default:
                 del values[section][key]
