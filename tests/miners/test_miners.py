@@ -111,8 +111,7 @@ def test_semi_hard_of_the_thesis_by_loops(data, reference, with_reference):
 
 
 def test_semi_hard_without_fallback_keeps_to_its_margin(data):
-    embeddings, labels = data
-    distance = torch.cdist(embeddings, embeddings)
+    distance = torch.cdist(data[0], data[0])
     anchor, positive, negative = miners.SemiHardMiner(margin=0.05, fallback="none")(*data)
     gap = distance[anchor, negative] - distance[anchor, positive]
     assert 0 < len(anchor) < len(miners.SemiHardMiner(fallback="none")(*data)[0])

@@ -49,6 +49,8 @@ class Loss(nn.Module):
     """Whether the loss sums over candidates by weight, so that mixed candidates make sense."""
     default_distance: ClassVar[Callable[[], Distance]] = CosineSimilarity
     """What ``distance=None`` means."""
+    never_decayed: ClassVar[tuple[str, ...]] = ()
+    """Names of its parameters that weight decay leaves alone, whatever ``optim`` says."""
 
     def __init__(
         self,

@@ -62,6 +62,4 @@ class SemiHardMiner(Miner):
         negative = picked(order, rows, torch.where(semi_hard, place, 0))
         found = semi_hard if self.fallback == "none" else ranked[:, 0].isfinite()[rows]
         height, width = ranked.shape
-        return Listed(
-            rows, pairs.columns(ranked), negative, (weight > 0) & found, (height, width)
-        )
+        return Listed(rows, pairs.columns(ranked), negative, (weight > 0) & found, (height, width))

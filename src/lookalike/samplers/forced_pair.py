@@ -16,7 +16,8 @@ class ForcedPairSampler(BatchSampler):
     """SPC-R: each image from a class drawn at random; the last shares a class with another.
 
     The classes of the first ``batch_size - 1`` images are drawn uniformly with replacement: one may
-    come several times, as chance has it, and its images differ while there are enough of them. The class of the last image is that of one of the others.
+    come several times, as chance has it, and its images differ while there are enough of them. The
+    class of the last image is that of one of the others.
     """
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:
