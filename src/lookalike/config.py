@@ -38,6 +38,7 @@ SHORT = {"devices": "train.devices", "nodes": "train.nodes"}
 
 LATER = (
     ("model", "frozen_until", None),
+    ("optim", "loss_weight_decay", 0.0),
     ("train", "activation_checkpointing", False),
     ("train", "ema", None),
 )
@@ -138,7 +139,10 @@ class OptimConfig(Section):
     lr: float = Field(1e-3, gt=0)
     head_lr: float | None = Field(None, gt=0, description="of the head; lr where not given")
     loss_lr: float | None = Field(None, gt=0, description="of the loss's learned weights; lr")
-    weight_decay: float = Field(1e-4, ge=0)
+    weight_decay: float = Field(1e-4, ge=0, description="of backbone and head")
+    loss_weight_decay: float = Field(
+        0.0, ge=0, description="of the loss's learned weights, but for those it never decays"
+    )
     momentum: float = Field(0.9, ge=0, lt=1)
     schedule: Literal["constant", "step", "cosine", "one-cycle"] = "constant"
     step_size: int = Field(10, ge=1, description="epochs between two steps of the step schedule")

@@ -52,6 +52,8 @@ class Loss(nn.Module):
     """
     default_distance: ClassVar[Callable[[], Distance]] = CosineSimilarity
     """What ``distance=None`` means."""
+    never_decayed: ClassVar[tuple[str, ...]] = ()
+    """Names of its parameters that weight decay leaves alone, whatever ``optim`` says."""
 
     def __init__(
         self,

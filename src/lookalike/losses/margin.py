@@ -27,6 +27,7 @@ class MarginLoss(PairLoss):
     """
 
     default_distance = LpDistance
+    never_decayed = ("beta",)  # a boundary between distances: nothing wants it near zero
     beta: Tensor
 
     def __init__(
