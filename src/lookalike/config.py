@@ -40,6 +40,7 @@ LATER = (
     ("model", "frozen_until", None),
     ("train", "activation_checkpointing", False),
     ("train", "ema", None),
+    ("train", "patience_epochs", None),
 )
 """Keys that came when there were runs already: at their default they do not rename a run."""
 
@@ -145,7 +146,10 @@ class TrainConfig(Section):
     batches_per_epoch: int | None = Field(None, ge=1, description="the sampler's own if not given")
     validate_every: int = Field(1, ge=1, description="epochs between validations")
     patience: int | None = Field(
-        None, ge=1, description="validations without a gain before the end"
+        None, ge=1, description="validations in a row without a gain before the end"
+    )
+    patience_epochs: int | None = Field(
+        None, ge=1, description="ends when the best epoch lies more than so many epochs back"
     )
     metric: str = Field("map@r", description="chooses the epoch, on validation classes")
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"

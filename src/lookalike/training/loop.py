@@ -117,6 +117,10 @@ def check(config: RunConfig) -> None:
     check_devices(config)
     check_loggers(config)
     check_metrics((config.train.metric, *config.protocol.metrics))
+    if config.train.patience is not None and config.train.patience_epochs is not None:
+        raise BadInput(
+            "train.patience (validations) and train.patience_epochs (epochs) exclude each other"
+        )
     if not more_is_better(config.train.metric):
         raise BadInput(f"train.metric = {config.train.metric!r}: more of it is not better")
 
@@ -331,8 +335,15 @@ class Learning:
                 self.best = {name: t.clone() for name, t in self.model.state_dict().items()}
             else:
                 progress.stale += 1
-                progress.stopped = progress.stale == config.patience
+        progress.stopped = self.out_of_patience(epoch)
         return found
+
+    def out_of_patience(self, epoch: int) -> bool:
+        """Whether the best of the validated epochs lies too far back, now that it is ``epoch``."""
+        progress, config = self.progress, self.config.train
+        if config.patience_epochs is not None:
+            return epoch - progress.best_epoch > config.patience_epochs
+        return progress.stale == config.patience
 
     def score(self, subset: Subset, stage: str) -> dict[str, float]:
         """Every metric of the protocol, and the one that chooses, on a subset."""
