@@ -99,7 +99,7 @@ def test_printed_values_reach_the_runs(configs):
         "rmsprop",
     )
     assert arcface.sampler.arguments == {"batch_size": 32, "per_class": 1}
-    assert (arcface.train.validate_every, arcface.train.patience) == (2, 9)
+    assert (arcface.train.validate_every, arcface.train.patience_epochs) == (2, 9)
 
     large = configs["reality-check/cub-256/multi-similarity-miner"]
     assert large.loss.arguments == {"alpha": 11.63, "beta": 55.2, "base": 0.85}

@@ -41,6 +41,7 @@ LATER = (
     ("optim", "loss_weight_decay", 0.0),
     ("train", "activation_checkpointing", False),
     ("train", "ema", None),
+    ("train", "patience_epochs", None),
 )
 """Keys that came when there were runs already: at their default they do not rename a run."""
 
@@ -51,6 +52,7 @@ WITHOUT_EFFECT = (
     "train.devices",  # they share one batch out
     "train.nodes",
     "train.loggers",
+    "protocol.test_untrained",
 )
 """Keys on which no score depends: they neither name a run nor make a comparison unfair."""
 
@@ -159,7 +161,10 @@ class TrainConfig(Section):
     batches_per_epoch: int | None = Field(None, ge=1, description="the sampler's own if not given")
     validate_every: int = Field(1, ge=1, description="epochs between validations")
     patience: int | None = Field(
-        None, ge=1, description="validations without a gain before the end"
+        None, ge=1, description="validations in a row without a gain before the end"
+    )
+    patience_epochs: int | None = Field(
+        None, ge=1, description="ends when the best epoch lies more than so many epochs back"
     )
     metric: str = Field("map@r", description="chooses the epoch, on validation classes")
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
@@ -194,6 +199,9 @@ class ProtocolConfig(Section):
     order: Literal["sequential", "random"] = "sequential"
     seed: int | None = Field(None, ge=0, description="draws the classes; the run's if not given")
     test: bool = Field(True, description="false: never hand out the test set (tuning trials)")
+    test_untrained: bool = Field(
+        True, description="test the network as it was before training too, beside the trained one"
+    )
     metrics: OneOrMore[str] = ("recall@1", "recall@2", "recall@4", "recall@8", "map@r")
 
 
