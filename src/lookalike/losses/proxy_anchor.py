@@ -76,6 +76,8 @@ class ProxyAnchorLoss(ProxyLoss):
     + 1/|W| sum_W log(1 + sum_(X-) e^(alpha (s + margin)))``. Its relations are proxies x images.
     """
 
+    proxies_are_anchors = True
+
     def __init__(
         self,
         num_classes: int,
