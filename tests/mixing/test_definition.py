@@ -114,9 +114,9 @@ def contrastive_on_distance(rows, margin=0.9):
     distances = [((2 - 2 * s).sqrt(), y) for row in rows for s, y in row]
     pull = [(y, d) for d, y in distances if d > 0 and y > 0]
     push = [(1 - y, margin - d) for d, y in distances if margin - d > 0 and y < 1]
-    return total(y * r for y, r in pull) / max(1, len(pull)) + total(
-        y * r for y, r in push
-    ) / max(1, len(push))
+    return total(y * r for y, r in pull) / max(1, len(pull)) + total(y * r for y, r in push) / max(
+        1, len(push)
+    )
 
 
 def contrastive_on_similarity(rows, margin=0.3):
@@ -239,12 +239,9 @@ def test_proxies_mixed_with_their_negatives(per_pair, negatives, built):
     rows = proxy_candidates(world, "anchor-negative", lambda c, j: drawn[c, j], loss.proxies)
     if negatives is not None:
         for c, row in enumerate(rows):
-            near = [
-                unit(loss.proxies[c]) @ world.embeddings[j]
-                for j in range(SIZE)
-                if LABELS[j] != c
-            ]
-            order = sorted(range(len(row)), key=lambda place, near=near: -float(near[place]))
+            others = [j for j in range(SIZE) if LABELS[j] != c]
+            near = (world.embeddings[others] @ unit(loss.proxies[c])).tolist()
+            order = sorted(range(len(row)), key=lambda place, near=near: -near[place])
             rows[c] = [row[place] for place in order[:negatives]]
     assert_same(value, oracle(rows), [*world.leaves, loss.proxies])
 
@@ -252,15 +249,14 @@ def test_proxies_mixed_with_their_negatives(per_pair, negatives, built):
 def hardest(similarity, labels, label, negatives):
     """The most similar images of other classes, from a list of similarities to the anchor."""
     others = [j for j in range(len(labels)) if labels[j] != label]
-    return sorted(others, key=lambda j: -float(similarity[j]))[:negatives]
+    near = similarity.tolist()
+    return sorted(others, key=lambda j: -near[j])[:negatives]
 
 
 @pytest.mark.parametrize("negatives", [1, 2, 3])
 @pytest.mark.parametrize("where", ["feature", "input"])
 @pytest.mark.parametrize("case", [case for case in ORACLES if case != "proxy-anchor"])
-def test_hard_negatives_are_those_of_the_anchor_not_of_its_positive(
-    case, where, negatives, built
-):
+def test_hard_negatives_are_those_of_the_anchor_not_of_its_positive(case, where, negatives, built):
     """Classes of two images: the one positive of an anchor with the anchor's own negatives."""
     name, arguments, oracle = ORACLES[case]
     labels = (3, 8, 5, 3, 8, 5, 1, 1)
@@ -276,10 +272,7 @@ def test_hard_negatives_are_those_of_the_anchor_not_of_its_positive(
             world.embeddings @ world.embeddings[p], labels, label, negatives
         )
         rows.append(
-            [
-                (world.embeddings[a] @ world.mix(p, j, seen[p, j]), seen[p, j])
-                for j in chosen
-            ]
+            [(world.embeddings[a] @ world.mix(p, j, seen[p, j]), seen[p, j]) for j in chosen]
         )
     assert differ > 0  # otherwise the test would not tell them apart
     assert len(seen) == len(labels) * negatives
@@ -359,9 +352,7 @@ SOFTMAX = {
 @pytest.mark.parametrize("negatives", ["all", 2])
 @pytest.mark.parametrize("where", ["embed", "feature", "input"])
 @pytest.mark.parametrize("name", SOFTMAX)
-def test_softmax_losses_have_a_label_of_two_classes_over_all_classes(
-    name, where, negatives, built
-):
+def test_softmax_losses_have_a_label_of_two_classes_over_all_classes(name, where, negatives, built):
     """Mixup's cross-entropy: the mix is the anchor, every class is in the sum."""
     loss, world = built(name, **SOFTMAX[name]), World(where)
     mixing = Known(where, negatives=negatives, per_pair=False)

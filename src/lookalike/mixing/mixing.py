@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from lookalike.errors import BadInput
 from lookalike.geometry import Relations, in_full_precision, products
+from lookalike.labels import check_range, class_rows
 from lookalike.losses.base import Loss, PairLoss, ProxyLoss
 from lookalike.mixing.making import (
     Embed,
@@ -172,9 +173,7 @@ class Mixing:
         drawn: Tensor = torch.distributions.Beta(half, half, validate_args=False).sample()
         return drawn.to(like.dtype).expand(shape)
 
-    def _to_images(
-        self, loss: Loss, rows: Tensor, labels: Tensor, make: Make
-    ) -> Relations | None:
+    def _to_images(self, loss: Loss, rows: Tensor, labels: Tensor, make: Make) -> Relations | None:
         """Anchors are images."""
         kind, distance = self.kind(), loss.distance
         of_others = kind == "positive-negative"
@@ -216,6 +215,7 @@ class Mixing:
         self, loss: ProxyLoss, rows: Tensor, labels: Tensor, make: Make
     ) -> Relations | None:
         """Anchors are proxies, the images of a class the positives of its proxy."""
+        check_range(labels, loss.num_classes)
         proxies = loss.class_vectors().to(rows.dtype)
         kind = self.kind() if self._mixes_anchors(loss) else "positive-negative"
         if kind == "anchor-negative":
@@ -264,12 +264,8 @@ class Mixing:
         if pairs is None:
             return None
         refuse_too_many(len(pairs.first), len(loss.class_vectors()), "similarities to classes")
-        known = labels.to(rows.device).unsqueeze(1)
-        share = pairs.share.unsqueeze(1)
-        same = rows.new_zeros(len(pairs.first), loss.num_classes)
-        same.scatter_(1, known.index_select(0, pairs.first), share)
-        same.scatter_(1, known.index_select(0, pairs.second), 1 - share)
-        return loss.relations(make(pairs), same)
+        of_images = class_rows(labels, len(rows), loss.num_classes, rows)
+        return loss.relations(make(pairs), pairs.of(of_images))
 
     def _rows(
         self,
@@ -289,9 +285,7 @@ class Mixing:
             cosine = products(rows, unit_rows=True)
             near = cosine if anchors is rows else products(anchors, rows, unit_rows=True)
             share = self.shares(rows, len(rows), len(rows))
-            return relations_from_cosines(
-                near, cosine, share, mine, loss.distance, rows.shape[1]
-            )
+            return relations_from_cosines(near, cosine, share, mine, loss.distance, rows.shape[1])
         pairs = self._pairs(rows, *all_pairs(labels))
         assert pairs is not None
         refuse_too_many(len(anchors), len(pairs.first), "similarities of anchors and mixes")

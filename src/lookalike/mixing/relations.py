@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from lookalike.distances import Distance, LpDistance
-from lookalike.geometry import Relations
+from lookalike.geometry import Relations, without_rounding
 from lookalike.mixing.pairs import Candidates, MixedPairs
 
 __all__ = [
@@ -105,9 +105,7 @@ def spread(relations: Relations, places: Tensor, number: int) -> Relations:
     def placed(rows: Tensor) -> Tensor:
         return rows.new_zeros(number, rows.shape[1]).index_copy(0, places, rows)
 
-    return Relations(
-        placed(relations.similarity), placed(relations.same), placed(relations.valid)
-    )
+    return Relations(placed(relations.similarity), placed(relations.same), placed(relations.valid))
 
 
 def _scaled_shares(share: Tensor, cosine: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,9 +120,8 @@ def _similarity(cosine: Tensor, distance: Distance, dimension: int) -> Tensor:
     """What ``distance`` would say of unit vectors with this cosine."""
     if distance.is_inverted:
         return cosine
-    squared = 2 - 2 * cosine
-    bound = 2 * torch.finfo(cosine.dtype).eps * (4 + dimension**0.5)
-    some = squared > bound  # below it is rounding, and the root has no gradient at 0
+    squared = without_rounding(2 - 2 * cosine, 2.0, dimension)
     if distance.power == 2:
-        return -squared.where(some, 0)
+        return -squared
+    some = squared > 0  # the root has no gradient at 0
     return -torch.where(some, squared.where(some, 1) ** (distance.power / 2), 0)
