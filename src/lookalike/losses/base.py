@@ -212,6 +212,8 @@ class ProxyLoss(Loss):
 
     anchors_only: ClassVar[bool] = False
     """Whether a miner's finding weighs an image only by how often it is an anchor."""
+    proxies_are_anchors: ClassVar[bool] = False
+    """Whether the loss sums over the images of each proxy, one per class: proxies x images."""
 
     def __init__(
         self,
