@@ -108,6 +108,8 @@ class Loss(nn.Module):
     """The arguments that the loss takes."""
     default_distance: ClassVar[Callable[[], Distance]] = CosineSimilarity
     """What ``distance=None`` means."""
+    never_decayed: ClassVar[tuple[str, ...]] = ()
+    """Names of its parameters that weight decay leaves alone, whatever ``optim`` says."""
 
     def __init__(
         self,
@@ -293,6 +295,8 @@ class ProxyLoss(Loss):
 
     anchors_only: ClassVar[bool] = False
     """Whether a miner's finding weighs an image only by how often it is an anchor."""
+    proxies_are_anchors: ClassVar[bool] = False
+    """Whether the loss sums over the images of each proxy, one per class: proxies x images."""
 
     def __init__(
         self,

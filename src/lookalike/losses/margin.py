@@ -31,6 +31,7 @@ class MarginLoss(PairLoss):
     """
 
     default_distance = LpDistance
+    never_decayed = ("beta",)  # a boundary between distances: nothing wants it near zero
     reads_triplets = True
     beta: Tensor
 

@@ -36,6 +36,7 @@ class ProxyAnchorLoss(ProxyLoss):
     """
 
     additive = True
+    proxies_are_anchors = True
 
     def __init__(
         self,

@@ -28,6 +28,8 @@ class ProxyToProxy1Loss(ProxyAnchorLoss):
     + 1/|W| sum_w log(1 + sum_(w' != w) e^(alpha (w.w' + margin)))``.
     """
 
+    additive = False  # no image is a negative: of a mixed label only one part would count
+
     def terms(self, relations: Relations) -> tuple[Terms, ...]:
         """The formula, on proxies x images."""
         margin = self.distance.level(self.margin)
