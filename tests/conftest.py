@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-torch.set_num_threads(1)  # two workers on two cores
+# one, for two workers on two cores; tests/portable.py asks for others
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",
