@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,24 @@ def _shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     base = tmp_path_factory.getbasetemp()
     common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     os.environ["LOOKALIKE_CACHE"] = str(Path(common) / "cache")
+
+
+@contextmanager
+def _without_sync():
+    patched = 0
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in list(sys.modules.items()):
+            if name.split(".")[0] == "lookalike" and "can_sync" in vars(module):
+                patch.setattr(module, "can_sync", lambda _: False)
+                patched += 1
+        assert patched
+        yield
+
+
+@pytest.fixture
+def without_sync():
+    """A context in which the CPU computes as devices whose data must not be waited for."""
+    return _without_sync
 
 
 @pytest.fixture(scope="module")  # for longer it would keep its event loop from asyncio's users

@@ -11,6 +11,7 @@ from typing import ClassVar, TypedDict
 import torch
 from torch import Tensor, nn
 
+from lookalike.autocast import autocast, autocast_enabled
 from lookalike.distances import CosineSimilarity, Distance, DistanceLike, create
 from lookalike.errors import BadInput
 from lookalike.geometry import Relations, in_full_precision, relate, weighted_mean
@@ -120,8 +121,8 @@ class PairLoss(Loss):
         candidates are those embeddings, with ``ref_labels``. ``labels`` may be left out where
         ``indices_tuple`` says all.
         """
-        if torch.is_autocast_enabled(embeddings.device.type):
-            with torch.autocast(embeddings.device.type, enabled=False):
+        if autocast_enabled(embeddings.device):
+            with autocast(embeddings.device, enabled=False):
                 return self.forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
         if labels is None and (indices_tuple is None or self.needs_labels):
             raise BadInput(f"{type(self).__name__} needs labels")
@@ -274,8 +275,8 @@ class ProxyLoss(Loss):
         What a miner found weighs the images: by how often each is named, over the largest count
         (as PML). Candidates are the learned vectors, so ``ref_emb`` is refused.
         """
-        if torch.is_autocast_enabled(embeddings.device.type):
-            with torch.autocast(embeddings.device.type, enabled=False):
+        if autocast_enabled(embeddings.device):
+            with autocast(embeddings.device, enabled=False):
                 return self.forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
         if (ref_emb is not None and ref_emb is not embeddings) or (
             ref_labels is not None and ref_labels is not labels

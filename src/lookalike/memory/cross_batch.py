@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lookalike.autocast import autocast
 from lookalike.errors import BadInput
 from lookalike.geometry import in_full_precision, relate
 from lookalike.losses.base import AnchorLoss, Loss, PairLoss
@@ -159,7 +160,7 @@ def mine(
     """What a miner finds in the memory; no image with its own copy (``others`` is 0 there)."""
     if isinstance(miner, Miner) and type(miner).forward is Miner.forward:
         # hide the copies before it looks: one that wants near positives would find only them
-        with torch.no_grad(), torch.autocast(embeddings.device.type, enabled=False):
+        with torch.no_grad(), autocast(embeddings.device, enabled=False):
             relations = relate(
                 embeddings, labels, candidates, classes, miner.distance, among=miner.among
             )
@@ -196,7 +197,7 @@ def anchor_loss(
     found: Mined | None,
 ) -> Tensor:
     """A loss over all candidates of an anchor, its own copy left out where the loss would."""
-    with torch.autocast(embeddings.device.type, enabled=False):
+    with autocast(embeddings.device, enabled=False):
         relations = loss.relations(embeddings, labels, candidates, classes)
         if not loss.self_pairs:
             relations = relations._replace(valid=others.to(relations.similarity.dtype))

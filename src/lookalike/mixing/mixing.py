@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from lookalike.autocast import autocast, autocast_enabled
 from lookalike.errors import BadInput
 from lookalike.geometry import Relations, in_full_precision, products, unit
 from lookalike.losses.base import Loss, PairLoss, ProxyLoss
@@ -84,13 +85,13 @@ class Mixing:
         assert isinstance(loss, Loss)
         mixes = None
         if source is not None and embed is not None:
-            mixes = (source, _as_called(embed, embeddings.device.type))
+            mixes = (source, _as_called(embed, embeddings.device))
         if (mixes is None) != (self.where == "embed"):
             raise BadInput(
                 f"mixing with where='{self.where}' "
                 + ("mixes the embeddings themselves" if mixes else "needs source and embed")
             )
-        with torch.autocast(embeddings.device.type, enabled=False):
+        with autocast(embeddings.device, enabled=False):
             relations = self._relations(loss, embeddings, labels, mixes, self.kind())
             return embeddings.new_zeros(()) if relations is None else loss.compute(relations)
 
@@ -166,12 +167,14 @@ class Mixing:
         return isinstance(loss, PairLoss) and loss.by_row and follows_from_cosine(loss.distance)
 
 
-def _as_called(embed: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:
+def _as_called(
+    embed: Callable[[Tensor], Tensor], device: torch.device
+) -> Callable[[Tensor], Tensor]:
     """``embed`` with the autocast that is on now; the rest of the work is done without."""
-    enabled = torch.is_autocast_enabled(device)
+    enabled = autocast_enabled(device)
 
     def run(source: Tensor) -> Tensor:
-        with torch.autocast(device, enabled=enabled):
+        with autocast(device, enabled=enabled):
             return embed(source)
 
     return run
