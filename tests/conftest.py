@@ -127,7 +127,9 @@ def make_study():
                     "data": data or {"name": dataset},
                     "loss": {"name": method},
                     "train": {"epochs": 5},
-                    "protocol": {"name": "cross-validation", "folds": folds},
+                    "protocol": {"name": "cross-validation", "folds": folds}
+                    if folds > 1
+                    else {"name": "fixed-validation"},
                 }
                 config |= (changes or {}).get(method, {})
                 rows.append(

@@ -1,6 +1,7 @@
 """Whole studies of seconds, by real worker processes."""
 
 import json
+import statistics
 import subprocess
 import sys
 
@@ -228,8 +229,16 @@ def test_the_command_line(study_file, tmp_path):
     )  # fmt: skip
     assert "triplet" in done.stdout
     assert "finished" in done.stdout
+    assert "nan" not in done.stdout
+    assert "their standard deviation with one seed, not a confidence interval" in done.stdout
     seen = CliRunner().invoke(app, ["study", "status", folder, "--json"])
-    status = json.loads(seen.stdout)
+    status = json.loads(seen.stdout, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    models = [fold["map@r"] for fold in load_results(folder).rows[0].repeats[0].separate]
+    assert status["methods"][0]["test"] == {
+        "mean": pytest.approx(statistics.mean(models)),
+        "sd": pytest.approx(statistics.stdev(models)),
+        "low": None, "high": None, "count": 2, "over": "folds",
+    }  # fmt: skip
     assert status["finished"] is True
     assert status["methods"][0]["trials"] == 1
     assert set(status["baselines"]["folder"]) == {"raw-features", "pca", "lda"}

@@ -70,6 +70,8 @@ class Experiment:
     omits: tuple[str, ...] = ()
     tuned: frozenset[str] = frozenset()
     trained: bool = True
+    folds: int = 1
+    """Models behind the score for each seed, one for each fold."""
     score: float | None = None
 
 
@@ -211,10 +213,18 @@ def _weakness(experiments: Sequence[Experiment]) -> Iterable[Flaw]:
     if blind:
         words = f"No validation set stands behind {_all(blind, experiments)}."
         yield Flaw("weak", "selection", tuple(blind), words)
-    single = [one.name for one in experiments if one.conditions.get("seeds") == 1]
+    once = [one for one in experiments if one.conditions.get("seeds") == 1]
+    single = [one.name for one in once if one.folds == 1]
     if single:
         words = f"One training only, so no interval, stands behind {_all(single, experiments)}."
         yield Flaw("weak", "seeds", tuple(single), words)
+    folded = [one.name for one in once if one.folds > 1]
+    if folded:
+        words = (
+            f"One seed only stands behind {_all(folded, experiments)}: ± is the standard deviation "
+            "over the models of the folds, not a confidence interval over seeds."
+        )
+        yield Flaw("weak", "seeds", tuple(folded), words)
 
 
 def _all(names: list[str], experiments: Sequence[Experiment]) -> str:
