@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -9,7 +10,6 @@ from torch.nn.functional import normalize
 
 import lookalike.losses as losses
 import lookalike.miners as miners
-from lookalike.ops.sync import as_on_a_device
 from lookalike.relations import Relations, relate
 
 SIZE, DIM = 18, 6
@@ -196,20 +196,15 @@ CASES = [
 ]
 
 
-def _equal(loss, naive, embeddings, labels):
-    left = embeddings.clone().requires_grad_()
-    right = embeddings.clone().requires_grad_()
-    found = loss(left, torch.tensor(labels))
-    expected = naive(normalize(right), labels)
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
-    found.backward()
-    expected.backward()
-    torch.testing.assert_close(left.grad, right.grad, rtol=1e-7, atol=1e-10)
-
-
 @pytest.mark.parametrize(("loss", "naive"), CASES)
-def test_loops(loss, naive, data):
-    _equal(loss, naive, *data)
+def test_loops(loss, naive, data, on_every_device):
+    embeddings, labels = data
+    leaf = embeddings.clone().requires_grad_()
+    expected = naive(normalize(leaf), labels)
+    expected.backward()
+    for value, (gradient,) in on_every_device(loss, embeddings, torch.tensor(labels)):
+        torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(gradient, leaf.grad, rtol=1e-7, atol=1e-10)
 
 
 def naive_proxy_nca(x, w, labels, scale=1.0, others=False, gamma=0.0):
@@ -263,22 +258,20 @@ def naive_proxy_to_proxy(x, w, labels, variant, average=False, alpha=32, margin=
         ("ProxyToProxy2Loss", {"average": True}, lambda *a: naive_proxy_to_proxy(*a, 2, True)),
     ],
 )
-def test_proxy_loops(name, settings, naive, data):
+def test_proxy_loops(name, settings, naive, data, on_every_device):
     embeddings, labels = data
     torch.manual_seed(0)
     loss = getattr(losses, name)(6, DIM, **settings).double()
-    left, right = embeddings.clone().requires_grad_(), embeddings.clone().requires_grad_()
+    leaf = embeddings.clone().requires_grad_()
     weights = loss.proxies.detach().clone().requires_grad_()
-    found = loss(left, torch.tensor(labels))
-    expected = naive(normalize(right), normalize(weights), labels)
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
-    found.backward()
+    expected = naive(normalize(leaf), normalize(weights), labels)
     expected.backward()
-    torch.testing.assert_close(left.grad, right.grad, rtol=1e-7, atol=1e-9)
-    torch.testing.assert_close(loss.proxies.grad, weights.grad, rtol=1e-7, atol=1e-9)
+    for value, gradients in on_every_device(loss, embeddings, torch.tensor(labels)):
+        torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(gradients, [leaf.grad, weights.grad], rtol=1e-7, atol=1e-9)
 
 
-def test_swap_with_reference(data):
+def test_swap_with_reference(data, without_sync):
     """The positive is compared with the negative among the references (PML mixes up indices)."""
     embeddings, labels = data
     torch.manual_seed(1)
@@ -292,13 +285,15 @@ def test_swap_with_reference(data):
         for n in range(11)
         if classes[p] == y and classes[n] != y
     ]
-    found = losses.TripletMarginLoss(swap=True)(
-        embeddings, torch.tensor(labels), None, reference, torch.tensor(classes)
-    )
-    torch.testing.assert_close(found, mean_above_zero(terms), rtol=1e-9, atol=0)
+    for context in (nullcontext, without_sync):
+        with context():
+            found = losses.TripletMarginLoss(swap=True)(
+                embeddings, torch.tensor(labels), None, reference, torch.tensor(classes)
+            )
+        torch.testing.assert_close(found, mean_above_zero(terms), rtol=1e-9, atol=0)
 
 
-def test_sorting_equals_blocks(data):
+def test_sorting_equals_blocks(data, without_sync):
     """Away from the CPU, candidates are sorted; the result is the same."""
     embeddings, labels = data
     labels = torch.tensor(labels)
@@ -325,10 +320,9 @@ def test_sorting_equals_blocks(data):
         return found
 
     before = results()
-    with as_on_a_device():
+    with without_sync():
         after = results()
-    for blocks, sorted_ in zip(before, after, strict=True):
-        torch.testing.assert_close(blocks, sorted_, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(after, before, rtol=1e-9, atol=1e-12)
 
 
 def test_small_blocks(data, monkeypatch):

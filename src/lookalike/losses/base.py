@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple, TypedDict
 import torch
 from torch import Tensor, nn
 
+from lookalike.autocast import autocast, autocast_enabled
 from lookalike.distances import CosineSimilarity, Distance, DistanceLike, create
 from lookalike.errors import BadInput
 from lookalike.labels import Labels, Overlap, as_tensor, check_range, class_rows
@@ -220,8 +221,8 @@ class PairLoss(Loss):
         Returns:
             A scalar.
         """
-        if torch.is_autocast_enabled(embeddings.device.type):
-            with torch.autocast(embeddings.device.type, enabled=False):
+        if autocast_enabled(embeddings.device):
+            with autocast(embeddings.device, enabled=False):
                 return self.forward(
                     embeddings, labels, indices_tuple, ref_emb, ref_labels, valid=valid
                 )
@@ -376,8 +377,8 @@ class ProxyLoss(Loss):
         What a miner found weighs the images: by how often each is named, over the largest count
         (as PML). Candidates are the learned vectors, so ``ref_emb`` is refused.
         """
-        if torch.is_autocast_enabled(embeddings.device.type):
-            with torch.autocast(embeddings.device.type, enabled=False):
+        if autocast_enabled(embeddings.device):
+            with autocast(embeddings.device, enabled=False):
                 return self.forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
         if (ref_emb is not None and ref_emb is not embeddings) or (
             ref_labels is not None and ref_labels is not labels

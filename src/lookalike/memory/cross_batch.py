@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lookalike.autocast import autocast
 from lookalike.errors import BadInput
 from lookalike.labels import as_tensor
 from lookalike.losses.base import Loss, PairLoss
@@ -162,7 +163,7 @@ def mine(
     """What a miner finds in the memory; no image with its own copy (``others`` is 0 there)."""
     if isinstance(miner, Miner) and type(miner).forward is Miner.forward:
         # hide the copies before it looks: one that wants near positives would find only them
-        with torch.no_grad(), torch.autocast(embeddings.device.type, enabled=False):
+        with torch.no_grad(), autocast(embeddings.device, enabled=False):
             relations = relate(
                 embeddings,
                 labels,

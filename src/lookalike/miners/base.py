@@ -5,6 +5,7 @@ from typing import ClassVar, TypedDict
 import torch
 from torch import Tensor, nn
 
+from lookalike.autocast import autocast, autocast_enabled
 from lookalike.distances import Distance, DistanceLike, LpDistance, create
 from lookalike.labels import Labels
 from lookalike.miners.mined import Mined
@@ -45,8 +46,8 @@ class Miner(nn.Module):
         ref_labels: Labels | None = None,
     ) -> Mined:
         """The pairs or triplets of this batch (against ``ref_emb`` where given)."""
-        if torch.is_autocast_enabled(embeddings.device.type):
-            with torch.autocast(embeddings.device.type, enabled=False):
+        if autocast_enabled(embeddings.device):
+            with autocast(embeddings.device, enabled=False):
                 return self(embeddings, labels, ref_emb, ref_labels)  # type: ignore[no-any-return]
         return self.mine(
             relate(

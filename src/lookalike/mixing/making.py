@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from lookalike.autocast import autocast, autocast_enabled
 from lookalike.errors import BadInput
 from lookalike.mixing.pairs import MixedPairs
 from lookalike.ops.rows import in_full_precision, unit
@@ -68,7 +69,7 @@ def embedded_mixes(
     Returns:
         A function from pairs to embeddings.
     """
-    device = source.device.type
+    device = source.device
     embed = _as_called(embed, device)
     linear = bool(getattr(pool, "linear", False))
     pool = None if pool is None else _as_called(pool, device)
@@ -108,12 +109,12 @@ def _pooled(source: Tensor, pairs: MixedPairs, pool: Embed) -> Tensor:
     )
 
 
-def _as_called(function: Embed, device: str) -> Embed:
+def _as_called(function: Embed, device: torch.device) -> Embed:
     """``function`` with the autocast that is on now; the rest of the work is done without."""
-    enabled = torch.is_autocast_enabled(device)
+    enabled = autocast_enabled(device)
 
     def run(source: Tensor) -> Tensor:
-        with torch.autocast(device, enabled=enabled):
+        with autocast(device, enabled=enabled):
             return function(source)
 
     return run

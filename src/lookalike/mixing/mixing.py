@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from lookalike.autocast import autocast
 from lookalike.errors import BadInput
 from lookalike.labels import check_range, class_rows
 from lookalike.losses.base import Loss, PairLoss, ProxyLoss
@@ -139,7 +140,7 @@ class Mixing:
             make = mixed_embeddings(rows, normalize=loss.distance.normalize_embeddings)
         else:
             make = embedded_mixes(source, embed, pool, distribute)
-        with torch.autocast(embeddings.device.type, enabled=False):
+        with autocast(embeddings.device, enabled=False):
             if not isinstance(loss, ProxyLoss):
                 relations = self._to_images(loss, rows, labels, make)
             elif loss.proxies_are_anchors:
@@ -169,10 +170,10 @@ class Mixing:
         return "positive-negative" if torch.rand(()) < 0.5 else "anchor-negative"
 
     def shares(self, like: Tensor, *shape: int) -> Tensor:
-        """Numbers from Beta(alpha, alpha) for so many pairs, by torch's own random state."""
-        half = torch.full(shape if self.per_pair else (), float(self.alpha), device=like.device)
+        """Numbers from Beta(alpha, alpha) for so many pairs, drawn on the CPU for any device."""
+        half = torch.full(shape if self.per_pair else (), float(self.alpha))
         drawn: Tensor = torch.distributions.Beta(half, half, validate_args=False).sample()
-        return drawn.to(like.dtype).expand(shape)
+        return drawn.to(like, non_blocking=True).expand(shape)
 
     def _to_images(self, loss: Loss, rows: Tensor, labels: Tensor, make: Make) -> Relations | None:
         """Anchors are images."""
