@@ -86,6 +86,48 @@ def test_semi_hard_by_loops(data):
     assert as_sets(miners.create("semi-hard")(*data)) == [sorted(expected)]
 
 
+@pytest.mark.parametrize("with_reference", [False, True])
+def test_semi_hard_of_the_thesis_by_loops(data, reference, with_reference):
+    """Psomas, "Mining": ``argmax S_an`` over the negatives with ``S_an < S_ap``, nothing else."""
+    embeddings, labels = data
+    candidates, classes = reference if with_reference else data
+    cosine = embeddings @ candidates.T
+    expected, pairs = [], 0
+    for a in range(len(labels)):
+        for p in range(len(classes)):
+            if classes[p] != labels[a] or (p == a and not with_reference):
+                continue
+            pairs += 1
+            below = [
+                n
+                for n in range(len(classes))
+                if classes[n] != labels[a] and cosine[a, n] < cosine[a, p]
+            ]
+            if below:
+                expected.append((a, p, max(below, key=lambda n, a=a: float(cosine[a, n]))))
+    assert 0 < len(expected) < pairs  # some positive is less similar than every negative
+    rest = reference if with_reference else ()
+    assert as_sets(miners.create("semi-hard", fallback="none")(*data, *rest)) == [sorted(expected)]
+
+
+def test_semi_hard_without_fallback_keeps_to_its_margin(data):
+    distance = torch.cdist(data[0], data[0])
+    anchor, positive, negative = miners.SemiHardMiner(margin=0.05, fallback="none")(*data)
+    gap = distance[anchor, negative] - distance[anchor, positive]
+    assert 0 < len(anchor) < len(miners.SemiHardMiner(fallback="none")(*data)[0])
+    assert ((gap > 0) & (gap < 0.05)).all()
+
+
+def test_semi_hard_finds_nothing_where_every_negative_is_nearer():
+    embeddings = normalize(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [0.1, 1.0]]))
+    labels = torch.tensor([0, 0, 1, 2])
+    assert len(miners.SemiHardMiner(fallback="none")(embeddings, labels)[0]) == 0
+    assert len(miners.SemiHardMiner()(embeddings, labels)[0]) == 2
+    loss = losses.TripletMarginLoss(0.1)
+    mined = miners.SemiHardMiner(fallback="none")(embeddings, labels)
+    assert loss(embeddings, labels, mined) == 0
+
+
 def test_random_triplets_are_triplets(data):
     anchor, positive, negative = miners.RandomMiner(5)(*data)
     labels = data[1]
@@ -184,6 +226,10 @@ def test_refusals():
         miners.BatchEasyHardMiner("semihard", "all")
     with pytest.raises(BadInput, match="did you mean 'margin'"):
         miners.create("semi-hard", margn=1)
+    with pytest.raises(BadInput, match="no fallback 'hard'; did you mean 'hardest'"):
+        miners.SemiHardMiner(fallback="hard")
+    with pytest.raises(BadInput, match="fallback = 'hard'"):
+        miners.create("semi-hard", fallback="hard")
     with pytest.raises(BadInput, match="unit vectors"):
         miners.DistanceWeightedMiner(distance="snr")
 
@@ -192,3 +238,25 @@ def test_refusals():
 def test_every_argument_shown_can_be_given(name):
     shown = inspect.signature(MINERS.find(name).build).parameters.values()
     miners.create(name, **{p.name: p.default for p in shown})
+
+
+def test_distance_weighted_without_a_lower_cutoff_keeps_every_anchor():
+    """The weight of an image and itself, 1 / 0, must not reach the others of its row."""
+    torch.manual_seed(0)
+    embeddings = torch.nn.functional.normalize(torch.randn(64, 16))
+    labels = torch.arange(64) // 4
+    pairs = 64 * 3
+    with_cutoff = miners.DistanceWeightedMiner(cutoff=0.5, nonzero_loss_cutoff=2.1)
+    without = miners.DistanceWeightedMiner(cutoff=0, nonzero_loss_cutoff=2.1)
+    for miner in (with_cutoff, without):
+        anchors, positives, negatives = miner(embeddings, labels)
+        assert len(anchors) == pairs
+        assert (labels[anchors] == labels[positives]).all()
+        assert (labels[anchors] != labels[negatives]).all()
+
+
+def test_nan_embeddings_are_named():
+    embeddings = torch.randn(8, 4)
+    embeddings[2] = torch.nan
+    with pytest.raises(BadInput, match="embeddings hold NaN"):
+        tuple(miners.MultiSimilarityMiner()(embeddings, torch.arange(8) // 2))

@@ -27,6 +27,8 @@ class ProxyToProxy1Loss(ProxyAnchorLoss):
     + 1/|W| sum_w log(1 + sum_(w' != w) e^(alpha (w.w' + margin)))``.
     """
 
+    additive = False  # no image is a negative: of a mixed label only one part would count
+
     def compute(self, relations: Relations) -> Tensor:
         """The loss of proxies x images."""
         margin = self.distance.level(self.margin)

@@ -32,6 +32,7 @@ NO_MATTER = (
     *WITHOUT_EFFECT,
     "seed",
     "optim.loss_lr",  # moves the loss's own weights: a part of the method
+    "optim.loss_weight_decay",
     "model.normalize",  # what the loss is given; tests compare directions, whatever the lengths
     "train.device",
     "train.channels_last",

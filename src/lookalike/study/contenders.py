@@ -223,7 +223,8 @@ def _of_group(group: Sequence[tuple[Run, RunConfig]], names: Mapping[Path, str])
     cells = {(seeds.index(one.seed), one.protocol.fold): run.result["test"] for run, one in group}
     fingerprint = group[0][0].result["data_fingerprint"]
     conditions = _with_data(conditions_of(config, seeds=len(seeds)), fingerprint)
-    if config.train.patience is None:  # epochs of different samplers may differ in length
+    if (config.train.patience, config.train.patience_epochs) == (None, None):
+        # epochs of different samplers may differ in length
         conditions["steps"] = max(int(run.result.get("steps", 0)) for run, _ in group) or None
     name = names.get(group[0][0].folder, method_name(config))
     return Contender(
