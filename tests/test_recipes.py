@@ -15,8 +15,8 @@ from lookalike.config import RunConfig, load, parse
 from lookalike.data import preset
 from lookalike.errors import BadInput
 from lookalike.evaluation.metrics import check_metrics
-from lookalike.hyperparameters import hyperparameters
 from lookalike.models import EmbeddingModel
+from lookalike.published.hyperparameters import hyperparameters
 from lookalike.report import published
 from lookalike.training.building import check_model
 from lookalike.training.objective import build_objective, check_parts, sized

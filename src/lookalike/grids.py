@@ -30,7 +30,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lookalike.errors import BadInput, nearest
-from lookalike.hyperparameters import Hyperparameter, hyperparameters, settings
+from lookalike.published.hyperparameters import Hyperparameter, hyperparameters, settings
 from lookalike.settings import merge
 
 __all__ = ["Choice", "Grid", "read_grids"]

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import normalize
 
 from lookalike import losses
-from lookalike.hyperparameters import Hyperparameter, hyperparameters, settings
+from lookalike.published.hyperparameters import Hyperparameter, hyperparameters, settings
 from lookalike.study.config import MethodConfig
 from lookalike.study.ranges import Choices
 from lookalike.study.spaces import shipped

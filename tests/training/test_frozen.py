@@ -6,9 +6,9 @@ from safetensors.torch import load_file
 
 from lookalike import data, models
 from lookalike.errors import BadInput
+from lookalike.runs.finished import model_tensors
 from lookalike.training import train
 from lookalike.training.batches import embed
-from lookalike.training.finished import model_tensors
 from lookalike.training.sources import Pixels
 
 FROZEN = ["model.frozen=true", "model.frozen_views=1", "train.batches_per_epoch=10"]

@@ -10,13 +10,13 @@ from safetensors.torch import load_file, save_file
 
 from lookalike import data, losses, models
 from lookalike.errors import BadInput
-from lookalike.search.embedder import Embedder
+from lookalike.inference.embedder import Embedder
+from lookalike.runs.finished import model_tensors
 from lookalike.study.bench import Bench
 from lookalike.study.tasks import Task
 from lookalike.training import Interrupted, Watcher, train
 from lookalike.training.building import build_sampler
 from lookalike.training.features import room_for
-from lookalike.training.finished import model_tensors
 from lookalike.training.loop import chosen_split
 from lookalike.training.sources import Pixels
 

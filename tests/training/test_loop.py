@@ -8,10 +8,10 @@ from torch import nn
 
 from lookalike.config import load
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.runs.run import Run
 from lookalike.study.bench import Bench
 from lookalike.training import Interrupted, Watcher, train
 from lookalike.training.loop import Learning
-from lookalike.training.run import Run
 
 
 class BrokenLoss(nn.Module):

@@ -9,8 +9,8 @@ from lookalike import models
 from lookalike.config import load
 from lookalike.errors import BadInput
 from lookalike.training import Interrupted, train
+from lookalike.training.forward import Passes, Prepared
 from lookalike.training.objective import build_objective
-from lookalike.training.passes import Passes, Prepared
 
 SHORT = ("train.epochs=1", "train.batches_per_epoch=6", "protocol.name=paper")
 UNTESTED = ("protocol.test=false",)

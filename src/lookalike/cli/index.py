@@ -67,9 +67,9 @@ def create(
     """
     from lookalike.cli.console import ConsoleWatcher
     from lookalike.errors import BadInput
+    from lookalike.inference.models import find_embedder
     from lookalike.search import Embedder, Index
     from lookalike.search.index import is_postgres
-    from lookalike.search.models import find_embedder
     from lookalike.search.sources import need_pictures
 
     if len(given) != (2 if network is None else 1):

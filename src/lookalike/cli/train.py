@@ -36,7 +36,7 @@ def train(
     from lookalike import recipes, training
     from lookalike.cli.console import ConsoleWatcher
     from lookalike.config import load
-    from lookalike.training.devices import is_first_machine
+    from lookalike.training.distributed.devices import is_first_machine
     from lookalike.training.summary import summary, warnings
 
     given = arguments or []

@@ -5,8 +5,8 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from lookalike.hyperparameters import Hyperparameter, hyperparameters, settings
-from lookalike.papers import papers
+from lookalike.published.hyperparameters import Hyperparameter, hyperparameters, settings
+from lookalike.published.papers import papers
 
 __all__ = ["Tuned", "tuned"]
 

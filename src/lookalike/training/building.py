@@ -13,12 +13,12 @@ from lookalike.config import ModelConfig, RunConfig
 from lookalike.data import ImageSet, PixelStore, Preset, Subset
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
+from lookalike.progress import Watcher
 from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
 from lookalike.training.batches import embed_together
 from lookalike.training.features import Features, Frozen, open_features
 from lookalike.training.sources import Pixels, Source
-from lookalike.training.watcher import Watcher
 
 __all__ = [
     "HeadStart",

@@ -17,7 +17,7 @@ from torch.utils.tensorboard import SummaryWriter
 from lookalike.config import RunConfig
 from lookalike.errors import BadInput
 from lookalike.files import atomically
-from lookalike.training.run import Run
+from lookalike.runs.run import Run
 
 __all__ = ["check_loggers", "open_loggers"]
 
