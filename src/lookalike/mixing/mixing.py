@@ -82,7 +82,7 @@ class Mixing:
         source: Tensor | None = None,
         embed: Embed | None = None,
         *,
-        pool: Embed | None = None,
+        pool: nn.Module | None = None,
         distribute: Callable[[Embed], Embed] | None = None,
     ) -> Tensor:
         """``weight`` times the mixed loss.
@@ -117,7 +117,7 @@ class Mixing:
         source: Tensor | None = None,
         embed: Embed | None = None,
         *,
-        pool: Embed | None = None,
+        pool: nn.Module | None = None,
         distribute: Callable[[Embed], Embed] | None = None,
     ) -> Tensor:
         """The loss on mixed examples, before ``weight``; arguments as of a call.
