@@ -5,10 +5,12 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
+from lookalike.autocast import autocast, autocast_enabled
 from lookalike.errors import BadInput
-from lookalike.geometry import first_order_only, in_full_precision, unit
 from lookalike.mixing.pairs import MixedPairs
+from lookalike.ops.rows import in_full_precision, unit
 
 __all__ = ["Embed", "Make", "embedded_mixes", "mixed_embeddings", "refuse_too_many"]
 
@@ -70,7 +72,7 @@ def embedded_mixes(
     Returns:
         A function from pairs to embeddings.
     """
-    device = source.device.type
+    device = source.device
     embed_mixes, pool_maps, weights = _as_called(embed, device), None, []
     if pool is not None and getattr(pool, "linear", False):
         source = _as_called(pool, device)(source)
@@ -123,8 +125,8 @@ class _PooledMixes(torch.autograd.Function):
         return pooled
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        first_order_only()
         source, *weights = ctx.saved_tensors
         of_source, *of_weights = (torch.zeros_like(values) for values in ctx.saved_tensors)
         of_parts = torch.split(gradient, ctx.size)
@@ -147,12 +149,12 @@ def _parts(pairs: MixedPairs, size: int) -> Iterator[MixedPairs]:
         yield MixedPairs(*part)
 
 
-def _as_called(function: Embed, device: str) -> Embed:
+def _as_called(function: Embed, device: torch.device) -> Embed:
     """``function`` with the autocast that is on now; the rest of the work is done without."""
-    enabled = torch.is_autocast_enabled(device)
+    enabled = autocast_enabled(device)
 
     def run(source: Tensor) -> Tensor:
-        with torch.autocast(device, enabled=enabled):
+        with autocast(device, enabled=enabled):
             return function(source)
 
     return run
