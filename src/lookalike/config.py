@@ -122,7 +122,7 @@ class MixConfig(Section):
     weight: float = Field(0.4, ge=0, description="of the mixed loss beside the clean one")
     pairs: Literal["both", "positive-negative", "anchor-negative"] = "both"
     negatives: PositiveInt | Literal["all"] | None = Field(
-        None, description="mixed with each image, the most similar; by mode if not given"
+        None, description="mixed per anchor, the most similar to it; None: 1 for input, else all"
     )
     per_pair: bool = Field(True, description="false: one share for the whole batch")
 

@@ -84,7 +84,7 @@ class Mixing:
         source: Tensor | None = None,
         embed: Embed | None = None,
         *,
-        pool: Embed | None = None,
+        pool: nn.Module | None = None,
         distribute: Callable[[Embed], Embed] | None = None,
     ) -> Tensor:
         """``weight`` times the mixed loss.
@@ -119,7 +119,7 @@ class Mixing:
         source: Tensor | None = None,
         embed: Embed | None = None,
         *,
-        pool: Embed | None = None,
+        pool: nn.Module | None = None,
         distribute: Callable[[Embed], Embed] | None = None,
     ) -> Tensor:
         """The loss on mixed examples, before ``weight``; arguments as of a call.

@@ -35,6 +35,11 @@ CASES = {
     "memory": {"loss": {"name": "contrastive"}, "memory": {"size": 25, "start": 1}},
     "mixed embeddings": {"loss": {"name": "multi-similarity"}, "mix": {"where": "embed"}},
     "mixed features": {"loss": {"name": "proxy-anchor"}, "mix": {"where": "feature"}},
+    "mixed features, learned pooling": {
+        "loss": {"name": "multi-similarity"},
+        "mix": {"where": "feature"},
+        "model": {"pooling": "gem"},
+    },
     "mixed images": {"loss": {"name": "contrastive"}, "mix": {"where": "input"}},
     "batch norm": {"loss": {"name": "multi-similarity"}, "batch_norm": True},
     "batch norm of mixed images": {
@@ -59,7 +64,7 @@ def learn(case):
     warm_up = case.pop("warm_up", False)
     config = parse(case | {"train": {"device": "cpu"}})
     torch.manual_seed(1)
-    model = models.build("small-cnn", dim=6, channels=1).double()
+    model = models.build("small-cnn", dim=6, channels=1, pooling=config.model.pooling).double()
     model.freeze(bn_statistics=not batch_norm)
     if batch_norm and world_size() > 1:
         share_statistics(model, torch.device("cpu"))
