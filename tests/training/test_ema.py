@@ -50,7 +50,7 @@ def test_an_average_that_hardly_moves_tests_the_start(tiny):
 
 
 def test_the_average_is_validated(tiny):
-    common = ("protocol.test=false", "train.batches_per_epoch=2", "train.epochs=1")
+    common = ("protocol.test=false", "train.batches_per_epoch=8", "train.epochs=1")
     for average, moves in (("null", True), ("0.9999999", False)):
         before, after = train(tiny(*common, f"train.ema={average}")).epochs()
         difference = abs(after["validation map@r"] - before["validation map@r"])
