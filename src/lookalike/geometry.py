@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.labels import Labels, Overlap, agreement, as_tensor
+from lookalike.labels import Labels, Overlap, agreement, as_tensor, can_sync
 
 if TYPE_CHECKING:
     from lookalike.distances import Distance
@@ -24,13 +24,13 @@ __all__ = [
     "at_places",
     "attach",
     "blocks_of_rows",
+    "check_rows",
     "euclidean",
     "first_order_only",
     "in_full_precision",
     "in_row_blocks",
     "listed_pairs",
     "log_sum_exp",
-    "may_look",
     "mean_of_positive",
     "no_large_exponent",
     "picked",
@@ -42,6 +42,7 @@ __all__ = [
     "unit",
     "violations",
     "weighted_mean",
+    "without_rounding",
 ]
 
 
@@ -60,8 +61,10 @@ class Relations(NamedTuple):
     """0: not a pair (itself, or dropped by a miner); else 1, or how often a miner named it."""
     among: Tensor | None = None
     """[candidates, candidates] similarities, for the losses that ask for them (``among``)."""
-    hard: bool = False
-    """Whether ``same`` is known to hold nothing but 0 and 1."""
+    lengths: Tensor | None = None
+    """[anchors, 1] lengths of the anchors, for a loss that keeps them."""
+    binary: bool = False
+    """Whether no pair is a positive in part: ``positives`` and ``negatives`` are whole counts."""
 
     @property
     def whole(self) -> bool:
@@ -82,9 +85,30 @@ class Relations(NamedTuple):
             return (1 - self.same) * self.valid
         return torch.addcmul(self.valid, self.same, self.valid, value=-1)
 
+    @property
+    def positive_counts(self) -> Tensor:
+        """How often each pair counts in the number of positives: a label weighs its term only.
+
+        A pair that is 30 % positive adds 0.3 of its term to a sum, but is one of the positives
+        that the sum is divided by; dividing by the sum of labels would cancel them.
+        """
+        return self.positives if self.binary else self.valid * (self.same > 0)
+
+    @property
+    def negative_counts(self) -> Tensor:
+        """How often each pair counts in the number of negatives."""
+        return self.negatives if self.binary else self.valid * (self.same < 1)
+
+    def mean_over_positives(self, values: Tensor, pairs: "PairList") -> Tensor:
+        """``sum y v / number of positive pairs``, of values at ``listed_pairs(positives)``."""
+        counts = pairs.weights if self.binary else at_places(self.positive_counts, pairs.places)
+        return weighted_mean(values, pairs.weights, counts)
+
     def part(self, rows: slice) -> "Relations":
         """The relations of some anchors."""
-        return Relations(self.similarity[rows], self.same[rows], self.valid[rows])
+        return Relations(
+            self.similarity[rows], self.same[rows], self.valid[rows], binary=self.binary
+        )
 
     @property
     def within(self) -> bool:
@@ -117,8 +141,9 @@ def relate(
         from lookalike.distances import CosineSimilarity
 
         distance = CosineSimilarity()
-    if embeddings.ndim != 2:
-        raise BadInput(f"embeddings must be rows, [N, D]; these are {tuple(embeddings.shape)}")
+    check_rows(embeddings, None)
+    if ref_emb is not None:
+        check_rows(ref_emb, embeddings.shape[1], "ref_emb")
     anchors = in_full_precision(embeddings)
     alone = ref_emb is None or ref_emb is embeddings
     candidates = anchors if ref_emb is None or alone else in_full_precision(ref_emb)
@@ -126,29 +151,53 @@ def relate(
     if labels is None:
         same = torch.zeros_like(similarity)
     else:
-        same = _agreement(labels, None if alone else ref_labels, similarity, overlap)
+        same = _agreement(labels, None if alone else ref_labels, similarity, overlap, alone)
     if alone and not self_pairs:
         valid = torch.ones_like(similarity, requires_grad=False).fill_diagonal_(0)
     else:
         valid = similarity.new_ones(()).expand(similarity.shape)
+    binary = overlap == "any"  # class numbers agree or not, whatever the overlap of rows is
     if alone:
-        return Relations(similarity, same, valid, similarity)
-    return Relations(similarity, same, valid, distance.similarity(candidates) if among else None)
+        return Relations(similarity, same, valid, similarity, binary=binary)
+    between = distance.similarity(candidates) if among else None
+    return Relations(similarity, same, valid, between, binary=binary)
 
 
 def _agreement(
-    labels: Labels, ref_labels: Labels | None, similarity: Tensor, overlap: Overlap
+    labels: Labels,
+    ref_labels: Labels | None,
+    similarity: Tensor,
+    overlap: Overlap,
+    alone: bool,
 ) -> Tensor:
     numbers: dict[str, int] = {}
-    rows = as_tensor(labels, numbers).to(similarity.device)
-    columns = rows if ref_labels is None else as_tensor(ref_labels, numbers).to(similarity.device)
-    if rows.shape[0] != similarity.shape[0] or columns.shape[0] != similarity.shape[1]:
-        raise BadInput(
-            f"{similarity.shape[0]} x {similarity.shape[1]} embeddings came with "
-            f"{rows.shape[0]} x {columns.shape[0]} labels; every embedding needs one"
-            + (" (give ref_labels with ref_emb)" if ref_labels is None else "")
-        )
+    height, width = similarity.shape
+    rows = as_tensor(labels, height, numbers).to(similarity.device)
+    if ref_labels is None:
+        if not alone:
+            raise BadInput("ref_emb came without ref_labels; every embedding needs a label")
+        return agreement(rows, rows, overlap, similarity.dtype)
+    columns = as_tensor(ref_labels, width, numbers, "ref_labels").to(similarity.device)
     return agreement(rows, columns, overlap, similarity.dtype)
+
+
+def check_rows(embeddings: Tensor, width: int | None, what: str = "embeddings") -> None:
+    """Refuse embeddings that are not rows of ``width`` numbers (None: of any width).
+
+    Args:
+        embeddings: What should be a matrix [N, D].
+        width: The D that is needed.
+        what: What the error message calls them.
+
+    Raises:
+        BadInput: They have another shape or hold integers.
+    """
+    if embeddings.ndim != 2:
+        raise BadInput(f"{what} must be rows, [N, D]; these are {tuple(embeddings.shape)}")
+    if not embeddings.is_floating_point():
+        raise BadInput(f"{what} must be floating-point numbers, not {embeddings.dtype}")
+    if width is not None and embeddings.shape[1] != width:
+        raise BadInput(f"{what} have {embeddings.shape[1]} columns, but {width} are needed")
 
 
 def in_full_precision(values: Tensor) -> Tensor:
@@ -250,7 +299,8 @@ class _Euclidean(torch.autograd.Function):
             lengths = u.new_full((1, 1), 2)
         else:
             lengths = (u * u).sum(1, keepdim=True) + (w * w).sum(1)
-        distance = torch.addmm(lengths, u, w.T, alpha=-2).clamp_min_(0)
+        distance = torch.addmm(lengths, u, w.T, alpha=-2)
+        distance = without_rounding(distance, 2.0 if unit_rows else lengths, u.shape[1])
         if not squared:
             distance.sqrt_()
         if sign != 1:
@@ -290,6 +340,23 @@ class _Euclidean(torch.autograd.Function):
         return first, second, None, None, None
 
 
+def without_rounding(squared: Tensor, lengths: Tensor | float, dimension: int) -> Tensor:
+    """Squared distances, those not larger than their own rounding error as 0 (with gradient 0).
+
+    ``|x|^2 + |y|^2 - 2 x.y`` of two nearly equal rows is what rounding left of a difference of two
+    large numbers: 0 on one processor, 1e-8 on another, and its root is 10,000 times larger. An
+    inner product of ``dimension`` terms is off by up to about ``sqrt(dimension)`` units in the last
+    place of ``lengths``, which is ``|x|^2 + |y|^2``.
+
+    >>> without_rounding(torch.tensor([1e-7, 0.5]), 2.0, 128)
+    tensor([0.0000, 0.5000])
+    """
+    bound = lengths * (torch.finfo(squared.dtype).eps * (4 + dimension**0.5))
+    if isinstance(bound, Tensor):
+        return squared.where(squared > bound, 0)
+    return torch.threshold(squared, bound, 0)
+
+
 class _Attach(torch.autograd.Function):
     """A value whose gradient is already known."""
 
@@ -304,7 +371,7 @@ class _Attach(torch.autograd.Function):
         (known,) = ctx.saved_tensors
         if gradient.ndim:
             return known * gradient.unsqueeze(1), None, None
-        if may_look(gradient) and gradient.item() == 1:  # as it is at the end of a step
+        if can_sync(gradient) and gradient.item() == 1:  # as it is at the end of a step
             return known, None, None
         return known * gradient, None, None
 
@@ -387,7 +454,7 @@ def no_large_exponent(values: Tensor, scale: float, *shifts: float) -> bool:
 
     For every one of ``shifts``, and for minus ``scale`` too.
     """
-    if not may_look(values) or values.numel() == 0:
+    if not can_sync(values) or values.numel() == 0:
         return False
     ends = [end.item() for end in values.aminmax()]
     return all(abs(scale * (end - shift)) < _PLAIN for end in ends for shift in shifts)
@@ -485,10 +552,18 @@ def log_sum_exp(
     return summed
 
 
-def violations(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """The weighted sum of the values above zero, and their weights; overwrites ``values``."""
-    counted = values.relu_().sign().mul_(weights)
-    return torch.dot(values.view(-1), counted.view(-1)), counted
+def violations(
+    values: Tensor, weights: Tensor, counts: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the values above zero: their weighted sum, their weights, and how many they are.
+
+    ``counts`` says how often each value counts; None is its weight. Overwrites ``values``.
+    """
+    above = values.relu_().sign()
+    number = None if counts is None else torch.dot(above.view(-1), counts.reshape(-1))
+    weighed = above.mul_(weights)
+    total = torch.dot(values.view(-1), weighed.view(-1))
+    return total, weighed, weighed.sum() if number is None else number
 
 
 def row_blocks(relations: Relations) -> list[slice]:
@@ -530,14 +605,10 @@ def mean_of_positive(values: Tensor, weights: Tensor) -> Tensor:
     return attach(values, value, counted.div_(count))
 
 
-def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
-    """The mean of the values by weight; 0 where there is no weight."""
-    return (values * weights).sum() / weights.sum().clamp_min(torch.finfo(values.dtype).tiny)
-
-
-def may_look(values: Tensor) -> bool:
-    """Whether looking at the numbers is free: on the CPU, and not while compiling."""
-    return values.device.type == "cpu" and not torch.compiler.is_compiling()
+def weighted_mean(values: Tensor, weights: Tensor, counts: Tensor | None = None) -> Tensor:
+    """``sum w v / sum of counts`` (counts None: the weights); 0 where nothing counts."""
+    number = (weights if counts is None else counts).sum()
+    return (values * weights).sum() / number.clamp_min(torch.finfo(values.dtype).tiny)
 
 
 class PairList(NamedTuple):
@@ -558,7 +629,7 @@ def listed_pairs(weights: Tensor) -> PairList:
     On the CPU only those; elsewhere all pairs, so that nothing waits for the device.
     """
     flat = weights.reshape(-1)
-    if may_look(weights):
+    if can_sync(weights):
         places = flat.nonzero().squeeze(1)
         return PairList(
             places.div(weights.shape[1], rounding_mode="floor"),

@@ -13,7 +13,17 @@ from torch import Tensor
 
 from lookalike.errors import BadInput, nearest
 
-__all__ = ["Labels", "Overlap", "agreement", "as_tensor", "encode"]
+__all__ = [
+    "Labels",
+    "Overlap",
+    "agreement",
+    "as_tensor",
+    "can_sync",
+    "check_range",
+    "check_shape",
+    "class_rows",
+    "encode",
+]
 
 Labels: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[str] | Sequence[int]
 Overlap: TypeAlias = Literal["any", "jaccard"]
@@ -29,18 +39,128 @@ def encode(labels: Sequence[str], known: dict[str, int] | None = None) -> Tensor
     return torch.tensor([numbers.setdefault(str(name), len(numbers)) for name in labels])
 
 
-def as_tensor(labels: Labels, known: dict[str, int] | None = None) -> Tensor:
-    """The labels as a tensor: strings are numbered (see ``encode``), numbers are kept as they are.
+def as_tensor(
+    labels: Labels, rows: int, known: dict[str, int] | None = None, what: str = "labels"
+) -> Tensor:
+    """The labels of ``rows`` embeddings as a tensor; everything that takes labels reads them here.
 
-    >>> as_tensor([16777217, 16777216])
+    Only shape and type are looked at, so nothing waits for the device.
+
+    Args:
+        labels: One integer or string per embedding, or multi-hot rows [N, classes].
+        rows: How many embeddings there are.
+        known: Numbers that strings have already; kept up to date (see ``encode``).
+        what: What an error message calls them.
+
+    Returns:
+        A tensor of shape [rows] (strings numbered, integers unchanged) or [rows, classes].
+
+    Raises:
+        BadInput: The shape or the number of the labels is wrong.
+
+    >>> as_tensor([16777217, 16777216], 2)
     tensor([16777217, 16777216])
     """
     if isinstance(labels, Tensor):
-        return labels
-    array = np.asarray(labels)
-    if array.dtype.kind in "USO":
-        return encode([str(name) for name in array.tolist()], known)
-    return torch.as_tensor(array)
+        found = labels
+    else:
+        array = np.asarray(labels)
+        if array.dtype.kind in "USO" and array.ndim == 1:
+            found = encode([str(name) for name in array.tolist()], known)
+        elif array.dtype.kind in "USO":
+            raise BadInput(f"{what} that are strings must be a list, one string per embedding")
+        else:
+            found = torch.as_tensor(array)
+    check_shape(tuple(found.shape), rows, what)
+    return found
+
+
+def check_shape(shape: tuple[int, ...], rows: int, what: str = "labels") -> None:
+    """Refuse labels of a shape that cannot belong to ``rows`` embeddings.
+
+    Args:
+        shape: The shape of the labels.
+        rows: How many embeddings there are.
+        what: What the error message calls the labels.
+
+    Raises:
+        BadInput: Neither one label per embedding nor a multi-hot table of at least two classes.
+    """
+    if len(shape) == 2 and shape[1] == 1:
+        raise BadInput(
+            f"{what} have shape {shape}; give one label per embedding, shape ({shape[0]},): "
+            f"{what}.squeeze(1)"
+        )
+    if len(shape) not in (1, 2):
+        raise BadInput(
+            f"{what} have shape {shape}; give one label per embedding, or multi-hot rows"
+        )
+    if shape[0] != rows:
+        raise BadInput(f"there are {rows} embeddings but {shape[0]} {what}; each needs one")
+
+
+def class_rows(labels: Labels, rows: int, num_classes: int, like: Tensor) -> Tensor:
+    """How much of each class an embedding is, [rows, num_classes].
+
+    Args:
+        labels: Class indices from 0 to ``num_classes - 1``, or rows [rows, num_classes].
+        rows: How many embeddings there are.
+        num_classes: How many classes there are.
+        like: A tensor of the device and type that the answer is to have.
+
+    Returns:
+        1 at the class of each embedding and 0 elsewhere, or the rows as given. Where looking at the
+        labels would wait for the device, an index out of range gives NaN instead of an error.
+
+    Raises:
+        BadInput: The labels do not fit.
+
+    >>> class_rows([1, 0], 2, 3, torch.empty(0))
+    tensor([[0., 1., 0.],
+            [1., 0., 0.]])
+    """
+    given = as_tensor(labels, rows)
+    if given.ndim == 2:
+        if given.shape[1] != num_classes:
+            raise BadInput(
+                f"labels are rows of {given.shape[1]} classes, but the loss has {num_classes}"
+            )
+        return given.to(like)
+    check_range(given, num_classes)
+    given = given.to(like.device)
+    same = agreement(given, torch.arange(num_classes, device=like.device), dtype=like.dtype)
+    if can_sync(given):
+        return same
+    inside = ((given >= 0) & (given < num_classes)).unsqueeze(1)
+    return same.where(inside, torch.nan)
+
+
+def check_range(labels: Tensor, num_classes: int) -> None:
+    """Refuse class indices of a wrong type, or out of range where looking costs nothing.
+
+    Args:
+        labels: One class index per embedding.
+        num_classes: How many classes there are.
+
+    Raises:
+        BadInput: They are no integers from 0 to ``num_classes - 1``.
+    """
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise BadInput(f"class indices must be integers, not {labels.dtype}; use labels.long()")
+    if not can_sync(labels) or not labels.numel():
+        return
+    least, most = (int(bound) for bound in labels.aminmax())
+    if least < 0 or most >= num_classes:
+        wrong = least if least < 0 else most
+        raise BadInput(
+            f"label {wrong} is out of range: the loss has num_classes = {num_classes}, "
+            f"so labels go from 0 to {num_classes - 1}"
+        )
+
+
+def can_sync(values: Tensor) -> bool:
+    """Whether looking at the numbers is free: on the CPU, and not while compiling."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def agreement(
@@ -60,7 +180,7 @@ def agreement(
     if labels.ndim != 2 or others.ndim != 2 or labels.shape[1] != others.shape[1]:
         raise BadInput(
             f"labels of shape {tuple(labels.shape)} and {tuple(others.shape)} cannot be compared; "
-            "give one integer or string an image, or multi-hot rows of one length"
+            "give one integer or string per embedding, or multi-hot rows of one length"
         )
     rows, columns = labels.float(), others.float()
     shared = rows @ columns.T
@@ -78,7 +198,7 @@ def _equal(labels: Tensor, others: Tensor, dtype: torch.dtype) -> Tensor:
     On a CPU truth values are slow: ten times slower than comparing floats into floats, which is
     exact as long as those of one side are (below 2^24 in float32; a larger one rounds to no less).
     """
-    if labels.device.type == "cpu" and not torch.compiler.is_compiling() and labels.numel():
+    if can_sync(labels) and can_sync(others) and labels.numel():
         exact = 2 / torch.finfo(dtype).eps
         if all(-exact < bound.item() < exact for bound in labels.aminmax()):
             found = torch.empty(len(labels), len(others), dtype=dtype)

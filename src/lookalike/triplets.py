@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lookalike.geometry import PairList, at_places, listed_pairs, may_look, picked, step
+from lookalike.geometry import PairList, at_places, listed_pairs, picked, step
+from lookalike.labels import can_sync
 
 __all__ = ["Gap", "block_rows", "count_triplets", "row_positions"]
 
@@ -64,7 +65,7 @@ def count_triplets(
     ``same_order`` says that both sort an anchor's candidates alike (else blocks are used).
     """
     pairs = listed_pairs(positive)
-    few = may_look(positive) and pairs.rows.numel() <= _FEW * positive.shape[0]
+    few = can_sync(positive) and pairs.rows.numel() <= _FEW * positive.shape[0]
     if few or (hinge is not None and gap is not None and not same_order):
         return _by_blocks(negative, pairs, hinge, gap)
     return _by_sorting(negative, pairs, hinge, gap)

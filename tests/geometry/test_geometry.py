@@ -130,7 +130,7 @@ def test_listed_pairs_everywhere(monkeypatch):
     few = listed_pairs(weights)
     assert few.columns(weights).tolist() == [1, 0]
     assert few.weights.tolist() == [2, 1]
-    monkeypatch.setattr("lookalike.geometry.may_look", lambda _: False)
+    monkeypatch.setattr("lookalike.geometry.can_sync", lambda _: False)
     every = listed_pairs(weights)
     assert every.rows.tolist() == [0, 0, 1, 1]
     assert every.weights.tolist() == [0, 2, 1, 0]
@@ -142,7 +142,7 @@ def test_labels_of_all_kinds():
     names = ["a", "b", "a"]
     same = relate(torch.eye(3), names, torch.eye(3), ["b", "a", "c"]).same
     assert same.tolist() == [[0, 1, 0], [1, 0, 0], [0, 1, 0]]
-    assert as_tensor(numbers.numpy()).dtype == torch.int64
+    assert as_tensor(numbers.numpy(), len(numbers)).dtype == torch.int64
     rows = torch.tensor([[1, 1, 0], [0, 1, 1], [0, 0, 0]])
     assert agreement(rows, rows).tolist() == [[True, True, False], [True, True, False], [False] * 3]
     assert agreement(rows, rows, "jaccard")[2].tolist() == [0, 0, 0]
@@ -218,3 +218,34 @@ def test_large_labels_agree_with_themselves_only(far):
     assert torch.equal(agreement(small, large), exact)
     assert torch.equal(agreement(large, small), exact.T)
     assert torch.equal(agreement(large, large), torch.eye(5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("width", [1, 3, 128, 2048])
+@pytest.mark.parametrize("power", [1, 2])
+def test_equal_rows_have_distance_0(dtype, normalize, width, power):
+    """Whatever rounding left of ``|x|^2 + |y|^2 - 2 x.y``, and whichever way it was added up."""
+    torch.manual_seed(0)
+    x = torch.randn(40, width, dtype=dtype) * 3
+    distance = ours.LpDistance(normalize_embeddings=normalize, power=power)
+    left = x.clone().requires_grad_()
+    # as one matrix with itself, as two matrices, and one row at a time: three ways to add
+    whole = distance(left)
+    assert (whole.diagonal() == 0).all()
+    assert (distance(left, x.clone()).diagonal() == 0).all()
+    assert all(distance(row[None], row[None].clone()) == 0 for row in x)
+    (gradient,) = torch.autograd.grad(whole.diagonal().sum(), left)
+    assert gradient.abs().max() <= (0 if power == 1 else 1e-4)
+
+
+def test_distances_above_rounding_are_kept():
+    """Two rows 0.01 apart are not taken for one, nor is any distance changed."""
+    x = torch.nn.functional.normalize(torch.randn(200, 128, dtype=torch.float64))
+    y = torch.nn.functional.normalize(x + 0.01 / 128**0.5 * torch.randn_like(x))
+    exact = (x[:, None] - y).norm(dim=2)
+    found = ours.LpDistance()(x.float(), y.float()).double()
+    assert (found > 0).all()
+    # d = sqrt(d^2), and d^2 is off by a few units in the last place of 2
+    bound = 40 * torch.finfo(torch.float32).eps / exact.clamp_min(1e-3)
+    assert ((found - exact).abs() <= bound).all()

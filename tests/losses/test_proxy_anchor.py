@@ -16,11 +16,11 @@ def test_hard_labels_need_one_exponent(labels, margin, weighed):
     found = []
     for hard in (True, False):
         relations = loss.relations(rows, torch.tensor(labels))
-        assert relations.hard
+        assert relations.binary
         if weighed:
             valid = torch.arange(30, dtype=torch.float64).view(5, 6).remainder(3)
             relations = relations._replace(valid=valid)
-        value = loss.compute(relations._replace(hard=hard))
+        value = loss.compute(relations._replace(binary=hard))
         found.append((value, *torch.autograd.grad(value, [rows, loss.proxies])))
     torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-12)
 

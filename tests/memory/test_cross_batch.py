@@ -214,5 +214,24 @@ def test_what_does_not_fit_is_refused():
     ((rows, labels),) = batches(1)
     with pytest.raises(BadInput, match="cannot hold a batch of 6"):
         CrossBatchMemory(losses.ContrastiveLoss(), DIM, 5)(rows, labels)
-    with pytest.raises(BadInput, match="one class number"):
+    with pytest.raises(BadInput, match="one class index"):
         CrossBatchMemory(losses.ContrastiveLoss(), DIM, 9)(rows, torch.eye(6))
+
+
+@pytest.mark.parametrize("build", [losses.TripletMarginLoss, losses.MarginLoss])
+def test_triplets_per_anchor_is_heeded_without_a_miner(build):
+    """So many random triplets of each anchor, drawn from the memory: their mean differs by draw."""
+    torch.manual_seed(0)
+    rows, labels = torch.randn(24, DIM), torch.arange(24) % 4
+
+    def values(**settings):
+        found = []
+        for seed in range(4):
+            memory = CrossBatchMemory(build(margin=1, **settings), DIM, 64)
+            memory(rows + 1, labels)
+            torch.manual_seed(seed)
+            found.append(memory(rows, labels))
+        return torch.stack(found)
+
+    assert values().unique().numel() == 1
+    assert values(triplets_per_anchor=1).unique().numel() == 4

@@ -192,3 +192,25 @@ def test_refusals():
 def test_every_argument_shown_can_be_given(name):
     shown = inspect.signature(MINERS.find(name).build).parameters.values()
     miners.create(name, **{p.name: p.default for p in shown})
+
+
+def test_distance_weighted_without_a_lower_cutoff_keeps_every_anchor():
+    """The weight of an image and itself, 1 / 0, must not reach the others of its row."""
+    torch.manual_seed(0)
+    embeddings = torch.nn.functional.normalize(torch.randn(64, 16))
+    labels = torch.arange(64) // 4
+    pairs = 64 * 3
+    with_cutoff = miners.DistanceWeightedMiner(cutoff=0.5, nonzero_loss_cutoff=2.1)
+    without = miners.DistanceWeightedMiner(cutoff=0, nonzero_loss_cutoff=2.1)
+    for miner in (with_cutoff, without):
+        anchors, positives, negatives = miner(embeddings, labels)
+        assert len(anchors) == pairs
+        assert (labels[anchors] == labels[positives]).all()
+        assert (labels[anchors] != labels[negatives]).all()
+
+
+def test_nan_embeddings_are_named():
+    embeddings = torch.randn(8, 4)
+    embeddings[2] = torch.nan
+    with pytest.raises(BadInput, match="embeddings hold NaN"):
+        tuple(miners.MultiSimilarityMiner()(embeddings, torch.arange(8) // 2))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.errors import BadInput, nearest
+from lookalike.labels import check_shape
 
 __all__ = ["ArrayLike", "Distance", "Labels", "check_choice", "embeddings_of", "labels_of"]
 
@@ -58,14 +59,13 @@ def labels_of(values: ArrayLike, what: str) -> Labels:
         array = np.asarray(values)
     except ValueError:
         raise BadInput(f"{what} must be one label an item, or a table of 0 and 1") from None
+    check_shape(array.shape, len(array) if array.ndim else 0, what)
     if array.ndim == 2 and array.dtype.kind in "biuf":
         if not np.isin(array, (0, 1)).all():
             raise BadInput(f"{what} in two dimensions must be multi-hot: only 0 and 1")
         return array.astype(bool)
     if array.ndim != 1:
-        raise BadInput(
-            f"{what} must be one label an item or a multi-hot table, but have shape {array.shape}"
-        )
+        raise BadInput(f"{what} in two dimensions must be multi-hot: only 0 and 1")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise BadInput(f"{what} hold values that are not finite")
     if array.dtype == object:

@@ -14,9 +14,8 @@ from lookalike.geometry import (
     at_places,
     attach,
     listed_pairs,
-    may_look,
-    weighted_mean,
 )
+from lookalike.labels import can_sync
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.losses.direction import among_candidates
 from lookalike.registry import LOSSES
@@ -35,7 +34,6 @@ class AngularLoss(PairLoss):
     product, the sum over n is a matrix product: nothing of size N^3.
     """
 
-    additive = False
     among = True
 
     def __init__(self, alpha: float = 40, **options: Unpack[LossOptions]) -> None:
@@ -52,15 +50,16 @@ class AngularLoss(PairLoss):
             cosine = 1 - self.distance.squared_euclidean(cosine) / 2
             among = cosine if relations.within else 1 - self.distance.squared_euclidean(among) / 2
         pairs = listed_pairs(relations.positives)
-        if may_look(cosine):
-            return _pair_by_pair(cosine, among, relations.negatives, pairs, tan2)
+        if can_sync(cosine):
+            number = relations.positive_counts.sum()
+            return _pair_by_pair(cosine, among, relations.negatives, pairs, number, tan2)
         of_anchor = (4 * tan2 * (cosine - 1)).exp()
         of_candidate = of_anchor if among is cosine else (4 * tan2 * (among - 1)).exp()
         summed = (of_anchor * relations.negatives) @ of_candidate.T
         exponents = _exponents(
             at_places(summed, pairs.places), at_places(cosine, pairs.places), tan2
         )
-        return weighted_mean(softplus(exponents), pairs.weights)
+        return relations.mean_over_positives(softplus(exponents), pairs)
 
 
 def _exponents(summed: Tensor, near: Tensor, tan2: float) -> Tensor:
@@ -70,7 +69,12 @@ def _exponents(summed: Tensor, near: Tensor, tan2: float) -> Tensor:
 
 
 def _pair_by_pair(
-    cosine: Tensor, among: Tensor, negatives: Tensor, pairs: PairList, tan2: float
+    cosine: Tensor,
+    among: Tensor,
+    negatives: Tensor,
+    pairs: PairList,
+    number: Tensor,
+    tan2: float,
 ) -> Tensor:
     """The same for few pairs: only the rows they need, in blocks, with the gradient."""
     with torch.no_grad():
@@ -80,7 +84,7 @@ def _pair_by_pair(
         to_anchor = torch.zeros_like(of_anchor)
         to_candidate = to_anchor if within else torch.zeros_like(of_candidate)
         columns, near = pairs.columns(cosine), at_places(cosine.detach(), pairs.places)
-        share = pairs.weights / pairs.weights.sum().clamp_min(torch.finfo(near.dtype).tiny)
+        share = pairs.weights / number.clamp_min(torch.finfo(near.dtype).tiny)
         value, pulls = near.new_zeros(()), torch.zeros_like(near)
         size = block_rows(cosine.shape[1])
         for at in range(0, near.numel(), size):

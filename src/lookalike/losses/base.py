@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from lookalike.distances import CosineSimilarity, Distance, DistanceLike, create
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, in_full_precision, relate, weighted_mean
-from lookalike.labels import Labels, Overlap, agreement, as_tensor
+from lookalike.geometry import Relations, check_rows, in_full_precision, relate, weighted_mean
+from lookalike.labels import Labels, Overlap, as_tensor, check_range, class_rows
 from lookalike.miners.mined import Indices, Mined, mined, narrow
 from lookalike.regularizers.base import RegularizerLike, build
 from lookalike.signatures import show_options
@@ -46,7 +46,10 @@ class Loss(nn.Module):
     """Settings that all losses share: a distance and a regulariser of the embeddings."""
 
     additive: ClassVar[bool] = False
-    """Whether the loss sums over candidates by weight, so that mixed candidates make sense."""
+    """Whether the loss sums over candidates by weight, so that mixed candidates make sense.
+
+    A loss says so itself: a ranking loss would be mixed into something else in silence.
+    """
     default_distance: ClassVar[Callable[[], Distance]] = CosineSimilarity
     """What ``distance=None`` means."""
 
@@ -84,7 +87,6 @@ class PairLoss(Loss):
     unless the loss says otherwise.
     """
 
-    additive = True
     counts: ClassVar[bool] = True
     """Whether a pair that a miner names several times weighs as much (PML: differs by loss)."""
     needs_labels: ClassVar[bool] = False
@@ -113,21 +115,34 @@ class PairLoss(Loss):
         indices_tuple: Indices | None = None,
         ref_emb: Tensor | None = None,
         ref_labels: Labels | None = None,
+        *,
+        valid: Tensor | None = None,
     ) -> Tensor:
         """The loss of a batch, in float32 at least.
 
-        ``indices_tuple`` is what a miner returned, or PML's index tensors. With ``ref_emb`` the
-        candidates are those embeddings, with ``ref_labels``. ``labels`` may be left out where
-        ``indices_tuple`` says all.
+        Args:
+            embeddings: [N, D], the anchors.
+            labels: One per embedding; may be left out where ``indices_tuple`` says all.
+            indices_tuple: What a miner returned, or PML's index tensors.
+            ref_emb: The candidates, where they are not the anchors.
+            ref_labels: Their labels.
+            valid: [N, candidates], 0 where two are not to be compared (a memory's own copies).
+
+        Returns:
+            A scalar.
         """
         if torch.is_autocast_enabled(embeddings.device.type):
             with torch.autocast(embeddings.device.type, enabled=False):
-                return self.forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
+                return self.forward(
+                    embeddings, labels, indices_tuple, ref_emb, ref_labels, valid=valid
+                )
         if labels is None and (indices_tuple is None or self.needs_labels):
             raise BadInput(f"{type(self).__name__} needs labels")
         if embeddings.shape[0] == 0:
             return in_full_precision(embeddings).sum()
         relations = self.relations(embeddings, labels, ref_emb, ref_labels)
+        if valid is not None:
+            relations = relations._replace(valid=valid.to(relations.similarity.dtype))
         if indices_tuple is None:
             loss = self.compute(relations)
         else:
@@ -167,7 +182,6 @@ class AnchorLoss(PairLoss):
     over the largest count (as PML).
     """
 
-    additive = False
     needs_labels = True
 
     def per_anchor(self, relations: Relations) -> tuple[Tensor, Tensor]:
@@ -194,7 +208,6 @@ class ProxyLoss(Loss):
     rows [N, classes] that say how much of each class an image is (mixed images).
     """
 
-    additive = True
     anchors_only: ClassVar[bool] = False
     """Whether a miner's finding weighs an image only by how often it is an anchor."""
 
@@ -228,22 +241,27 @@ class ProxyLoss(Loss):
 
     def similarities(self, embeddings: Tensor) -> Tensor:
         """Images x classes; larger is closer."""
-        rows = in_full_precision(embeddings)
+        rows = self.rows(embeddings)
         return self.distance.similarity(rows, self.class_vectors().to(rows.dtype))
 
-    def membership(self, labels: Labels, like: Tensor) -> Tensor:
-        """``same`` [N, classes]: the given rows, or 1 at the class of each image."""
-        given = as_tensor(labels).to(like.device)
-        if given.ndim == 2:
-            return given.to(like.dtype)
-        classes = torch.arange(self.num_classes, device=like.device)
-        return agreement(given, classes, dtype=like.dtype)
+    def rows(self, embeddings: Tensor) -> Tensor:
+        """The embeddings, checked, in float32 at least."""
+        check_rows(embeddings, self.embedding_size)
+        return in_full_precision(embeddings)
+
+    def class_indices(self, embeddings: Tensor, labels: Labels) -> Tensor | None:
+        """The class index of each image where the labels are indices, None where they are rows."""
+        given = as_tensor(labels, embeddings.shape[0])
+        if given.ndim != 1:
+            return None
+        check_range(given, self.num_classes)
+        return given
 
     def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
         """Images x classes, all of them valid."""
         similarity = self.similarities(embeddings)
-        valid = similarity.new_ones(()).expand(similarity.shape)
-        return Relations(similarity, self.membership(labels, similarity), valid)
+        same = class_rows(labels, similarity.shape[0], self.num_classes, similarity)
+        return Relations(similarity, same, similarity.new_ones(()).expand(similarity.shape))
 
     def per_image(self, relations: Relations) -> Tensor:
         """The loss of each image, [N]."""

@@ -19,6 +19,8 @@ class BinomialDevianceLoss(PairLoss):
     ``mean_P log(1 + e^(-alpha (s - beta))) + mean_N log(1 + e^(alpha cost (s - beta)))``.
     """
 
+    additive = True
+
     def __init__(
         self,
         alpha: float = 2,
@@ -34,5 +36,6 @@ class BinomialDevianceLoss(PairLoss):
     def compute(self, relations: Relations) -> Tensor:
         """The loss of these relations."""
         beyond = (relations.similarity - self.distance.level(self.beta)) * self.alpha
-        pull = weighted_mean(softplus(-beyond), relations.positives)
-        return pull + weighted_mean(softplus(self.cost * beyond), relations.negatives)
+        pull = weighted_mean(softplus(-beyond), relations.positives, relations.positive_counts)
+        push = softplus(self.cost * beyond)
+        return pull + weighted_mean(push, relations.negatives, relations.negative_counts)

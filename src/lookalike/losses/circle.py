@@ -22,6 +22,7 @@ class CircleLoss(PairLoss):
     (the factors in brackets are constants), mean over the anchors that have both kinds of pairs.
     """
 
+    additive = True
     counts = False
 
     def __init__(self, m: float = 0.4, gamma: float = 80, **options: Unpack[LossOptions]) -> None:

@@ -18,37 +18,40 @@ __all__ = ["ContrastiveLoss", "SignalToNoiseRatioContrastiveLoss", "contrastive"
 def contrastive(relations: Relations, pull_to: float, push_to: float) -> Tensor:
     """``[pull_to - s]+`` over positives plus ``[s - push_to]+`` over negatives.
 
-    Each part is the mean over its non-zero terms.
+    Each part is the mean over its non-zero terms; a label weighs its term, not their number.
     """
     with torch.no_grad():
         blocks = row_blocks(relations)
         if len(blocks) == 1:
-            (pull, pulled), (push, pushed) = _hinges(relations, pull_to, push_to)
-            pulls, pushes = (_at_least_tiny(part.sum()) for part in (pulled, pushed))
+            (pull, pulled, pulls), (push, pushed, pushes) = _hinges(relations, pull_to, push_to)
+            pulls, pushes = _at_least_tiny(pulls), _at_least_tiny(pushes)
             slope = pushed.div_(pushes).sub_(pulled.div_(pulls))
         else:
             # every block is worked out twice: cheaper than keeping what does not fit in the cache
             sums = relations.similarity.new_zeros(2, 2)
             for rows in blocks:
                 hinges = _hinges(relations.part(rows), pull_to, push_to)
-                sums += torch.stack([torch.stack((total, part.sum())) for total, part in hinges])
+                sums += torch.stack([torch.stack((total, count)) for total, _, count in hinges])
             pull, push = sums[:, 0]
             pulls, pushes = _at_least_tiny(sums[:, 1])
             slope = torch.empty_like(relations.similarity)
             for rows in blocks:
-                (_, pulled), (_, pushed) = _hinges(relations.part(rows), pull_to, push_to)
+                (_, pulled, _), (_, pushed, _) = _hinges(relations.part(rows), pull_to, push_to)
                 torch.sub(pushed.div_(pushes), pulled.div_(pulls), out=slope[rows])
     return attach(relations.similarity, pull / pulls + push / pushes, slope)
 
 
 def _hinges(
     relations: Relations, pull_to: float, push_to: float
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Of positives and of negatives: the sum of the terms above zero, and their weights."""
+) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
+    """Of positives and of negatives: the sum of the terms above zero, their weights and number."""
     similarity = relations.similarity.detach()
+    counts: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
+    if not relations.binary:
+        counts = (relations.positive_counts, relations.negative_counts)
     return (
-        violations(pull_to - similarity, relations.positives),
-        violations(similarity - push_to, relations.negatives),
+        violations(pull_to - similarity, relations.positives, counts[0]),
+        violations(similarity - push_to, relations.negatives, counts[1]),
     )
 
 
@@ -72,6 +75,8 @@ class ContrastiveLoss(PairLoss):
     ``on="similarity"``: per anchor ``sum_N [s - neg_margin]+ - sum_P s`` of cosines, mean over
     anchors (``pos_margin`` is not used).
     """
+
+    additive = True
 
     default_distance: ClassVar[Callable[[], Distance]] = LpDistance
 

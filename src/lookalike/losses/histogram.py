@@ -23,7 +23,6 @@ class HistogramLoss(PairLoss):
     pairs count; of a pair found in both directions one is counted.
     """
 
-    additive = False
     counts = False
 
     def __init__(

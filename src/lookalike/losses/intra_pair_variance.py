@@ -19,8 +19,6 @@ class IntraPairVarianceLoss(PairLoss):
     all positive, or negative, pairs. With a distance the roles of ``1 - eps`` and ``1 + eps`` turn.
     """
 
-    additive = False
-
     def __init__(
         self, pos_eps: float = 0.01, neg_eps: float = 0.01, **options: Unpack[LossOptions]
     ) -> None:
@@ -34,6 +32,9 @@ class IntraPairVarianceLoss(PairLoss):
         positives, negatives = relations.positives, relations.negatives
         sign = 1 if self.distance.is_inverted else -1
         usual = weighted_mean(similarity, positives) * (1 - sign * self.pos_eps)
-        pull = weighted_mean((usual - similarity).relu().square(), positives)
+        pull = weighted_mean(
+            (usual - similarity).relu().square(), positives, relations.positive_counts
+        )
         usual = weighted_mean(similarity, negatives) * (1 + sign * self.neg_eps)
-        return pull + weighted_mean((similarity - usual).relu().square(), negatives)
+        push = (similarity - usual).relu().square()
+        return pull + weighted_mean(push, negatives, relations.negative_counts)

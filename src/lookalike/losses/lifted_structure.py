@@ -14,7 +14,6 @@ from lookalike.geometry import (
     listed_pairs,
     log_sum_exp,
     soft_terms,
-    weighted_mean,
 )
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.registry import LOSSES
@@ -31,6 +30,7 @@ class LiftedStructureLoss(PairLoss):
     are not the anchors, N(j) are the anchors that j is a negative of.
     """
 
+    additive = True
     by_row = False
     default_distance = LpDistance
 
@@ -55,7 +55,8 @@ class LiftedStructureLoss(PairLoss):
         both = torch.logaddexp(of_anchor[pairs.rows], of_candidate[pairs.columns(similarity)])
         some = both > -1e29  # without any negative PML counts the positive's distance alone
         pull = level(self.pos_margin) - at_places(similarity, pairs.places)
-        return weighted_mean((pull + torch.where(some, both, 0)).relu().square() / 2, pairs.weights)
+        values = (pull + torch.where(some, both, 0)).relu().square() / 2
+        return relations.mean_over_positives(values, pairs)
 
 
 @LOSSES.register("generalized-lifted-structure", paper="Hermans et al., 2017")
@@ -66,6 +67,7 @@ class GeneralizedLiftedStructureLoss(PairLoss):
     without terms counts as 0 (as PML).
     """
 
+    additive = True
     counts = False
     default_distance = LpDistance
 

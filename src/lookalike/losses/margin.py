@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
 from lookalike.geometry import Relations, at_places, attach, violations
-from lookalike.labels import Labels, as_tensor
+from lookalike.labels import Labels, as_tensor, check_range
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.miners.everything import RandomMiner
 from lookalike.miners.mined import Indices, Listed, Mined, Pairs, mined
@@ -26,7 +26,6 @@ class MarginLoss(PairLoss):
     ``nu`` penalises beta.
     """
 
-    additive = False
     default_distance = LpDistance
     beta: Tensor
 
@@ -58,25 +57,34 @@ class MarginLoss(PairLoss):
         indices_tuple: Indices | None = None,
         ref_emb: Tensor | None = None,
         ref_labels: Labels | None = None,
+        *,
+        valid: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch; a beta for each class needs class numbers as labels."""
+        """The loss of a batch; a beta for each class needs class indices as labels."""
         if self.beta.numel() == 1 or embeddings.shape[0] == 0:
-            return super().forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
+            return super().forward(
+                embeddings, labels, indices_tuple, ref_emb, ref_labels, valid=valid
+            )
         if labels is None:
             raise BadInput("a beta for each class needs labels")
         relations = self.relations(embeddings, labels, ref_emb, ref_labels)
+        if valid is not None:
+            relations = relations._replace(valid=valid.to(relations.similarity.dtype))
+        counts = None
         if indices_tuple is None:
-            found = self._all(relations)
+            found, counts = self._all(relations), self._counts(relations)
         else:
             rows, columns = relations.similarity.shape
             found = mined(indices_tuple, (rows, columns), embeddings.device)
-        numbers = as_tensor(labels).to(self.beta.device)
-        loss = self._loss(relations, found, self.beta[numbers].unsqueeze(1))
+        numbers = as_tensor(labels, embeddings.shape[0])
+        check_range(numbers, self.beta.numel())
+        numbers = numbers.to(self.beta.device)
+        loss = self._loss(relations, found, self.beta[numbers].unsqueeze(1), counts)
         return self._regularized(loss, embeddings)
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of all triplets of these relations (or of random ones)."""
-        return self.compute_mined(relations, self._all(relations))
+        return self._loss(relations, self._all(relations), self.beta, self._counts(relations))
 
     def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
         """The loss of the triplets found."""
@@ -87,7 +95,15 @@ class MarginLoss(PairLoss):
             return self.random.mine(relations)
         return Pairs(relations.positives, relations.negatives, once=False)
 
-    def _loss(self, relations: Relations, found: Mined, beta: Tensor) -> Tensor:
+    def _counts(self, relations: Relations) -> Pairs | None:
+        """How often pairs count where labels are degrees, and weigh the terms only."""
+        if relations.binary:
+            return None
+        return Pairs(relations.positive_counts, relations.negative_counts, once=False)
+
+    def _loss(
+        self, relations: Relations, found: Mined, beta: Tensor, counts: Pairs | None = None
+    ) -> Tensor:
         similarity = relations.similarity
         boundary = beta.to(similarity.dtype)
         if not self.distance.is_inverted:
@@ -97,7 +113,7 @@ class MarginLoss(PairLoss):
             total, slope, count, named = (
                 self._listed(known, edge, found)
                 if isinstance(found, Listed)
-                else self._dense(known, edge, found)
+                else self._dense(known, edge, found, counts)
             )
             count.clamp_min_(torch.finfo(known.dtype).tiny)
             value = total / count
@@ -114,20 +130,14 @@ class MarginLoss(PairLoss):
         return loss
 
     def _dense(
-        self, known: Tensor, edge: Tensor, found: Mined
+        self, known: Tensor, edge: Tensor, found: Mined, counts: Pairs | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The sum of the terms above zero, its slopes, their number, and how often anchors pull."""
-        positive, negative = (part.to(known.dtype) for part in found.pairs())
-        if isinstance(found, Pairs):
-            # every positive of an anchor meets every negative of it
-            positive, negative = (
-                positive * negative.sum(1, keepdim=True),
-                negative * positive.sum(1, keepdim=True),
-            )
-        far, pulled = violations(edge + self.margin - known, positive)
-        near, pushed = violations(known - (edge - self.margin), negative)
-        count = pulled.sum() + pushed.sum()
-        return far + near, pushed.sub_(pulled), count, positive.sum(1, keepdim=True)
+        positive, negative = _triplets_of_pairs(found, known.dtype)
+        times = (None, None) if counts is None else _triplets_of_pairs(counts, known.dtype)
+        far, pulled, pulls = violations(edge + self.margin - known, positive, times[0])
+        near, pushed, pushes = violations(known - (edge - self.margin), negative, times[1])
+        return far + near, pushed.sub_(pulled), pulls + pushes, positive.sum(1, keepdim=True)
 
     def _listed(
         self, known: Tensor, edge: Tensor, found: Listed
@@ -137,10 +147,21 @@ class MarginLoss(PairLoss):
             edge = edge.view(-1).index_select(0, found.anchor)
         weights = found.weights(known.dtype)
         to_positive, to_negative = found.places()
-        far, pulled = violations(edge + self.margin - at_places(known, to_positive), weights)
-        near, pushed = violations(at_places(known, to_negative) - (edge - self.margin), weights)
+        far, pulled, pulls = violations(edge + self.margin - at_places(known, to_positive), weights)
+        near, pushed, pushes = violations(
+            at_places(known, to_negative) - (edge - self.margin), weights
+        )
         slope = torch.zeros_like(known)
         slope.view(-1).index_add_(0, to_positive, pulled, alpha=-1)
         slope.view(-1).index_add_(0, to_negative, pushed)
         named = known.new_zeros(len(known)).index_add_(0, found.anchor, weights)
-        return far + near, slope, pulled.sum() + pushed.sum(), named.unsqueeze(1)
+        return far + near, slope, pulls + pushes, named.unsqueeze(1)
+
+
+def _triplets_of_pairs(found: Mined, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """In how many triplets each pair is the positive one, and the negative one."""
+    positive, negative = (part.to(dtype) for part in found.pairs())
+    if not isinstance(found, Pairs):
+        return positive, negative
+    # every positive of an anchor meets every negative of it
+    return positive * negative.sum(1, keepdim=True), negative * positive.sum(1, keepdim=True)

@@ -62,6 +62,7 @@ class MultiSimilarityLoss(PairLoss):
     (Mohan et al., CVPR 2020).
     """
 
+    additive = True
     counts = False
 
     def __init__(

@@ -22,7 +22,6 @@ class NPairsLoss(PairLoss):
     ``embedding_reg_weight=0.02``.
     """
 
-    additive = False
     needs_labels = True
     default_distance = DotProductSimilarity
 

@@ -13,7 +13,6 @@ from lookalike.geometry import (
     listed_pairs,
     log_sum_exp,
     soft_terms,
-    weighted_mean,
 )
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.registry import LOSSES
@@ -29,6 +28,8 @@ class NTXentLoss(PairLoss):
     domain: temperatures of 0.0002 are fine. An anchor without negatives gives 0.
     """
 
+    additive = True
+
     def __init__(self, temperature: float = 0.07, **options: Unpack[LossOptions]) -> None:
         super().__init__(**options)
         self.temperature = temperature
@@ -39,7 +40,8 @@ class NTXentLoss(PairLoss):
         pairs = listed_pairs(relations.positives)
         push = log_sum_exp(relations.similarity, relations.negatives, scale=scale)
         pull = at_places(relations.similarity, pairs.places) * scale
-        return weighted_mean(softplus(push.index_select(0, pairs.rows) - pull), pairs.weights)
+        values = softplus(push.index_select(0, pairs.rows) - pull)
+        return relations.mean_over_positives(values, pairs)
 
 
 @LOSSES.register("supcon", paper="Khosla et al., NeurIPS 2020")
@@ -50,6 +52,7 @@ class SupConLoss(PairLoss):
     batch without any negative gives the positives' part alone (PML: 0).
     """
 
+    additive = True
     counts = False
 
     def __init__(self, temperature: float = 0.1, **options: Unpack[LossOptions]) -> None:
@@ -63,12 +66,11 @@ class SupConLoss(PairLoss):
             known = relations.similarity.detach()
             total, share = soft_terms(known, relations.valid, scale=scale)
             chosen = relations.positives
-            number = chosen.sum(1, keepdim=True)
-            some = number.sign()
-            chosen = chosen / number.clamp_min_(1e-30)
+            chosen = chosen / relations.positive_counts.sum(1, keepdim=True).clamp_min_(1e-30)
+            label = chosen.sum(1, keepdim=True)  # 1 for an anchor with positives, unless mixed
             mean = torch.bmm(known.unsqueeze(1), chosen.unsqueeze(2)).squeeze(2)
-            losses = total.sub_(mean.mul_(scale)).mul_(some).relu_()
+            losses = total.mul_(label).sub_(mean.mul_(scale)).relu_()
             counted = losses.sign()
             count = counted.sum().clamp_min_(1)
-            slope = share.sub_(chosen).mul_(counted.mul_(scale).div_(count))
+            slope = share.mul_(label).sub_(chosen).mul_(counted.mul_(scale).div_(count))
         return attach(relations.similarity, losses.sum() / count, slope)

@@ -9,12 +9,11 @@ from torch import Tensor, nn
 from lookalike.geometry import (
     Relations,
     attach,
-    in_full_precision,
     log_sum_exp,
     no_large_exponent,
     soft_terms,
 )
-from lookalike.labels import Labels, agreement, as_tensor
+from lookalike.labels import Labels, class_rows
 from lookalike.losses.base import ProxyLoss, ProxyOptions
 from lookalike.registry import LOSSES
 
@@ -26,7 +25,7 @@ def proxy_anchor(relations: Relations, alpha: float, margin: float) -> Tensor:
     similarity = relations.similarity
     with torch.no_grad():
         known = relations._replace(similarity=similarity.detach())
-        if known.hard and no_large_exponent(known.similarity, alpha, margin, -margin):
+        if known.binary and no_large_exponent(known.similarity, alpha, margin, -margin):
             value, slope = _one_exponent(known, alpha, margin)
         else:
             value, slope = _two_exponents(known, alpha, margin)
@@ -76,6 +75,8 @@ class ProxyAnchorLoss(ProxyLoss):
     + 1/|W| sum_W log(1 + sum_(X-) e^(alpha (s + margin)))``. Its relations are proxies x images.
     """
 
+    additive = True
+
     def __init__(
         self,
         num_classes: int,
@@ -102,16 +103,12 @@ class ProxyAnchorLoss(ProxyLoss):
         if not self.distance.symmetric:
             turned = super().relations(embeddings, labels)
             return Relations(turned.similarity.T, turned.same.T, turned.valid.T)
-        rows = in_full_precision(embeddings)
+        rows = self.rows(embeddings)
         similarity = self.distance.similarity(self.proxies.to(rows.dtype), rows)
-        given = as_tensor(labels).to(rows.device)
-        if given.ndim == 1:
-            classes = torch.arange(self.num_classes, dtype=rows.dtype, device=rows.device)
-            same = agreement(classes, given, dtype=rows.dtype)
-        else:
-            same = given.T.to(rows.dtype)
+        binary = self.class_indices(embeddings, labels) is not None
+        same = class_rows(labels, rows.shape[0], self.num_classes, rows).T
         valid = similarity.new_ones(()).expand(similarity.shape)
-        return Relations(similarity, same, valid, hard=given.ndim == 1)
+        return Relations(similarity, same, valid, binary=binary)
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of proxies x images."""

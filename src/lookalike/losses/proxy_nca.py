@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from lookalike.errors import BadInput, nearest
 from lookalike.geometry import Relations, in_full_precision, log_sum_exp
-from lookalike.labels import Labels, as_tensor
+from lookalike.labels import Labels
 from lookalike.losses.base import ProxyLoss, ProxyOptions
 from lookalike.losses.direction import among_candidates, direction_cosine
 from lookalike.losses.nca import squared_l2
@@ -27,6 +27,7 @@ class ProxyNCALoss(ProxyLoss):
     each other class (Mohan et al., CVPR 2020).
     """
 
+    additive = True
     anchors_only = True
     default_distance = squared_l2
 
@@ -75,9 +76,9 @@ class ProxyNCALoss(ProxyLoss):
 
     def compute_batch(self, embeddings: Tensor, labels: Labels) -> Tensor:
         """The loss of a batch; the plain form is a softmax, and class numbers are enough."""
-        classes = as_tensor(labels)
-        if classes.ndim != 1 or self.direction or self.denominator != "all":
-            return super().compute_batch(embeddings, classes)
+        classes = self.class_indices(embeddings, labels)
+        if classes is None or self.direction or self.denominator != "all":
+            return super().compute_batch(embeddings, labels)
         return class_cross_entropy(self.similarities(embeddings), classes, self.softmax_scale)
 
     def _direction(self, relations: Relations) -> Tensor:

@@ -26,7 +26,6 @@ class QuadrupletLoss(PairLoss):
     in blocks. Where the candidates are not the anchors, only l is kept from the class of a.
     """
 
-    additive = False
     needs_labels = True
     default_distance = squared_l2
 

@@ -24,7 +24,6 @@ class RankedListLoss(PairLoss):
     if not given.
     """
 
-    additive = False
     counts = False
     default_distance = LpDistance
 

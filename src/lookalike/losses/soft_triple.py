@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
-from lookalike.geometry import blocks_of_rows, first_order_only, in_full_precision
+from lookalike.geometry import blocks_of_rows, first_order_only
 from lookalike.losses.base import ProxyOptions
 from lookalike.losses.softmax import SoftmaxLoss, lowered
 from lookalike.registry import LOSSES
@@ -82,7 +82,7 @@ class SoftTripleLoss(SoftmaxLoss):
 
     def similarities(self, embeddings: Tensor) -> Tensor:
         """The soft maximum over the centres of each class."""
-        rows = in_full_precision(embeddings)
+        rows = self.rows(embeddings)
         # the k-th centres of all classes side by side: a softmax over k then runs along classes
         centres = self.fc.view(self.embedding_size, self.num_classes, self.centers_per_class)
         centres = centres.permute(2, 1, 0).reshape(-1, self.embedding_size).to(rows.dtype)

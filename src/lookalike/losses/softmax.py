@@ -16,14 +16,12 @@ from lookalike.geometry import (
     at_places,
     attach,
     first_order_only,
-    in_full_precision,
     listed_pairs,
     log_sum_exp,
     unit,
 )
-from lookalike.labels import Labels, as_tensor
+from lookalike.labels import Labels
 from lookalike.losses.base import ProxyLoss, ProxyOptions
-from lookalike.miners.mined import Indices
 from lookalike.registry import LOSSES
 
 __all__ = [
@@ -79,6 +77,7 @@ def lowered(similarity: Tensor, margin: float) -> tuple[Tensor, Tensor]:
 class SoftmaxLoss(ProxyLoss):
     """Cross-entropy over classes of ``scale * s``; subclasses may make the right class harder."""
 
+    additive = True
     scale: float
     harder: Harder | None = None
 
@@ -100,10 +99,10 @@ class SoftmaxLoss(ProxyLoss):
 
     def compute_batch(self, embeddings: Tensor, labels: Labels) -> Tensor:
         """The loss of a batch; class numbers need no ``same``."""
-        classes = as_tensor(labels)
-        if classes.ndim != 1:
-            return super().compute_batch(embeddings, classes)
         similarity = self.similarities(embeddings)
+        classes = self.class_indices(embeddings, labels)
+        if classes is None:
+            return super().compute_batch(embeddings, labels)
         return class_cross_entropy(similarity, classes, self.scale, self.harder)
 
 
@@ -183,7 +182,7 @@ class NormalizedSoftmaxLoss(_ColumnLoss):
         """Images x classes; the class vectors have unit length whatever the distance."""
         if self.distance.normalize_embeddings:
             return super().similarities(embeddings)
-        rows = in_full_precision(embeddings)
+        rows = self.rows(embeddings)
         return self.distance.similarity(rows, unit(self.class_vectors().to(rows.dtype)))
 
 
@@ -309,30 +308,24 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
         **options: Unpack[ProxyOptions],
     ) -> None:
         super().__init__(num_classes, embedding_size, int(margin), scale, **options)
-        self._lengths: Tensor | None = None
 
     def compute_batch(self, embeddings: Tensor, labels: Labels) -> Tensor:
         """The loss of a batch; the scale is another one for each image."""
         return ProxyLoss.compute_batch(self, embeddings, labels)
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Labels,
-        indices_tuple: Indices | None = None,
-        ref_emb: Tensor | None = None,
-        ref_labels: Labels | None = None,
-    ) -> Tensor:
-        """The loss of a batch; the lengths of the embeddings matter here."""
-        self._lengths = torch.linalg.vector_norm(in_full_precision(embeddings), dim=1, keepdim=True)
-        loss = super().forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
-        self._lengths = None
-        return loss
+    def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
+        """Images x classes, with the lengths of the embeddings."""
+        relations = super().relations(embeddings, labels)
+        lengths = torch.linalg.vector_norm(self.rows(embeddings), dim=1, keepdim=True)
+        return relations._replace(lengths=lengths)
 
-    def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:
-        """``scale * |x| * psi``; relations alone are taken as those of unit vectors."""
-        logits = super().logits(similarity, places, weights)
-        return logits if self._lengths is None else logits * self._lengths
+    def per_image(self, relations: Relations) -> Tensor:
+        """Cross-entropy of ``scale * |x| * psi``; without lengths those of unit vectors."""
+        pairs = listed_pairs(relations.same)
+        logits = self.logits(relations.similarity, pairs.places, pairs.weights)
+        if relations.lengths is not None:
+            logits = logits * relations.lengths
+        return soft_cross_entropy(logits, relations)
 
     def harder(self, cosine: Tensor) -> tuple[Tensor, Tensor]:
         """``(-1)^k cos(margin theta) - 2k``."""

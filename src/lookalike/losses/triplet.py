@@ -26,16 +26,23 @@ from lookalike.triplets import block_rows, count_triplets
 __all__ = ["TripletMarginLoss", "hinge"]
 
 
-def hinge(similarity: Tensor, margin: float, counts: tuple[Tensor, Tensor]) -> Tensor:
+def hinge(
+    similarity: Tensor,
+    margin: float,
+    counts: tuple[Tensor, Tensor],
+    number: Tensor | None = None,
+) -> Tensor:
     """``[s_an - s_ap + margin]+``, mean over the triplets above zero.
 
-    ``counts`` says in how many of those each pair takes part (``count_triplets``). The hinge is
-    piecewise linear, so value and gradient follow exactly.
+    ``counts`` says in how many of those each pair takes part, by weight (``count_triplets``);
+    ``number`` how many they are, where that is not their weight. The hinge is piecewise linear, so
+    value and gradient follow exactly.
     """
     as_positive, as_negative = counts
     known = similarity.detach()
     total = as_positive.sum()
-    scale = total.clamp_min(torch.finfo(total.dtype).tiny).reciprocal_()
+    number = total if number is None else number
+    scale = number.clamp_min(torch.finfo(number.dtype).tiny).reciprocal_()
     gradient = as_negative.sub_(as_positive)
     value = torch.dot(gradient.view(-1), known.reshape(-1)) + margin * total
     return attach(similarity, value * scale, gradient.mul_(scale))
@@ -53,7 +60,6 @@ class TripletMarginLoss(PairLoss):
     candidates in blocks.
     """
 
-    additive = False
     default_distance = LpDistance
 
     def __init__(
@@ -107,13 +113,14 @@ class TripletMarginLoss(PairLoss):
     def _all(self, relations: Relations) -> Tensor:
         if not self._plain:
             return self._in_blocks(relations)
+        limit = (relations.similarity.detach(), self.margin)
+        number = None
         with torch.no_grad():
-            counts = count_triplets(
-                relations.positives,
-                relations.negatives,
-                hinge=(relations.similarity.detach(), self.margin),
-            )
-        return hinge(relations.similarity, self.margin, counts)
+            counts = count_triplets(relations.positives, relations.negatives, hinge=limit)
+            if not relations.binary:
+                whole = relations.positive_counts, relations.negative_counts
+                number = count_triplets(*whole, hinge=limit)[0].sum()
+        return hinge(relations.similarity, self.margin, counts, number)
 
     def _listed(self, relations: Relations, found: Listed) -> Tensor:
         similarity = relations.similarity
@@ -144,7 +151,8 @@ class TripletMarginLoss(PairLoss):
         among = among_candidates(relations) if self.swap or self.direction else None
         pairs = listed_pairs(relations.positives)
         rows, places, weight = pairs
-        negatives = relations.negatives
+        negatives, candidates = relations.negatives, relations.negative_counts
+        times = at_places(relations.positive_counts, places)
         columns = pairs.columns(negatives)
 
         def block(similarity: Tensor, among: Tensor | None, part: slice) -> tuple[Tensor, Tensor]:
@@ -155,7 +163,8 @@ class TripletMarginLoss(PairLoss):
                 None if among is None else among.index_select(0, column),
             )
             weights = negatives.index_select(0, row) * weight[part].unsqueeze(1)
-            counted = weights if self.direction else (terms > 0) * weights
+            counts = candidates.index_select(0, row) * times[part].unsqueeze(1)
+            counted = counts if self.direction else (terms > 0) * counts
             return (terms.relu() * weights).sum(), counted.sum()
 
         tiny = torch.finfo(weight.dtype).tiny

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, at_places, listed_pairs, log_sum_exp, weighted_mean
+from lookalike.geometry import Relations, at_places, listed_pairs, log_sum_exp
 from lookalike.losses.base import LossOptions, PairLoss
 from lookalike.registry import LOSSES
 
@@ -21,8 +21,6 @@ class TupletMarginLoss(PairLoss):
     ``log(1 + sum_N e^(scale (cos theta_an - cos(theta_ap - margin))))``, mean over positive pairs;
     ``margin`` in degrees.
     """
-
-    additive = False
 
     def __init__(
         self, margin: float = 5.73, scale: float = 64, **options: Unpack[LossOptions]
@@ -40,6 +38,5 @@ class TupletMarginLoss(PairLoss):
         # acos has no slope at its ends; stay a hair inside
         cosine = at_places(relations.similarity, pairs.places).clamp(-1 + 1e-7, 1 - 1e-7)
         eased = (cosine.acos() - math.radians(self.margin)).cos()
-        return weighted_mean(
-            softplus(push.index_select(0, pairs.rows) - self.scale * eased), pairs.weights
-        )
+        values = softplus(push.index_select(0, pairs.rows) - self.scale * eased)
+        return relations.mean_over_positives(values, pairs)

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
-from lookalike.geometry import in_full_precision, relate
-from lookalike.losses.base import AnchorLoss, Loss, PairLoss
+from lookalike.geometry import check_rows, in_full_precision, relate
+from lookalike.labels import as_tensor
+from lookalike.losses.base import Loss, PairLoss
 from lookalike.miners.base import Miner
 from lookalike.miners.mined import Gaps, Indices, Listed, Mined, Pairs, mined
 
@@ -84,9 +85,10 @@ class CrossBatchMemory(nn.Module):
         ``enqueue_mask`` says which rows go into the memory; the others are then the anchors, and
         there are no copies to leave out (as in MoCo, where the two come from two networks).
         """
-        labels = labels.to(embeddings.device)
-        if labels.ndim != 1 or labels.shape[0] != embeddings.shape[0]:
-            raise BadInput("the memory needs one class number an image")
+        check_rows(embeddings, self.embedding_memory.shape[1])
+        labels = as_tensor(labels, embeddings.shape[0]).to(embeddings.device)
+        if labels.ndim != 1:
+            raise BadInput("the memory needs one class index per embedding, not multi-hot rows")
         self.batches += 1
         stored = (embeddings, labels)
         if enqueue_mask is not None:
@@ -129,9 +131,9 @@ class CrossBatchMemory(nn.Module):
         found = None
         if self.miner is not None:
             found = mine(self.miner, embeddings, labels, candidates, classes, others)
-        if isinstance(loss, AnchorLoss):
-            # it reads every candidate, whatever a miner found
-            return anchor_loss(loss, embeddings, labels, candidates, classes, others, found)
+        if isinstance(loss, PairLoss):
+            valid = None if loss.self_pairs else others
+            return loss(embeddings, labels, found, candidates, classes, valid=valid)  # type: ignore[no-any-return]
         if found is None:
             same = labels.unsqueeze(1) == classes
             found = Pairs(same & (others > 0), ~same, once=True)
@@ -184,21 +186,3 @@ def without_copies(found: Mined, labels: Tensor, classes: Tensor, others: Tensor
         return Listed(found.anchor, found.positive, found.negative, keep, found.shape)
     positive, negative = found.pairs()
     return Pairs(positive * others.to(torch.float32), negative, once=found.once)
-
-
-def anchor_loss(
-    loss: AnchorLoss,
-    embeddings: Tensor,
-    labels: Tensor,
-    candidates: Tensor,
-    classes: Tensor,
-    others: Tensor,
-    found: Mined | None,
-) -> Tensor:
-    """A loss over all candidates of an anchor, its own copy left out where the loss would."""
-    with torch.autocast(embeddings.device.type, enabled=False):
-        relations = loss.relations(embeddings, labels, candidates, classes)
-        if not loss.self_pairs:
-            relations = relations._replace(valid=others.to(relations.similarity.dtype))
-        value = loss.compute(relations) if found is None else loss.compute_mined(relations, found)
-        return loss._regularized(value, embeddings)

@@ -53,7 +53,8 @@ class DistanceWeightedMiner(Miner):
         """How likely each candidate is drawn, up to a factor an anchor."""
         squared = self.distance.squared_euclidean(relations.similarity)
         allowed = relations.negatives * (squared < self.nonzero_loss_cutoff**2)
-        squared.clamp_(self.cutoff**2, 4 - 1e-6)
+        # a distance of 0 (an image and itself) is not less likely than never: log 0 has no number
+        squared.clamp_(max(self.cutoff**2, torch.finfo(squared.dtype).tiny), 4 - 1e-6)
         chance = squared.log().mul_((2.0 - dimension) / 2)
         chance.sub_(squared.mul_(-0.25).log1p_().mul_((dimension - 3) / 2))
         # relative to the likeliest allowed one, in float32's range; none is lost, only scaled

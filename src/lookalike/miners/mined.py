@@ -90,6 +90,8 @@ def _repeated(weights: Tensor) -> tuple[Tensor, Tensor]:
     rows, columns = weights.nonzero(as_tuple=True)
     if weights.dtype == torch.bool:
         return rows, columns
+    if weights.isnan().any():
+        raise BadInput("the similarities are not numbers: the embeddings hold NaN or infinity")
     times = weights[rows, columns].round().long()
     return rows.repeat_interleave(times), columns.repeat_interleave(times)
 
@@ -225,7 +227,7 @@ def narrow(relations: Relations, found: Mined, *, count: bool) -> Relations:
     positive, negative = positive.to(dtype), negative.to(dtype)
     valid = positive + negative
     same = positive if found.once else positive / valid.clamp_min(torch.finfo(dtype).tiny)
-    return relations._replace(same=same, valid=valid)
+    return relations._replace(same=same, valid=valid, binary=True)
 
 
 def restrict(relations: Relations, found: Mined) -> Relations:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from lookalike.errors import BadInput
 from lookalike.geometry import Relations, in_full_precision, products, unit
+from lookalike.labels import class_rows
 from lookalike.losses.base import Loss, PairLoss, ProxyLoss
 from lookalike.mixing.pairs import Kind, MixedPairs, choose_pairs
 from lookalike.mixing.relations import (
@@ -143,7 +144,7 @@ class Mixing:
             mixed = in_full_precision(embed(pairs.of(source)))
         there = labels.to(known.device)
         if isinstance(loss, ProxyLoss):
-            return loss.relations(mixed, pairs.of(loss.membership(there, known)))
+            return loss.relations(mixed, pairs.of(class_rows(there, size, loss.num_classes, known)))
         among = isinstance(loss, PairLoss) and loss.among
         return relations_to_mixes(known, there, mixed, pairs, kind, loss.distance, among=among)
 
