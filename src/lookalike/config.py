@@ -180,6 +180,9 @@ class ProtocolConfig(Section):
     order: Literal["sequential", "random"] = "sequential"
     seed: int | None = Field(None, ge=0, description="draws the classes; the run's if not given")
     test: bool = Field(True, description="false: never hand out the test set (tuning trials)")
+    test_untrained: bool = Field(
+        True, description="test the network as it was before training too, beside the trained one"
+    )
     metrics: OneOrMore[str] = ("recall@1", "recall@2", "recall@4", "recall@8", "map@r")
 
 
@@ -213,7 +216,7 @@ class RunConfig(Section):
         del values["train"]["devices"], values["train"]["nodes"]  # they share one batch out
         if values["train"]["accumulate"] == 1:
             del values["train"]["accumulate"]
-        del values["train"]["loggers"]
+        del values["train"]["loggers"], values["protocol"]["test_untrained"]
         for section, key, default in LATER:
             if values[section][key] == default:
                 del values[section][key]

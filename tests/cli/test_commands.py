@@ -69,7 +69,7 @@ def test_evaluate_a_file(tmp_path):
     np.savez(path, embeddings=[[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], labels=["a", "a", "b"])
     done = lookalike("evaluate", path, "--metrics", "recall@1", "--rerank", "k-reciprocal")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[:4] == ["recall@1", "100.00", "re-ranked", "100.00"]
+    assert done.stdout.split()[:4] == ["recall@1", "100.0", "%", "re-ranked"]
     assert "1 queries have nothing relevant" in done.stdout
 
 

@@ -1,7 +1,9 @@
 import os
 import signal
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from lookalike.config import load
 from lookalike.training import Watcher
@@ -17,6 +19,7 @@ TINY = [
     "train.checkpoint_seconds=0",
     "train.device=cpu",
     "protocol.metrics=[recall@1]",
+    "protocol.test_untrained=false",
 ]
 
 
@@ -28,6 +31,21 @@ def tiny(tmp_path):
         return load(None, [*TINY, f"runs_dir={tmp_path / 'runs'}", *overrides])
 
     return config
+
+
+@pytest.fixture(scope="session")
+def patterns(tmp_path_factory):
+    """A folder of 24 classes, eight small images each: a pattern of the class under noise."""
+    folder = tmp_path_factory.mktemp("patterns")
+    random = np.random.default_rng(0)
+    for number in range(24):
+        pattern = random.integers(0, 256, (8, 8)).repeat(4, 0).repeat(4, 1)
+        (folder / f"{number:02}").mkdir()
+        for image in range(8):
+            pixels = np.clip(pattern + random.normal(0, 100, (32, 32)), 0, 255)
+            path = folder / f"{number:02}" / f"{image}.png"
+            Image.fromarray(pixels.astype(np.uint8)).save(path)
+    return folder
 
 
 class StopsAt(Watcher):

@@ -70,6 +70,20 @@ def test_the_saved_model_is_whole(small, start):
     torch.testing.assert_close(ours, kept, atol=5e-3, rtol=0)  # half precision in between
 
 
+@pytest.mark.parametrize("start", ["pca", "lda"])
+def test_the_start_of_the_head_is_a_candidate_and_tested(small, start):
+    settings = [*FROZEN, f"model.head_init={start}", "protocol.test_untrained=true"]
+    before = train(small(*settings, "train.epochs=0"))
+    run = train(small(*settings, "optim.lr=1e-9", "train.epochs=1"))
+    assert run.epochs()[0]["validation map@r"] == pytest.approx(
+        before.result["validation"]["map@r"], abs=1e-6
+    )
+    assert run.result["untrained"] == pytest.approx(before.result["test"], abs=1e-6)
+    assert run.result["test"] == pytest.approx(before.result["test"], abs=1e-6)
+    raw = train(small(*FROZEN, "train.epochs=0", "model.dim=0"))
+    assert run.result["raw_features"] == pytest.approx(raw.result["test"], abs=1e-6)
+
+
 def test_only_the_head_learns(small):
     start = models.build("efficientnet-lite0", weights="imagenet", dim=16).backbone.state_dict()
     end = model_tensors(train(small(*FROZEN)))

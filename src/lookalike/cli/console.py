@@ -17,7 +17,7 @@ from rich.progress import (
 
 from lookalike.training.watcher import Watcher
 
-__all__ = ["ConsoleWatcher", "shorten"]
+__all__ = ["ConsoleWatcher"]
 
 
 class ConsoleWatcher(Watcher):
@@ -61,11 +61,3 @@ class ConsoleWatcher(Watcher):
     def note(self, text: str) -> None:
         """Print a line above the bars."""
         self.console.print(text, soft_wrap=True, markup=False)
-
-
-def shorten(name: str, value: float) -> str:
-    """A score for people: per cent where it is a share, else four places."""
-    from lookalike.evaluation.metrics import is_ranking
-
-    share = is_ranking(name) or name in ("nmi", "ami", "f1")
-    return f"{100 * value:7.2f}" if share else f"{value:7.4f}"

@@ -44,7 +44,8 @@ def evaluate(
     model.weights=imagenet
     """
     from lookalike import evaluation
-    from lookalike.cli.console import ConsoleWatcher, shorten
+    from lookalike.cli.console import ConsoleWatcher
+    from lookalike.training.score import format_score
     from lookalike.training.targets import read_target
 
     with ConsoleWatcher() as watcher:
@@ -65,10 +66,11 @@ def evaluate(
     print_scores(plain, better)
     if per_class:
         for row in plain.per_class():
-            shown = "  ".join(f"{name} {shorten(name, v)}" for name, v in row.scores.items())
+            shown = "  ".join(f"{name} {format_score(name, v)}" for name, v in row.scores.items())
             print(f"{row.label!s:<30} {row.queries:>6} queries  {shown}")
     for query in plain.worst(number=worst) if worst else []:
-        print(f"{found.names[query.index]}  ({query.label})  {query.value:.4f}")
+        value = format_score(next(reversed(plain.per_query)), query.value)
+        print(f"{found.names[query.index]}  ({query.label})  {value}")
 
 
 def reranking(name: str) -> Any:
@@ -83,15 +85,15 @@ def reranking(name: str) -> Any:
 
 def print_scores(plain: "Evaluation", better: "Evaluation | None") -> None:
     """One line a metric: score, interval, and what re-ranking makes of it."""
-    from lookalike.cli.console import shorten
+    from lookalike.training.score import format_score
 
     for name, value in plain.scores.items():
-        line = f"{name:<12} {shorten(name, value)}"
+        line = f"{name:<12} {format_score(name, value):>8}"
         if name in plain.intervals:
             low, high = plain.intervals[name]
-            line += f"  [{shorten(name, low).strip()}, {shorten(name, high).strip()}]"
+            line += f"  [{format_score(name, low)}, {format_score(name, high)}]"
         if better is not None:
-            line += f"  re-ranked {shorten(name, better.scores[name])}"
+            line += f"  re-ranked {format_score(name, better.scores[name]):>8}"
         print(line)
     if plain.queries_without_relevant:
         print(f"{plain.queries_without_relevant} queries have nothing relevant and are left out")

@@ -34,9 +34,10 @@ def train(
     Started again after an interruption it goes on where it stopped; a finished run is not repeated.
     """
     from lookalike import recipes, training
-    from lookalike.cli.console import ConsoleWatcher, shorten
+    from lookalike.cli.console import ConsoleWatcher
     from lookalike.config import load
     from lookalike.training.devices import is_first_machine
+    from lookalike.training.summary import summary, warnings
 
     given = arguments or []
     named = bool(given) and not is_override(given[0])
@@ -51,11 +52,11 @@ def train(
         return  # one process of several says it
     if as_json:
         print(json.dumps(run.result, indent=2))
+        for sentence in warnings(run.result):
+            typer.echo(f"WARNING: {sentence}", err=True)
         return
     print(f"{run.folder}: {run.result['protocol']}, {run.seconds:.0f} s of training")
-    for part in ("validation", "test"):
-        for name, value in run.result.get(part, {}).items():
-            print(f"  {part:<10}  {name:<12} {shorten(name, value)}")
+    print("\n".join(summary(run.result)))
 
 
 def is_override(argument: str) -> bool:

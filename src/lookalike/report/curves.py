@@ -36,11 +36,12 @@ def curves(contenders: Sequence[Contender]) -> list[Curve]:
 def _curve(one: Contender, key: str) -> Curve:
     run = one.runs[0]
     log = run.epochs()
+    trained = [entry for entry in log if "loss" in entry]  # all but the state before training
     validated = [entry for entry in log if key in entry]
     return Curve(
         name=one.name,
-        epochs=[int(entry["epoch"]) for entry in log],
-        loss=[float(entry["loss"]) for entry in log],
+        epochs=[int(entry["epoch"]) for entry in trained],
+        loss=[float(entry["loss"]) for entry in trained],
         validated=[int(entry["epoch"]) for entry in validated],
         scores=[float(entry[key]) for entry in validated],
         chosen_epoch=run.result.get("chosen_epoch"),

@@ -80,8 +80,8 @@ def trained(origin: dict[str, Any]) -> list[str]:
     parts = ["## Training\n\n" + table(rows)]
     if "validation" in result:
         parts.append(
-            "Validation classes, by which the epoch was chosen:\n\n"
-            + scores(result["validation"], {})
+            "Validation classes, by which the epoch was chosen (not comparable with the test: the "
+            "fewer classes, the higher the score):\n\n" + scores(result["validation"], {})
         )
     if "test" in result:
         parts.append(

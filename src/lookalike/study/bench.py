@@ -172,8 +172,8 @@ class Bench:
 
 
 def on_fold(config: RunConfig, fold: int) -> RunConfig:
-    """The same run on another fold."""
-    protocol = config.protocol.model_copy(update={"fold": fold})
+    """The same run on another fold; the untrained network is a baseline of the study already."""
+    protocol = config.protocol.model_copy(update={"fold": fold, "test_untrained": False})
     return config.model_copy(update={"protocol": protocol})
 
 

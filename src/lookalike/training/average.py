@@ -1,12 +1,23 @@
 """The moving average of a model's weights, which is often better than the last weights."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Average"]
+__all__ = ["Average", "lent"]
+
+
+@contextmanager
+def lent(model: nn.Module, weights: dict[str, Tensor]) -> Iterator[None]:
+    """Let ``model`` have other weights for a while."""
+    own = {name: t.detach().clone() for name, t in model.state_dict().items()}
+    model.load_state_dict(weights)
+    try:
+        yield
+    finally:
+        model.load_state_dict(own)
 
 
 class Average:
@@ -35,12 +46,6 @@ class Average:
         for name, value in weights.items():
             self.weights[name].copy_(value)
 
-    @contextmanager
-    def inside(self, model: nn.Module) -> Iterator[None]:
+    def inside(self, model: nn.Module) -> AbstractContextManager[None]:
         """Let ``model`` have the averaged weights for a while."""
-        own = {name: t.detach().clone() for name, t in model.state_dict().items()}
-        model.load_state_dict(self.weights)
-        try:
-            yield
-        finally:
-            model.load_state_dict(own)
+        return lent(model, self.weights)

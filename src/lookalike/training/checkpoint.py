@@ -8,6 +8,8 @@ name and renamed when complete, so a killed process leaves either the old one or
 import os
 import random
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,21 @@ from torch import Tensor
 from lookalike.errors import LookalikeError
 from lookalike.files import atomically
 
-__all__ = ["latest", "random_states", "remove_all", "restore_random", "save", "save_weights"]
+__all__ = [
+    "latest",
+    "random_states",
+    "read_start",
+    "remove_all",
+    "restore_random",
+    "save",
+    "save_start",
+    "save_weights",
+]
 
 Weights = dict[str, Tensor]
+
+START = "start.safetensors"
+"""The weights before training, written once, beside the checkpoints."""
 
 
 def save(folder: Path, weights: dict[str, Weights], state: dict[str, Any]) -> None:
@@ -41,7 +55,7 @@ def save(folder: Path, weights: dict[str, Weights], state: dict[str, Any]) -> No
     final = folder / f"{int(former[-1].name) + 1 if former else 1:06d}"
     draft.rename(final)
     for other in folder.iterdir():
-        if other != final:
+        if other.is_dir() and other != final:
             shutil.rmtree(other, ignore_errors=True)
 
 
@@ -51,12 +65,33 @@ def latest(folder: Path) -> tuple[dict[str, Weights], dict[str, Any]] | None:
     if not found:
         return None
     newest = found[-1]
-    try:
+    with telling_of_damage(newest):
         weights = {file.stem: load_file(str(file)) for file in newest.glob("*.safetensors")}
         return weights, torch.load(newest / "state.pt", weights_only=True, map_location="cpu")
-    except Exception as error:  # whatever a damaged file makes the readers raise
+
+
+def save_start(folder: Path, weights: Weights) -> None:
+    """Write the weights before training."""
+    save_weights(folder / START, weights)
+
+
+def read_start(folder: Path) -> Weights | None:
+    """The weights before training; None where they were not kept."""
+    path = folder / START
+    if not path.is_file():
+        return None
+    with telling_of_damage(path):
+        return load_file(str(path))
+
+
+@contextmanager
+def telling_of_damage(path: Path) -> Iterator[None]:
+    """Turn whatever a damaged file makes its readers raise into one sentence."""
+    try:
+        yield
+    except Exception as error:
         raise LookalikeError(
-            f"the checkpoint '{newest}' is damaged; remove the run's folder to start again"
+            f"the checkpoint '{path}' is damaged; remove the run's folder to start again"
         ) from error
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,10 +21,10 @@ from lookalike import data, models, samplers
 from lookalike.config import RunConfig
 from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.evaluation.metrics import check_metrics, is_ranking
+from lookalike.evaluation.metrics import check_metrics
 from lookalike.files import atomically
 from lookalike.training import checkpoint
-from lookalike.training.average import Average
+from lookalike.training.average import Average, lent
 from lookalike.training.batch_norm import share_statistics
 from lookalike.training.batches import TrainingBatches, embed_together
 from lookalike.training.building import (
@@ -51,8 +52,9 @@ from lookalike.training.ranks import (
 )
 from lookalike.training.recomputing import recompute_blocks
 from lookalike.training.run import Run, run_name
-from lookalike.training.score import score
+from lookalike.training.score import chance, format_score, more_is_better, score
 from lookalike.training.stopping import Interrupted, stop_signals
+from lookalike.training.untrained import untrained_scores
 from lookalike.training.watcher import Watcher
 from lookalike.training.without_effect import without_effect
 
@@ -61,7 +63,6 @@ __all__ = ["Interrupted", "Learning", "Training", "check", "splits_of", "train"]
 SECONDS_BETWEEN_LOOKS = 0.5
 FEATURES_AT_A_TIME = 8
 """Batches of frozen features that are read together."""
-CLUSTERING = ("nmi", "ami", "f1")
 
 
 @dataclass
@@ -116,7 +117,7 @@ def check(config: RunConfig) -> None:
     check_devices(config)
     check_loggers(config)
     check_metrics((config.train.metric, *config.protocol.metrics))
-    if not (is_ranking(config.train.metric) or config.train.metric in CLUSTERING):
+    if not more_is_better(config.train.metric):
         raise BadInput(f"train.metric = {config.train.metric!r}: more of it is not better")
 
 
@@ -191,7 +192,9 @@ class Learning:
                 self.model.head.start_from(*start)
             in_step([*self.moving.parameters(), *self.moving.buffers()])
             self.begin_average()
-        if self.progress.step < self.total and not self.progress.stopped:
+            self.keep_start()
+        unvalidated = self.progress.step == 0 and self.split.validation is not None
+        if unvalidated or (self.progress.step < self.total and not self.progress.stopped):
             self.fit()
         if self.best:
             self.model.load_state_dict(self.best)
@@ -199,32 +202,42 @@ class Learning:
             self.model.load_state_dict(self.average.weights)
 
     def fit(self) -> None:
-        """Step until the last epoch is done or patience has run out."""
-        self.fill_store()
+        """Validate the state before training; step until the last epoch or the end of patience."""
         look = Look(self)
         with (
             stop_signals(heeded=is_first()) as asked_to_stop,
             self.loggers() as loggers,
         ):
-            for positions, images in self.batches:
-                if self.progress.step % self.per_epoch == 0:
-                    self.begin_epoch(self.progress.step // self.per_epoch)
-                loss = self.step(positions, images)
-                self.progress.step += 1
-                look.saw(positions, loss)
-                if self.progress.step % self.per_epoch == 0:
-                    look.at_losses()
-                    self.end_epoch(loggers)
-                    look.looked = time.monotonic()  # the speed of training, without validation
-                look.save_if_due(force=bool(asked_to_stop))
-                if self.progress.step == self.total or self.progress.stopped:
-                    break
-                if asked_to_stop:
-                    raise Interrupted(
-                        f"stopped at step {self.progress.step} of {self.total}; "
-                        "the same command goes on from there"
-                    )
+            if self.progress.step == 0:
+                self.end_epoch(loggers)
+            if self.progress.step < self.total:
+                self.make_steps(look, loggers, asked_to_stop)
         look.count_time()
+
+    def make_steps(
+        self, look: "Look", loggers: list[Logger] | None, asked_to_stop: list[int]
+    ) -> None:
+        """Step until the last epoch is done, patience has run out, or a signal asks to stop."""
+        self.fill_store()
+        look.looked = time.monotonic()  # the speed of training, without validation
+        for positions, images in self.batches:
+            if self.progress.step % self.per_epoch == 0:
+                self.begin_epoch(self.progress.step // self.per_epoch)
+            loss = self.step(positions, images)
+            self.progress.step += 1
+            look.saw(positions, loss)
+            if self.progress.step % self.per_epoch == 0:
+                look.at_losses()
+                self.end_epoch(loggers)
+                look.looked = time.monotonic()
+            look.save_if_due(force=bool(asked_to_stop))
+            if self.progress.step == self.total or self.progress.stopped:
+                break
+            if asked_to_stop:
+                raise Interrupted(
+                    f"stopped at step {self.progress.step} of {self.total}; "
+                    "the same command goes on from there"
+                )
 
     def loggers(self) -> AbstractContextManager[list[Logger] | None]:
         """What shows the run's numbers; none here."""
@@ -293,26 +306,33 @@ class Learning:
         return loss, embeddings
 
     def end_epoch(self, loggers: list[Logger] | None) -> None:
-        """Log the epoch; validate it if it is time; remember the best."""
+        """Log the epoch; validate it if it is time. Epoch 0 is the state before training."""
         progress, config = self.progress, self.config.train
         epoch = progress.step // self.per_epoch
-        scores: dict[str, float] = {"loss": progress.epoch_loss / self.per_epoch}
-        progress.epoch_loss = 0.0
-        last = epoch == config.epochs
-        if self.split.validation is not None and (epoch % config.validate_every == 0 or last):
-            with self.chosen_weights():
-                found = self.score(self.split.validation, "validating")
-                weights = {name: t.clone() for name, t in self.model.state_dict().items()}
+        scores: dict[str, float] = {}
+        if epoch:
+            scores["loss"] = progress.epoch_loss / self.per_epoch
+            progress.epoch_loss = 0.0
+        due = epoch % config.validate_every == 0 or epoch == config.epochs
+        if self.split.validation is not None and due:
+            found = self.validate(self.split.validation, epoch)
             scores |= {f"validation {name}": value for name, value in found.items()}
+        if loggers is not None and scores:
+            self.log(loggers, epoch, scores)
+
+    def validate(self, subset: Subset, epoch: int) -> dict[str, float]:
+        """The scores of an epoch on validation classes; the best one is remembered."""
+        progress, config = self.progress, self.config.train
+        with self.chosen_weights():
+            found = self.score(subset, "validating")
             if found[config.metric] > progress.best_score:
                 progress.best_score, progress.best_epoch = found[config.metric], epoch
                 progress.stale = 0
-                self.best = weights
+                self.best = {name: t.clone() for name, t in self.model.state_dict().items()}
             else:
                 progress.stale += 1
                 progress.stopped = progress.stale == config.patience
-        if loggers is not None:
-            self.log(loggers, epoch, scores)
+        return found
 
     def score(self, subset: Subset, stage: str) -> dict[str, float]:
         """Every metric of the protocol, and the one that chooses, on a subset."""
@@ -329,6 +349,9 @@ class Learning:
             batch_size=self.config.train.eval_batch_size,
             progress=lambda done, total: self.watcher.stage(stage, done, total),
         )
+
+    def keep_start(self) -> None:
+        """Keep the weights before training, if they are asked for at the end."""
 
     def save(self) -> None:
         """Write a checkpoint of everything, if this is kept anywhere."""
@@ -373,8 +396,11 @@ class Training(Learning):
             "steps": self.progress.step,
             "epochs": self.progress.step // self.per_epoch,
         }
-        if self.split.validation is not None and self.config.train.epochs:
+        if self.split.validation is not None:
+            known = self.split.validation
             result["chosen_epoch"] = self.progress.best_epoch
+            result["validation_classes"] = known.class_count
+            result["validation_chance"] = chance(known.labels, known.query, known.gallery)
             result["validation"] = {self.config.train.metric: self.progress.best_score}
         if self.config.protocol.test:
             result |= self.final_test()
@@ -398,25 +424,58 @@ class Training(Learning):
         )
         for logger in loggers:
             logger.log_metrics(scores, epoch)
-        self.watcher.note(
-            f"epoch {epoch}: " + ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
-        )
+        told = ", ".join(f"{name} {format_score(name, value)}" for name, value in scores.items())
+        self.watcher.note(f"epoch {epoch}{'' if epoch else ', before training'}: {told}")
 
     def final_test(self) -> dict[str, Any]:
-        """The one look at the test classes, with the model that validation chose."""
+        """The one look at the test classes: by the chosen model, and by that before training.
+
+        Nothing is chosen by what is found here.
+        """
         test = self.split.final_test()
         embeddings = self.embed(test, "testing")
         if is_first():
             with atomically(self.run.folder / "test.safetensors") as draft:
                 indices = torch.from_numpy(test.indices)
                 save_file({"embeddings": embeddings, "indices": indices}, str(draft))
+        scores = self.test_scores(test, embeddings)
         return {
             "test_images": len(test.indices),
             "test_classes": test.class_count,
-            "test": score(
-                embeddings, test.labels, test.query, test.gallery, self.config.protocol.metrics
-            ),
-        }
+            "test_chance": chance(test.labels, test.query, test.gallery),
+            "test": scores,
+        } | self.test_before_training(test, scores)
+
+    def test_scores(self, test: Subset, embeddings: Tensor) -> dict[str, float]:
+        """Every metric of the protocol on the test classes."""
+        metrics = self.config.protocol.metrics
+        return score(embeddings, test.labels, test.query, test.gallery, metrics)
+
+    def test_before_training(
+        self, test: Subset, trained: dict[str, float]
+    ) -> dict[str, dict[str, float]]:
+        """The test scores of the weights before training, if they were kept."""
+        start = from_first(lambda: checkpoint.read_start(self.run.checkpoints))
+        if start is None:
+            return {}
+        with lent(self.model, start):
+            rows = embed_together(
+                self.model.without_linear(),
+                test,
+                self.source,
+                batch_size=self.config.train.eval_batch_size,
+                progress=lambda done, total: self.watcher.stage("testing the start", done, total),
+            )
+            found = untrained_scores(self.model.head, rows, partial(self.test_scores, test))
+        if self.split.validation is not None and self.progress.best_epoch == 0:
+            found["untrained"] = dict(trained)  # it is this model that was chosen and tested
+        return found
+
+    def keep_start(self) -> None:
+        """Write down the weights before training, for the final test."""
+        protocol = self.config.protocol
+        if is_first() and self.total and protocol.test and protocol.test_untrained:
+            checkpoint.save_start(self.run.checkpoints, self.model.state_dict())
 
     def save(self) -> None:
         """Write a checkpoint of everything."""

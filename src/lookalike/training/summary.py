@@ -1,0 +1,107 @@
+"""A run's result for people: what was chosen, what training gained on unseen classes, or lost."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lookalike.training.score import format_score, more_is_better
+
+__all__ = ["summary", "warnings"]
+
+STATES = {"raw_features": "raw features", "untrained": "before training", "test": "trained"}
+"""The models that were tested, by their key in the result, in the order of the columns."""
+
+
+def summary(result: Mapping[str, Any]) -> list[str]:
+    """The lines that ``lookalike train`` prints about a result; older results say less.
+
+    Args:
+        result: What ``result.json`` holds.
+
+    Returns:
+        Lines of text; the last ones are warnings, if there is anything to warn of.
+    """
+    lines = [_chosen(result)]
+    if "test" in result:
+        lines += [_tested(result), *_table(result)]
+    if {"validation_chance", "test_chance"} <= result.keys():
+        classes = result["validation_classes"], result["test_classes"]
+        lines.append(
+            f"  validation and test scores are not comparable: among {classes[0]} and "
+            f"{classes[1]} classes a random order finds {_percent(result['validation_chance'])} "
+            f"and {_percent(result['test_chance'])} (Recall@1)"
+        )
+    return lines + [f"WARNING: {sentence}" for sentence in warnings(result)]
+
+
+def warnings(result: Mapping[str, Any]) -> list[str]:
+    """Sentences about a training that was of no use, or did harm."""
+    found = []
+    if result["epochs"] > 0 and result.get("chosen_epoch") == 0:
+        found.append(
+            "training did not help: no epoch scored higher on the validation classes than the "
+            "network before training, which is therefore the model that was kept"
+        )
+    lost = _below(result, "untrained")
+    if lost:
+        found.append(f"training lost on the test classes: before it, {lost}")
+    lost = _below(result, "raw_features")
+    if lost:
+        found.append(
+            f"the network's raw features, without head and training, are better: {lost}; a smaller "
+            "optim.lr, model.head_init=lda, or no training (train.epochs=0 model.dim=0) may help"
+        )
+    return found
+
+
+def _below(result: Mapping[str, Any], state: str) -> str:
+    """The metrics in which the tested model scores lower, as printed, than another state."""
+    tested, other = result.get("test", {}), result.get(state, {})
+    return ", ".join(
+        f"{name} {_percent(other[name])} against {_percent(value)}"
+        for name, value in tested.items()
+        if name in other
+        and more_is_better(name)
+        and round(100 * value, 1) < round(100 * other[name], 1)
+    )
+
+
+def _chosen(result: Mapping[str, Any]) -> str:
+    epochs = result["epochs"]
+    if "validation" not in result:
+        return f"  epoch {epochs}, the last: nothing was validated"
+    classes = result.get("validation_classes")
+    where = f" on {classes} validation classes" if classes else " on validation classes"
+    scores = [f"{name} {format_score(name, v)}" for name, v in result["validation"].items()]
+    return f"  chosen epoch {result['chosen_epoch']} of {epochs}, by {', '.join(scores)}{where}"
+
+
+def _tested(result: Mapping[str, Any]) -> str:
+    return f"  tested on {result['test_classes']} unseen classes, {result['test_images']} images:"
+
+
+def _table(result: Mapping[str, Any]) -> list[str]:
+    """A line a metric: every state that was tested, and what training gained."""
+    states = {key: title for key, title in STATES.items() if key in result}
+    if len(states) == 1:
+        states = {"test": "score"}
+    compared = "untrained" in states
+    rows = [["", *states.values(), *(["gain"] if compared else [])]]
+    for name, value in result["test"].items():
+        cells = [format_score(name, result[key][name]) for key in states]
+        rows.append([name, *cells, *([_gain(name, result, value)] if compared else [])])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [_line(row, widths) for row in rows]
+
+
+def _gain(name: str, result: Mapping[str, Any], value: float) -> str:
+    difference = value - result["untrained"][name]
+    return f"{100 * difference:+.1f}" if more_is_better(name) else f"{difference:+.4f}"
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    first, *others = (f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+    return "  ".join([f"    {first.strip():<{widths[0]}}", *others])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
