@@ -2,6 +2,7 @@
 
     python benchmarks/folder_recipe.py --cub FOLDER --omniglot FOLDER [--seeds 5] [--write]
     python benchmarks/folder_recipe.py --cub FOLDER --omniglot FOLDER --choose [--draws 1]
+        [--settings NAME ...] [--write]
 
 FOLDER of --cub holds CUB_200_2011, that of --omniglot the alphabets' folders, at any depth. Every
 source is cut in two parts: CUB-200-2011 in the first and the last hundred species, Omniglot in two
@@ -73,7 +74,16 @@ TESTED = (
 CHOSEN_ON = tuple(one for one in TESTED if one.name != "cub-100x10")
 """CUB's first part has no classes left to hold out beside a hundred."""
 
-SETTINGS: dict[str, list[str]] = {}
+SETTINGS = {
+    "rates 1e-4": ["optim.lr=1e-4", "optim.head_lr=1e-4"],
+    "rates 3e-4": ["optim.lr=3e-4", "optim.head_lr=3e-4"],
+    "4 augmented views": ["model.frozen_views=4"],
+    "rates 1e-4, 4 augmented views": [
+        "optim.lr=1e-4",
+        "optim.head_lr=1e-4",
+        "model.frozen_views=4",
+    ],
+}
 """What is compared with the recipe as it is."""
 
 
@@ -181,7 +191,8 @@ def choose(given: argparse.Namespace) -> list[str]:
         first = first[:150]
         folder = given.work / f"{collection.source}-first-{collection.pictures}"
         images = data.load("folder", fill(folder, first, collection.pictures))
-        for name, settings in {"the recipe": [], **SETTINGS}.items():
+        compared = {"the recipe": []} | {name: SETTINGS[name] for name in given.settings}
+        for name, settings in compared.items():
             rows = [
                 held_out_scores(collection, images, load("recipe:folder", [*settings, seed]))
                 for seed in (f"seed={draw}" for draw in range(given.draws))
@@ -254,6 +265,7 @@ def main() -> None:
     arguments.add_argument("--seeds", type=int, default=5)
     arguments.add_argument("--choose", action="store_true")
     arguments.add_argument("--draws", type=int, default=1)
+    arguments.add_argument("--settings", nargs="*", choices=SETTINGS, default=list(SETTINGS))
     arguments.add_argument("--write", action="store_true")
     given = arguments.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)

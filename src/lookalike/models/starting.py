@@ -74,7 +74,8 @@ class Discriminants:
         """
         values = (self.values + shrink * self.level).clamp_min(self.level * 1e-9).rsqrt()
         other = (shrink * self.level).clamp_min(self.level * 1e-9).rsqrt()
-        return centred * other + centred @ self.vectors * (values - other) @ self.vectors.T
+        spanned: Tensor = centred @ self.vectors * (values - other) @ self.vectors.T
+        return centred * other + spanned
 
 
 def principal_axes(centred: Tensor) -> tuple[Tensor, Tensor]:
