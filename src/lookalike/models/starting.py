@@ -74,8 +74,8 @@ class Discriminants:
         """
         values = (self.values + shrink * self.level).clamp_min(self.level * 1e-9).rsqrt()
         other = (shrink * self.level).clamp_min(self.level * 1e-9).rsqrt()
-        spanned: Tensor = centred @ self.vectors * (values - other) @ self.vectors.T
-        return centred * other + spanned
+        rows: Tensor = centred * other + centred @ self.vectors * (values - other) @ self.vectors.T
+        return rows
 
 
 def principal_axes(centred: Tensor) -> tuple[Tensor, Tensor]:
