@@ -272,7 +272,10 @@ def main() -> None:
     torch.set_num_threads(1)
     table = choose(given) if given.choose else test(given)
     page = "folder_settings.md" if given.choose else "folder_recipe.md"
-    mode = f"--choose --draws {given.draws}" if given.choose else f"--seeds {given.seeds}"
+    named = " ".join(f"'{name}'" for name in given.settings)
+    mode = f"--seeds {given.seeds}"
+    if given.choose:
+        mode = f"--choose --draws {given.draws} --settings {named}"
     lines = [
         "# Your own pictures: " + ("settings compared" if given.choose else "the recipe tested"),
         "",
