@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-all lint chromium bench bench-losses bench-eval bench-train bench-search clean
+.PHONY: install demo test test-portable test-all lint chromium bench bench-losses bench-eval bench-train bench-search clean
 
 install: $(STAMP)
 
@@ -27,8 +27,13 @@ lint: install
 test: install chromium lint
 	$(BIN)/pytest -n 2
 
+# The numeric tests as other processors compute them: instruction sets, threads, a planted ulp.
+test-portable: install
+	$(BIN)/python tests/portable/run.py --pytest="-n 2"
+
 test-all: install chromium lint
 	$(BIN)/pytest -n 2 -m ""
+	$(MAKE) test-portable
 
 # The browser for the page tests: by apt where we may, else those tests skip and say why.
 chromium:

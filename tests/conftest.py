@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-torch.set_num_threads(1)  # two workers on two cores
+from lookalike.ops.sync import as_on_a_device
+
+# one, for two workers on two cores; tests/portable.py asks for others
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",
@@ -26,6 +29,12 @@ def _shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     base = tmp_path_factory.getbasetemp()
     common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     os.environ["LOOKALIKE_CACHE"] = str(Path(common) / "cache")
+
+
+@pytest.fixture
+def without_sync():
+    """A context in which the CPU computes as devices whose data must not be waited for."""
+    return as_on_a_device
 
 
 @pytest.fixture(scope="module")  # for longer it would keep its event loop from asyncio's users
@@ -106,7 +115,9 @@ def make_study():
                     "data": data or {"name": dataset},
                     "loss": {"name": method},
                     "train": {"epochs": 5},
-                    "protocol": {"name": "cross-validation", "folds": folds},
+                    "protocol": {"name": "cross-validation", "folds": folds}
+                    if folds > 1
+                    else {"name": "fixed-validation"},
                 }
                 config |= (changes or {}).get(method, {})
                 rows.append(

@@ -109,3 +109,6 @@ def test_keys_that_came_later_do_not_rename_old_runs():
     deciding = load(None, []).deciding()
     assert not {"ema", "activation_checkpointing", "loggers"} & set(deciding["train"])
     assert load(None, ["train.ema=0.99"]).deciding()["train"]["ema"] == 0.99
+    assert "loss_weight_decay" not in load(None, ["optim.loss_weight_decay=0"]).deciding()["optim"]
+    decayed = load(None, ["optim.loss_weight_decay=1e-4"]).deciding()["optim"]
+    assert decayed["loss_weight_decay"] == 1e-4

@@ -52,6 +52,14 @@ def test_printed_values_go_over_the_axes():
     assert cells(last)["cub/last"]["loss"] == {"name": "margin"}  # printed for 128 dimensions only
 
 
+def test_notes_are_the_files_and_those_of_the_cell():
+    cells = [*CONTENT["cells"], {"when": {"method": "margin"}, "note": "Of the margin loss."}]
+    grid, _ = read_grids(Path("x.yaml"), CONTENT | {"notes": "Of all.", "cells": cells})
+    assert grid.notes({"dataset": "cub", "method": "triplet"}) == "Of all."
+    assert grid.notes({"dataset": "cub", "method": "margin"}) == "Of all.\n\nOf the margin loss."
+    assert grid.values({"dataset": "sop", "method": "margin"})["seed"] == 3
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -38,10 +38,23 @@ SHORT = {"devices": "train.devices", "nodes": "train.nodes"}
 
 LATER = (
     ("model", "frozen_until", None),
+    ("optim", "loss_weight_decay", 0.0),
     ("train", "activation_checkpointing", False),
     ("train", "ema", None),
+    ("train", "patience_epochs", None),
 )
 """Keys that came when there were runs already: at their default they do not rename a run."""
+
+WITHOUT_EFFECT = (
+    "runs_dir",
+    "data.root",
+    "train.checkpoint_seconds",
+    "train.devices",  # they share one batch out
+    "train.nodes",
+    "train.loggers",
+    "protocol.test_untrained",
+)
+"""Keys on which no score depends: they neither name a run nor make a comparison unfair."""
 
 Item = TypeVar("Item")
 OneOrMore = Annotated[
@@ -130,7 +143,10 @@ class OptimConfig(Section):
     lr: float = Field(1e-3, gt=0)
     head_lr: float | None = Field(None, gt=0, description="of the head; lr where not given")
     loss_lr: float | None = Field(None, gt=0, description="of the loss's learned weights; lr")
-    weight_decay: float = Field(1e-4, ge=0)
+    weight_decay: float = Field(1e-4, ge=0, description="of backbone and head")
+    loss_weight_decay: float = Field(
+        0.0, ge=0, description="of the loss's learned weights, but for those it never decays"
+    )
     momentum: float = Field(0.9, ge=0, lt=1)
     schedule: Literal["constant", "step", "cosine", "one-cycle"] = "constant"
     step_size: int = Field(10, ge=1, description="epochs between two steps of the step schedule")
@@ -147,7 +163,10 @@ class TrainConfig(Section):
     batches_per_epoch: int | None = Field(None, ge=1, description="the sampler's own if not given")
     validate_every: int = Field(1, ge=1, description="epochs between validations")
     patience: int | None = Field(
-        None, ge=1, description="validations without a gain before the end"
+        None, ge=1, description="validations in a row without a gain before the end"
+    )
+    patience_epochs: int | None = Field(
+        None, ge=1, description="ends when the best epoch lies more than so many epochs back"
     )
     metric: str = Field("map@r", description="chooses the epoch, on validation classes")
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
@@ -214,11 +233,11 @@ class RunConfig(Section):
                 del values[part]
         if values["protocol"]["seed"] is None:
             del values["protocol"]["seed"]
-        del values["runs_dir"], values["data"]["root"], values["train"]["checkpoint_seconds"]
-        del values["train"]["devices"], values["train"]["nodes"]  # they share one batch out
+        for key in WITHOUT_EFFECT:
+            section, _, name = key.rpartition(".")
+            del (values[section] if section else values)[name]
         if values["train"]["accumulate"] == 1:
             del values["train"]["accumulate"]
-        del values["train"]["loggers"], values["protocol"]["test_untrained"]
         for section, key, default in LATER:
             if values[section][key] == default:
                 del values[section][key]

@@ -10,12 +10,14 @@ A grid file has what its recipes share, the axes of the paper's tables, and patt
       method: {triplet: {loss: {name: triplet}}, margin: {loss: {name: margin}}}
     cells:                            # what holds for some cells only
       - {when: {dataset: sop}, set: {optim: {lr: 6e-4}}}
+      - {when: {method: triplet}, note: "The public code compares squared distances."}
     grids:
       - name: thesis/{dataset}/{method}
 
 A grid runs over the axes that its name mentions. ``only`` takes some values of an axis, and one
 value of an axis that the name does not mention; ``set`` comes last. Settings are merged in this
-order: common, axes, printed hyper-parameters, cells, the grid's own.
+order: common, axes, printed hyper-parameters, cells, the grid's own. The page of a recipe shows the
+file's ``notes`` and each ``note`` of its cell.
 """
 
 import itertools
@@ -44,10 +46,15 @@ class Strict(BaseModel):
 
 
 class Cells(Strict):
-    """Settings of the cells that lie at some values of some axes."""
+    """Settings of the cells that lie at some values of some axes, and what is to say of them."""
 
     when: dict[str, str | list[str]]
-    set: dict[str, Any]
+    set: dict[str, Any] = {}
+    note: str = ""
+
+    def hold(self, choice: Choice) -> bool:
+        """Whether a cell is one of these."""
+        return all(choice.get(axis) in listed(given) for axis, given in self.when.items())
 
 
 class GridSpec(Strict):
@@ -102,9 +109,14 @@ class Grid:
         for pattern in self.spec.printed:
             values = merge(values, settings(self._printed(values, pattern.format_map(choice))))
         for cells in self.file.cells:
-            if all(choice.get(axis) in listed(given) for axis, given in cells.when.items()):
+            if cells.hold(choice):
                 values = merge(values, cells.set)
         return merge(values, self.spec.set)
+
+    def notes(self, choice: Choice) -> str:
+        """What is to say of the recipe of a cell: the file's notes, then those of the cell."""
+        own = (cells.note for cells in self.file.cells if cells.hold(choice))
+        return "\n\n".join(note for note in (self.file.notes, *own) if note)
 
     def _printed(self, values: Mapping[str, Any], method: str) -> tuple[Hyperparameter, ...]:
         """What the paper prints for a method on this data set, network, size and batch."""

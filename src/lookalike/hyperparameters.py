@@ -44,6 +44,11 @@ class Hyperparameter:
     source: str
     conditions: str
 
+    @property
+    def reimplemented(self) -> bool:
+        """Whether it is the value of a public reimplementation, and not of the paper."""
+        return "public reimplementation" in self.source
+
 
 @cache
 def hyperparameters() -> tuple[Hyperparameter, ...]:

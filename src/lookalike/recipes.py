@@ -69,7 +69,7 @@ def everything() -> dict[str, Recipe]:
                 if cell in found:
                     raise BadInput(f"'{path}' makes the recipe '{cell}' twice")
                 found[cell] = Recipe(
-                    cell, grid.summary(choice), grid.file.paper, grid.file.notes, (grid, choice)
+                    cell, grid.summary(choice), grid.file.paper, grid.notes(choice), (grid, choice)
                 )
     return found
 

@@ -1,13 +1,19 @@
 """compare, audit and report, with their exit codes and their one sentence for bad input."""
 
 import json
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from lookalike.config import load
+from lookalike.study import load_results
+from lookalike.training import Run
+
 AUDITS = Path(__file__).parents[2] / "docs" / "audits"
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +44,47 @@ def test_compare_as_json_and_joined(lookalike, study):
     assert lda["scores"]["map@r"]["low"] is None
 
 
+def test_one_repeat_is_compared_by_the_deviation_over_its_folds(lookalike, make_study, tmp_path):
+    folder = make_study(tmp_path / "s", repeats=1, folds=4)
+    done = lookalike("compare", folder)
+    assert done.returncode == 0
+    assert "One training only" not in done.stdout
+    told = " ".join(done.stdout.split())
+    assert (
+        "One seed only stands behind any row: ± is the standard deviation over the models" in told
+    )
+    (repeat,) = load_results(folder).row("glyphs", "triplet").repeats
+    models = [fold["map@r"] for fold in repeat.separate]
+    mean, sd = statistics.mean(models), statistics.stdev(models)
+    assert f"{100 * mean:.1f} ± {100 * sd:.1f}" in done.stdout
+    found = json.loads(lookalike("compare", folder, "--json").stdout)
+    rows = {row["name"]: row["scores"]["map@r"] for row in found["datasets"][0]["rows"]}
+    assert rows["triplet"] == {
+        "mean": pytest.approx(mean), "sd": pytest.approx(sd), "low": None, "high": None,
+        "count": 4, "over": "folds",
+    }  # fmt: skip
+    assert (rows["PCA"]["sd"], rows["PCA"]["count"]) == (None, 1)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two finished runs as training leaves them, without their weights."""
+    for loss in ("triplet", "circle"):
+        run = Run(tmp_path / "runs" / loss)
+        run.prepare(load(None, [f"loss.name={loss}"]), {})
+        test = {"recall@1": 0.5, "map@r": 0.25}
+        run.finish({"data_fingerprint": "abc", "epochs": 10, "test": test}, 1.0)
+    return tmp_path / "runs"
+
+
+def test_single_runs_have_nothing_to_concatenate(refused, study, make_study, runs, tmp_path):
+    sentence = "there is no such score of circle and triplet"
+    refused("compare", runs, "--concatenated", sentence=sentence)
+    refused("compare", study, runs, "--concatenated", sentence=sentence)
+    one_fold = make_study(tmp_path / "s", methods={"margin": 0.6}, folds=1)
+    refused("compare", one_fold, "--concatenated", sentence="there is no such score of margin")
+
+
 def test_an_unfair_ranking_must_be_asked_for(lookalike, make_study, tmp_path):
     folder = make_study(tmp_path / "s", changes={"triplet": {"model": {"dim": 512}}})
     done = lookalike("compare", folder)
@@ -51,6 +98,20 @@ def test_an_unfair_ranking_must_be_asked_for(lookalike, make_study, tmp_path):
     done = lookalike("compare", folder, "--anyway")
     assert "Ranked although the comparison is not fair." in done.stdout
     assert "is better than" in done.stdout
+
+
+def test_outdated_rows_of_a_stored_study_are_marked_everywhere(lookalike, tmp_path):
+    study = RESULTS / "cub-fine-tuning"
+    told = lookalike("compare", study).stdout
+    assert "contrastive-embed [2]" in told
+    words = "Outdated until trained again (contrastive-embed and contrastive-feature): the label"
+    assert f"[2] {words}" in told
+    assert lookalike("report", study, "-o", tmp_path / "page.html").returncode == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert words in page
+    assert 'contrastive-embed<sup class="marks"><a href="#flaw-0-2">2</a></sup>' in page
+    for suffix in (".md", ".tex", ".csv"):
+        assert words in (tmp_path / f"page{suffix}").read_text(encoding="utf-8")
 
 
 def test_audit_of_a_paper(lookalike):

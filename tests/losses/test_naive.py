@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch.nn.functional import normalize
 
 import lookalike.losses as losses
 import lookalike.miners as miners
-from lookalike.geometry import Relations, relate
+from lookalike.relations import Relations, relate
 
 SIZE, DIM = 18, 6
 
@@ -195,20 +196,15 @@ CASES = [
 ]
 
 
-def _equal(loss, naive, embeddings, labels):
-    left = embeddings.clone().requires_grad_()
-    right = embeddings.clone().requires_grad_()
-    found = loss(left, torch.tensor(labels))
-    expected = naive(normalize(right), labels)
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
-    found.backward()
-    expected.backward()
-    torch.testing.assert_close(left.grad, right.grad, rtol=1e-7, atol=1e-10)
-
-
 @pytest.mark.parametrize(("loss", "naive"), CASES)
-def test_loops(loss, naive, data):
-    _equal(loss, naive, *data)
+def test_loops(loss, naive, data, on_every_device):
+    embeddings, labels = data
+    leaf = embeddings.clone().requires_grad_()
+    expected = naive(normalize(leaf), labels)
+    expected.backward()
+    for value, (gradient,) in on_every_device(loss, embeddings, torch.tensor(labels)):
+        torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(gradient, leaf.grad, rtol=1e-7, atol=1e-10)
 
 
 def naive_proxy_nca(x, w, labels, scale=1.0, others=False, gamma=0.0):
@@ -262,22 +258,20 @@ def naive_proxy_to_proxy(x, w, labels, variant, average=False, alpha=32, margin=
         ("ProxyToProxy2Loss", {"average": True}, lambda *a: naive_proxy_to_proxy(*a, 2, True)),
     ],
 )
-def test_proxy_loops(name, settings, naive, data):
+def test_proxy_loops(name, settings, naive, data, on_every_device):
     embeddings, labels = data
     torch.manual_seed(0)
     loss = getattr(losses, name)(6, DIM, **settings).double()
-    left, right = embeddings.clone().requires_grad_(), embeddings.clone().requires_grad_()
+    leaf = embeddings.clone().requires_grad_()
     weights = loss.proxies.detach().clone().requires_grad_()
-    found = loss(left, torch.tensor(labels))
-    expected = naive(normalize(right), normalize(weights), labels)
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
-    found.backward()
+    expected = naive(normalize(leaf), normalize(weights), labels)
     expected.backward()
-    torch.testing.assert_close(left.grad, right.grad, rtol=1e-7, atol=1e-9)
-    torch.testing.assert_close(loss.proxies.grad, weights.grad, rtol=1e-7, atol=1e-9)
+    for value, gradients in on_every_device(loss, embeddings, torch.tensor(labels)):
+        torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(gradients, [leaf.grad, weights.grad], rtol=1e-7, atol=1e-9)
 
 
-def test_swap_with_reference(data):
+def test_swap_with_reference(data, without_sync):
     """The positive is compared with the negative among the references (PML mixes up indices)."""
     embeddings, labels = data
     torch.manual_seed(1)
@@ -291,13 +285,15 @@ def test_swap_with_reference(data):
         for n in range(11)
         if classes[p] == y and classes[n] != y
     ]
-    found = losses.TripletMarginLoss(swap=True)(
-        embeddings, torch.tensor(labels), None, reference, torch.tensor(classes)
-    )
-    torch.testing.assert_close(found, mean_above_zero(terms), rtol=1e-9, atol=0)
+    for context in (nullcontext, without_sync):
+        with context():
+            found = losses.TripletMarginLoss(swap=True)(
+                embeddings, torch.tensor(labels), None, reference, torch.tensor(classes)
+            )
+        torch.testing.assert_close(found, mean_above_zero(terms), rtol=1e-9, atol=0)
 
 
-def test_sorting_equals_blocks(data, monkeypatch):
+def test_sorting_equals_blocks(data, without_sync):
     """Away from the CPU, candidates are sorted; the result is the same."""
     embeddings, labels = data
     labels = torch.tensor(labels)
@@ -324,10 +320,9 @@ def test_sorting_equals_blocks(data, monkeypatch):
         return found
 
     before = results()
-    for module in ("geometry", "triplets", "losses.angular"):
-        monkeypatch.setattr(f"lookalike.{module}.can_sync", lambda _: False)
-    for blocks, sorted_ in zip(before, results(), strict=True):
-        torch.testing.assert_close(blocks, sorted_, rtol=1e-9, atol=1e-12)
+    with without_sync():
+        after = results()
+    torch.testing.assert_close(after, before, rtol=1e-9, atol=1e-12)
 
 
 def test_small_blocks(data, monkeypatch):
@@ -342,8 +337,9 @@ def test_small_blocks(data, monkeypatch):
     ]
     before = [getattr(losses, name)()(embeddings, torch.tensor(labels)) for name in names]
     before.append(losses.TripletMarginLoss(swap=True)(embeddings, torch.tensor(labels)))
-    monkeypatch.setattr("lookalike.triplets._BLOCK", 40)
-    monkeypatch.setattr("lookalike.geometry._IN_CACHE", 40)
+    monkeypatch.setattr("lookalike.ops.triplets._BLOCK", 40)
+    monkeypatch.setattr("lookalike.ops.blocks.IN_CACHE", 40)
+    monkeypatch.setattr("lookalike.ops.soft.IN_CACHE", 40)
     after = [getattr(losses, name)()(embeddings, torch.tensor(labels)) for name in names]
     after.append(losses.TripletMarginLoss(swap=True)(embeddings, torch.tensor(labels)))
     torch.testing.assert_close(before, after)

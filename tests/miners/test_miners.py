@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from contextlib import nullcontext
 
 import pytest
 import pytorch_metric_learning.miners as theirs
@@ -59,17 +60,19 @@ def as_sets(found):
 
 @pytest.mark.parametrize(("name", "settings"), CASES)
 @pytest.mark.parametrize("with_reference", [False, True])
-def test_same_as_pml(name, settings, with_reference, data, reference):
+def test_same_as_pml(name, settings, with_reference, data, reference, without_sync):
     rest = reference if with_reference else ()
-    ours = getattr(miners, name)(**settings)(*data, *rest)
     expected = getattr(theirs, name)(**settings)(*data, *rest)
-    assert as_sets(ours) == as_sets(expected)
-    assert len(ours) == len(expected)
-    for position, index in enumerate(ours):
-        assert ours[position].tolist() == index.tolist()
+    for context in (nullcontext, without_sync):
+        with context():
+            ours = getattr(miners, name)(**settings)(*data, *rest)
+            assert as_sets(ours) == as_sets(expected)
+            assert len(ours) == len(expected)
+            for position, index in enumerate(ours):
+                assert ours[position].tolist() == index.tolist()
 
 
-def test_semi_hard_by_loops(data):
+def test_semi_hard_by_loops(data, without_sync):
     embeddings, labels = data
     distance = torch.cdist(embeddings, embeddings)
     expected = []
@@ -83,7 +86,51 @@ def test_semi_hard_by_loops(data):
             ]
             chosen = min(inside or negatives, key=lambda n, a=a: float(distance[a, n]))
             expected.append((a, p, chosen))
-    assert as_sets(miners.create("semi-hard")(*data)) == [sorted(expected)]
+    for context in (nullcontext, without_sync):
+        with context():
+            assert as_sets(miners.create("semi-hard")(*data)) == [sorted(expected)]
+
+
+@pytest.mark.parametrize("with_reference", [False, True])
+def test_semi_hard_of_the_thesis_by_loops(data, reference, with_reference):
+    """Psomas, "Mining": ``argmax S_an`` over the negatives with ``S_an < S_ap``, nothing else."""
+    embeddings, labels = data
+    candidates, classes = reference if with_reference else data
+    cosine = embeddings @ candidates.T
+    expected, pairs = [], 0
+    for a in range(len(labels)):
+        for p in range(len(classes)):
+            if classes[p] != labels[a] or (p == a and not with_reference):
+                continue
+            pairs += 1
+            below = [
+                n
+                for n in range(len(classes))
+                if classes[n] != labels[a] and cosine[a, n] < cosine[a, p]
+            ]
+            if below:
+                expected.append((a, p, max(below, key=lambda n, a=a: float(cosine[a, n]))))
+    assert 0 < len(expected) < pairs  # some positive is less similar than every negative
+    rest = reference if with_reference else ()
+    assert as_sets(miners.create("semi-hard", fallback="none")(*data, *rest)) == [sorted(expected)]
+
+
+def test_semi_hard_without_fallback_keeps_to_its_margin(data):
+    distance = torch.cdist(data[0], data[0])
+    anchor, positive, negative = miners.SemiHardMiner(margin=0.05, fallback="none")(*data)
+    gap = distance[anchor, negative] - distance[anchor, positive]
+    assert 0 < len(anchor) < len(miners.SemiHardMiner(fallback="none")(*data)[0])
+    assert ((gap > 0) & (gap < 0.05)).all()
+
+
+def test_semi_hard_finds_nothing_where_every_negative_is_nearer():
+    embeddings = normalize(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [0.1, 1.0]]))
+    labels = torch.tensor([0, 0, 1, 2])
+    assert len(miners.SemiHardMiner(fallback="none")(embeddings, labels)[0]) == 0
+    assert len(miners.SemiHardMiner()(embeddings, labels)[0]) == 2
+    loss = losses.TripletMarginLoss(0.1)
+    mined = miners.SemiHardMiner(fallback="none")(embeddings, labels)
+    assert loss(embeddings, labels, mined) == 0
 
 
 def test_random_triplets_are_triplets(data):
@@ -184,6 +231,10 @@ def test_refusals():
         miners.BatchEasyHardMiner("semihard", "all")
     with pytest.raises(BadInput, match="did you mean 'margin'"):
         miners.create("semi-hard", margn=1)
+    with pytest.raises(BadInput, match="no fallback 'hard'; did you mean 'hardest'"):
+        miners.SemiHardMiner(fallback="hard")
+    with pytest.raises(BadInput, match="fallback = 'hard'"):
+        miners.create("semi-hard", fallback="hard")
     with pytest.raises(BadInput, match="unit vectors"):
         miners.DistanceWeightedMiner(distance="snr")
 

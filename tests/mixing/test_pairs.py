@@ -4,75 +4,112 @@ import pytest
 import torch
 
 from lookalike.errors import BadInput
-from lookalike.mixing.pairs import MixedPairs, choose_pairs, partners, serves
+from lookalike.mixing.pairs import (
+    MixedPairs,
+    all_pairs,
+    candidates_of_classes,
+    candidates_of_images,
+    hard_pairs,
+)
+
+
+def listed(*indices):
+    return list(zip(*(values.tolist() for values in indices), strict=True))
 
 
 def test_all_pairs_of_two_classes():
     labels = torch.tensor([1, 2, 1, 3])
-    first, second = choose_pairs(labels, torch.eye(4), None)
     wanted = [(i, j) for i in range(4) for j in range(4) if labels[i] != labels[j]]
-    assert list(zip(first.tolist(), second.tolist(), strict=True)) == wanted
+    assert listed(*all_pairs(labels)) == wanted
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 50])
-def test_the_most_similar_of_other_classes(k):
+def test_the_negatives_most_similar_to_the_anchor(k):
     labels = torch.tensor([1, 2, 1, 3, 1, 1])  # class 1 has two others only
     similarity = torch.randn(6, 6, generator=torch.Generator().manual_seed(k))
-    first, second = choose_pairs(labels, similarity, k)
     wanted = []
-    for i in range(6):
-        others = [j for j in range(6) if labels[j] != labels[i]]
-        others.sort(key=lambda j: -float(similarity[i, j]))
-        wanted += [(i, j) for j in others[:k]]
-    assert list(zip(first.tolist(), second.tolist(), strict=True)) == wanted
+    for a in range(6):
+        others = [j for j in range(6) if labels[j] != labels[a]]
+        others.sort(key=lambda j, a=a: -float(similarity[a, j]))
+        wanted += [(a, a, j) for j in others[:k]]
+    assert listed(*hard_pairs(labels, similarity, k, draw_positive=False)) == wanted
+    with_positive = [(a, j) for a, _, j in wanted if labels[a] == 1]
+    anchor, first, second = hard_pairs(labels, similarity, k, draw_positive=True)
+    assert listed(anchor, second) == with_positive
+    assert all(a != i and labels[a] == labels[i] for a, i in listed(anchor, first))
+
+
+def test_every_positive_is_drawn_equally_often():
+    labels = torch.tensor([1, 2, 1, 1, 1])
+    torch.manual_seed(0)
+    drawn = torch.zeros(5, 5)
+    for _ in range(3000):
+        anchor, first, _ = hard_pairs(labels, torch.zeros(5, 5), 1, draw_positive=True)
+        drawn[anchor, first] += 1
+    same = [0, 2, 3, 4]
+    for a in same:
+        for i in same:
+            expected = 0 if a == i else 1000
+            assert abs(drawn[a, i] - expected) < 5 * (3000 * (1 / 3) * (2 / 3)) ** 0.5
 
 
 def test_one_class_has_no_pairs():
-    first, second = choose_pairs(torch.tensor([7, 7, 7]), torch.eye(3), 2)
-    assert first.numel() == second.numel() == 0
+    labels = torch.tensor([7, 7, 7])
+    assert listed(*all_pairs(labels)) == []
+    for draw in (True, False):
+        assert listed(*hard_pairs(labels, torch.eye(3), 2, draw_positive=draw)) == []
 
 
 def test_large_labels_are_told_apart():
-    first, _ = choose_pairs(torch.tensor([2**24, 2**24 + 1]), torch.eye(2), 1)
-    assert first.tolist() == [0, 1]
+    assert listed(*all_pairs(torch.tensor([2**24, 2**24 + 1]))) == [(0, 1), (1, 0)]
 
 
 def test_multi_hot_labels_are_refused():
-    with pytest.raises(BadInput, match="one class number"):
-        choose_pairs(torch.eye(3), torch.eye(3), 1)
+    with pytest.raises(BadInput, match="one class index per image"):
+        all_pairs(torch.eye(3))
 
 
-def test_which_anchors_a_pair_serves():
-    labels = torch.tensor([1, 2, 1, 1])
-    alike = (labels[:, None] == labels).float()
-    first = torch.tensor([0, 1, 3])
-    assert serves(alike, first, "positive-negative").tolist() == [
-        [0, 0, 1],
-        [0, 0, 0],
-        [1, 0, 1],
-        [1, 0, 0],
-    ]
-    assert serves(alike, first, "anchor-negative").tolist() == [
-        [1, 0, 0],
-        [0, 1, 0],
-        [0, 0, 0],
-        [0, 0, 1],
+def mixes_of(candidates):
+    """(anchor, first, second) of every valid entry."""
+    size = candidates.negatives.shape[1]
+    firsts = candidates.first.repeat_interleave(size, 1)
+    seconds = torch.arange(size).repeat(candidates.first.shape[1])
+    valid = candidates.valid(torch.float32)
+    return [
+        (a, int(firsts[a, column]), int(seconds[column])) for a, column in valid.nonzero().tolist()
     ]
 
 
-def test_partners_of_an_anchor():
-    labels = torch.tensor([1, 2, 1, 1, 4])
-    first, there = partners(labels, "positive-negative")
-    found = [row[mask > 0].tolist() for row, mask in zip(first, there, strict=True)]
-    assert found == [[2, 3], [], [0, 3], [0, 2], []]
-    first, there = partners(labels, "anchor-negative")
-    assert first.squeeze(1).tolist() == [0, 1, 2, 3, 4]
-    assert there.all()
+def test_the_mixes_of_an_image():
+    labels = [1, 2, 1, 1, 4]
+    everyone = [(a, i, j) for a in range(5) for i in range(5) for j in range(5)]
+    for kind in ("positive-negative", "anchor-negative"):
+        wanted = [
+            (a, i, j)
+            for a, i, j in everyone
+            if labels[j] != labels[a]
+            and (a == i if kind == "anchor-negative" else a != i and labels[a] == labels[i])
+        ]
+        assert mixes_of(candidates_of_images(torch.tensor(labels), kind)) == wanted
+
+
+def test_the_mixes_of_a_class():
+    labels = [4, 2, 4, 9]
+    classes, candidates = candidates_of_classes(torch.tensor(labels))
+    assert classes.tolist() == [2, 4, 9]
+    assert mixes_of(candidates) == [
+        (place, i, j)
+        for place, c in enumerate((2, 4, 9))
+        for i in range(4)
+        for j in range(4)
+        if labels[i] == c and labels[j] != c
+    ]
 
 
 def test_mixes_of_embeddings_and_of_maps():
     pairs = MixedPairs(torch.tensor([0, 2]), torch.tensor([1, 1]), torch.tensor([0.25, 1.0]))
     rows = torch.tensor([[4.0], [8.0], [2.0]])
     assert pairs.of(rows).tolist() == [[7.0], [2.0]]
+    assert pairs.part(torch.tensor([1])).of(rows).tolist() == [[2.0]]
     maps = rows.view(3, 1, 1, 1).expand(3, 2, 3, 3)
     assert torch.equal(pairs.of(maps)[0], torch.full((2, 3, 3), 7.0))

@@ -95,6 +95,24 @@ def test_studies_have_intervals_trials_and_baselines(study_table):
     assert max(map(len, printed(table).splitlines())) <= 80
 
 
+def test_one_repeat_is_labelled_as_a_deviation_over_folds(study_table):
+    table = study_table(repeats=1)
+    words = "± the standard deviation over the models of the folds, not a confidence interval."
+    score = table.trained[0].scores["map@r"]
+    assert f"| **{100 * score.mean:.1f}** ± {100 * score.sd:.1f} |" in as_markdown([table])
+    assert words in as_markdown([table])
+    assert words.replace("±", r"$\pm$") in as_latex([table])
+    assert words.removesuffix(".") in " ".join(printed(table).split())
+    assert "95 %" not in as_markdown([table]) + as_latex([table])
+    first, *_, last = csv.DictReader(io.StringIO(as_csv([table])))
+    assert (first["deviation over"], float(first["map@r sd"])) == ("folds", score.sd)
+    assert (first["map@r low"], first["map@r high"]) == ("", "")
+    assert (last["deviation over"], last["map@r sd"]) == ("", "")
+    several = study_table(repeats=3)
+    assert several.spread == "± half the 95 % t-interval over repeats"
+    assert study_table(repeats=1, folds=1).spread == ""
+
+
 def test_latex_is_balanced_and_escaped(study_table, three_runs, table_of):
     for table in (study_table(), table_of(three_runs)):
         text = as_latex([table])

@@ -80,17 +80,62 @@ def test_spc_remembers_the_unseen_classes_over_epochs():
     assert sorted(seen) == list(range(30))
 
 
-def test_spc_r_has_one_forced_pair():
-    labels = np.repeat(np.arange(40), 6)
-    for batch in samplers.create("spc-r", labels, batch_size=24):
-        counts = np.bincount(labels[batch])
-        assert sorted(counts[counts > 0].tolist()) == [1] * 22 + [2]
-        assert len(set(batch)) == 24
+def spc_r_batches(classes: int, images: int, batch: int, epochs: int) -> tuple[np.ndarray, list]:
+    labels = np.repeat(np.arange(classes), images)
+    sampler = samplers.create("spc-r", labels, batch_size=batch, seed=3)
+    return labels, [batch for _ in range(epochs) for batch in sampler]
+
+
+def test_spc_r_draws_classes_with_replacement():
+    """111 draws from 100 classes meet ``100 (1 - 0.99^111)`` of them on average, about 67."""
+    labels, batches = spc_r_batches(classes=100, images=60, batch=112, epochs=8)
+    distinct = np.array([len(set(labels[batch[:-1]].tolist())) for batch in batches])
+    # chances that one class, and that two classes, are not drawn: the variance of their number
+    rest, two = 0.99**111, 0.98**111
+    variance = 100 * rest * (1 - rest) + 100 * 99 * (two - rest**2)
+    error = (distinct.mean() - 100 * (1 - rest)) / np.sqrt(variance / len(distinct))
+    assert abs(error) < 4
+    assert distinct.std() == pytest.approx(np.sqrt(variance), rel=0.15)
+
+
+def test_spc_r_draws_every_class_and_image_alike():
+    labels, batches = spc_r_batches(classes=10, images=30, batch=31, epochs=60)
+    drawn = np.concatenate([batch[:-1] for batch in batches])
+    for counts in (np.bincount(labels[drawn], minlength=10), np.bincount(drawn, minlength=300)):
+        even = len(drawn) / len(counts)
+        assert counts.sum() == len(drawn)
+        assert np.abs(counts - even).max() < 5 * np.sqrt(even)
+
+
+def test_spc_r_does_not_weigh_classes_by_their_size():
+    labels = np.repeat([0, 1], [10, 190])
+    sampler = samplers.create("spc-r", labels, batch_size=5)
+    drawn = np.concatenate([labels[batch[:-1]] for _ in range(10) for batch in sampler])
+    assert abs(drawn.mean() - 0.5) < 4 * np.sqrt(0.25 / len(drawn))
+
+
+def test_spc_r_ends_with_a_partner():
+    labels, batches = spc_r_batches(classes=40, images=6, batch=5, epochs=3)
+    alone = 0
+    for *others, last in batches:
+        assert labels[last] in labels[others]
+        assert last not in others
+        assert len(set(others)) == 4
+        alone += len(set(labels[others].tolist())) == 4
+    assert alone > 0  # without the partner such a batch would have no positive pair
+
+
+def test_spc_r_repeats_images_only_of_classes_that_are_too_small():
+    labels = np.repeat(np.arange(3), 4)
+    for batch in samplers.create("spc-r", labels, batch_size=12):
+        images = np.bincount(batch[:-1], minlength=12).reshape(3, 4)
+        for counts in images:
+            assert counts.max() - counts.min() <= 1
 
 
 def test_spc_r_with_one_image_a_class_repeats_one():
-    for batch in samplers.create("spc-r", np.arange(30), batch_size=10):
-        assert len(set(batch)) == 9
+    for *others, last in samplers.create("spc-r", np.arange(30), batch_size=10):
+        assert last in others
 
 
 def test_hierarchical_batches_hold_few_super_classes():

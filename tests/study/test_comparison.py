@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lookalike.config import load
+from lookalike.config import WITHOUT_EFFECT, load
 from lookalike.errors import BadInput
 from lookalike.study.comparison import compare, ranking_metrics
+from lookalike.study.conditions import conditions_of, flattened
 from lookalike.study.contenders import gather
 from lookalike.study.results import load_results
 from lookalike.training import Run
@@ -42,6 +43,15 @@ def test_intervals_are_over_repeats_of_the_mean_of_folds(study):
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
     joined = [repeat.concatenated["map@r"] for repeat in row.repeats]
     assert one.interval("map@r", "concatenated").mean == pytest.approx(np.mean(joined))
+
+
+def test_a_run_has_no_concatenated_score(study, make_run):
+    """On a page of a study and a run the run's row stays empty: its own score is another thing."""
+    (run,) = [c for c in gather([study, make_run("a", "loss.name=margin")]).contenders if c.runs]
+    assert run.interval("map@r").mean == 0.25
+    assert run.interval("map@r", "concatenated") is None
+    (bare,) = gather([make_run("b", "train.epochs=0")]).contenders
+    assert bare.interval("map@r", "concatenated").mean == 0.25  # the same network in every fold
 
 
 def test_a_study_is_fair_and_only_what_holds_is_claimed(study):
@@ -147,6 +157,32 @@ def test_every_other_key_of_the_configuration_is_watched(make_run):
     ]
     (part,) = compare(gather(folders), "recall@1").datasets
     assert {flaw.condition for flaw in part.audit.flaws} == {"train.precision", "seeds"}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "train.loggers=[csv,tensorboard]",
+        "train.devices=2",
+        "train.nodes=2",
+        "train.checkpoint_seconds=5",
+        "train.activation_checkpointing=true",
+        "data.root=elsewhere",
+        "runs_dir=elsewhere",
+    ],
+)
+def test_what_no_score_depends_on_is_fair(make_run, setting):
+    folders = [make_run("a", "loss.name=triplet"), make_run("b", "loss.name=circle", setting)]
+    (part,) = compare(gather(folders), "recall@1").datasets
+    assert [flaw.condition for flaw in part.audit.flaws] == ["seeds"]  # one training each
+    assert part.ranking == "fair"
+
+
+def test_one_list_says_what_neither_names_a_run_nor_is_a_condition():
+    config = load(None)
+    assert set(WITHOUT_EFFECT) <= set(flattened(config.model_dump()))
+    assert not set(WITHOUT_EFFECT) & set(flattened(config.deciding()))
+    assert not set(WITHOUT_EFFECT) & set(conditions_of(config))
 
 
 def test_other_images_under_the_same_name_are_seen(make_run):

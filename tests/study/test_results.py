@@ -1,5 +1,7 @@
 import dataclasses
 import json
+import math
+import statistics
 
 import pytest
 from scipy import stats
@@ -86,6 +88,19 @@ def test_the_interval_is_that_of_students_t():
     found = interval(values)
     low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
     assert (found.low, found.high, found.count) == (pytest.approx(low), pytest.approx(high), 5)
+
+
+def test_one_repeat_has_the_deviation_of_its_folds_and_no_interval():
+    models = ({"map@r": 0.2}, {"map@r": 0.4}, {"map@r": 0.45})
+    once = Repeat(0, 1, (0.5,) * 3, models, {"map@r": 0.5}, 2.0)
+    found = dataclasses.replace(ROW, repeats=(once,)).interval("map@r", "separate")
+    assert found.mean == pytest.approx(statistics.mean([0.2, 0.4, 0.45]))
+    assert found.sd == found.half == pytest.approx(statistics.stdev([0.2, 0.4, 0.45]))
+    assert (found.over, found.count) == ("folds", 3)
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
+    joined = dataclasses.replace(ROW, repeats=(once,)).interval("map@r")
+    assert (joined.mean, joined.half, joined.over, joined.count) == (0.5, None, "repeats", 1)
 
 
 def test_other_files_are_refused_in_a_sentence(tmp_path):

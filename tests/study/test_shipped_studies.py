@@ -38,7 +38,8 @@ def test_the_reality_check(place, batch, every, patience):
         assert trials_asked(study.tuner, method.search) == 50
         config = method.config
         assert config.sampler.arguments["batch_size"] == batch
-        assert (config.train.validate_every, config.train.patience) == (every, patience)
+        assert (config.train.validate_every, config.train.patience_epochs) == (every, patience)
+        assert config.train.patience is None  # which would count validations
         assert (config.model.network, config.optim.name) == ("bn-inception", "rmsprop")
 
 

@@ -39,12 +39,19 @@ def test_inside_the_model_has_the_average_and_afterwards_its_own_weights():
 
 
 def test_an_average_that_hardly_moves_tests_the_start(tiny):
-    for protocol in ("paper", "fixed-validation"):
-        common = (f"protocol.name={protocol}", "protocol.test=false", "train.batches_per_epoch=2")
-        start = train(tiny(*common, "train.epochs=0"))
-        plain = train(tiny(*common, "train.epochs=1"))
-        slow = train(tiny(*common, "train.epochs=1", "train.ema=0.9999999"))
-        first, moved, kept = (load_file(str(run.weights)) for run in (start, plain, slow))
-        weight = "head.linear.weight"
-        assert (moved[weight] - first[weight]).abs().max() > 1e-3
-        torch.testing.assert_close(kept[weight], first[weight], atol=1e-6, rtol=0)
+    common = ("protocol.test=false", "train.batches_per_epoch=2")
+    start = train(tiny(*common, "protocol.name=paper", "train.epochs=0"))
+    plain = train(tiny(*common, "protocol.name=paper", "train.epochs=1"))
+    slow = train(tiny(*common, "protocol.name=paper", "train.epochs=1", "train.ema=0.9999999"))
+    first, moved, kept = (load_file(str(run.weights)) for run in (start, plain, slow))
+    weight = "head.linear.weight"
+    assert (moved[weight] - first[weight]).abs().max() > 1e-3
+    torch.testing.assert_close(kept[weight], first[weight], atol=1e-6, rtol=0)
+
+
+def test_the_average_is_validated(tiny):
+    common = ("protocol.test=false", "train.batches_per_epoch=2", "train.epochs=1")
+    for average, moves in (("null", True), ("0.9999999", False)):
+        before, after = train(tiny(*common, f"train.ema={average}")).epochs()
+        difference = abs(after["validation map@r"] - before["validation map@r"])
+        assert (difference > 0.01) == moves

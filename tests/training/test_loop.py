@@ -1,12 +1,16 @@
 """The loop on real data: it learns, it stops and goes on, it is tested once."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 from torch import nn
 
 from lookalike.config import load
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.training import Interrupted, train
+from lookalike.study.bench import Bench
+from lookalike.training import Interrupted, Watcher, train
+from lookalike.training.loop import Learning
 from lookalike.training.run import Run
 
 
@@ -20,6 +24,16 @@ class BrokenLoss(nn.Module):
     def forward(self, embeddings, labels, indices_tuple=None):
         self.calls += 1
         return embeddings.sum() * (float("nan") if self.calls > 4 else 0.0)
+
+
+class SteepLoss(nn.Module):
+    """A loss that is a number while its gradient is none."""
+
+    def __init__(self, embedding_size):
+        super().__init__()
+
+    def forward(self, embeddings, labels, indices_tuple=None):
+        return (0 * embeddings.sum()).sqrt()
 
 
 def test_learns_and_writes_everything(tiny):
@@ -92,10 +106,63 @@ def test_patience_ends_a_run(tiny):
     assert run.result["epochs"] < 30
 
 
+class Scripted(Learning):
+    """A learning whose validation scores are known beforehand, epoch by epoch."""
+
+    script: ClassVar[dict[int, float]] = {}
+
+    def score(self, subset, stage):
+        return {"map@r": self.script[self.progress.step // self.per_epoch]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "best", "last"),
+    [
+        # "A Metric Learning Reality Check": CUB, Cars196, SOP
+        (("train.validate_every=2", "train.patience_epochs=9"), 4, 14),
+        (("train.validate_every=5", "train.patience_epochs=14"), 5, 20),
+        (("train.validate_every=20", "train.patience_epochs=39"), 20, 60),
+        (("train.validate_every=2", "train.patience_epochs=9"), 0, 10),  # nothing learned
+        (("train.patience_epochs=3",), 2, 6),
+        (("train.validate_every=2", "train.patience=3"), 4, 10),  # validations
+        (("train.validate_every=2",), 4, 80),
+    ],
+)
+def test_patience_is_counted_in_epochs_or_in_validations(tiny, patterns, settings, best, last):
+    config = tiny(
+        *settings, "train.epochs=80", "train.batches_per_epoch=1", "data.name=folder",
+        f"data.root={patterns}", "sampler.batch_size=4", "protocol.test=false",
+    )  # fmt: skip
+    bench = Bench()
+    learning = Scripted(
+        config, bench.fabric(config), bench.tuning_split(config), bench.learner(config), Watcher()
+    )
+    learning.script = {epoch: 0.5 - abs(epoch - best) / 1000 for epoch in range(81)}
+    learning.learn()
+    assert (learning.progress.best_epoch, learning.progress.step) == (best, last)
+
+
+def test_the_two_kinds_of_patience_exclude_each_other(tiny):
+    with pytest.raises(BadInput, match=r"train\.patience .* exclude each other"):
+        train(tiny("train.patience=1", "train.patience_epochs=1"))
+
+
+def test_patience_in_epochs_does_not_rename_runs_without_it(tiny):
+    assert "patience_epochs" not in tiny("train.patience=2").deciding()["train"]
+    assert tiny("train.patience_epochs=2").deciding()["train"]["patience_epochs"] == 2
+
+
 def test_a_loss_that_is_no_number_stops_the_run_with_step_and_files(tiny):
     with pytest.raises(LookalikeError, match=r"loss is nan at step 5 \(epoch 1\).*U\+") as stopped:
         train(tiny(f"loss.name={__name__}:BrokenLoss"))
     assert stopped.value.exit_code == 1
+
+
+@pytest.mark.parametrize("clip", ["clip_norm=1", "clip_value=1", "clip_norm=null"])
+def test_a_gradient_that_is_no_number_stops_the_run_with_step_and_files(tiny, patterns, clip):
+    folder = ("data.name=folder", f"data.root={patterns}", "protocol.name=paper")
+    with pytest.raises(LookalikeError, match=r"loss is nan at step 2 .*the batch was: \d\d/"):
+        train(tiny(*folder, f"loss.name={__name__}:SteepLoss", f"optim.{clip}"))
 
 
 def test_warm_up_leaves_the_backbone_alone(tiny):

@@ -11,6 +11,10 @@ from lookalike.training.without_effect import without_effect
     [
         ([], []),
         (["protocol.name=paper", "train.patience=2"], ["train.patience has no effect"]),
+        (
+            ["protocol.name=paper", "train.patience_epochs=2"],
+            ["train.patience_epochs has no effect"],
+        ),
         (["optim.momentum=0.5"], ["optim.momentum has no effect: optim.name=adamw has none"]),
         (["optim.momentum=0.5", "optim.name=sgd"], []),
         (["optim.gamma=0.5"], ["optim.gamma has no effect"]),

@@ -38,12 +38,14 @@ def compare(
 
     Runs that differ in seed and fold alone count as repeats of one method.
     """
-    from lookalike.study.comparison import chosen_metric
+    from lookalike.study.comparison import check_concatenated, chosen_metric
     from lookalike.study.comparison import compare as compare_rows
     from lookalike.study.contenders import gather
 
     gathered = gather(folders)
     which: Which = "concatenated" if concatenated else "separate"
+    if concatenated:
+        check_concatenated(gathered)
     found = compare_rows(gathered, metric or chosen_metric(gathered), which, anyway=anyway)
     if as_json:
         print(json.dumps(as_mapping(found), indent=2))
@@ -136,8 +138,6 @@ def row_mapping(one: Any, found: "Comparison") -> dict[str, Any]:
         "baseline": one.baseline,
         "conditions": dict(one.experiment.conditions),
         "scores": {
-            metric: {key: None if v != v else v for key, v in asdict(value).items()}
-            for metric, value in metrics.items()
-            if value is not None
+            metric: value.as_mapping() for metric, value in metrics.items() if value is not None
         },
     }

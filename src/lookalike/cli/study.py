@@ -1,6 +1,5 @@
 """``lookalike study``: tune and test many methods under one protocol, and watch it."""
 
-import dataclasses
 import json
 import os
 from collections.abc import Callable
@@ -51,7 +50,9 @@ def run(
         str | None, typer.Option(help="Of the Ray cluster; one on this machine if not given.")
     ] = None,
     cpus: Annotated[float, typer.Option(help="Of one training, on Ray.")] = 1,
-    gpus: Annotated[float, typer.Option(help="Of one training, on Ray.")] = 0,
+    gpus: Annotated[
+        float, typer.Option(help="Of one training, on Ray: a part of one, or whole ones.")
+    ] = 0,
     storage: Storage = None,
     lease: Annotated[
         float, typer.Option(help="Seconds after which the work of a dead driver is taken over.")
@@ -138,4 +139,4 @@ def show(folder: Path, as_json: bool) -> None:
     from lookalike.study.status import status_of, status_table
 
     found = status_of(folder)
-    print(json.dumps(dataclasses.asdict(found), indent=2) if as_json else status_table(found))
+    print(json.dumps(found.as_mapping(), indent=2) if as_json else status_table(found))

@@ -26,7 +26,7 @@ class Tuned:
     beside: dict[str, Any]
     """Settings that are not the loss's own: ``miner.epsilon``, ``optim.loss_lr``, ..."""
     source: str
-    """The paper, and its method where the loss's name does not tell it."""
+    """The paper, its method where the loss's name does not tell it, and whose values they are."""
 
 
 def tuned(name: str) -> list[Tuned]:
@@ -57,12 +57,16 @@ def _entry(rows: tuple[Hyperparameter, ...]) -> Tuned:
     if values.get("num_classes") == "auto":  # a run knows how many there are; a loss alone does not
         found["loss"] = {"num_classes": values.pop("num_classes")}
     beside = {f"{part}.{key}": value for part, keys in found.items() for key, value in keys.items()}
-    title = papers()[first.paper].title
+    source = papers()[first.paper].title
+    if first.method != first.loss:
+        source += f", {first.method}"
+    if first.reimplemented:
+        source += " (values of a public reimplementation)"
     large = first.paper == "reality-check" and first.batch == 256
     return Tuned(
         first.loss,
         SHOWN[first.dataset] + ("-256" if large else ""),
         values,
         beside,
-        title if first.method == first.loss else f"{title}, {first.method}",
+        source,
     )

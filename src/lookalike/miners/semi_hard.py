@@ -1,32 +1,56 @@
 """Semi-hard mining: negatives a little farther than the positive."""
 
-from typing import Unpack
+from typing import Literal, TypeAlias, Unpack, get_args
 
 import torch
 
-from lookalike.geometry import Relations, at_places, listed_pairs, picked
+from lookalike.errors import BadInput, nearest
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Listed
+from lookalike.ops.pairs import at_places, listed_pairs, picked
+from lookalike.ops.triplets import row_positions
 from lookalike.registry import MINERS
-from lookalike.triplets import row_positions
+from lookalike.relations import Relations
 
 __all__ = ["SemiHardMiner"]
+
+Fallback: TypeAlias = Literal["hardest", "none"]
 
 
 @MINERS.register("semi-hard", paper="Schroff et al., CVPR 2015")
 class SemiHardMiner(Miner):
     """For each positive pair the nearest negative beyond the positive, if within the margin.
 
-    ``d_ap < d_an < d_ap + margin``; where no negative is so, the hardest (nearest) one. Each
-    anchor's negatives are sorted once and searched, so the cost is N^2 log N.
+    ``argmin d_an`` over the negatives with ``d_ap < d_an < d_ap + margin``. Each anchor's negatives
+    are sorted once and searched, so the cost is N^2 log N.
+
+    Args:
+        margin: How far beyond the positive a negative may lie. By default 0.2 with
+            ``fallback="hardest"``, and no bound with ``fallback="none"``.
+        fallback: What a positive pair without such a negative gets: ``"hardest"`` the nearest
+            negative of all, as in the code of FaceNet; ``"none"`` no triplet. ``"none"`` without a
+            margin is ``argmax s_an`` over ``s_an < s_ap`` and nothing else (Psomas, 2020).
+        options: ``distance``, by which negatives are ordered.
     """
 
-    def __init__(self, margin: float = 0.2, **options: Unpack[MinerOptions]) -> None:
+    def __init__(
+        self,
+        margin: float | None = None,
+        fallback: Fallback = "hardest",
+        **options: Unpack[MinerOptions],
+    ) -> None:
         super().__init__(**options)
+        if fallback not in get_args(Fallback):
+            raise BadInput(
+                f"there is no fallback '{fallback}'; " + nearest(fallback, get_args(Fallback))
+            )
+        if margin is None:
+            margin = 0.2 if fallback == "hardest" else torch.inf
         self.margin = margin
+        self.fallback = fallback
 
     def mine(self, relations: Relations) -> Listed:
-        """One triplet for each positive pair of an anchor that has a negative."""
+        """One triplet for each positive pair that has a fitting negative, or a fallback."""
         away = (-relations.similarity).where(relations.negatives > 0, torch.inf)
         ranked, order = away.sort(1)
         pairs = listed_pairs(relations.positives)
@@ -37,6 +61,6 @@ class SemiHardMiner(Miner):
         beyond = picked(ranked, rows, place.clamp_max(last))
         semi_hard = (beyond < near + self.margin) & (place <= last)
         negative = picked(order, rows, torch.where(semi_hard, place, 0))
-        keep = (weight > 0) & ranked[:, 0].isfinite()[rows]
+        found = semi_hard if self.fallback == "none" else ranked[:, 0].isfinite()[rows]
         height, width = ranked.shape
-        return Listed(rows, pairs.columns(ranked), negative, keep, (height, width))
+        return Listed(rows, pairs.columns(ranked), negative, (weight > 0) & found, (height, width))

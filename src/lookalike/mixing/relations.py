@@ -4,32 +4,17 @@ import torch
 from torch import Tensor
 
 from lookalike.distances import Distance, LpDistance
-from lookalike.geometry import Relations
-from lookalike.mixing.pairs import Kind, MixedPairs, partners, serves
+from lookalike.mixing.pairs import Candidates, MixedPairs
+from lookalike.ops.rows import without_rounding
+from lookalike.relations import Relations
 
-__all__ = ["follows_from_cosine", "relations_from_cosines", "relations_to_mixes"]
-
-
-def relations_to_mixes(
-    anchors: Tensor,
-    labels: Tensor,
-    mixes: Tensor,
-    pairs: MixedPairs,
-    kind: Kind,
-    distance: Distance,
-    *,
-    among: bool = False,
-) -> Relations:
-    """Every anchor against every mix; ``same = share same_first + (1 - share) same_second``."""
-    similarity = distance.similarity(anchors, mixes)
-    alike = (labels.unsqueeze(1) == labels).to(similarity.dtype)
-    same = torch.lerp(
-        alike.index_select(1, pairs.second),
-        alike.index_select(1, pairs.first),
-        pairs.share.to(similarity.dtype),
-    )
-    valid = serves(alike, pairs.first, kind)
-    return Relations(similarity, same, valid, distance.similarity(mixes) if among else None)
+__all__ = [
+    "follows_from_cosine",
+    "relations_from_cosines",
+    "relations_of_anchor_negative",
+    "relations_of_rows",
+    "spread",
+]
 
 
 def follows_from_cosine(distance: Distance) -> bool:
@@ -40,46 +25,104 @@ def follows_from_cosine(distance: Distance) -> bool:
 
 
 def relations_from_cosines(
-    cosine: Tensor, labels: Tensor, share: Tensor, kind: Kind, distance: Distance
-) -> Relations | None:
-    """Each anchor against all mixes of its own, none of them written out; None if there are none.
+    near: Tensor,
+    cosine: Tensor,
+    share: Tensor,
+    rows: Candidates,
+    distance: Distance,
+    dimension: int,
+) -> Relations:
+    """Each anchor against all mixes of its own, none of them written out.
 
-    ``cos(a, v_ij) = (share s_ai + (1 - share) s_aj) / |v_ij|`` with ``|v_ij|^2 = share^2 + (1 -
-    share)^2 + 2 share (1 - share) s_ij``. ``share`` is [N, N]. A row lists the mixes of one
-    anchor: its partners i times all j, not those of other classes.
+    ``cos(a, v_ij) = (share s_ai + (1 - share) s_aj) / |v_ij|``.
+
+    Args:
+        near: [anchors, N] cosines of the anchors and the images.
+        cosine: [N, N] cosines among the images.
+        share: [N, N] how much of the first is in each mix.
+        rows: Which mixes are whose.
+        distance: What the loss reads.
+        dimension: Of the embeddings; the cosines' rounding error grows with it.
+
+    Returns:
+        Relations [anchors, most * N].
     """
-    size = cosine.shape[0]
-    first, there = (part.to(cosine.device) for part in partners(labels, kind))
-    other = (labels.unsqueeze(1) != labels).to(cosine.device, cosine.dtype)
-    most = first.shape[1]
-    if most == 0:
-        return None
-    own = cosine.diagonal()  # 1, but 0 for a zero vector
-    rest = 1 - share
-    squared = share.square() * own.unsqueeze(1) + rest.square() * own + 2 * share * rest * cosine
-    inverse = squared.clamp_min(1e-12).rsqrt()
-    rows = first.reshape(-1)
-
-    def of_partners(matrix: Tensor) -> Tensor:
-        return matrix.index_select(0, rows).view(size, most, size)
-
-    near_first = cosine.gather(1, first).unsqueeze(2)
-    mixed = of_partners(share * inverse) * near_first
-    mixed = mixed + of_partners(rest * inverse) * cosine.unsqueeze(1)
-    valid = there.to(cosine.dtype).unsqueeze(2) * other.unsqueeze(1)
+    of_first, of_second = _scaled_shares(share, cosine)
+    mixed = rows.rows_of(of_first) * near.gather(1, rows.first).unsqueeze(2)
+    mixed = mixed + rows.rows_of(of_second) * near.unsqueeze(1)
     return Relations(
-        _similarity(mixed.view(size, -1), distance),
-        of_partners(share).view(size, -1),
-        valid.view(size, -1),
+        _similarity(mixed.flatten(1), distance, dimension),
+        rows.rows_of(share).flatten(1),
+        rows.valid(cosine.dtype),
     )
 
 
-def _similarity(cosine: Tensor, distance: Distance) -> Tensor:
+def relations_of_anchor_negative(
+    near: Tensor, share: Tensor, negatives: Tensor, distance: Distance, dimension: int
+) -> Relations:
+    """Each anchor against the mixes of itself with its negatives, none of them written out.
+
+    Args:
+        near: [anchors, N] cosines of the anchors and the images.
+        share: [anchors, N] how much of the anchor is in each mix.
+        negatives: [anchors, N] which images an anchor is mixed with.
+        distance: What the loss reads.
+        dimension: Of the embeddings.
+
+    Returns:
+        Relations [anchors, N].
+    """
+    of_anchor, of_negative = _scaled_shares(share, near)
+    mixed = of_anchor + of_negative * near
+    return Relations(_similarity(mixed, distance, dimension), share, negatives.to(near.dtype))
+
+
+def relations_of_rows(similarity: Tensor, pairs: MixedPairs, rows: Candidates) -> Relations:
+    """Each anchor against all mixes of its own, from its similarities to all mixes.
+
+    Args:
+        similarity: [anchors, pairs].
+        pairs: All pairs of two classes, in the order of ``all_pairs``.
+        rows: Which mixes are whose.
+
+    Returns:
+        Relations [anchors, most * N].
+    """
+    size = rows.negatives.shape[1]
+    number = torch.arange(len(pairs.first), device=similarity.device)
+    places = number.new_zeros(size * size)
+    places[pairs.first * size + pairs.second] = number
+    columns = rows.rows_of(places.view(size, size)).flatten(1)
+    return Relations(
+        similarity.gather(1, columns),
+        pairs.share.to(similarity.dtype)[columns],
+        rows.valid(similarity.dtype),
+    )
+
+
+def spread(relations: Relations, places: Tensor, number: int) -> Relations:
+    """The rows of some anchors among ``number`` anchors, of which the others have no mixes."""
+
+    def placed(rows: Tensor) -> Tensor:
+        return rows.new_zeros(number, rows.shape[1]).index_copy(0, places, rows)
+
+    return Relations(placed(relations.similarity), placed(relations.same), placed(relations.valid))
+
+
+def _scaled_shares(share: Tensor, cosine: Tensor) -> tuple[Tensor, Tensor]:
+    """``share / |v|`` and ``(1 - share) / |v|`` of mixes of unit vectors with these cosines."""
+    rest = 1 - share
+    squared = share.square() + rest.square() + 2 * share * rest * cosine
+    inverse = squared.clamp_min(1e-12).rsqrt()
+    return share * inverse, rest * inverse
+
+
+def _similarity(cosine: Tensor, distance: Distance, dimension: int) -> Tensor:
     """What ``distance`` would say of unit vectors with this cosine."""
     if distance.is_inverted:
         return cosine
-    squared = (2 - 2 * cosine).clamp_min(0)
+    squared = without_rounding(2 - 2 * cosine, 2.0, dimension)
     if distance.power == 2:
         return -squared
-    some = squared > 0  # the root has no slope at 0
+    some = squared > 0  # the root has no gradient at 0
     return -torch.where(some, squared.where(some, 1) ** (distance.power / 2), 0)

@@ -39,13 +39,18 @@ class EmbeddingModel(nn.Module):
         """The size of an embedding."""
         return self.head.dim
 
+    @property
+    def pooling(self) -> nn.Module:
+        """From feature maps to vectors, which ``embed`` takes too."""
+        return self.head.pool
+
     def features(self, images: Tensor) -> Tensor:
         """The feature map [B, C, H, W] before pooling."""
         found: Tensor = self.backbone(images)
         return found
 
     def embed(self, features: Tensor) -> Tensor:
-        """The embeddings of feature maps."""
+        """The embeddings of feature maps, or of maps that are pooled already."""
         embeddings: Tensor = self.head(features)
         return embeddings
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
-from lookalike.geometry import unit
 from lookalike.models.pooling import create_pooling
+from lookalike.ops.rows import unit
 
 __all__ = ["Head", "l2_normalise"]
 
@@ -61,8 +61,9 @@ class Head(nn.Module):
             self.linear.bias.copy_(bias)
 
     def project(self, features: Tensor) -> Tensor:
-        """[B, width, H, W] -> [B, dim], before L2 normalisation."""
-        embedding: Tensor = self.linear(self.norm(self.pool(features)))
+        """[B, width, H, W], or [B, width] if pooled already, -> [B, dim], before normalisation."""
+        pooled = features if features.ndim == 2 else self.pool(features)
+        embedding: Tensor = self.linear(self.norm(pooled))
         return embedding
 
     def forward(self, features: Tensor) -> Tensor:

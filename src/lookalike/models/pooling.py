@@ -14,6 +14,8 @@ __all__ = ["POOLINGS", "AvgMaxPool", "AvgPool", "GeMPool", "MaxPool", "create_po
 class AvgPool(nn.Module):
     """The mean over all places of the map."""
 
+    linear = True  # the pooled mix of two maps is the mix of the pooled maps
+
     def forward(self, features: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C]."""
         if features.shape[2:] == (1, 1):  # pooled already: nothing to add up

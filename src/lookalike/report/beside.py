@@ -1,6 +1,5 @@
 """Published numbers beside ours: method by method, or our rows inside one paper's table."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -164,13 +163,12 @@ def _their_row(key: Identity, printed: Sequence[Published]) -> tuple[PaperRow, E
 def _our_row(one: Contender, metrics: Sequence[str], which: Which) -> PaperRow:
     assert one.config is not None
     found = {m: score for m in metrics if (score := one.interval(m, which)) is not None}
-    halves = {m: (score.high - score.low) / 2 for m, score in found.items()}
     return PaperRow(
         label=f"{one.name} (ours)",
         network=one.config.model.network,
         size=one.config.model.dim or None,
         scores={m: score.mean for m, score in found.items()},
-        halves={m: half for m, half in halves.items() if not math.isnan(half)},
+        halves={m: half for m, score in found.items() if (half := score.half) is not None},
         ours=True,
         marks=(),
     )
@@ -179,7 +177,7 @@ def _our_row(one: Contender, metrics: Sequence[str], which: Which) -> PaperRow:
 def _our_experiment(one: Contender, dataset: str) -> Experiment:
     """Our conditions, as far as a paper could tell them too."""
     known = {k: v for k, v in one.experiment.conditions.items() if k in CONDITIONS}
-    return Experiment(one.name, known | {"data": dataset}, tuned=one.experiment.tuned)
+    return replace(one.experiment, conditions=known | {"data": dataset})
 
 
 def _grouped(
@@ -189,7 +187,8 @@ def _grouped(
     groups: dict[str, tuple[Experiment, list[str]]] = {}
     for row, experiment in rows:
         told = {k: v for k, v in experiment.conditions.items() if k not in experiment.tuned}
-        key = repr((sorted(told.items(), key=str), sorted(experiment.tuned)))
+        own = (sorted(experiment.tuned), experiment.folds, experiment.outdated)
+        key = repr((sorted(told.items(), key=str), own))
         groups.setdefault(key, (experiment, []))[1].append(row.label)
     if len(groups) == 1:
         return [(replace(one, name=everyone), labels) for one, labels in groups.values()]

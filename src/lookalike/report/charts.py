@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from lookalike.report.tables import metric_label
 from lookalike.study.contenders import Contender
-from lookalike.study.intervals import Interval
 from lookalike.study.results import Which
 
 __all__ = ["Point", "RecallCurve", "Scatter", "recall_curves", "scatters"]
@@ -53,7 +52,7 @@ def recall_curves(contenders: Sequence[Contender], which: Which) -> list[RecallC
         kept = [score for score in scores if score is not None]
         if len(kept) == len(ks) > 1:
             means = [score.mean for score in kept]
-            found.append(RecallCurve(one.name, ks, means, [_half(score) for score in kept]))
+            found.append(RecallCurve(one.name, ks, means, [score.half for score in kept]))
     return found
 
 
@@ -112,10 +111,5 @@ def _points(
     for one in contenders:
         score = one.interval(metric, which)
         if score is not None and one.name in values:
-            found.append(Point(one.name, float(values[one.name]), score.mean, _half(score)))
+            found.append(Point(one.name, float(values[one.name]), score.mean, score.half))
     return found
-
-
-def _half(score: Interval) -> float | None:
-    half = (score.high - score.low) / 2
-    return None if half != half else half

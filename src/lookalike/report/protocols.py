@@ -36,8 +36,11 @@ def _of_study(one: Contender) -> str:
     tuned = f"settings chosen by {by} there, out of {len(one.row.trials)} trials for each method"
     if not one.row.trials:
         tuned = "settings as given"
-    times = f"{one.row.seeds} times" + (f" on each of {folds} folds" if folds > 1 else "")
-    return f"{how[:1].upper()}{how[1:]}; {tuned}; then trained {times} with new seeds, and tested."
+    once = one.row.seeds == 1
+    times = "once" if once else f"{one.row.seeds} times"
+    times += f" on each of {folds} folds" if folds > 1 else ""
+    seeds = "a new seed" if once else "new seeds"
+    return f"{how[:1].upper()}{how[1:]}; {tuned}; then trained {times} with {seeds}, and tested."
 
 
 def _of_run(run: Run, one: Contender) -> str:

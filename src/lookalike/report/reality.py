@@ -63,8 +63,7 @@ def papers_and_reality(
         score = one.interval(METRIC, which)
         year = years.get(one.config.loss.name) if one.config else None
         if score is not None and year is not None and not one.baseline:
-            half = (score.high - score.low) / 2
-            tested.append(Tested(one.name, year, score.mean, None if half != half else half))
+            tested.append(Tested(one.name, year, score.mean, score.half))
     return Reality(reported, tested) if reported and tested else None
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from lookalike.study.audit import listed
 from lookalike.study.comparison import OnDataset, Ranking
 from lookalike.study.contenders import Contender
 from lookalike.study.intervals import Interval
@@ -54,6 +54,11 @@ class ScoreRow:
     """Numbers of the audit's sentences below the table."""
 
     @property
+    def spread_over(self) -> str | None:
+        """Over what ± is taken, repeats or folds; None where there is none."""
+        return next((one.over for one in self.scores.values() if one.half is not None), None)
+
+    @property
     def epoch(self) -> str:
         """Which epoch was tested, of how many."""
         if self.apart or not self.epochs:
@@ -89,6 +94,18 @@ class ScoreTable:
     def reference(self) -> ScoreRow | None:
         """What gains are counted from: the network before any training."""
         return next((row for row in self.apart if row.untouched), None)
+
+    @property
+    def spread(self) -> str:
+        """What ± means here; empty where no score has one."""
+        of_folds = [row.name for row in self.trained if row.spread_over == "folds"]
+        of_repeats = any(row.spread_over == "repeats" for row in self.rows)
+        folds = "the standard deviation over the models of the folds, not a confidence interval"
+        if not of_folds:
+            return "± half the 95 % t-interval over repeats" if of_repeats else ""
+        if not of_repeats:
+            return f"± {folds}"
+        return f"± half the 95 % t-interval over repeats; of {listed(of_folds)} {folds}"
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -208,14 +225,12 @@ def signed(difference: float | None) -> str:
 
 
 def plus_minus(score: Interval | None) -> str:
-    """Half the interval in points, where there is one.
+    """Half the interval in points, or the deviation over folds, where there is one.
 
     >>> plus_minus(Interval(0.5, 0.01, 0.49, 0.51, 4)), plus_minus(None)
     ('1.0', '')
     """
-    if score is None or math.isnan(score.low):
-        return ""
-    return f"{50 * (score.high - score.low):.1f}"
+    return "" if score is None or score.half is None else f"{100 * score.half:.1f}"
 
 
 def as_text(table: ScoreTable) -> Table:
@@ -232,8 +247,10 @@ def as_text(table: ScoreTable) -> Table:
             shown.add_section()
         facts = [table.fact(row, fact) for fact in table.facts]
         shown.add_row(escape(row.name + _marks(row)), *cells, gain, *facts)
+    told = [table.spread] if table.spread else []
     if table.reference:
-        shown.caption = f"gain: {metric_label(table.metrics[0])} over {table.reference.name}"
+        told.append(f"gain: {metric_label(table.metrics[0])} over {table.reference.name}")
+    shown.caption = escape("\n".join(told)) or None
     return shown
 
 
@@ -242,9 +259,9 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     metrics = list(dict.fromkeys(metric for table in tables for metric in table.metrics))
-    scores = [f"{metric}{part}" for metric in metrics for part in ("", " low", " high")]
-    facts = ["trainings", "trials", "seconds", "chosen_epoch", "epochs", "run", "ranking", "flaws"]
-    writer.writerow(["data", "method", *scores, *facts])
+    scores = [f"{metric}{part}" for metric in metrics for part in ("", " sd", " low", " high")]
+    facts = ["deviation over", "trainings", "trials", "seconds", "chosen_epoch", "epochs", "run"]
+    writer.writerow(["data", "method", *scores, *facts, "ranking", "flaws"])
     for table in tables:
         for row in table.rows:
             found = [row.scores.get(metric) for metric in metrics]
@@ -253,7 +270,9 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
             seconds = "" if row.seconds is None else row.seconds
             chosen = "" if row.chosen_epoch is None else row.chosen_epoch
             cost = [row.trainings, row.trials, seconds, chosen, row.epochs or "", row.run]
-            writer.writerow([table.dataset, row.name, *cells, *cost, table.ranking, flaws])
+            writer.writerow(
+                [table.dataset, row.name, *cells, row.spread_over, *cost, table.ranking, flaws]
+            )
     return text.getvalue()
 
 
@@ -271,7 +290,8 @@ def _markdown(table: ScoreTable, heading: bool) -> str:
         lines.append([row.name.replace("|", "\\|") + _marks(row), *cells, *facts])
     top = f"### {table.dataset}\n\n" if heading else ""
     body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    notes = "".join(f"{line}\n" for line in _notes(table))
+    told = [f"{table.spread}."] if table.spread else []
+    notes = "".join(f"{line}\n" for line in [*told, *_notes(table)])
     return top + body + (f"\n{notes}" if notes else "")
 
 
@@ -310,8 +330,7 @@ def _latex(table: ScoreTable) -> str:
 
 
 def _caption(table: ScoreTable) -> str:
-    several = any(row.trainings > 1 for row in table.trained)
-    return "per cent" + (", with 95 % t-intervals over repeats." if several else ".")
+    return f"per cent, {table.spread}." if table.spread else "per cent."
 
 
 def _notes(table: ScoreTable) -> list[str]:
@@ -338,8 +357,9 @@ def _marks(row: ScoreRow) -> str:
 
 def _digits(score: Interval | None) -> tuple[float | str, ...]:
     if score is None:
-        return ("", "", "")
-    return (score.mean, *("" if math.isnan(edge) else edge for edge in (score.low, score.high)))
+        return ("", "", "", "")
+    known = score.as_mapping()
+    return tuple("" if known[key] is None else known[key] for key in ("mean", "sd", "low", "high"))
 
 
 def _tex(text: str) -> str:

@@ -13,19 +13,24 @@ __all__ = ["ForcedPairSampler"]
 
 @SAMPLERS.register("spc-r", paper="Roth et al., ICML 2020")
 class ForcedPairSampler(BatchSampler):
-    """SPC-R: each image from a class drawn at random; the last shares a class with another."""
+    """SPC-R: each image from a class drawn at random; the last shares a class with another.
+
+    The classes of the first ``batch_size - 1`` images are drawn uniformly with replacement: one may
+    come several times, as chance has it, and its images differ while there are enough of them. The
+    class of the last image is that of one of the others.
+    """
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:
         """``batch_size - 1`` images from uniformly drawn classes, then a partner for one."""
         if self.batch_size < 2:
             raise BadInput("sampler 'spc-r' makes a pair, so batch_size must be 2 at least")
         members = members_of(self.labels)
-        sizes = np.array([len(images) for images in members])
-        starts = np.concatenate([[0], sizes.cumsum()[:-1]])
-        order = np.concatenate(members)
         for _ in range(len(self)):
-            chosen = draw_classes(random, len(members), self.batch_size - 1)
-            images = order[starts[chosen] + random.integers(0, sizes[chosen])]
+            classes = random.integers(len(members), size=self.batch_size - 1)
+            images = np.empty_like(classes)
+            for number in np.unique(classes):
+                places = np.flatnonzero(classes == number)
+                images[places] = np.resize(random.permutation(members[number]), len(places))
             yield np.append(images, self._partner(random, images, members))
 
     def _partner(
@@ -38,9 +43,3 @@ class ForcedPairSampler(BatchSampler):
             if len(others):
                 return np.int64(random.choice(others))
         return np.int64(random.choice(images))
-
-
-def draw_classes(random: np.random.Generator, classes: int, count: int) -> Indices:
-    """Classes drawn evenly: all different while there are enough of them."""
-    rounds = -(-count // classes)
-    return np.concatenate([random.permutation(classes) for _ in range(rounds)])[:count]

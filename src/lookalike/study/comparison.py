@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, nearest
 from lookalike.evaluation.metrics import STRUCTURE
-from lookalike.study.audit import Audit, audit
+from lookalike.study.audit import Audit, audit, listed
 from lookalike.study.contenders import Contender, Gathered
 from lookalike.study.results import Which
 from lookalike.study.statistics import (
@@ -28,6 +28,7 @@ __all__ = [
     "OnDataset",
     "Ranking",
     "Tournament",
+    "check_concatenated",
     "chosen_metric",
     "compare",
     "ranking_metrics",
@@ -126,6 +127,17 @@ def compare(
         raise BadInput(f"'{metric}' was not measured in every row; {nearest(metric, known)}")
     parts = tuple(_on(dataset, gathered, metric, which, anyway) for dataset in gathered.datasets)
     return Comparison(metric, which, parts, _tournament(parts, metric, which))
+
+
+def check_concatenated(gathered: Gathered) -> None:
+    """Refuse rows of which the embeddings of several folds were never scored side by side."""
+    rows = gathered.contenders
+    without = [one.name for one in rows if not (one.concatenated or one.has_one_embedding)]
+    if without:
+        raise BadInput(
+            "--concatenated needs studies with folds, which score the folds' embeddings side by "
+            f"side; there is no such score of {listed(without)}"
+        )
 
 
 def ranking_metrics(gathered: Gathered) -> tuple[str, ...]:

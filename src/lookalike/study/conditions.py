@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lookalike.config import RunConfig
+from lookalike.config import WITHOUT_EFFECT, RunConfig
 from lookalike.data import preset
 from lookalike.study.audit import NO_VALIDATION
 
@@ -29,16 +29,16 @@ NAMES = {
 """What a key of the configuration is called in the audit; other keys keep their own name."""
 
 NO_MATTER = (
+    *WITHOUT_EFFECT,
     "seed",
-    "runs_dir",
-    "data.root",
     "optim.loss_lr",  # moves the loss's own weights: a part of the method
+    "optim.loss_weight_decay",
     "model.normalize",  # what the loss is given; tests compare directions, whatever the lengths
     "train.device",
     "train.channels_last",
     "train.compile",
+    "train.activation_checkpointing",  # computes the same values twice, to save memory
     "train.eval_batch_size",
-    "train.checkpoint_seconds",
     "train.batches_per_epoch",  # told as steps
     "protocol.fold",
     "protocol.test",
@@ -46,6 +46,7 @@ NO_MATTER = (
     "model.freeze_bn_statistics",  # told as bn_frozen
     "model.freeze_bn_affine",
 )
+"""Keys that are no condition: they have no effect, are the method's own, or are told elsewhere."""
 
 MATTERS_ONLY = {
     "optim.step_size": ("optim.schedule", ("step",)),

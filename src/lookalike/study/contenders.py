@@ -4,13 +4,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from lookalike.config import RunConfig, parse
 from lookalike.errors import BadInput
 from lookalike.study.audit import Experiment
 from lookalike.study.conditions import conditions_of, flattened, method_name, tuned_conditions
-from lookalike.study.intervals import Interval, interval
+from lookalike.study.intervals import Interval, summarize
 from lookalike.study.results import BaselineRow, MethodRow, StudyResults, Which, load_results
 from lookalike.training import Run
 
@@ -51,28 +52,33 @@ class Contender:
         return self.baseline and (bool(self.runs) or raw)
 
     @property
+    def has_one_embedding(self) -> bool:
+        """Whether there is nothing to join: an untrained network is the same in every fold."""
+        return self.baseline and not self.concatenated
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """What was measured."""
         return tuple(next(iter(self.cells.values()), {}))
 
     def blocks(self, metric: str, which: Which = "separate") -> dict[Cell, float]:
         """The score of each block: of each model, or of each repeat's joined embedding."""
-        if which == "concatenated" and self.concatenated:
+        if which == "concatenated" and not self.has_one_embedding:
             return {(r, 0): s[metric] for r, s in self.concatenated.items() if metric in s}
         return {cell: scores[metric] for cell, scores in self.cells.items() if metric in scores}
 
     def interval(self, metric: str, which: Which = "separate") -> Interval | None:
-        """Over repeats (the mean of a repeat's folds); None where the metric is missing."""
-        blocks = self.blocks(metric, which)
-        if not blocks:
+        """Over repeats (the mean of a repeat's folds), of one repeat over its folds.
+
+        None where the metric is missing. A baseline has no deviation: nothing is trained.
+        """
+        repeats: dict[int, list[float]] = {}
+        for (repeat, _), score in sorted(self.blocks(metric, which).items()):
+            repeats.setdefault(repeat, []).append(score)
+        if not repeats:
             return None
-        repeats = sorted({repeat for repeat, _ in blocks})
-        means = [
-            sum(v for (r, _), v in blocks.items() if r == repeat)
-            / sum(r == repeat for r, _ in blocks)
-            for repeat in repeats
-        ]
-        return interval(means)
+        scores = list(repeats.values())
+        return summarize([[fmean(folds)] for folds in scores] if self.baseline else scores)
 
 
 @dataclass(frozen=True)
@@ -170,6 +176,8 @@ def _of_row(row: MethodRow, study: StudyResults, start: str) -> Contender:
             _with_data(conditions, fingerprint),
             tuned=tuned_conditions(row.tuned),
             trained=config.train.epochs > 0,
+            folds=max((len(repeat.separate) for repeat in row.repeats), default=1),
+            outdated=row.outdated,
         ),
         source=study.folder,
         row=row,
@@ -215,7 +223,8 @@ def _of_group(group: Sequence[tuple[Run, RunConfig]], names: Mapping[Path, str])
     cells = {(seeds.index(one.seed), one.protocol.fold): run.result["test"] for run, one in group}
     fingerprint = group[0][0].result["data_fingerprint"]
     conditions = _with_data(conditions_of(config, seeds=len(seeds)), fingerprint)
-    if config.train.patience is None:  # epochs of different samplers may differ in length
+    if (config.train.patience, config.train.patience_epochs) == (None, None):
+        # epochs of different samplers may differ in length
         conditions["steps"] = max(int(run.result.get("steps", 0)) for run, _ in group) or None
     name = names.get(group[0][0].folder, method_name(config))
     return Contender(
@@ -224,7 +233,12 @@ def _of_group(group: Sequence[tuple[Run, RunConfig]], names: Mapping[Path, str])
         config=config,
         cells=cells,
         concatenated={},
-        experiment=Experiment(name, conditions, trained=config.train.epochs > 0),
+        experiment=Experiment(
+            name,
+            conditions,
+            trained=config.train.epochs > 0,
+            folds=len({fold for _, fold in cells}),
+        ),
         source=group[0][0].folder,
         runs=tuple(run for run, _ in group),
         dim=config.model.dim,

@@ -1,23 +1,41 @@
-"""Mean, standard deviation and t-interval of a few repeats."""
+"""Mean, standard deviation and t-interval of a few repeats; of one repeat, over its folds."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
 
-__all__ = ["Interval", "interval"]
+__all__ = ["Interval", "interval", "summarize"]
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The mean of some repeats, how much they differ, and where the true mean lies."""
+    """The mean of some scores, how much they differ, and where the true mean lies.
+
+    What is not known (the deviation of one value, the interval of one repeat) is NaN.
+    """
 
     mean: float
     sd: float
     low: float
     high: float
     count: int
+    over: Literal["repeats", "folds"] = "repeats"
+    """What the values differ in: seeds, or, with one seed, the classes that a fold leaves out."""
+
+    @property
+    def half(self) -> float | None:
+        """What stands behind ±: half the t-interval; over folds the standard deviation."""
+        half = self.sd if self.over == "folds" else (self.high - self.low) / 2
+        return None if math.isnan(half) else half
+
+    def as_mapping(self) -> dict[str, Any]:
+        """For a program: what is not known is None, as JSON has no NaN."""
+        return {key: None if value != value else value for key, value in asdict(self).items()}
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
@@ -36,3 +54,25 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
     sd = float(np.std(values, ddof=1))
     half = float(stats.t.ppf((1 + confidence) / 2, count - 1)) * sd / count**0.5
     return Interval(mean, sd, mean - half, mean + half, count)
+
+
+def summarize(repeats: Sequence[Sequence[float]]) -> Interval:
+    """The scores of some repeats, each the scores of its folds' models.
+
+    Several repeats: the t-interval over their means. One repeat of several folds: mean and standard
+    deviation (n - 1) of its models. That is no confidence interval: the models share most of their
+    training classes, and their seed.
+
+    >>> summarize([[0.5, 0.7], [0.6, 0.8]]).count, summarize([[0.5, 0.6, 0.7]]).count
+    (2, 3)
+    >>> found = summarize([[0.5, 0.6, 0.7]])
+    >>> found.over, round(found.mean, 3), round(found.sd, 3), found.low
+    ('folds', 0.6, 0.1, nan)
+    """
+    if len(repeats) != 1 or len(repeats[0]) < 2:
+        return interval([fmean(folds) for folds in repeats])
+    (models,) = repeats
+    nothing = float("nan")
+    return Interval(
+        fmean(models), float(np.std(models, ddof=1)), nothing, nothing, len(models), "folds"
+    )

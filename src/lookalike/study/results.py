@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from lookalike.errors import BadInput
 from lookalike.files import write_json
-from lookalike.study.intervals import Interval, interval
+from lookalike.study.intervals import Interval, summarize
 
 __all__ = [
     "FORMAT",
@@ -64,7 +64,7 @@ class Trial:
 
 def _score(separate: tuple[Scores, ...], concatenated: Scores, metric: str, which: Which) -> float:
     """The concatenated score, or the mean of the folds' own."""
-    if which == "concatenated":
+    if which == "concatenated" or not separate:
         return concatenated[metric]
     return math.fsum(fold[metric] for fold in separate) / len(separate)
 
@@ -112,6 +112,10 @@ class MethodRow:
     """Chose epochs and the winner, on validation classes."""
     identity: str = ""
     """A hash of everything that decided the trials."""
+    outdated: str = ""
+    """Why the row is not what this version would find; empty where it is.
+
+    Tables show it, and the next ``study run`` trains the row again."""
 
     @property
     def failed(self) -> int:
@@ -153,8 +157,13 @@ class MethodRow:
         return tuple(repeat.score(metric, which) for repeat in self.repeats)
 
     def interval(self, metric: str, which: Which = "concatenated") -> Interval:
-        """Mean, standard deviation and 95 % t-interval over the repeats."""
-        return interval(self.scores(metric, which))
+        """Mean, standard deviation and 95 % t-interval over the repeats.
+
+        Of one repeat's separate models: mean and standard deviation over its folds.
+        """
+        if which == "concatenated":
+            return summarize([[score] for score in self.scores(metric)])
+        return summarize([[fold[metric] for fold in repeat.separate] for repeat in self.repeats])
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """How far a study is, read from its files."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from lookalike.study.intervals import Interval
 from lookalike.study.results import MethodRow, StudyResults, load_results
 
-__all__ = ["MethodStatus", "StudyStatus", "status_of", "status_table"]
+__all__ = ["BaselineStatus", "MethodStatus", "StudyStatus", "status_of", "status_table"]
 
 
 @dataclass(frozen=True)
@@ -24,9 +26,22 @@ class MethodStatus:
     best: float | None
     """The best validation score so far."""
     test: Interval | None
-    """The test score of the concatenated embeddings over the repeats, when all are there."""
+    """The test score of one model, over the repeats (of one repeat, over its folds)."""
+    concatenated: Interval | None
+    """The test score of the folds' embeddings side by side, over the repeats.
+
+    Both are there when all repeats are; the second only where there are several folds."""
     seconds: float
     error: str = ""
+    outdated: str = ""
+
+
+@dataclass(frozen=True)
+class BaselineStatus:
+    """The test scores of what needs no training: mean over folds, and of all side by side."""
+
+    test: float
+    concatenated: float | None
 
 
 @dataclass(frozen=True)
@@ -41,9 +56,18 @@ class StudyStatus:
     runs_left: int
     seconds_left: float | None
     """At the mean time of a training so far; None while nothing is known."""
-    baselines: dict[str, dict[str, float]]
-    """By data set and name: the test score of the concatenated embeddings."""
+    baselines: dict[str, dict[str, BaselineStatus]]
+    """By data set and name."""
     methods: tuple[MethodStatus, ...]
+
+    def as_mapping(self) -> dict[str, Any]:
+        """For a program; what is not known is None."""
+        return asdict(self) | {"methods": [_method_mapping(part) for part in self.methods]}
+
+
+def _method_mapping(part: MethodStatus) -> dict[str, Any]:
+    test, joined = (one and one.as_mapping() for one in (part.test, part.concatenated))
+    return asdict(part) | {"test": test, "concatenated": joined}
 
 
 def status_of(folder: Path) -> StudyStatus:
@@ -55,9 +79,11 @@ def status_of(folder: Path) -> StudyStatus:
     folds = folds_in(found)
     done = sum(row_runs(row, folds) for row in found.rows)
     left = sum(runs_left(part, folds) for part in lines)
-    baselines: dict[str, dict[str, float]] = {dataset: {} for dataset in found.datasets}
+    baselines: dict[str, dict[str, BaselineStatus]] = {dataset: {} for dataset in found.datasets}
     for row in found.baselines:
-        baselines[row.dataset][row.baseline] = row.score(found.metric)
+        baselines[row.dataset][row.baseline] = BaselineStatus(
+            row.score(found.metric, "separate"), row.score(found.metric) if folds > 1 else None
+        )
     return StudyStatus(
         name=found.name,
         folder=str(folder),
@@ -79,7 +105,9 @@ def line(found: StudyResults, dataset: str, method: str) -> MethodStatus:
         some = next(iter(found.rows), None)
         asked = some.repeats_asked if some else int(found.study["repeats"])
         trials = some.trials_asked if some else int(found.study["tuner"]["trials"] or 0)
-        return MethodStatus(dataset, method, 0, trials, 0, 0, 0, asked, None, None, 0.0)
+        return MethodStatus(dataset, method, 0, trials, 0, 0, 0, asked, None, None, None, 0.0)
+    tested = row.seeds > 0 and row.seeds == row.repeats_asked
+    several = folds_in(found) > 1
     errors = [trial.error for trial in row.trials if trial.error] + list(row.errors)
     return MethodStatus(
         dataset=dataset,
@@ -91,9 +119,11 @@ def line(found: StudyResults, dataset: str, method: str) -> MethodStatus:
         repeats=row.seeds,
         repeats_asked=row.repeats_asked - len(row.errors),
         best=max(row.values, default=None),
-        test=row.interval(found.metric) if row.seeds and row.seeds == row.repeats_asked else None,
+        test=row.interval(found.metric, "separate") if tested else None,
+        concatenated=row.interval(found.metric) if tested and several else None,
         seconds=row.seconds,
         error=errors[0] if errors else "",
+        outdated=row.outdated,
     )
 
 
@@ -130,9 +160,9 @@ def time_left(found: StudyResults, left: int, folds: int) -> float | None:
 
 def status_table(found: StudyStatus) -> str:
     """The status for people."""
-    rows = [("data", "method", "trials", "failed", "pruned", "best", "repeats", "test", "± 95 %")]
+    head = ["data", "method", "trials", "failed", "pruned", "best", "repeats", "test", "±"]
+    rows = [(*head, "concatenated", "±")]
     for part in found.methods:
-        test = part.test
         rows.append(
             (
                 part.dataset,
@@ -142,15 +172,17 @@ def status_table(found: StudyStatus) -> str:
                 str(part.pruned or ""),
                 "" if part.best is None else f"{100 * part.best:.2f}",
                 f"{part.repeats}/{part.repeats_asked}",
-                "" if test is None else f"{100 * test.mean:.2f}",
-                "" if test is None else f"{100 * (test.high - test.mean):.2f}",
+                *_cells(part.test),
+                *_cells(part.concatenated),
             )
         )
-    for dataset, scores in found.baselines.items():
+    for dataset, baselines in found.baselines.items():
         rows += [
-            (dataset, name, "", "", "", "", "", f"{100 * value:.2f}", "")
-            for name, value in scores.items()
+            (dataset, name, *[""] * 5, _percent(one.test), "", _percent(one.concatenated), "")
+            for name, one in baselines.items()
         ]
+    filled = [at for at, column in enumerate(zip(*rows, strict=True)) if at < 9 or any(column[1:])]
+    rows = [tuple(row[at] for at in filled) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
@@ -160,9 +192,39 @@ def status_table(found: StudyStatus) -> str:
         for row in rows
     ]
     ended = "finished" if found.finished else remaining(found.seconds_left)
-    head = f"{found.name}: {found.metric} in per cent, {found.runs_done} trainings done, {ended}"
+    title = f"{found.name}: {found.metric} in per cent, {found.runs_done} trainings done, {ended}"
     broken = [f"{part.dataset} {part.method}: {part.error}" for part in found.methods if part.error]
-    return "\n".join([head, *lines, *broken])
+    broken += [
+        f"{part.dataset} {part.method}: outdated until trained again: {part.outdated}"
+        for part in found.methods
+        if part.outdated
+    ]
+    return "\n".join([title, *lines, *_legend(found.methods), *broken])
+
+
+def _percent(score: float | None) -> str:
+    return "" if score is None else f"{100 * score:.2f}"
+
+
+def _cells(score: Interval | None) -> tuple[str, str]:
+    """The mean, and what stands behind ±."""
+    return ("", "") if score is None else (_percent(score.mean), _percent(score.half))
+
+
+def _legend(methods: Sequence[MethodStatus]) -> list[str]:
+    """What the columns of test scores are."""
+    told = []
+    tests = [part.test for part in methods if part.test is not None]
+    if any(test.over == "folds" for test in tests):
+        told.append(
+            "test: mean of the folds' models; ±: their standard deviation with one seed, "
+            "not a confidence interval"
+        )
+    elif any(test.half is not None for test in tests):
+        told.append("test: mean of single models; ±: half the 95 % t-interval over repeats")
+    if any(part.concatenated for part in methods):
+        told.append("concatenated: the folds' embeddings side by side")
+    return told
 
 
 def remaining(seconds: float | None) -> str:

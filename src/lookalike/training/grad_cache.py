@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor
+from torch import Tensor, nn
 
 from lookalike.training.objective import Objective
 from lookalike.training.passes import Prepared
@@ -63,6 +63,11 @@ class CachedPasses:
 
     def embed(self, features: Tensor) -> Tensor:
         """Not to be had either."""
+        raise NotImplementedError
+
+    @property
+    def pooling(self) -> nn.Module:
+        """Nor this."""
         raise NotImplementedError
 
     def backward(self, fabric: Fabric) -> None:

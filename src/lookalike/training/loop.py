@@ -117,6 +117,10 @@ def check(config: RunConfig) -> None:
     check_devices(config)
     check_loggers(config)
     check_metrics((config.train.metric, *config.protocol.metrics))
+    if config.train.patience is not None and config.train.patience_epochs is not None:
+        raise BadInput(
+            "train.patience (validations) and train.patience_epochs (epochs) exclude each other"
+        )
     if not more_is_better(config.train.metric):
         raise BadInput(f"train.metric = {config.train.metric!r}: more of it is not better")
 
@@ -275,11 +279,7 @@ class Learning:
             weight.grad = None
         loss, embeddings = self.backward(images, labels)
         average_gradients(self.objective.parameters())
-        optim = self.config.optim
-        if optim.clip_value is not None:
-            self.fabric.clip_gradients(self.moving, self.optimizer, clip_val=optim.clip_value)
-        if optim.clip_norm is not None:
-            self.fabric.clip_gradients(self.moving, self.optimizer, max_norm=optim.clip_norm)
+        self.clip_gradients()
         self.move()
         self.schedule.step()
         if self.average is not None:
@@ -288,6 +288,21 @@ class Learning:
             self.batches.sampler.observe(torch.as_tensor(positions), embeddings.detach())
         value: Tensor = loss.detach()
         return value
+
+    def clip_gradients(self) -> None:
+        """Clip as configured.
+
+        Gradients that are not finite are no error here: in half precision the scaler has seen
+        them, skips the step and lowers its scale; otherwise the next loss is no number either,
+        and the run stops there with the step and the batch's files.
+        """
+        optim = self.config.optim
+        if optim.clip_value is not None:
+            self.fabric.clip_gradients(self.moving, self.optimizer, clip_val=optim.clip_value)
+        if optim.clip_norm is not None:
+            self.fabric.clip_gradients(
+                self.moving, self.optimizer, max_norm=optim.clip_norm, error_if_nonfinite=False
+            )
 
     def backward(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of a batch and its embeddings; the gradients lie at the weights."""
@@ -331,8 +346,15 @@ class Learning:
                 self.best = {name: t.clone() for name, t in self.model.state_dict().items()}
             else:
                 progress.stale += 1
-                progress.stopped = progress.stale == config.patience
+        progress.stopped = self.out_of_patience(epoch)
         return found
+
+    def out_of_patience(self, epoch: int) -> bool:
+        """Whether the best of the validated epochs lies too far back, now that it is ``epoch``."""
+        progress, config = self.progress, self.config.train
+        if config.patience_epochs is not None:
+            return epoch - progress.best_epoch > config.patience_epochs
+        return progress.stale == config.patience
 
     def score(self, subset: Subset, stage: str) -> dict[str, float]:
         """Every metric of the protocol, and the one that chooses, on a subset."""

@@ -72,9 +72,20 @@ class Objective(nn.Module):
         loss = self.loss.loss if isinstance(self.loss, CrossBatchMemory) else self.loss
         if mixing.where == "embed":
             return mixing(loss, embeddings, labels)
-        source, embed = (images, model) if features is None else (features, model.embed)
-        whole = gather_rows(source, labels.shape[0])
-        return mixing(loss, embeddings, labels, whole, shared_out(embed))
+        number = labels.shape[0]
+        if features is None:
+            whole = gather_rows(images, number)
+            return mixing(loss, embeddings, labels, whole, model, distribute=shared_out)
+        whole = gather_rows(features, number)
+        return mixing(
+            loss,
+            embeddings,
+            labels,
+            whole,
+            model.embed,
+            pool=model.pooling,
+            distribute=shared_out,
+        )
 
 
 def build_objective(config: RunConfig, class_count: int, embedding_size: int) -> Objective:

@@ -1,6 +1,6 @@
 """Which weights move, how fast, and how that changes over time."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor, nn, optim
@@ -21,15 +21,30 @@ def build_optimizer(
 ) -> optim.Optimizer:
     """One optimiser over backbone, head and every weight that the loss or its parts learn.
 
-    The learned weights of the loss are found here, so that no user can forget them; they are not
-    decayed, since proxies and margins have no reason to be near zero. ``fused`` moves each weight
-    in one pass.
+    The learned weights of the loss are found here, so that no user can forget them. They have a
+    rate and a decay of their own (``optim.loss_lr``, ``optim.loss_weight_decay``); those that a
+    loss declares in ``never_decayed`` are not decayed.
+
+    Args:
+        config: The section ``optim`` of a run.
+        model: The network with its head.
+        learned: Modules whose parameters the loss learns.
+        fused: Whether each weight is moved in one pass.
+
+    Returns:
+        The optimiser, with a parameter group for each rate and decay.
     """
-    loss_weights = [weight for part in learned for weight in part.parameters()]
+    parts = list(learned)
+    loss_weights = [weight for part in parts for weight in part.parameters()]
+    kept = {id(weight) for part in parts for weight in never_decayed(part)}
+    decayed = [weight for weight in loss_weights if id(weight) not in kept]
+    undecayed = [weight for weight in loss_weights if id(weight) in kept]
+    loss_lr, loss_decay = config.loss_lr or config.lr, config.loss_weight_decay
     groups = [
         {"params": list(model.backbone.parameters()), "lr": config.lr},
         {"params": list(model.head.parameters()), "lr": config.head_lr or config.lr},
-        {"params": loss_weights, "lr": config.loss_lr or config.lr, "weight_decay": 0.0},
+        {"params": decayed, "lr": loss_lr, "weight_decay": loss_decay},
+        {"params": undecayed, "lr": loss_lr, "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
     if not groups:  # an untrained network without a head: optimisers refuse an empty list
@@ -46,6 +61,15 @@ def build_optimizer(
     return optim.SGD(
         groups, lr=config.lr, weight_decay=decay, momentum=config.momentum, fused=fused
     )
+
+
+def never_decayed(part: nn.Module) -> Iterator[nn.Parameter]:
+    """The parameters in ``part`` that the modules they belong to declare in ``never_decayed``."""
+    for module in part.modules():
+        names: tuple[str, ...] = getattr(module, "never_decayed", ())
+        yield from (
+            weight for name, weight in module.named_parameters(recurse=False) if name in names
+        )
 
 
 def build_schedule(

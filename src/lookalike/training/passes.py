@@ -6,7 +6,7 @@ a single device), so the passes are one module with one ``forward``.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from torch import Tensor, nn
 
@@ -29,7 +29,12 @@ class Embedder(Protocol):
         ...
 
     def embed(self, features: Tensor) -> Tensor:
-        """Feature maps to embeddings."""
+        """Feature maps, or pooled ones, to embeddings."""
+        ...
+
+    @property
+    def pooling(self) -> nn.Module:
+        """Feature maps to vectors, outside of what the strategy looks after."""
         ...
 
 
@@ -73,8 +78,15 @@ class Prepared:
         return self._through(images, "features")
 
     def embed(self, features: Tensor) -> Tensor:
-        """Feature maps to embeddings."""
+        """Feature maps, or pooled ones, to embeddings."""
         return self._through(features, "embed")
+
+    @property
+    def pooling(self) -> nn.Module:
+        """Feature maps to vectors, outside of what the strategy looks after."""
+        model: Any = self.passes.model
+        found: nn.Module = model.pooling
+        return found
 
     def _through(self, batch: Tensor, way: Way) -> Tensor:
         with self.drawing():

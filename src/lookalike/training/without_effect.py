@@ -19,7 +19,7 @@ def without_effect(config: RunConfig) -> list[str]:
     unless(
         protocol.name != "paper",
         "train",
-        ("patience", "metric", "validate_every"),
+        ("patience", "patience_epochs", "metric", "validate_every"),
         "protocol.name=paper validates nothing",
     )
     fixed = protocol.name == "fixed-validation"

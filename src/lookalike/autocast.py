@@ -1,0 +1,23 @@
+"""``torch.autocast`` for any device: some have none, and asking for it there is an error."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+__all__ = ["autocast", "autocast_enabled"]
+
+
+def autocast_enabled(device: torch.device) -> bool:
+    """Whether autocast is on for this kind of device.
+
+    >>> autocast_enabled(torch.device("meta"))
+    False
+    """
+    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+
+
+def autocast(device: torch.device, *, enabled: bool) -> AbstractContextManager[object]:
+    """A context with autocast on or off; nothing on a device that has none."""
+    if not torch.amp.is_autocast_available(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=enabled)

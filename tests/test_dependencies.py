@@ -1,0 +1,91 @@
+"""What is imported is declared in pyproject.toml, what is declared is used, and it is pinned."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+NOT_IMPORTED = {
+    "munch": "pretrainedmodels, an oracle of the tests, imports it",
+    "mypy": "make lint",
+    "onnxscript": "torch.onnx imports it",
+    "pytest-xdist": "make test",
+    "python-multipart": "fastapi imports it for uploads",
+    "ruff": "make lint",
+    "schemathesis": "a test runs its command",
+    "tensorboard": "torch.utils.tensorboard imports it",
+    "types-pyyaml": "mypy reads it",
+}
+"""Declared packages that no file of ours imports by name, and what needs them."""
+
+
+def canonical(name):
+    """A distribution's name as PEP 503 writes it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared(requirements):
+    names = (re.match(r"[A-Za-z0-9._-]+", text).group() for text in requirements)
+    return {canonical(name) for name in names} - {"lookalike"}
+
+
+CORE = declared(PROJECT["dependencies"])
+EXTRAS = {name: declared(given) for name, given in PROJECT["optional-dependencies"].items()}
+SHIPPED = CORE.union(*(given for name, given in EXTRAS.items() if name != "dev"))
+
+
+def imported(*folders):
+    """The third-party packages that any line of the files imports, and a file that does."""
+    ours = {"lookalike", *(path.stem for path in (ROOT / "benchmarks").glob("*.py"))}
+    found = {}
+    for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                modules = [node.module]
+            for module in modules:
+                top = module.partition(".")[0]
+                if top not in sys.stdlib_module_names and top not in ours:
+                    found.setdefault(top, path.relative_to(ROOT))
+    return found
+
+
+@pytest.fixture(scope="module")
+def distributions():
+    """The distributions that an import may come from; its own name where none is installed."""
+    installed = packages_distributions()
+    return lambda module: {canonical(name) for name in installed.get(module, [module])}
+
+
+def test_every_import_is_declared(distributions):
+    missing = {
+        module: str(path)
+        for module, path in imported("src/lookalike").items()
+        if not distributions(module) & SHIPPED
+    }
+    assert missing == {}
+
+
+def test_everything_declared_is_used(distributions):
+    used = {name for module in imported("src/lookalike") for name in distributions(module)}
+    assert SHIPPED - used - set(NOT_IMPORTED) == set()
+    used |= {name for module in imported("tests", "benchmarks") for name in distributions(module)}
+    assert EXTRAS["dev"] - used - set(NOT_IMPORTED) == set()
+    assert set(NOT_IMPORTED) <= SHIPPED | EXTRAS["dev"], "an exception that nothing declares"
+
+
+def test_everything_that_the_tests_install_is_pinned():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {canonical(line.partition("==")[0]) for line in lines if "==" in line}
+    of_dev = re.search(r"lookalike\[([^]]*)\]", " ".join(PROJECT["optional-dependencies"]["dev"]))
+    installed = CORE.union(EXTRAS["dev"], *(EXTRAS[name] for name in of_dev.group(1).split(",")))
+    assert installed - pinned == set()
