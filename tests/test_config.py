@@ -30,6 +30,16 @@ def test_the_batch_size_outlives_the_sampler(tmp_path):
     assert load(recipe, ["sampler.name=random"]).sampler.arguments == {"batch_size": 60}
 
 
+def test_another_network_is_not_cut_at_a_module_of_the_former(tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("model: {network: resnet50, frozen_until: layer3, dim: 64}\n")
+    assert load(recipe, ["model.network=resnet50"]).model.frozen_until == "layer3"
+    other = load(recipe, ["model.network=efficientnet-lite0"]).model
+    assert (other.frozen_until, other.dim) == (None, 64)
+    both = ["model.network=efficientnet-lite0", "model.frozen_until=blocks.4"]
+    assert load(recipe, both).model.frozen_until == "blocks.4"
+
+
 def test_another_optimiser_or_data_set_keeps_its_section(tmp_path):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("optim: {name: adam, lr: 0.5}\ndata: {name: cub, transform: small}\n")

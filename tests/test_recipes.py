@@ -360,6 +360,7 @@ def one_step(name: str, config: RunConfig, pictures, runs, *changes: str) -> tra
         f"data.root={pictures}",
         f"runs_dir={runs}",
         "model.weights=none",
+        "model.frozen_until=null",  # which needs trained weights
         f"sampler.batch_size={16 if per_class == 1 else 4 * per_class}",
         f"train.epochs={min(config.train.epochs, 1)}",
         "train.batches_per_epoch=1",

@@ -97,7 +97,9 @@ class ModelConfig(Section):
         description="what this module gives is computed once; only what lies behind it learns",
     )
     frozen_views: int = Field(4, ge=0, description="augmented views of each image, if frozen")
-    head_init: Literal["random", "pca", "lda"] = "random"
+    head_init: Literal["random", "pca", "lda", "auto"] = Field(
+        "random", description="auto: lda, shrunk as is best on halves of the training classes"
+    )
     head_shrink: float = Field(1.0, gt=0, description="of the within-class covariance, for lda")
 
 

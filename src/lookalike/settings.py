@@ -33,17 +33,25 @@ def plain_yaml(path: Path) -> dict[str, Any]:
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """``over`` on top of ``base``; arguments of a part go when another part takes its place.
 
-    Only the batch size stays: every sampler has one.
+    Only the batch size stays: every sampler has one. The module ``model.frozen_until`` belongs to
+    a network, and goes with it.
     """
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)
         if isinstance(value, dict) and isinstance(below, dict):
-            if key in PARTS and value.get("name", below.get("name")) != below.get("name"):
+            if key in PARTS and renamed(below, value, "name"):
                 below = {name: kept for name, kept in below.items() if name == "batch_size"}
+            if key == "model" and renamed(below, value, "network"):
+                below = {name: kept for name, kept in below.items() if name != "frozen_until"}
             value = merge(below, value)
         result[key] = value
     return result
+
+
+def renamed(below: Mapping[str, Any], over: Mapping[str, Any], key: str) -> bool:
+    """Whether ``over`` has another ``key`` than ``below``."""
+    return bool(over.get(key, below.get(key)) != below.get(key))
 
 
 def override(values: Mapping[str, Any], setting: str) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def test_the_untrained_network_scores_the_same(small):
     assert frozen.result["test"] == plain.result["test"]
 
 
-@pytest.mark.parametrize("start", ["random", "pca", "lda"])
+@pytest.mark.parametrize("start", ["random", "pca", "lda", "auto"])
 def test_the_saved_model_is_whole(small, start):
     config = small(*FROZEN, f"model.head_init={start}", "optim.lr=1e-2")
     run = train(config)

@@ -21,7 +21,7 @@ def export(
 ) -> None:
     """Write a model as ONNX, TorchScript or safetensors, checked, with a model card beside it.
 
-    Example: lookalike export runs/folder-proxy-anchor-0123456789ab --to onnx -o shop.onnx
+    Example: lookalike export runs/folder-multi-similarity-0123456789ab --to onnx -o shop.onnx
     """
     from lookalike.inference.export import export as write
     from lookalike.inference.export import model_of

@@ -59,7 +59,7 @@ def create(
 ) -> None:
     """Embed pictures and write an index of them.
 
-    Example: lookalike index runs/folder-proxy-anchor-0123456789ab photos/ -o shop.index
+    Example: lookalike index runs/folder-multi-similarity-0123456789ab photos/ -o shop.index
 
     Example: lookalike index --network efficientnet-lite0 photos/ -o shop.index
 

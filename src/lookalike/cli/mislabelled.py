@@ -20,7 +20,7 @@ def mislabelled(
 ) -> None:
     """Find test pictures that are likely to bear a wrong label.
 
-    Example: lookalike mislabelled runs/folder-proxy-anchor-0123456789ab --page doubts.html
+    Example: lookalike mislabelled runs/folder-multi-similarity-0123456789ab --page doubts.html
 
     Only test pictures are judged: the network has not learned their labels.
     """
