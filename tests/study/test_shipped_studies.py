@@ -2,7 +2,7 @@
 
 import pytest
 
-from lookalike import recipes
+from lookalike.config import recipes
 from lookalike.config import load
 from lookalike.study import methods
 from lookalike.study.config import load_study

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lookalike import recipes
+from lookalike.config import recipes
 from lookalike.study import load_results, methods
 from lookalike.study.comparison import compare
 from lookalike.study.config import load_study

@@ -56,7 +56,8 @@ def list_parts(
 
 def show_recipes(words: list[str], as_json: bool) -> None:
     """One recipe whole, those that have all words, or what tables there are."""
-    from lookalike import recipe_pages, recipes
+    from lookalike import recipe_pages
+    from lookalike.config import recipes
 
     if len(words) == 1 and words[0] in recipes.names():
         found = recipe_pages.recipe_page(words[0])

@@ -33,9 +33,9 @@ def train(
 
     Started again after an interruption it goes on where it stopped; a finished run is not repeated.
     """
-    from lookalike import recipes, training
+    from lookalike import training
     from lookalike.cli.console import ConsoleWatcher
-    from lookalike.config import load
+    from lookalike.config import load, recipes
     from lookalike.training.devices import is_first_machine
     from lookalike.training.summary import summary, warnings
 

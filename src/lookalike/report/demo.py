@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from lookalike import recipes, training
-from lookalike.config import parse
+from lookalike import training
+from lookalike.config import parse, recipes
 from lookalike.report.page import write_page
-from lookalike.settings import merge
+from lookalike.config.overrides import merge
 from lookalike.study.contenders import Gathered, gather
 from lookalike.training.watcher import Watcher
 

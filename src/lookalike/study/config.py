@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
-from lookalike import recipes
+from lookalike.config import recipes
 from lookalike.config import (
     DataConfig,
     MemoryConfig,
@@ -22,7 +22,7 @@ from lookalike.config import (
     read_yaml,
 )
 from lookalike.errors import BadInput, nearest
-from lookalike.settings import merge, override
+from lookalike.config.overrides import merge, override
 from lookalike.study.ranges import SearchSpace
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from lookalike.errors import BadInput, nearest
-from lookalike.settings import ScientificLoader
+from lookalike.config.overrides import ScientificLoader
 
 __all__ = ["shipped", "space"]
 

@@ -44,7 +44,7 @@ def open_loggers(config: RunConfig, run: Run, epoch: int) -> Iterator[list[Logge
     status = "failed"
     try:
         for logger in made:
-            logger.log_hyperparams(flat(config.deciding()))
+            logger.log_hyperparams(flat(config.identity()))
         yield made
         status = "success"
     finally:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lookalike.errors import BadInput
-from lookalike.grids import read_grids
+from lookalike.config.grids import read_grids
 
 CONTENT = {
     "paper": "reality-check",

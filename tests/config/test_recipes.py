@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 from torch.nn.functional import normalize
 
-from lookalike import losses, miners, recipe_pages, recipes, training
-from lookalike.config import RunConfig, load, parse
+from lookalike import losses, miners, recipe_pages, training
+from lookalike.config import RunConfig, load, parse, recipes
 from lookalike.data import preset
 from lookalike.errors import BadInput
 from lookalike.evaluation.metrics import check_metrics
