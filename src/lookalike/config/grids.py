@@ -29,9 +29,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from lookalike.config.overrides import merge, nested
 from lookalike.errors import BadInput, nearest
 from lookalike.hyperparameters import Hyperparameter, hyperparameters
-from lookalike.config.overrides import merge, nested
 
 __all__ = ["Choice", "Grid", "read_grids"]
 

@@ -7,8 +7,8 @@ Each field of the schema carries a :class:`Key`::
     )
 
 The hash of a run (:func:`identity`), the fairness audit, the warnings about settings without
-effect (:func:`without_effect`), ``lookalike train --help-keys``, the JSON schema and ``docs/keys.md``
-are derived from it.
+effect (:func:`without_effect`), ``lookalike train --help-keys``, the JSON schema and the page
+``docs/keys.md`` are derived from it.
 """
 
 import json
@@ -88,7 +88,8 @@ class Key:
             it always has.
         short: Whether the command line takes the key without its section.
         hashed_as: What stands for the value in the hash.
-        arguments: Of a section that names a part: keys among the arguments of that part.
+        arguments: Of a section that names a part: keys among the arguments of that part, each
+            with its description.
     """
 
     since: str
@@ -98,7 +99,7 @@ class Key:
     active_when: tuple[When, ...] = ()
     short: bool = False
     hashed_as: Callable[[Any], Any] | None = None
-    arguments: Mapping[str, "Key"] = field(default_factory=dict)
+    arguments: Mapping[str, tuple["Key", str]] = field(default_factory=dict)
 
     def is_active(self, values: Mapping[str, Any]) -> bool:
         """Whether the key has an effect in a configuration, given as dotted keys and values."""
@@ -112,6 +113,7 @@ class DeclaredKey:
     name: str
     """Dotted, as in ``key=value``."""
     key: Key
+    description: str
     compared: bool
     """Whether it and every section around it are compared."""
     section: type[BaseModel] | None
@@ -128,21 +130,16 @@ class DeclaredKey:
 @cache
 def declared_keys(model: type[BaseModel]) -> dict[str, DeclaredKey]:
     """Every key of a schema by its dotted name, sections before what is inside them."""
-    found: dict[str, DeclaredKey] = {}
-    for name, info, section in _walk(model):
-        above = found.get(name.rpartition(".")[0])
-        around = above.compared if above else True
-        key = _key_of(info, name)
-        found[name] = DeclaredKey(name, key, around and key.compared, section, info)
-        for argument, own in key.arguments.items():
-            inside = f"{name}.{argument}"
-            found[inside] = DeclaredKey(inside, own, own.compared, None, None)
-    return found
+    return {one.name: one for one in _declared(model)}
 
 
-def key_names(model: type[BaseModel]) -> list[str]:
+def key_names(model: type[BaseModel], prefix: str = "") -> list[str]:
     """Every dotted key that a model may have, declared or not."""
-    return [name for name, _, _ in _walk(model)]
+    found = []
+    for name, info in model.model_fields.items():
+        section = _section(info)
+        found += [f"{prefix}{name}", *(key_names(section, f"{prefix}{name}.") if section else [])]
+    return found
 
 
 def identity(section: BaseModel) -> dict[str, Any]:
@@ -193,15 +190,25 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _walk(
-    model: type[BaseModel], prefix: str = ""
-) -> Iterator[tuple[str, FieldInfo, type[BaseModel] | None]]:
+def _declared(
+    model: type[BaseModel], prefix: str = "", compared: bool = True
+) -> Iterator[DeclaredKey]:
     for name, info in model.model_fields.items():
-        kinds = (info.annotation, *get_args(info.annotation))
-        sections = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-        yield f"{prefix}{name}", info, sections[0] if sections else None
-        for section in sections:
-            yield from _walk(section, f"{prefix}{name}.")
+        key, section = _key_of(info, name), _section(info)
+        place, inside = f"{prefix}{name}", compared and key.compared
+        yield DeclaredKey(place, key, info.description or "", inside, section, info)
+        if section:
+            yield from _declared(section, f"{place}.", inside)
+        for argument, (own, description) in key.arguments.items():
+            yield DeclaredKey(f"{place}.{argument}", own, description, own.compared, None, None)
+
+
+def _section(info: FieldInfo) -> type[BaseModel] | None:
+    """The model inside a field, also where it may be missing or there may be several."""
+    for kind in (info.annotation, *get_args(info.annotation)):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None
 
 
 def _key_of(info: FieldInfo, name: str) -> Key:

@@ -1,7 +1,7 @@
 """The recipes that come with the package: experiments ready to run.
 
-A recipe is a YAML file of its own, or a cell of a grid file (see ``lookalike.config.grids``). Either is
-called ``recipe:NAME``, on the command line and in ``extends``.
+A recipe is a YAML file of its own, or a cell of a grid file (see ``lookalike.config.grids``).
+Either is called ``recipe:NAME``, on the command line and in ``extends``.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lookalike.errors import BadInput, nearest
 from lookalike.config.grids import Choice, Grid, read_grids
 from lookalike.config.overrides import merge, plain_yaml
+from lookalike.errors import BadInput, nearest
 
 __all__ = ["PREFIX", "Recipe", "everything", "folder", "grids", "names", "read", "recipe", "usual"]
 

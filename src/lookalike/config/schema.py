@@ -71,9 +71,9 @@ class ModelConfig(Section):
     network: Annotated[str, Key("0.1", "always", condition="network")] = Field(
         "small-cnn", description="backbone; `lookalike list networks` shows them"
     )
-    weights: Annotated[
-        str, Key("0.1", "always", condition="weights", hashed_as=weights_kind)
-    ] = Field("none", description="none, imagenet, or the path of a file of weights")
+    weights: Annotated[str, Key("0.1", "always", condition="weights", hashed_as=weights_kind)] = (
+        Field("none", description="none, imagenet, or the path of a file of weights")
+    )
     dim: Annotated[int, Key("0.1", "always", condition="dim")] = Field(
         128, ge=0, description="size of the embedding; 0: the pooled features, without a head"
     )
@@ -238,9 +238,9 @@ class TrainConfig(Section):
     metric: Annotated[str, Key("0.1", "always", active_when=VALIDATED)] = Field(
         "map@r", description="metric that chooses the epoch, on validation classes"
     )
-    precision: Annotated[
-        Literal["32-true", "bf16-mixed", "16-mixed"], Key("0.1", "always")
-    ] = Field("32-true", description="precision of the network's computations")
+    precision: Annotated[Literal["32-true", "bf16-mixed", "16-mixed"], Key("0.1", "always")] = (
+        Field("32-true", description="precision of the network's computations")
+    )
     device: Annotated[str, Key("0.1", "always", compared=False)] = Field(
         "auto", description="cpu, cuda, mps, or auto: the best that there is"
     )
@@ -348,7 +348,12 @@ class RunConfig(Section):
             "0.1",
             "always",
             compared=False,
-            arguments={"batch_size": Key("0.1", "always", condition="batch_size")},
+            arguments={
+                "batch_size": (
+                    Key("0.1", "always", condition="batch_size"),
+                    "images of a batch, of all devices together",
+                )
+            },
         ),
     ] = Field(
         PartConfig.model_validate({"name": "spc", "batch_size": 128, "per_class": 4}),

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lookalike.config import recipes
-from lookalike.config import RunConfig, parse
+from lookalike.config import RunConfig, parse, recipes
 from lookalike.errors import BadInput
 from lookalike.report import published
 from lookalike.report.published import Published

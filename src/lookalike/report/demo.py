@@ -5,8 +5,8 @@ from typing import Any
 
 from lookalike import training
 from lookalike.config import parse, recipes
-from lookalike.report.page import write_page
 from lookalike.config.overrides import merge
+from lookalike.report.page import write_page
 from lookalike.study.contenders import Gathered, gather
 from lookalike.training.watcher import Watcher
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lookalike.errors import BadInput, nearest
 from lookalike.config.overrides import plain_yaml
+from lookalike.errors import BadInput, nearest
 from lookalike.study.audit import CONDITIONS, NO_VALIDATION, SELECTED_ON_TEST, Experiment
 
 __all__ = ["Description", "describe", "read_description"]

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from lookalike.errors import BadInput, nearest
 from lookalike.config.overrides import ScientificLoader
+from lookalike.errors import BadInput, nearest
 
 __all__ = ["shipped", "space"]
 
