@@ -119,7 +119,7 @@ def json_schema(model: type[BaseModel] = RunConfig) -> dict[str, Any]:
 
     Nothing is required, since a file may extend another one and the rest has defaults.
     """
-    schema = _without_titles(model.model_json_schema())
+    schema: dict[str, Any] = _without_titles(model.model_json_schema())
     for part in (schema, *schema.get("$defs", {}).values()):
         part.pop("required", None)
         for name, given in part.get("properties", {}).items():
