@@ -177,6 +177,23 @@ def test_what_no_score_depends_on_is_fair(make_run, setting):
     assert part.ranking == "fair"
 
 
+def test_a_frozen_front_beside_a_whole_network_is_unfair(make_run):
+    cut = make_run("b", "loss.name=circle", "model.frozen_until=blocks.4")
+    (part,) = compare(gather([make_run("a", "loss.name=triplet"), cut]), "recall@1").datasets
+    assert "model.frozen_until" in [flaw.condition for flaw in part.audit.flaws]
+    assert part.ranking == "refused"
+
+
+def test_what_has_no_effect_is_fair(make_run):
+    blind = "protocol.name=paper"
+    folders = [
+        make_run("a", "loss.name=triplet", blind, "train.metric=recall@1"),
+        make_run("b", "loss.name=circle", blind, "train.validate_every=2"),
+    ]
+    (part,) = compare(gather(folders), "recall@1").datasets
+    assert part.ranking == "fair"
+
+
 def test_other_images_under_the_same_name_are_seen(make_run):
     folders = [
         make_run("a", "loss.name=triplet"),
