@@ -2,13 +2,13 @@
 
 import os
 import shutil
-import sys
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+
+from lookalike.ops.sync import as_on_a_device
 
 # one, for two workers on two cores; tests/portable.py asks for others
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
@@ -31,22 +31,10 @@ def _shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["LOOKALIKE_CACHE"] = str(Path(common) / "cache")
 
 
-@contextmanager
-def _without_sync():
-    patched = 0
-    with pytest.MonkeyPatch.context() as patch:
-        for name, module in list(sys.modules.items()):
-            if name.split(".")[0] == "lookalike" and "can_sync" in vars(module):
-                patch.setattr(module, "can_sync", lambda _: False)
-                patched += 1
-        assert patched
-        yield
-
-
 @pytest.fixture
 def without_sync():
     """A context in which the CPU computes as devices whose data must not be waited for."""
-    return _without_sync
+    return as_on_a_device
 
 
 @pytest.fixture(scope="module")  # for longer it would keep its event loop from asyncio's users

@@ -129,13 +129,6 @@ def test_memory(name, settings, miner):
         goes_back(memory(rows, labels), rows)
 
 
-class Halves(Mixing):
-    """Mixing in equal shares: torch draws none from a Beta distribution on the meta device."""
-
-    def shares(self, like, *shape):
-        return like.new_full(shape, 0.5)
-
-
 @pytest.mark.parametrize("name", additive_names())
 @pytest.mark.parametrize("pairs", ["positive-negative", "anchor-negative"])
 @pytest.mark.parametrize("negatives", [None, 2])
@@ -145,7 +138,7 @@ def test_mixing(name, pairs, negatives, where):
     rows, _ = batch()
     labels = torch.arange(SIZE) % CLASSES
     source = (rows, lambda mixed: mixed * 2) if where == "feature" else ()
-    mixing = Halves(where, pairs=pairs, negatives=negatives)
+    mixing = Mixing(where, pairs=pairs, negatives=negatives)
     if (name, where, pairs) == ("proxy-anchor", "feature", "anchor-negative"):
         pytest.skip("a proxy has no feature map to mix")
     goes_back(mixing(build(name), rows, labels, *source), rows)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput, nearest
-from lookalike.geometry import euclidean, products, unit
+from lookalike.ops.rows import euclidean, products, unit
 
 __all__ = [
     "CosineSimilarity",

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput, nearest
+from lookalike.ops.sync import can_sync
 
 __all__ = [
     "Labels",
     "Overlap",
     "agreement",
     "as_tensor",
-    "can_sync",
     "check_range",
     "check_shape",
     "class_rows",
@@ -156,11 +156,6 @@ def check_range(labels: Tensor, num_classes: int) -> None:
             f"label {wrong} is out of range: the loss has num_classes = {num_classes}, "
             f"so labels go from 0 to {num_classes - 1}"
         )
-
-
-def can_sync(values: Tensor) -> bool:
-    """Whether looking at the numbers is free: on the CPU, and not while compiling."""
-    return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def agreement(

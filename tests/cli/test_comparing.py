@@ -13,6 +13,7 @@ from lookalike.study import load_results
 from lookalike.training import Run
 
 AUDITS = Path(__file__).parents[2] / "docs" / "audits"
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +98,20 @@ def test_an_unfair_ranking_must_be_asked_for(lookalike, make_study, tmp_path):
     done = lookalike("compare", folder, "--anyway")
     assert "Ranked although the comparison is not fair." in done.stdout
     assert "is better than" in done.stdout
+
+
+def test_outdated_rows_of_a_stored_study_are_marked_everywhere(lookalike, tmp_path):
+    study = RESULTS / "cub-fine-tuning"
+    told = lookalike("compare", study).stdout
+    assert "contrastive-embed [2]" in told
+    words = "Outdated until trained again (contrastive-embed and contrastive-feature): the label"
+    assert f"[2] {words}" in told
+    assert lookalike("report", study, "-o", tmp_path / "page.html").returncode == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert words in page
+    assert 'contrastive-embed<sup class="marks"><a href="#flaw-0-2">2</a></sup>' in page
+    for suffix in (".md", ".tex", ".csv"):
+        assert words in (tmp_path / f"page{suffix}").read_text(encoding="utf-8")
 
 
 def test_audit_of_a_paper(lookalike):

@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 
 import lookalike.losses as losses
 import lookalike.miners as miners
-from lookalike.geometry import Relations, relate
+from lookalike.relations import Relations, relate
 
 SIZE, DIM = 18, 6
 
@@ -337,8 +337,9 @@ def test_small_blocks(data, monkeypatch):
     ]
     before = [getattr(losses, name)()(embeddings, torch.tensor(labels)) for name in names]
     before.append(losses.TripletMarginLoss(swap=True)(embeddings, torch.tensor(labels)))
-    monkeypatch.setattr("lookalike.triplets._BLOCK", 40)
-    monkeypatch.setattr("lookalike.geometry._IN_CACHE", 40)
+    monkeypatch.setattr("lookalike.ops.triplets._BLOCK", 40)
+    monkeypatch.setattr("lookalike.ops.blocks.IN_CACHE", 40)
+    monkeypatch.setattr("lookalike.ops.soft.IN_CACHE", 40)
     after = [getattr(losses, name)()(embeddings, torch.tensor(labels)) for name in names]
     after.append(losses.TripletMarginLoss(swap=True)(embeddings, torch.tensor(labels)))
     torch.testing.assert_close(before, after)

@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import softplus
 
 import lookalike.losses as losses
-from lookalike.geometry import Relations
+from lookalike.relations import Relations
 
 ANCHORS, CANDIDATES = 7, 9
 

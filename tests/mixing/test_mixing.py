@@ -8,11 +8,12 @@ import torch
 from lookalike import losses
 from lookalike.distances import CosineSimilarity, LpDistance, SNRDistance
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, products
 from lookalike.losses import PairLoss
 from lookalike.mixing import Mixing, additive_names
 from lookalike.mixing.pairs import MixedPairs, all_pairs, candidates_of_images
 from lookalike.mixing.relations import relations_from_cosines, relations_of_rows
+from lookalike.ops.rows import products
+from lookalike.relations import Relations
 
 NAMED = {
     "contrastive",

@@ -152,6 +152,36 @@ def test_marks_point_at_the_flaws_of_a_row():
     assert (result.marks("a"), result.marks("b")) == ([1], [1, 2])
 
 
+def test_outdated_rows_are_said_and_marked_but_not_unfair():
+    why = "the loss was another"
+    rows = [
+        Experiment("a", FAIR),
+        Experiment("b", FAIR, outdated=why),
+        Experiment("c", FAIR, outdated=why),
+        Experiment("d", FAIR, outdated="narrower range"),
+    ]
+    result = audit(rows)
+    assert [flaw.sentence for flaw in result.flaws] == [
+        "Outdated until trained again (b and c): the loss was another.",
+        "Outdated until trained again (d): narrower range.",
+    ]
+    assert result.fair
+    assert [result.marks(name) for name in "abcd"] == [[], [1], [1], [2]]
+
+
+def test_one_seed_on_folds_is_told_from_one_training():
+    once = FAIR | {"seeds": 1}
+    rows = [Experiment("a", once, folds=4), Experiment("b", once)]
+    assert [(flaw.rows, flaw.sentence) for flaw in audit(rows).flaws] == [
+        (("b",), "One training only, so no interval, stands behind b."),
+        (
+            ("a",),
+            "One seed only stands behind a: ± is the standard deviation over the models of the "
+            "folds, not a confidence interval over seeds.",
+        ),
+    ]
+
+
 def test_many_names_are_shortened():
     rows = [Experiment(f"m{i}", {**FAIR, "seeds": 1}) for i in range(9)]
     rows.append(Experiment("x", FAIR))

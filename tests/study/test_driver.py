@@ -1,6 +1,8 @@
 """Whole studies of seconds, by real worker processes."""
 
+import dataclasses
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
 from lookalike.study.local import LocalExecutor
 from lookalike.study.plan import make_plan
+from lookalike.study.results import write_method
 from lookalike.study.tasks import Outcome
 from lookalike.training import train
 from lookalike.training.watcher import Watcher
@@ -111,6 +114,29 @@ def test_a_finished_study_does_nothing(finished, study_values, timeless):
         parse_study(study_values()), lambda: Idle(1, Watcher()), folder=finished.folder
     )
     assert timeless(again) == timeless(finished)
+
+
+def test_outdated_rows_are_trained_again_and_no_others(finished, study_values, tmp_path, timeless):
+    folder = tmp_path / "small"
+    shutil.copytree(finished.folder, folder)  # with the database, which has the old records
+    row = finished.rows[0]
+    wrong = {"map@r": 0.9, "recall@1": 0.9}
+    repeats = tuple(dataclasses.replace(r, separate=(wrong, wrong)) for r in row.repeats)
+    marked = dataclasses.replace(row, repeats=repeats, identity="other", outdated="it was wrong")
+    write_method(folder, marked)
+    shown = CliRunner().invoke(app, ["study", "status", str(folder)]).stdout
+    assert "folder triplet: outdated until trained again: it was wrong" in shown
+    given = []
+
+    class Counting(Here):
+        def submit(self, task):
+            given.append(task)
+            super().submit(task)
+
+    found = run_study(parse_study(study_values()), Counting, folder=folder)
+    assert timeless(found) == timeless(finished)
+    assert found.rows[0].outdated == ""
+    assert {task.key.partition("/")[0] for task in given} == {row.identity}
 
 
 def test_optuna_reads_the_trials(finished):

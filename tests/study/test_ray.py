@@ -134,16 +134,6 @@ def test_gpus_that_ray_cannot_give_are_refused(gpus, words):
 
 
 @pytest.mark.slow
-def test_a_study_on_parts_of_gpus_ends(cluster, study_values, tmp_path):
-    found = run_study(
-        parse_study(study_values(tuner={"trials": 3}, repeats=2)),
-        lambda: RayExecutor(cpus=0.1, gpus=0.35),
-        folder=tmp_path / "ray",
-    )
-    assert found.finished
-
-
-@pytest.mark.slow
 def test_a_node_dies_and_the_study_ends_the_same(study_values, tmp_path, timeless):
     from ray.cluster_utils import Cluster
 

@@ -26,6 +26,16 @@ class BrokenLoss(nn.Module):
         return embeddings.sum() * (float("nan") if self.calls > 4 else 0.0)
 
 
+class SteepLoss(nn.Module):
+    """A loss that is a number while its gradient is none."""
+
+    def __init__(self, embedding_size):
+        super().__init__()
+
+    def forward(self, embeddings, labels, indices_tuple=None):
+        return (0 * embeddings.sum()).sqrt()
+
+
 def test_learns_and_writes_everything(tiny):
     untrained = train(tiny("train.epochs=0")).result
     run = train(tiny("optim.lr=2e-3", "train.batches_per_epoch=40"))
@@ -146,6 +156,13 @@ def test_a_loss_that_is_no_number_stops_the_run_with_step_and_files(tiny):
     with pytest.raises(LookalikeError, match=r"loss is nan at step 5 \(epoch 1\).*U\+") as stopped:
         train(tiny(f"loss.name={__name__}:BrokenLoss"))
     assert stopped.value.exit_code == 1
+
+
+@pytest.mark.parametrize("clip", ["clip_norm=1", "clip_value=1", "clip_norm=null"])
+def test_a_gradient_that_is_no_number_stops_the_run_with_step_and_files(tiny, patterns, clip):
+    folder = ("data.name=folder", f"data.root={patterns}", "protocol.name=paper")
+    with pytest.raises(LookalikeError, match=r"loss is nan at step 2 .*the batch was: \d\d/"):
+        train(tiny(*folder, f"loss.name={__name__}:SteepLoss", f"optim.{clip}"))
 
 
 def test_warm_up_leaves_the_backbone_alone(tiny):

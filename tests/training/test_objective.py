@@ -58,7 +58,7 @@ def test_runs_end_to_end_by_configuration(name, tiny):
 def test_trains_by_configuration(name, tiny):
     config = tiny(*SHORT, *UNTESTED, *MORE[name])
     run = train(config)
-    _, epoch = run.epochs()  # before training, and after one epoch
+    (epoch,) = run.epochs()
     assert run.result["steps"] == 6
     assert epoch["loss"] > 0
     assert run.config == config

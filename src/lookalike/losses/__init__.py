@@ -1,7 +1,15 @@
 """Losses: what makes images of a class look alike."""
 
 from lookalike.losses.angular import AngularLoss
-from lookalike.losses.base import AnchorLoss, Loss, PairLoss, ProxyLoss
+from lookalike.losses.base import (
+    AnchorLoss,
+    Loss,
+    PairLoss,
+    ProxyLoss,
+    Terms,
+    mean,
+    mean_above_zero,
+)
 from lookalike.losses.binomial_deviance import BinomialDevianceLoss
 from lookalike.losses.circle import CircleLoss
 from lookalike.losses.contrastive import ContrastiveLoss, SignalToNoiseRatioContrastiveLoss
@@ -68,10 +76,13 @@ __all__ = [
     "SphereFaceLoss",
     "SubCenterArcFaceLoss",
     "SupConLoss",
+    "Terms",
     "TripletMarginLoss",
     "Tuned",
     "TupletMarginLoss",
     "create",
+    "mean",
+    "mean_above_zero",
     "names",
     "tuned",
 ]

@@ -8,18 +8,13 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.errors import BadInput
-from lookalike.geometry import (
-    PairList,
-    Relations,
-    at_places,
-    attach,
-    listed_pairs,
-)
-from lookalike.labels import can_sync
-from lookalike.losses.base import LossOptions, PairLoss
-from lookalike.losses.direction import among_candidates
+from lookalike.losses.base import LossOptions, PairLoss, Terms
+from lookalike.losses.kernels import Kernel
+from lookalike.losses.kernels.angular import angular_kernel
+from lookalike.ops.pairs import at_places, listed_pairs
+from lookalike.ops.sync import can_sync
 from lookalike.registry import LOSSES
-from lookalike.triplets import block_rows
+from lookalike.relations import Relations
 
 __all__ = ["AngularLoss"]
 
@@ -34,7 +29,7 @@ class AngularLoss(PairLoss):
     product, the sum over n is a matrix product: nothing of size N^3.
     """
 
-    among = True
+    between_candidates = True
 
     def __init__(self, alpha: float = 40, **options: Unpack[LossOptions]) -> None:
         super().__init__(**options)
@@ -42,67 +37,40 @@ class AngularLoss(PairLoss):
             raise BadInput("the angular loss needs unit vectors (distance cosine or l2)")
         self.alpha = alpha
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations."""
-        tan2 = math.tan(math.radians(self.alpha)) ** 2
-        cosine, among = relations.similarity, among_candidates(relations)
-        if not self.distance.is_inverted:
-            cosine = 1 - self.distance.squared_euclidean(cosine) / 2
-            among = cosine if relations.within else 1 - self.distance.squared_euclidean(among) / 2
+    def terms(self, relations: Relations) -> Terms:
+        """The formula, one value per positive pair."""
+        tan2 = _squared_tangent(self.alpha)
+        cosine, between = self.cosines(relations)
         pairs = listed_pairs(relations.positives)
-        if can_sync(cosine):
-            number = relations.positive_counts.sum()
-            return _pair_by_pair(cosine, among, relations.negatives, pairs, number, tan2)
+        # e^(4 tan^2 (s - 1)), so that no exponent is large
         of_anchor = (4 * tan2 * (cosine - 1)).exp()
-        of_candidate = of_anchor if among is cosine else (4 * tan2 * (among - 1)).exp()
-        summed = (of_anchor * relations.negatives) @ of_candidate.T
-        exponents = _exponents(
-            at_places(summed, pairs.places), at_places(cosine, pairs.places), tan2
-        )
-        return relations.mean_over_positives(softplus(exponents), pairs)
+        of_candidate = (4 * tan2 * (between - 1)).exp()
+        summed = at_places((of_anchor * relations.negatives) @ of_candidate.T, pairs.places)
+        exponents = log_of_sum(summed) + 8 * tan2
+        exponents = exponents - 2 * (1 + tan2) * at_places(cosine, pairs.places)
+        return Terms(softplus(exponents), pairs.weights, relations.counts_of(pairs))
+
+    def cosines(self, relations: Relations) -> tuple[Tensor, Tensor]:
+        """Of anchors and candidates, and of candidates to one another."""
+        cosine, between = relations.similarity, relations.between_candidates()
+        if self.distance.is_inverted:
+            return cosine, between
+        squared = self.distance.squared_euclidean
+        return 1 - squared(cosine) / 2, 1 - squared(between) / 2
+
+    def kernel(self, relations: Relations) -> Kernel | None:
+        """Only the products that positive pairs need, where they are few and can be listed."""
+        few = self.distance.is_inverted and can_sync(relations.similarity)
+        return angular_kernel if few else None
 
 
-def _exponents(summed: Tensor, near: Tensor, tan2: float) -> Tensor:
-    """``log sum_n e^(f_apn)``; far below zero where there is no negative."""
+def log_of_sum(summed: Tensor) -> Tensor:
+    """The logarithm; far below zero, without gradient, where there is nothing to sum."""
     some = summed > torch.finfo(summed.dtype).tiny
-    return torch.where(some, summed.where(some, 1).log() + 8 * tan2 - 2 * (1 + tan2) * near, -1e30)
+    return torch.where(some, summed.where(some, 1).log(), -1e30)
 
 
-def _pair_by_pair(
-    cosine: Tensor,
-    among: Tensor,
-    negatives: Tensor,
-    pairs: PairList,
-    number: Tensor,
-    tan2: float,
-) -> Tensor:
-    """The same for few pairs: only the rows they need, in blocks, with the gradient."""
-    with torch.no_grad():
-        within = among is cosine
-        of_anchor = (cosine.detach() - 1).mul_(4 * tan2).exp_()
-        of_candidate = of_anchor if within else (among.detach() - 1).mul_(4 * tan2).exp_()
-        to_anchor = torch.zeros_like(of_anchor)
-        to_candidate = to_anchor if within else torch.zeros_like(of_candidate)
-        columns, near = pairs.columns(cosine), at_places(cosine.detach(), pairs.places)
-        share = pairs.weights / number.clamp_min(torch.finfo(near.dtype).tiny)
-        value, pulls = near.new_zeros(()), torch.zeros_like(near)
-        size = block_rows(cosine.shape[1])
-        for at in range(0, near.numel(), size):
-            part = slice(at, at + size)
-            row, column = pairs.rows[part], columns[part]
-            mine = of_anchor.index_select(0, row).mul_(negatives.index_select(0, row))
-            other = of_candidate.index_select(0, column)
-            summed = (mine * other).sum(1)
-            exponents = _exponents(summed, near[part], tan2)
-            value = value + torch.dot(softplus(exponents), share[part])
-            slope = torch.sigmoid(exponents).mul_(share[part])
-            pulls[part] = slope * (-2 * (1 + tan2))
-            slope.div_(summed.clamp_min_(torch.finfo(summed.dtype).tiny)).mul_(4 * tan2)
-            to_candidate.index_add_(0, column, mine.mul_(slope.unsqueeze(1)))
-            other.mul_(negatives.index_select(0, row)).mul_(slope.unsqueeze(1))
-            to_anchor.index_add_(0, row, other)
-        to_anchor.mul_(of_anchor).view(-1).index_add_(0, pairs.places, pulls)
-    loss = attach(cosine, value, to_anchor)
-    if within:
-        return loss
-    return loss + attach(among, torch.zeros_like(value), to_candidate.mul_(of_candidate))
+def _squared_tangent(degrees: float | Tensor) -> float | Tensor:
+    if isinstance(degrees, Tensor):
+        return degrees.deg2rad().tan().square()
+    return math.tan(math.radians(degrees)) ** 2

@@ -1,12 +1,13 @@
-"""What every loss is: a pure function of relations, in a thin module that holds its settings.
+"""What every loss is: a formula over relations, in a thin module that holds its settings.
 
 A loss over pairs of images subclasses ``PairLoss``, one with learned class vectors ``ProxyLoss``;
-both write one method, ``compute(relations)``, and get miners, memory, mixing, labels of any kind
-and regularisers for nothing.
+both write one method, ``terms(relations)``, which gives one value per pair, triplet, anchor or
+image, and get miners, memory, mixing, labels of any kind and regularisers for nothing.
 """
 
+import inspect
 from collections.abc import Callable
-from typing import ClassVar, TypedDict
+from typing import ClassVar, NamedTuple, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +15,66 @@ from torch import Tensor, nn
 from lookalike.autocast import autocast, autocast_enabled
 from lookalike.distances import CosineSimilarity, Distance, DistanceLike, create
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, check_rows, in_full_precision, relate, weighted_mean
 from lookalike.labels import Labels, Overlap, as_tensor, check_range, class_rows
-from lookalike.miners.mined import Indices, Mined, mined, narrow
+from lookalike.losses import kernels
+from lookalike.miners.mined import Indices, Mined, mined, narrow, narrow_triplets
+from lookalike.ops.rows import check_rows, in_full_precision
 from lookalike.regularizers.base import RegularizerLike, build
+from lookalike.relations import Relations, relate
 from lookalike.signatures import show_options
 
-__all__ = ["AnchorLoss", "Loss", "LossOptions", "PairLoss", "ProxyLoss", "ProxyOptions"]
+__all__ = [
+    "AnchorLoss",
+    "Loss",
+    "LossOptions",
+    "PairLoss",
+    "ProxyLoss",
+    "ProxyOptions",
+    "Terms",
+    "mean",
+    "mean_above_zero",
+]
+
+
+class Terms(NamedTuple):
+    """One value per element: pair, triplet, anchor, image or proxy; a reducer makes one number."""
+
+    values: Tensor
+    weights: Tensor | None = None
+    """How much each value counts in the sum; None is 1."""
+    counts: Tensor | None = None
+    """How often each value counts in the number of elements; None is its weight."""
+
+
+def mean(terms: Terms) -> Tensor:
+    """``sum of w v / sum of counts``; 0 where nothing counts.
+
+    >>> mean(Terms(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 0.0])))
+    tensor(1.)
+    """
+    values, weights, counts = terms
+    if weights is None:
+        return values.mean()
+    number = (weights if counts is None else counts).sum()
+    return (values * weights).sum() / number.clamp_min(torch.finfo(values.dtype).tiny)
+
+
+def mean_above_zero(terms: Terms) -> Tensor:
+    """The mean over the values above zero; 0 where there is none.
+
+    >>> mean_above_zero(Terms(torch.tensor([0.0, 3.0])))
+    tensor(3.)
+    """
+    values, weights, counts = terms
+    above = (values > 0).to(values.dtype)
+    counts = weights if counts is None else counts
+    return mean(
+        Terms(
+            values,
+            above if weights is None else above * weights,
+            above if counts is None else above * counts,
+        )
+    )
 
 
 class LossOptions(TypedDict, total=False):
@@ -51,6 +105,8 @@ class Loss(nn.Module):
 
     A loss says so itself: a ranking loss would be mixed into something else in silence.
     """
+    setting_names: ClassVar[tuple[str, ...]] = ()
+    """The arguments that the loss takes."""
     default_distance: ClassVar[Callable[[], Distance]] = CosineSimilarity
     """What ``distance=None`` means."""
     never_decayed: ClassVar[tuple[str, ...]] = ()
@@ -71,10 +127,39 @@ class Loss(nn.Module):
         """Show the common options in the signature."""
         super().__init_subclass__()
         show_options(cls)
+        cls.setting_names = tuple(inspect.signature(cls).parameters)
+
+    def terms(self, relations: Relations) -> Terms | tuple[Terms, ...]:
+        """The formula: one value per element, of one or several kinds of elements.
+
+        Args:
+            relations: Anchors x candidates.
+
+        Returns:
+            Values, how much each weighs in their sum, and how often it counts in their number.
+        """
+        raise NotImplementedError
+
+    def reduce(self, terms: Terms) -> Tensor:
+        """How the values of the elements become one number: their mean, unless a loss differs."""
+        return mean(terms)
+
+    def formula(self, relations: Relations) -> Tensor:
+        """The loss of these relations as its formula says, a scalar."""
+        found = self.terms(relations)
+        parts = (found,) if isinstance(found, Terms) else found
+        total = self.reduce(parts[0])
+        for part in parts[1:]:
+            total = total + self.reduce(part)
+        return total
+
+    def kernel(self, relations: Relations) -> kernels.Kernel | None:  # noqa: ARG002
+        """A faster way to value and gradient of ``formula`` for these relations, if there is."""
+        return None
 
     def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations, a scalar."""
-        raise NotImplementedError
+        """The loss of these relations, a scalar; by a kernel where there is one that fits."""
+        return kernels.compute(self, relations)
 
     def _regularized(self, loss: Tensor, embeddings: Tensor) -> Tensor:
         if self.embedding_regularizer is None:
@@ -96,8 +181,10 @@ class PairLoss(Loss):
     """Whether an ``indices_tuple`` alone is not enough."""
     self_pairs: ClassVar[bool] = False
     """Whether an image is a candidate of its own."""
-    among: bool = False
+    between_candidates: bool = False
     """Whether the loss compares candidates with one another."""
+    reads_triplets: ClassVar[bool] = False
+    """Whether triplets that a miner chose stay triplets, or become the pairs they are made of."""
     by_row: ClassVar[bool] = True
     """Whether an anchor's part reads its own row only, so that anchors may differ in candidates."""
 
@@ -145,7 +232,8 @@ class PairLoss(Loss):
             return in_full_precision(embeddings).sum()
         relations = self.relations(embeddings, labels, ref_emb, ref_labels)
         if valid is not None:
-            relations = relations._replace(valid=valid.to(relations.similarity.dtype))
+            valid = valid.to(relations.similarity.dtype)
+            relations = relations._replace(valid=valid, all_valid=False)
         if indices_tuple is None:
             loss = self.compute(relations)
         else:
@@ -170,11 +258,13 @@ class PairLoss(Loss):
             self.distance,
             self.overlap,
             self_pairs=self.self_pairs,
-            among=self.among,
+            between_candidates=self.between_candidates,
         )
 
     def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
         """The loss of what a miner found."""
+        if self.reads_triplets:
+            return self.compute(narrow_triplets(relations, found, self.distance))
         return self.compute(narrow(relations, found, count=self.counts))
 
 
@@ -187,21 +277,14 @@ class AnchorLoss(PairLoss):
 
     needs_labels = True
 
-    def per_anchor(self, relations: Relations) -> tuple[Tensor, Tensor]:
-        """The loss of each anchor, and 1 for the anchors that count in the mean (else 0)."""
-        raise NotImplementedError
-
-    def compute(self, relations: Relations) -> Tensor:
-        """The mean over the anchors that count."""
-        return weighted_mean(*self.per_anchor(relations))
-
     def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
         """The mean over the anchors that count, each times its weight."""
         weights = found.sample_weights(
-            relations.similarity.dtype, anchors_only=not relations.within
+            relations.similarity.dtype, anchors_only=not relations.self_comparison
         )
-        values, counted = self.per_anchor(relations)
-        return weighted_mean(values * weights, counted)
+        terms = self.terms(relations)
+        assert isinstance(terms, Terms)
+        return self.reduce(terms._replace(values=terms.values * weights))
 
 
 class ProxyLoss(Loss):
@@ -265,24 +348,21 @@ class ProxyLoss(Loss):
     def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
         """Images x classes, all of them valid."""
         similarity = self.similarities(embeddings)
-        same = class_rows(labels, similarity.shape[0], self.num_classes, similarity)
-        return Relations(similarity, same, similarity.new_ones(()).expand(similarity.shape))
-
-    def per_image(self, relations: Relations) -> Tensor:
-        """The loss of each image, [N]."""
-        raise NotImplementedError
-
-    def compute(self, relations: Relations) -> Tensor:
-        """The mean over the images."""
-        return self.per_image(relations).mean()
-
-    def compute_batch(self, embeddings: Tensor, labels: Labels) -> Tensor:
-        """The loss of a batch."""
-        return self.compute(self.relations(embeddings, labels))
+        indices = self.class_indices(embeddings, labels)
+        return Relations(
+            similarity,
+            class_rows(labels, similarity.shape[0], self.num_classes, similarity),
+            similarity.new_ones(()).expand(similarity.shape),
+            anchor_labels=None if indices is None else indices.to(similarity.device, torch.long),
+            all_valid=True,
+            binary=indices is not None,
+        )
 
     def compute_weighted(self, relations: Relations, weights: Tensor) -> Tensor:
         """The mean over the images, each times its weight."""
-        return (self.per_image(relations) * weights).mean()
+        terms = self.terms(relations)
+        assert isinstance(terms, Terms)
+        return self.reduce(terms._replace(values=terms.values * weights))
 
     def forward(
         self,
@@ -306,10 +386,10 @@ class ProxyLoss(Loss):
             raise BadInput(f"{type(self).__name__} compares with learned vectors, not with ref_emb")
         if embeddings.shape[0] == 0:
             return in_full_precision(embeddings).sum()
+        relations = self.relations(embeddings, labels)
         if indices_tuple is None:
-            loss = self.compute_batch(embeddings, labels)
+            loss = self.compute(relations)
         else:
-            relations = self.relations(embeddings, labels)
             size = embeddings.shape[0]
             found = mined(indices_tuple, (size, size), embeddings.device)
             weights = found.sample_weights(

@@ -2,12 +2,11 @@
 
 from typing import Unpack
 
-from torch import Tensor
 from torch.nn.functional import softplus
 
-from lookalike.geometry import Relations, weighted_mean
-from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.losses.base import LossOptions, PairLoss, Terms
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["BinomialDevianceLoss"]
 
@@ -33,9 +32,11 @@ class BinomialDevianceLoss(PairLoss):
         self.beta = beta
         self.cost = cost
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations."""
-        beyond = (relations.similarity - self.distance.level(self.beta)) * self.alpha
-        pull = weighted_mean(softplus(-beyond), relations.positives, relations.positive_counts)
-        push = softplus(self.cost * beyond)
-        return pull + weighted_mean(push, relations.negatives, relations.negative_counts)
+    def terms(self, relations: Relations) -> tuple[Terms, Terms]:
+        """The formula, one value per positive and one per negative pair."""
+        r = relations
+        beyond = (r.similarity - self.distance.level(self.beta)) * self.alpha
+        return (
+            Terms(softplus(-beyond), r.positives, r.positive_counts),
+            Terms(softplus(self.cost * beyond), r.negatives, r.negative_counts),
+        )

@@ -6,11 +6,25 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, log_sum_exp, mean_of_positive
-from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.losses.base import LossOptions, PairLoss, Terms, mean_above_zero
+from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["CircleLoss"]
+
+
+def circle(r: Relations, m: float, gamma: float) -> Terms:
+    """``softplus(log sum_P e^(g a_p (1 - m - s)) + log sum_N e^(g a_n (s - m)))`` per anchor.
+
+    ``a_p = [1 + m - s]+`` and ``a_n = [s + m]+`` are constants.
+    """
+    constant = r.similarity.detach()
+    pull = (1 + m - constant).relu() * (1 - m - r.similarity)
+    push = (constant + m).relu() * (r.similarity - m)
+    total = log_sum_exp(gamma * pull, r.positives) + log_sum_exp(gamma * push, r.negatives)
+    both = (r.positives > 0).any(1) & (r.negatives > 0).any(1)
+    return Terms(softplus(total), both.to(total.dtype))
 
 
 @LOSSES.register("circle", paper="Sun et al., CVPR 2020")
@@ -32,14 +46,10 @@ class CircleLoss(PairLoss):
         self.m = m
         self.gamma = gamma
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations."""
-        similarity, m = relations.similarity, self.m
-        positives, negatives = relations.positives, relations.negatives
-        known = similarity.detach()
-        pull = (1 + m - known).relu_() * (1 - m - similarity)
-        push = (known + m).relu_() * (similarity - m)
-        both = positives.sum(1).sign() * negatives.sum(1).sign()
-        total = log_sum_exp(pull, positives, scale=self.gamma)
-        total = total + log_sum_exp(push, negatives, scale=self.gamma)
-        return mean_of_positive(softplus(total) * both, both)
+    def terms(self, relations: Relations) -> Terms:
+        """The formula."""
+        return circle(relations, self.m, self.gamma)
+
+    def reduce(self, terms: Terms) -> Tensor:
+        """The mean over the values above zero."""
+        return mean_above_zero(terms)

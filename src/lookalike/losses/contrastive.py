@@ -3,67 +3,34 @@
 from collections.abc import Callable
 from typing import ClassVar, Literal, Unpack
 
-import torch
 from torch import Tensor
 
 from lookalike.distances import Distance, LpDistance, SNRDistance
 from lookalike.errors import BadInput, nearest
-from lookalike.geometry import Relations, attach, row_blocks, violations
-from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.losses.base import LossOptions, PairLoss, Terms, mean, mean_above_zero
+from lookalike.losses.kernels import Kernel
+from lookalike.losses.kernels.contrastive import contrastive_kernel
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
-__all__ = ["ContrastiveLoss", "SignalToNoiseRatioContrastiveLoss", "contrastive"]
-
-
-def contrastive(relations: Relations, pull_to: float, push_to: float) -> Tensor:
-    """``[pull_to - s]+`` over positives plus ``[s - push_to]+`` over negatives.
-
-    Each part is the mean over its non-zero terms; a label weighs its term, not their number.
-    """
-    with torch.no_grad():
-        blocks = row_blocks(relations)
-        if len(blocks) == 1:
-            (pull, pulled, pulls), (push, pushed, pushes) = _hinges(relations, pull_to, push_to)
-            pulls, pushes = _at_least_tiny(pulls), _at_least_tiny(pushes)
-            slope = pushed.div_(pushes).sub_(pulled.div_(pulls))
-        else:
-            # every block is worked out twice: cheaper than keeping what does not fit in the cache
-            sums = relations.similarity.new_zeros(2, 2)
-            for rows in blocks:
-                hinges = _hinges(relations.part(rows), pull_to, push_to)
-                sums += torch.stack([torch.stack((total, count)) for total, _, count in hinges])
-            pull, push = sums[:, 0]
-            pulls, pushes = _at_least_tiny(sums[:, 1])
-            slope = torch.empty_like(relations.similarity)
-            for rows in blocks:
-                (_, pulled, _), (_, pushed, _) = _hinges(relations.part(rows), pull_to, push_to)
-                torch.sub(pushed.div_(pushes), pulled.div_(pulls), out=slope[rows])
-    return attach(relations.similarity, pull / pulls + push / pushes, slope)
+__all__ = ["ContrastiveLoss", "SignalToNoiseRatioContrastiveLoss"]
 
 
-def _hinges(
-    relations: Relations, pull_to: float, push_to: float
-) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
-    """Of positives and of negatives: the sum of the terms above zero, their weights and number."""
-    similarity = relations.similarity.detach()
-    counts: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
-    if not relations.binary:
-        counts = (relations.positive_counts, relations.negative_counts)
+def contrastive(r: Relations, pull_to: float, push_to: float) -> tuple[Terms, Terms]:
+    """``[pull_to - s]+`` of positives and ``[s - push_to]+`` of negatives, one value per pair."""
+    pull = (pull_to - r.similarity).relu()
+    push = (r.similarity - push_to).relu()
     return (
-        violations(pull_to - similarity, relations.positives, counts[0]),
-        violations(similarity - push_to, relations.negatives, counts[1]),
+        Terms(pull, r.positives, r.positive_counts),
+        Terms(push, r.negatives, r.negative_counts),
     )
 
 
-def _at_least_tiny(counts: Tensor) -> Tensor:
-    return counts.clamp_min_(torch.finfo(counts.dtype).tiny)
-
-
-def linear_contrastive(relations: Relations, push_to: float) -> Tensor:
-    """``sum_N [s - push_to]+ - sum_P s`` per anchor, mean over anchors."""
-    pull = -(relations.similarity * relations.positives).sum()
-    push = ((relations.similarity - push_to).relu() * relations.negatives).sum()
-    return (pull + push) / relations.similarity.shape[0]
+def linear_contrastive(r: Relations, push_to: float) -> Tensor:
+    """``sum_N [s - push_to]+ - sum_P s``, one value per anchor."""
+    pull = (r.similarity * r.positives).sum(1)
+    push = ((r.similarity - push_to).relu() * r.negatives).sum(1)
+    return push - pull
 
 
 @LOSSES.register("contrastive", paper="Hadsell et al., CVPR 2006")
@@ -71,13 +38,13 @@ class ContrastiveLoss(PairLoss):
     """Pulls positives within one margin and pushes negatives beyond another.
 
     ``on="distance"`` (default): ``mean [d - pos_margin]+ over P + mean [neg_margin - d]+ over N``,
-    each mean over the non-zero terms; with a similarity as ``distance`` the signs turn.
+    each mean over the non-zero terms; with a similarity as ``distance`` the signs turn. A label
+    between 0 and 1 weighs its term, not the number of terms.
     ``on="similarity"``: per anchor ``sum_N [s - neg_margin]+ - sum_P s`` of cosines, mean over
     anchors (``pos_margin`` is not used).
     """
 
     additive = True
-
     default_distance: ClassVar[Callable[[], Distance]] = LpDistance
 
     def __init__(
@@ -96,12 +63,20 @@ class ContrastiveLoss(PairLoss):
         self.neg_margin = neg_margin
         self.on = on
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations."""
+    def terms(self, relations: Relations) -> Terms | tuple[Terms, ...]:
+        """The formula."""
         level = self.distance.level
         if self.on == "similarity":
-            return linear_contrastive(relations, level(self.neg_margin))
+            return Terms(linear_contrastive(relations, level(self.neg_margin)))
         return contrastive(relations, level(self.pos_margin), level(self.neg_margin))
+
+    def reduce(self, terms: Terms) -> Tensor:
+        """The mean over anchors, or over the pairs above zero."""
+        return mean(terms) if self.on == "similarity" else mean_above_zero(terms)
+
+    def kernel(self, relations: Relations) -> Kernel | None:  # noqa: ARG002
+        """Both hinges and their gradients in one pass."""
+        return contrastive_kernel if self.on == "distance" else None
 
 
 @LOSSES.register("snr-contrastive", paper="Yuan et al., CVPR 2019")

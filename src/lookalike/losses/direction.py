@@ -7,10 +7,7 @@ CVPR 2020). It follows from distances alone, by the law of cosines.
 import torch
 from torch import Tensor
 
-from lookalike.errors import BadInput
-from lookalike.geometry import Relations
-
-__all__ = ["among_candidates", "direction_cosine"]
+__all__ = ["direction_cosine"]
 
 
 def direction_cosine(ap: Tensor, an: Tensor, pn: Tensor) -> Tensor:
@@ -22,13 +19,3 @@ def direction_cosine(ap: Tensor, an: Tensor, pn: Tensor) -> Tensor:
     area = ap * an
     some = area > torch.finfo(area.dtype).eps ** 2
     return torch.where(some, (ap + an - pn) / (2 * area.where(some, 1).sqrt()), 0)
-
-
-def among_candidates(relations: Relations) -> Tensor:
-    """The similarities among the candidates, or a clear refusal."""
-    if relations.among is None:
-        raise BadInput(
-            "direction regularisation and swap need the similarities among the candidates; "
-            "give Relations(..., among=...) or use the loss without them"
-        )
-    return relations.among

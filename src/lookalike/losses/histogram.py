@@ -3,13 +3,12 @@
 from typing import Unpack
 
 import torch
-from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations
-from lookalike.losses.base import LossOptions, PairLoss
-from lookalike.losses.soft_histogram import soft_histogram
+from lookalike.losses.base import LossOptions, PairLoss, Terms
+from lookalike.ops.histogram import soft_histogram
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["HistogramLoss"]
 
@@ -38,15 +37,15 @@ class HistogramLoss(PairLoss):
             raise BadInput("the histogram loss needs similarities in [-1, 1] (cosine)")
         self.n_bins = n_bins or (round(2 / delta) if delta else 100)
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations."""
+    def terms(self, relations: Relations) -> Terms:
+        """The formula, one value."""
         positive, negative = relations.positives, relations.negatives
-        has_both = positive.sum(1, keepdim=True).sign() * negative.sum(1, keepdim=True).sign()
+        has_both = (positive > 0).any(1, keepdim=True) & (negative > 0).any(1, keepdim=True)
         position = ((relations.similarity + 1) * (self.n_bins / 2)).reshape(1, -1)
         shares = []
         for weights in (positive * has_both, negative * has_both):
-            if relations.within:
+            if relations.self_comparison:
                 weights = torch.maximum(weights, weights.T).triu(1)
             histogram = soft_histogram(position, weights.reshape(1, -1), self.n_bins)
             shares.append(histogram / weights.sum().clamp_min(1e-30))
-        return (shares[1] * shares[0].cumsum(1)).sum()
+        return Terms((shares[1] * shares[0].cumsum(1)).sum(1))

@@ -2,11 +2,9 @@
 
 from typing import Unpack
 
-from torch import Tensor
-
-from lookalike.geometry import Relations, weighted_mean
-from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.losses.base import LossOptions, PairLoss, Terms, mean
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["IntraPairVarianceLoss"]
 
@@ -26,15 +24,14 @@ class IntraPairVarianceLoss(PairLoss):
         self.pos_eps = pos_eps
         self.neg_eps = neg_eps
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations."""
-        similarity = relations.similarity
-        positives, negatives = relations.positives, relations.negatives
-        sign = 1 if self.distance.is_inverted else -1
-        usual = weighted_mean(similarity, positives) * (1 - sign * self.pos_eps)
-        pull = weighted_mean(
-            (usual - similarity).relu().square(), positives, relations.positive_counts
+    def terms(self, relations: Relations) -> tuple[Terms, Terms]:
+        """The formula, one value per positive and one per negative pair."""
+        r, sign = relations, 1 if self.distance.is_inverted else -1
+        usual = mean(Terms(r.similarity, r.positives)) * (1 - sign * self.pos_eps)
+        rare = mean(Terms(r.similarity, r.negatives)) * (1 + sign * self.neg_eps)
+        pull = (usual - r.similarity).relu().square()
+        push = (r.similarity - rare).relu().square()
+        return (
+            Terms(pull, r.positives, r.positive_counts),
+            Terms(push, r.negatives, r.negative_counts),
         )
-        usual = weighted_mean(similarity, negatives) * (1 + sign * self.neg_eps)
-        push = (similarity - usual).relu().square()
-        return pull + weighted_mean(push, negatives, relations.negative_counts)

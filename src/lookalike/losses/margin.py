@@ -7,12 +7,16 @@ from torch import Tensor, nn
 
 from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, at_places, attach, violations
-from lookalike.labels import Labels, as_tensor, check_range
-from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.labels import Labels, check_range
+from lookalike.losses.base import LossOptions, PairLoss, Terms, mean_above_zero
+from lookalike.losses.kernels import Kernel
+from lookalike.losses.kernels.margin import margin_kernel
 from lookalike.miners.everything import RandomMiner
-from lookalike.miners.mined import Indices, Listed, Mined, Pairs, mined
+from lookalike.miners.mined import narrow_triplets
+from lookalike.ops.pairs import picked
+from lookalike.ops.triplets import count_triplets
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["MarginLoss"]
 
@@ -28,6 +32,7 @@ class MarginLoss(PairLoss):
 
     default_distance = LpDistance
     never_decayed = ("beta",)  # a boundary between distances: nothing wants it near zero
+    reads_triplets = True
     beta: Tensor
 
     def __init__(
@@ -51,118 +56,96 @@ class MarginLoss(PairLoss):
         else:
             self.register_buffer("beta", start)
 
-    def forward(
+    def relations(
         self,
         embeddings: Tensor,
-        labels: Labels | None = None,
-        indices_tuple: Indices | None = None,
+        labels: Labels | None,
         ref_emb: Tensor | None = None,
         ref_labels: Labels | None = None,
-        *,
-        valid: Tensor | None = None,
-    ) -> Tensor:
-        """The loss of a batch; a beta for each class needs class indices as labels."""
-        if self.beta.numel() == 1 or embeddings.shape[0] == 0:
-            return super().forward(
-                embeddings, labels, indices_tuple, ref_emb, ref_labels, valid=valid
-            )
-        if labels is None:
-            raise BadInput("a beta for each class needs labels")
-        relations = self.relations(embeddings, labels, ref_emb, ref_labels)
-        if valid is not None:
-            relations = relations._replace(valid=valid.to(relations.similarity.dtype))
-        counts = None
-        if indices_tuple is None:
-            found, counts = self._all(relations), self._counts(relations)
+    ) -> Relations:
+        """The relations; a beta for each class needs class indices as labels."""
+        relations = super().relations(embeddings, labels, ref_emb, ref_labels)
+        if self.beta.numel() > 1:
+            if relations.anchor_labels is None:
+                raise BadInput("a beta for each class needs one class index per embedding")
+            check_range(relations.anchor_labels, self.beta.numel())
+        return relations
+
+    def boundary(self, relations: Relations) -> Tensor:
+        """Beta as a similarity: one number, or [anchors, 1]."""
+        beta = self.beta.to(relations.similarity.dtype)
+        if beta.numel() > 1:
+            if relations.anchor_labels is None:
+                raise BadInput("a beta for each class needs the labels of the anchors")
+            beta = beta[relations.anchor_labels].unsqueeze(1)
+        return beta if self.distance.is_inverted else -beta
+
+    def terms(self, relations: Relations) -> Terms:
+        """The formula: of every triplet its positive pair's value and its negative pair's."""
+        r, edge = relations, self.boundary(relations)
+        if r.triplets is not None:
+            anchor, positive, negative, weight = r.triplets
+            edge = edge if edge.numel() == 1 else edge.view(-1).index_select(0, anchor)
+            ap, an = picked(r.similarity, anchor, positive), picked(r.similarity, anchor, negative)
+            weights = counts = (weight.to(ap.dtype), weight.to(ap.dtype))
         else:
-            rows, columns = relations.similarity.shape
-            found = mined(indices_tuple, (rows, columns), embeddings.device)
-        numbers = as_tensor(labels, embeddings.shape[0])
-        check_range(numbers, self.beta.numel())
-        numbers = numbers.to(self.beta.device)
-        loss = self._loss(relations, found, self.beta[numbers].unsqueeze(1), counts)
-        return self._regularized(loss, embeddings)
+            ap = an = r.similarity
+            weights = self.in_triplets(r, r.positives, r.negatives)
+            counts = self.in_triplets(r, r.positive_counts, r.negative_counts)
+        pull = (edge + self.margin - ap).relu()
+        push = (an - edge + self.margin).relu()
+        values = torch.stack((pull, push))
+        return Terms(values, torch.stack(weights), torch.stack(counts))
+
+    def in_triplets(
+        self, relations: Relations, positives: Tensor, negatives: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """In how many triplets each pair is the positive one, and the negative one."""
+        if relations.gap is not None:
+            return count_triplets(positives, negatives, gap=relations.gap)
+        # every positive of an anchor meets every negative of it
+        return (
+            positives * negatives.sum(1, keepdim=True),
+            negatives * positives.sum(1, keepdim=True),
+        )
+
+    def reduce(self, terms: Terms) -> Tensor:
+        """The mean over the values above zero, of both kinds together."""
+        return mean_above_zero(terms)
+
+    def formula(self, relations: Relations) -> Tensor:
+        """The mean of the terms, and the penalty on beta."""
+        terms = self.terms(relations)
+        loss = self.reduce(terms)
+        if not (self.learn_beta and self.nu):
+            return loss
+        if self.beta.numel() == 1:
+            return loss + self.nu * self.beta.to(loss.dtype).sum()
+        # a beta for each class: those of the triplets' anchors, over the terms above zero
+        assert terms.counts is not None
+        assert relations.anchor_labels is not None
+        times = self._triplets_of_anchors(relations)
+        number = (terms.counts * (terms.values > 0)).sum().clamp_min(1e-30)
+        beta = self.beta.to(loss.dtype)[relations.anchor_labels]
+        return loss + self.nu * (beta * times).sum() / number
+
+    def _triplets_of_anchors(self, relations: Relations) -> Tensor:
+        """How many triplets each anchor is in."""
+        similarity = relations.similarity
+        if relations.triplets is None:
+            weights, _ = self.in_triplets(relations, relations.positives, relations.negatives)
+            return weights.sum(1)
+        anchor, weights = relations.triplets.anchor, relations.triplets.weights
+        zeros = similarity.new_zeros(similarity.shape[0])
+        return zeros.index_add(0, anchor, weights.to(similarity.dtype))
+
+    def kernel(self, relations: Relations) -> Kernel | None:  # noqa: ARG002
+        """Both hinges and their gradients in one pass."""
+        return margin_kernel
 
     def compute(self, relations: Relations) -> Tensor:
-        """The loss of all triplets of these relations (or of random ones)."""
-        return self._loss(relations, self._all(relations), self.beta, self._counts(relations))
-
-    def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
-        """The loss of the triplets found."""
-        return self._loss(relations, found, self.beta)
-
-    def _all(self, relations: Relations) -> Mined:
-        if self.random is not None:
-            return self.random.mine(relations)
-        return Pairs(relations.positives, relations.negatives, once=False)
-
-    def _counts(self, relations: Relations) -> Pairs | None:
-        """How often pairs count where labels are degrees, and weigh the terms only."""
-        if relations.binary:
-            return None
-        return Pairs(relations.positive_counts, relations.negative_counts, once=False)
-
-    def _loss(
-        self, relations: Relations, found: Mined, beta: Tensor, counts: Pairs | None = None
-    ) -> Tensor:
-        similarity = relations.similarity
-        boundary = beta.to(similarity.dtype)
-        if not self.distance.is_inverted:
-            boundary = -boundary
-        with torch.no_grad():
-            known, edge = similarity.detach(), boundary.detach()
-            total, slope, count, named = (
-                self._listed(known, edge, found)
-                if isinstance(found, Listed)
-                else self._dense(known, edge, found, counts)
-            )
-            count.clamp_min_(torch.finfo(known.dtype).tiny)
-            value = total / count
-            slope.div_(count)
-        loss = attach(similarity, value, slope)
-        if boundary.requires_grad:
-            against = slope.sum(1, keepdim=True) if boundary.numel() > 1 else slope.sum().view(1)
-            loss = loss + attach(boundary, torch.zeros_like(value), -against)
-        if self.learn_beta and self.nu:
-            if beta.numel() == 1:
-                loss = loss + self.nu * beta.to(loss.dtype).sum()
-            else:
-                loss = loss + self.nu * (beta.to(loss.dtype) * named).sum() / count
-        return loss
-
-    def _dense(
-        self, known: Tensor, edge: Tensor, found: Mined, counts: Pairs | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The sum of the terms above zero, its slopes, their number, and how often anchors pull."""
-        positive, negative = _triplets_of_pairs(found, known.dtype)
-        times = (None, None) if counts is None else _triplets_of_pairs(counts, known.dtype)
-        far, pulled, pulls = violations(edge + self.margin - known, positive, times[0])
-        near, pushed, pushes = violations(known - (edge - self.margin), negative, times[1])
-        return far + near, pushed.sub_(pulled), pulls + pushes, positive.sum(1, keepdim=True)
-
-    def _listed(
-        self, known: Tensor, edge: Tensor, found: Listed
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The same of triplets one by one: far fewer than pairs."""
-        if edge.numel() > 1:
-            edge = edge.view(-1).index_select(0, found.anchor)
-        weights = found.weights(known.dtype)
-        to_positive, to_negative = found.places()
-        far, pulled, pulls = violations(edge + self.margin - at_places(known, to_positive), weights)
-        near, pushed, pushes = violations(
-            at_places(known, to_negative) - (edge - self.margin), weights
-        )
-        slope = torch.zeros_like(known)
-        slope.view(-1).index_add_(0, to_positive, pulled, alpha=-1)
-        slope.view(-1).index_add_(0, to_negative, pushed)
-        named = known.new_zeros(len(known)).index_add_(0, found.anchor, weights)
-        return far + near, slope, pulls + pushes, named.unsqueeze(1)
-
-
-def _triplets_of_pairs(found: Mined, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """In how many triplets each pair is the positive one, and the negative one."""
-    positive, negative = (part.to(dtype) for part in found.pairs())
-    if not isinstance(found, Pairs):
-        return positive, negative
-    # every positive of an anchor meets every negative of it
-    return positive * negative.sum(1, keepdim=True), negative * positive.sum(1, keepdim=True)
+        """The loss of these relations, or of random triplets of them."""
+        if self.random is not None and relations.triplets is None and relations.gap is None:
+            found = self.random.mine(relations)
+            relations = narrow_triplets(relations, found, self.distance)
+        return super().compute(relations)

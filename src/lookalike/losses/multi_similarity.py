@@ -5,51 +5,27 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from lookalike.geometry import Relations, attach, in_row_blocks, soft_terms
-from lookalike.losses.base import LossOptions, PairLoss
-from lookalike.losses.direction import among_candidates, direction_cosine
+from lookalike.losses.base import LossOptions, PairLoss, Terms
+from lookalike.losses.direction import direction_cosine
+from lookalike.losses.kernels import Kernel
+from lookalike.losses.kernels.multi_similarity import multi_similarity_kernel
+from lookalike.ops.soft import log1p_sum_exp
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
-__all__ = ["MultiSimilarityLoss", "multi_similarity"]
+__all__ = ["MultiSimilarityLoss"]
 
 
 def multi_similarity(
-    relations: Relations, alpha: float, beta: float, base: float, repelled: Tensor | None = None
+    r: Relations, alpha: float, beta: float, base: float, repelled: Tensor
 ) -> Tensor:
-    """``1/a log(1 + sum_P e^(-a(s-m))) + 1/b log(1 + sum_N e^(b(s-m)))``, mean over anchors.
+    """``1/a log(1 + sum_P e^(-a(s-m))) + 1/b log(1 + sum_N e^(b(s-m)))``, one value per anchor.
 
-    ``repelled`` are the similarities that negatives are judged by, if not the plain ones.
+    ``repelled`` are the similarities that negatives are judged by.
     """
-    similarity = relations.similarity
-
-    def attraction(part: Relations) -> tuple[Tensor, Tensor]:
-        pull, near = soft_terms(
-            part.similarity, part.positives, scale=-alpha, shift=base, plus_one=True
-        )
-        return pull.div_(alpha), near
-
-    def repulsion(part: Relations) -> tuple[Tensor, Tensor]:
-        push, far = soft_terms(
-            part.similarity, part.negatives, scale=beta, shift=base, plus_one=True
-        )
-        return push.div_(beta), far
-
-    def both(part: Relations) -> tuple[Tensor, Tensor]:
-        (pull, near), (push, far) = attraction(part), repulsion(part)
-        return pull.add_(push), far.sub_(near).div_(similarity.shape[0])
-
-    if repelled is None:
-        with torch.no_grad():
-            values, slope = in_row_blocks(relations, both)
-            value = values.mean()
-        return attach(similarity, value, slope)
-    with torch.no_grad():
-        pull, near = in_row_blocks(relations, attraction)
-        push, far = in_row_blocks(relations._replace(similarity=repelled), repulsion)
-        number = similarity.shape[0]
-    return attach(similarity, pull.add_(push).mean(), near.div_(-number)) + attach(
-        repelled, torch.zeros_like(pull[0, 0]), far.div_(number)
-    )
+    pull = log1p_sum_exp(alpha * (base - r.similarity), r.positives) / alpha
+    push = log1p_sum_exp(beta * (repelled - base), r.negatives) / beta
+    return pull + push
 
 
 @LOSSES.register("multi-similarity", paper="Wang et al., CVPR 2019")
@@ -78,23 +54,28 @@ class MultiSimilarityLoss(PairLoss):
         self.beta = beta
         self.base = base
         self.direction = direction
-        self.among = bool(direction)
+        self.between_candidates = bool(direction)
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations."""
-        level = self.distance.level(self.base)
-        repelled = self._repelled(relations) if self.direction else None
-        return multi_similarity(relations, self.alpha, self.beta, level, repelled)
+    def terms(self, relations: Relations) -> Terms:
+        """The formula."""
+        base = self.distance.level(self.base)
+        repelled = relations.similarity
+        if self.direction:
+            repelled = repelled - self.direction * self._direction(relations)
+        return Terms(multi_similarity(relations, self.alpha, self.beta, base, repelled))
 
-    def _repelled(self, relations: Relations) -> Tensor:
-        similarity, weights = relations.similarity, relations.positives
-        far = similarity.detach() + (1 - weights.clamp_max(1).ceil()) * 1e30
-        hardest = far.argmin(1)
+    def kernel(self, relations: Relations) -> Kernel | None:  # noqa: ARG002
+        """Both sums and their gradients in one pass; none for direction regularisation."""
+        return None if self.direction else multi_similarity_kernel
+
+    def _direction(self, relations: Relations) -> Tensor:
+        """``cos(x_p - x_a, x_n - x_a)`` of all candidates n, p the hardest positive."""
+        similarity, positive = relations.similarity, relations.positives > 0
+        hardest = similarity.detach().where(positive, torch.inf).argmin(1)
         squared = self.distance.squared_euclidean
         cosine = direction_cosine(
             squared(similarity.gather(1, hardest.unsqueeze(1))),
             squared(similarity),
-            squared(among_candidates(relations).index_select(0, hardest)),
+            squared(relations.between_candidates().index_select(0, hardest)),
         )
-        some = (weights > 0).any(1, keepdim=True)
-        return similarity - self.direction * torch.where(some, cosine, 0)
+        return torch.where(positive.any(1, keepdim=True), cosine, 0)

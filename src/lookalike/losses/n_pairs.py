@@ -4,10 +4,11 @@ import torch
 from torch import Tensor
 
 from lookalike.distances import DotProductSimilarity
-from lookalike.geometry import Relations, log_sum_exp, weighted_mean
-from lookalike.losses.base import PairLoss
+from lookalike.losses.base import PairLoss, Terms
 from lookalike.miners.mined import Mined, restrict
+from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["NPairsLoss"]
 
@@ -29,16 +30,15 @@ class NPairsLoss(PairLoss):
         """The loss of the positive pairs found (of each class the first, in order of index)."""
         return self.compute(restrict(relations, found))
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations."""
+    def terms(self, relations: Relations) -> Terms:
+        """The formula, one value per anchor; only the first pair of each class counts."""
         similarity, positives = relations.similarity, relations.positives
-        with torch.no_grad():
-            has = positives > 0
-            partner = has.int().argmax(1)
-            alike = relations.same > 0 if relations.within else partner.unsqueeze(1) == partner
-            # an anchor counts if no earlier one of its class has a pair
-            earlier = alike & has.any(1) & torch.ones_like(alike).tril(-1)
-            first = (has.any(1) & ~earlier.any(1)).to(similarity.dtype)
+        has = positives > 0
+        partner = has.int().argmax(1)
+        alike = relations.same > 0 if relations.self_comparison else partner[:, None] == partner
+        # an anchor counts if no earlier one of its class has a pair
+        earlier = alike & has.any(1) & torch.ones_like(alike).tril(-1)
+        first = (has.any(1) & ~earlier.any(1)).to(similarity.dtype)
         logits = similarity.index_select(1, partner)
         total = log_sum_exp(logits, first.expand_as(logits))
-        return weighted_mean(total - logits.diagonal(), first)
+        return Terms(total - logits.diagonal(), first)

@@ -2,12 +2,11 @@
 
 from typing import Unpack
 
-from torch import Tensor
-
 from lookalike.distances import LpDistance
-from lookalike.geometry import Relations, log_sum_exp
-from lookalike.losses.base import AnchorLoss, LossOptions
+from lookalike.losses.base import AnchorLoss, LossOptions, Terms
+from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["NCALoss", "squared_l2"]
 
@@ -32,10 +31,10 @@ class NCALoss(AnchorLoss):
         super().__init__(**options)
         self.softmax_scale = softmax_scale
 
-    def per_anchor(self, relations: Relations) -> tuple[Tensor, Tensor]:
-        """Minus the log of that chance."""
-        positives = relations.positives
-        some = positives.sum(1).sign()
-        near = log_sum_exp(relations.similarity, positives, scale=self.softmax_scale)
-        all_of_them = log_sum_exp(relations.similarity, relations.valid, scale=self.softmax_scale)
-        return (all_of_them - near) * some, some
+    def terms(self, relations: Relations) -> Terms:
+        """Minus the log of that chance, one value per anchor."""
+        logits = relations.similarity * self.softmax_scale
+        near = log_sum_exp(logits, relations.positives)
+        everything = log_sum_exp(logits, relations.valid)
+        some = (relations.positives > 0).any(1).to(logits.dtype)
+        return Terms((everything - near) * some, some)

@@ -2,22 +2,35 @@
 
 from typing import Unpack
 
-import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from lookalike.geometry import (
-    Relations,
-    at_places,
-    attach,
-    listed_pairs,
-    log_sum_exp,
-    soft_terms,
-)
-from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.losses.base import LossOptions, PairLoss, Terms, mean_above_zero
+from lookalike.losses.kernels import Kernel
+from lookalike.losses.kernels.supcon import supcon_kernel
+from lookalike.ops.pairs import at_places, listed_pairs
+from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["NTXentLoss", "SupConLoss"]
+
+
+def ntxent(r: Relations, temperature: float) -> Terms:
+    """``-log(e^(s_ap/t) / (e^(s_ap/t) + sum_N e^(s_an/t)))``, one value per positive pair."""
+    pairs = listed_pairs(r.positives)
+    push = log_sum_exp(r.similarity / temperature, r.negatives)
+    pull = at_places(r.similarity, pairs.places) / temperature
+    values = softplus(push.index_select(0, pairs.rows) - pull)
+    return Terms(values, pairs.weights, r.counts_of(pairs))
+
+
+def supcon(r: Relations, temperature: float) -> Tensor:
+    """``-1/|P| sum_P log(e^(s_ap/t) / sum_(P and N) e^(s/t))``, one value per anchor."""
+    logits = r.similarity / temperature
+    total = log_sum_exp(logits, r.valid).unsqueeze(1)
+    number = r.positive_counts.sum(1).clamp_min(1e-30)
+    return ((total - logits) * r.positives).sum(1) / number
 
 
 @LOSSES.register("ntxent", paper="Sohn, NeurIPS 2016; Chen et al., ICML 2020")
@@ -34,14 +47,9 @@ class NTXentLoss(PairLoss):
         super().__init__(**options)
         self.temperature = temperature
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations."""
-        scale = 1 / self.temperature
-        pairs = listed_pairs(relations.positives)
-        push = log_sum_exp(relations.similarity, relations.negatives, scale=scale)
-        pull = at_places(relations.similarity, pairs.places) * scale
-        values = softplus(push.index_select(0, pairs.rows) - pull)
-        return relations.mean_over_positives(values, pairs)
+    def terms(self, relations: Relations) -> Terms:
+        """The formula."""
+        return ntxent(relations, self.temperature)
 
 
 @LOSSES.register("supcon", paper="Khosla et al., NeurIPS 2020")
@@ -59,18 +67,14 @@ class SupConLoss(PairLoss):
         super().__init__(**options)
         self.temperature = temperature
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations."""
-        scale = 1 / self.temperature
-        with torch.no_grad():
-            known = relations.similarity.detach()
-            total, share = soft_terms(known, relations.valid, scale=scale)
-            chosen = relations.positives
-            chosen = chosen / relations.positive_counts.sum(1, keepdim=True).clamp_min_(1e-30)
-            label = chosen.sum(1, keepdim=True)  # 1 for an anchor with positives, unless mixed
-            mean = torch.bmm(known.unsqueeze(1), chosen.unsqueeze(2)).squeeze(2)
-            losses = total.mul_(label).sub_(mean.mul_(scale)).relu_()
-            counted = losses.sign()
-            count = counted.sum().clamp_min_(1)
-            slope = share.mul_(label).sub_(chosen).mul_(counted.mul_(scale).div_(count))
-        return attach(relations.similarity, losses.sum() / count, slope)
+    def terms(self, relations: Relations) -> Terms:
+        """The formula."""
+        return Terms(supcon(relations, self.temperature))
+
+    def reduce(self, terms: Terms) -> Tensor:
+        """The mean over the values above zero."""
+        return mean_above_zero(terms)
+
+    def kernel(self, relations: Relations) -> Kernel:  # noqa: ARG002
+        """Sum and gradient in one pass."""
+        return supcon_kernel

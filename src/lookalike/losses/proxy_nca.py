@@ -1,17 +1,22 @@
 """ProxyNCA: neighbourhood components analysis against learned proxies."""
 
+from functools import partial
 from typing import Literal, Unpack
 
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput, nearest
-from lookalike.geometry import Relations, in_full_precision, log_sum_exp
 from lookalike.labels import Labels
-from lookalike.losses.base import ProxyLoss, ProxyOptions
-from lookalike.losses.direction import among_candidates, direction_cosine
+from lookalike.losses.base import ProxyLoss, ProxyOptions, Terms
+from lookalike.losses.direction import direction_cosine
+from lookalike.losses.kernels import Kernel
+from lookalike.losses.kernels.softmax import softmax_kernel
 from lookalike.losses.nca import squared_l2
-from lookalike.losses.softmax import class_cross_entropy, soft_cross_entropy
+from lookalike.losses.softmax import soft_cross_entropy
+from lookalike.ops.rows import in_full_precision
+from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["ProxyNCALoss", "ProxyNCAPlusPlusLoss"]
 
@@ -61,25 +66,24 @@ class ProxyNCALoss(ProxyLoss):
         if not self.direction:
             return relations
         rows = self.proxies.to(in_full_precision(embeddings).dtype)
-        return relations._replace(among=self.distance.similarity(rows))
+        return relations._replace(candidate_similarity=self.distance.similarity(rows))
 
-    def per_image(self, relations: Relations) -> Tensor:
-        """Minus the log of the chance of the right class."""
+    def terms(self, relations: Relations) -> Terms:
+        """Minus the log of the chance of the right class, one value per image."""
         logits = relations.similarity * self.softmax_scale
         if self.direction:
             logits = logits - self.direction * self._direction(relations)
         if self.denominator == "all":
-            return soft_cross_entropy(logits, relations)
+            return Terms(soft_cross_entropy(logits, relations))
         right = relations.positives
         others = log_sum_exp(logits, relations.negatives)
-        return others * right.sum(1) - (logits * right).sum(1)
+        return Terms(others * right.sum(1) - (logits * right).sum(1))
 
-    def compute_batch(self, embeddings: Tensor, labels: Labels) -> Tensor:
-        """The loss of a batch; the plain form is a softmax, and class numbers are enough."""
-        classes = self.class_indices(embeddings, labels)
-        if classes is None or self.direction or self.denominator != "all":
-            return super().compute_batch(embeddings, labels)
-        return class_cross_entropy(self.similarities(embeddings), classes, self.softmax_scale)
+    def kernel(self, relations: Relations) -> Kernel | None:
+        """The plain form is a softmax; value and gradient in one pass."""
+        plain = self.denominator == "all" and not self.direction
+        whole = relations.anchor_labels is not None and relations.all_valid
+        return partial(softmax_kernel, scale=self.softmax_scale) if plain and whole else None
 
     def _direction(self, relations: Relations) -> Tensor:
         similarity = relations.similarity
@@ -88,7 +92,7 @@ class ProxyNCALoss(ProxyLoss):
         cosine = direction_cosine(
             squared(similarity.gather(1, right.unsqueeze(1))),
             squared(similarity),
-            squared(among_candidates(relations).index_select(0, right)),
+            squared(relations.between_candidates().index_select(0, right)),
         )
         return cosine * (1 - relations.same)
 
@@ -108,5 +112,14 @@ class ProxyNCAPlusPlusLoss(ProxyNCALoss):
         temperature: float = 1 / 9,
         **options: Unpack[ProxyOptions],
     ) -> None:
-        super().__init__(num_classes, embedding_size, 1 / temperature, **options)
+        super().__init__(num_classes, embedding_size, **options)
         self.temperature = temperature
+
+    @property
+    def softmax_scale(self) -> float:
+        """``1 / temperature``."""
+        return 1 / self.temperature
+
+    @softmax_scale.setter
+    def softmax_scale(self, scale: float) -> None:
+        self.temperature = 1 / scale

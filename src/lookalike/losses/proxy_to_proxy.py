@@ -5,18 +5,19 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from lookalike.geometry import Relations, log_sum_exp
-from lookalike.losses.base import ProxyOptions
+from lookalike.losses.base import ProxyOptions, Terms
 from lookalike.losses.proxy_anchor import ProxyAnchorLoss, pull_to_proxies
+from lookalike.ops.soft import log1p_sum_exp
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["ProxyToProxy1Loss", "ProxyToProxy2Loss"]
 
 
-def push_apart(similarity: Tensor, alpha: float, margin: float) -> Tensor:
-    """``1/|W| sum_w log(1 + sum_(w' != w) e^(alpha (s_ww' + margin)))``."""
-    others = torch.ones_like(similarity).fill_diagonal_(0)
-    return log_sum_exp(similarity, others, scale=alpha, shift=-margin, plus_one=True).mean()
+def push_apart(similarity: Tensor, alpha: float, margin: float) -> Terms:
+    """``log(1 + sum_(w' != w) e^(alpha (s_ww' + margin)))``, one value per proxy."""
+    others = torch.ones_like(similarity, requires_grad=False).fill_diagonal_(0)
+    return Terms(log1p_sum_exp(alpha * (similarity + margin), others))
 
 
 @LOSSES.register("proxy-to-proxy-1", paper="Psomas, thesis 2020, variant 1")
@@ -29,11 +30,16 @@ class ProxyToProxy1Loss(ProxyAnchorLoss):
 
     additive = False  # no image is a negative: of a mixed label only one part would count
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of proxies x images."""
+    def terms(self, relations: Relations) -> tuple[Terms, ...]:
+        """The formula, on proxies x images."""
         margin = self.distance.level(self.margin)
-        pull = pull_to_proxies(relations, self.alpha, margin)
-        return pull + push_apart(self.between(relations), self.alpha, margin)
+        return (
+            pull_to_proxies(relations, self.alpha, margin),
+            push_apart(self.between(relations), self.alpha, margin),
+        )
+
+    def kernel(self, relations: Relations) -> None:
+        """None: proxies are compared with one another."""
 
     def between(self, relations: Relations) -> Tensor:
         """How similar the proxies are to one another."""

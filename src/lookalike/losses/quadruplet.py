@@ -2,16 +2,16 @@
 
 from typing import Unpack
 
-import torch
 from torch import Tensor
 
-from lookalike.geometry import Relations, at_places, listed_pairs, step
-from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.losses.base import LossOptions, PairLoss, Terms, mean_above_zero
+from lookalike.losses.kernels import Kernel
+from lookalike.losses.kernels.quadruplet import quadruplet_kernel
 from lookalike.losses.nca import squared_l2
-from lookalike.losses.triplet import hinge
 from lookalike.miners.mined import Mined, restrict
+from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.registry import LOSSES
-from lookalike.triplets import block_rows, count_triplets
+from lookalike.relations import Relations
 
 __all__ = ["QuadrupletLoss"]
 
@@ -43,34 +43,27 @@ class QuadrupletLoss(PairLoss):
         """The loss of the pairs found."""
         return self.compute(restrict(relations, found))
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations."""
-        similarity = relations.similarity
-        with torch.no_grad():
-            known = similarity.detach()
-            triplets = count_triplets(
-                relations.positives, relations.negatives, hinge=(known, self.margin_alpha_1)
-            )
-            quadruplets = self._count_quadruplets(relations)
-        first = hinge(similarity, self.margin_alpha_1, triplets)
-        return first + hinge(similarity, self.margin_alpha_2, quadruplets)
+    def terms(self, relations: Relations) -> tuple[Terms, Terms]:
+        """The formula, one value per triplet and one per quadruplet."""
+        r, pairs = relations, listed_pairs(relations.positives)
+        ap = at_places(r.similarity, pairs.places).unsqueeze(1)
+        triplets = (r.similarity.index_select(0, pairs.rows) - ap + self.margin_alpha_1).relu()
+        weights = pairs.weights.unsqueeze(1) * r.negatives.index_select(0, pairs.rows)
+        # pairs (k, l), both of another class than the anchor
+        other = 1 - r.same.index_select(0, pairs.rows)
+        apart = other.unsqueeze(1) * r.negatives
+        if r.self_comparison:
+            apart = apart * other.unsqueeze(2)
+        quadruplets = (r.similarity - ap.unsqueeze(2) + self.margin_alpha_2).relu()
+        return (
+            Terms(triplets, weights),
+            Terms(quadruplets, apart * pairs.weights.view(-1, 1, 1)),
+        )
 
-    def _count_quadruplets(self, relations: Relations) -> tuple[Tensor, Tensor]:
-        """In how many violated quadruplets each pair is the positive one, or the negative one."""
-        similarity = relations.similarity.detach()
-        rows, places, weight = listed_pairs(relations.positives)
-        negatives = relations.negatives.reshape(1, -1)
-        as_positive, as_negative = torch.zeros_like(similarity), torch.zeros_like(negatives)
-        size = block_rows(similarity.numel())
-        for at in range(0, rows.numel(), size):
-            row, place = rows[at : at + size], places[at : at + size]
-            near = at_places(similarity, place) - self.margin_alpha_2
-            counted = step(similarity.reshape(1, -1) - near.unsqueeze(1)).mul_(negatives)
-            other = 1 - relations.same[row]
-            pairs = other.unsqueeze(1).expand(-1, similarity.shape[0], -1)
-            if relations.within:
-                pairs = pairs * other.unsqueeze(2)
-            counted.mul_(pairs.reshape(counted.shape)).mul_(weight[at : at + size].unsqueeze(1))
-            as_positive.view(-1).index_copy_(0, place, counted.sum(1))
-            as_negative += counted.sum(0, keepdim=True)
-        return as_positive, as_negative.view(similarity.shape)
+    def reduce(self, terms: Terms) -> Tensor:
+        """The mean over the values above zero."""
+        return mean_above_zero(terms)
+
+    def kernel(self, relations: Relations) -> Kernel:  # noqa: ARG002
+        """Without arrays over all triplets and quadruplets."""
+        return quadruplet_kernel

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations
-from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.losses.base import LossOptions, PairLoss, Terms
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["RankedListLoss"]
 
@@ -47,12 +47,12 @@ class RankedListLoss(PairLoss):
         self.alpha = 1 + margin / 2 if alpha is None else alpha
         self.Tp = Tp
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations."""
+    def terms(self, relations: Relations) -> Terms:
+        """The formula, one value per anchor."""
         distance = -relations.similarity
         pull = _side(distance - (self.alpha - self.margin), relations.positives, self.Tp)
         push = _side(self.alpha - distance, relations.negatives, self.Tn)
-        return ((1 - self.imbalance) * pull + self.imbalance * push).mean()
+        return Terms((1 - self.imbalance) * pull + self.imbalance * push)
 
 
 def _side(excess: Tensor, weights: Tensor, sharpness: float) -> Tensor:

@@ -3,49 +3,15 @@
 from typing import Unpack
 
 import torch
-from torch import Tensor
 
-from lookalike.geometry import Relations, at_places, attach, listed_pairs
-from lookalike.losses.base import AnchorLoss, LossOptions
-from lookalike.miners.mined import Mined
+from lookalike.losses.base import AnchorLoss, LossOptions, Terms
+from lookalike.losses.kernels import Kernel
+from lookalike.losses.kernels.smooth_ap import smooth_ap_kernel
+from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.registry import LOSSES
-from lookalike.triplets import block_rows
+from lookalike.relations import Relations
 
-__all__ = ["SmoothAPLoss", "smooth_ap"]
-
-
-def smooth_ap(relations: Relations, temperature: float, weights: Tensor) -> Tensor:
-    """The mean over anchors of ``weights * (1 - AP)``, value and gradient in one pass."""
-    similarity = relations.similarity.detach()
-    positives, valid = relations.positives, relations.valid
-    pairs = listed_pairs(positives)
-    rows, places, weight = pairs
-    columns = pairs.columns(positives)
-    # each positive's part of the mean
-    share = weight * (weights / positives.sum(1).clamp_min(1e-30) / positives.shape[0])[rows]
-    gradient = torch.zeros_like(similarity)
-    precision = similarity.new_zeros(())
-    size = block_rows(similarity.shape[1])
-    for at in range(0, rows.numel(), size):
-        row, column = rows[at : at + size], columns[at : at + size]
-        part = share[at : at + size].unsqueeze(1)
-        place = column.unsqueeze(1)
-        near = at_places(similarity, places[at : at + size]).unsqueeze(1)
-        above = torch.sigmoid_(similarity[row].sub_(near).div_(temperature))
-        above.scatter_(1, place, 0)
-        all_of_them, of_class = valid[row], positives[row]
-        rank = 1 + (above * all_of_them).sum(1, keepdim=True)
-        rank_in_class = 1 + (above * of_class).sum(1, keepdim=True)
-        ratio = rank_in_class / rank
-        precision = precision + (part * ratio).sum()
-        # d ratio / d above, times d above / d similarity
-        slope = of_class.sub_(all_of_them * ratio).mul_(part / rank / temperature)
-        slope.mul_(above * (1 - above)).neg_()
-        gradient.index_add_(0, row, slope)
-        gradient.view(-1).index_add_(0, places[at : at + size], -slope.sum(1))
-    number = positives.sum(1).sign()
-    value = (weights * number).sum() / positives.shape[0] - precision
-    return attach(relations.similarity, value, gradient)
+__all__ = ["SmoothAPLoss"]
 
 
 @LOSSES.register("smooth-ap", paper="Brown et al., ECCV 2020")
@@ -64,15 +30,19 @@ class SmoothAPLoss(AnchorLoss):
         super().__init__(**options)
         self.temperature = temperature
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The mean over the anchors."""
-        return smooth_ap(
-            relations, self.temperature, relations.similarity.new_ones(len(relations.same))
-        )
+    def terms(self, relations: Relations) -> Terms:
+        """The formula, one value per anchor."""
+        r, pairs = relations, listed_pairs(relations.positives)
+        near = at_places(r.similarity, pairs.places).unsqueeze(1)
+        above = torch.sigmoid((r.similarity.index_select(0, pairs.rows) - near) / self.temperature)
+        above = above.scatter(1, pairs.columns(r.similarity).unsqueeze(1), 0)  # k != j
+        rank = 1 + (above * r.valid.index_select(0, pairs.rows)).sum(1)
+        rank_in_class = 1 + (above * r.positives.index_select(0, pairs.rows)).sum(1)
+        number = r.positives.sum(1)
+        share = pairs.weights / number.clamp_min(1e-30).index_select(0, pairs.rows)
+        precision = torch.zeros_like(number).index_add(0, pairs.rows, share * rank_in_class / rank)
+        return Terms(number.sign() - precision)
 
-    def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
-        """The mean over the anchors, each times its weight."""
-        weights = found.sample_weights(
-            relations.similarity.dtype, anchors_only=not relations.within
-        )
-        return smooth_ap(relations, self.temperature, weights)
+    def kernel(self, relations: Relations) -> Kernel:  # noqa: ARG002
+        """A block of positives at a time, with the gradient."""
+        return smooth_ap_kernel

@@ -1,42 +1,18 @@
 """The SoftTriple loss: several centres a class."""
 
 import math
-from typing import Any, Unpack
+from typing import Unpack
 
-import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
-from lookalike.geometry import blocks_of_rows, first_order_only
 from lookalike.losses.base import ProxyOptions
-from lookalike.losses.softmax import SoftmaxLoss, lowered
+from lookalike.losses.softmax import SoftmaxLoss
+from lookalike.ops.soft import soft_maximum
 from lookalike.registry import LOSSES
 from lookalike.regularizers.sparse_centers import SparseCentersRegularizer
 
 __all__ = ["SoftTripleLoss"]
-
-
-class _SoftMaximum(torch.autograd.Function):
-    """``sum_k softmax_k(s_k / gamma) s_k``; only the slopes are kept for the way back."""
-
-    @staticmethod
-    def forward(ctx: Any, found: Tensor, gamma: float) -> Tensor:
-        summed = found.new_empty(found.shape[0], found.shape[2])
-        slope = torch.empty_like(found)
-        for rows in blocks_of_rows(found.shape[0], found[0].numel()):
-            part = found[rows]
-            chance = (part / gamma).softmax(1)
-            torch.sum(chance * part, 1, out=summed[rows])
-            above = torch.sub(part, summed[rows].unsqueeze(1), out=slope[rows])
-            above.div_(gamma).add_(1).mul_(chance)
-        ctx.save_for_backward(slope)
-        return summed
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        first_order_only()
-        (slope,) = ctx.saved_tensors
-        return slope * gradient.unsqueeze(1), None
 
 
 @LOSSES.register("soft-triple", paper="Qian et al., ICCV 2019")
@@ -67,7 +43,7 @@ class SoftTripleLoss(SoftmaxLoss):
         if not self.distance.is_inverted:
             raise BadInput("SoftTriple needs a similarity (cosine)")
         self.centers_per_class = centers_per_class
-        self.la = self.scale = la
+        self.la = la
         self.gamma = gamma
         self.margin = margin
         self.fc = self.learned(
@@ -75,6 +51,11 @@ class SoftTripleLoss(SoftmaxLoss):
             num_classes * centers_per_class,
             start=lambda rows: nn.init.kaiming_uniform_(rows, a=math.sqrt(5)),
         )
+
+    @property
+    def scale(self) -> float:  # type: ignore[override]
+        """``la``."""
+        return self.la
 
     def class_vectors(self) -> Tensor:
         """The centres, those of a class in a row."""
@@ -88,9 +69,8 @@ class SoftTripleLoss(SoftmaxLoss):
         centres = centres.permute(2, 1, 0).reshape(-1, self.embedding_size).to(rows.dtype)
         found = self.distance.similarity(rows, centres)
         found = found.view(-1, self.centers_per_class, self.num_classes)
-        summed: Tensor = _SoftMaximum.apply(found, self.gamma)
-        return summed
+        return soft_maximum(found, self.gamma)
 
-    def harder(self, similarity: Tensor) -> tuple[Tensor, Tensor]:
+    def harder(self, similarity: Tensor) -> Tensor:
         """``S_c - margin``."""
-        return lowered(similarity, self.margin)
+        return similarity - self.margin

@@ -1,8 +1,8 @@
 """Classification losses: softmax over learned class vectors, with and without a margin."""
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeAlias, Unpack
+from functools import partial
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -10,19 +10,14 @@ from torch.nn.functional import cross_entropy
 
 from lookalike.distances import DotProductSimilarity
 from lookalike.errors import BadInput
-from lookalike.geometry import (
-    NOTHING,
-    Relations,
-    at_places,
-    attach,
-    first_order_only,
-    listed_pairs,
-    log_sum_exp,
-    unit,
-)
 from lookalike.labels import Labels
-from lookalike.losses.base import ProxyLoss, ProxyOptions
+from lookalike.losses.base import ProxyLoss, ProxyOptions, Terms
+from lookalike.losses.kernels import Kernel
+from lookalike.losses.kernels.softmax import softmax_kernel
+from lookalike.ops.rows import unit
+from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = [
     "ArcFaceLoss",
@@ -31,47 +26,16 @@ __all__ = [
     "SoftmaxLoss",
     "SphereFaceLoss",
     "SubCenterArcFaceLoss",
-    "class_cross_entropy",
-    "lowered",
     "soft_cross_entropy",
 ]
 
 
 def soft_cross_entropy(logits: Tensor, relations: Relations) -> Tensor:
     """``-sum_c same_c log softmax(logits)_c`` of each row, over the valid classes."""
-    if relations.whole:
+    if relations.all_valid:
         return cross_entropy(logits, relations.same, reduction="none")
     total = log_sum_exp(logits, relations.valid)
     return ((total.unsqueeze(1) - logits) * relations.same * relations.valid).sum(1)
-
-
-Harder: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""What stands for the similarity to the right class, and its slope."""
-
-
-def class_cross_entropy(
-    similarity: Tensor, classes: Tensor, scale: float, harder: Harder | None = None
-) -> Tensor:
-    """Mean of ``-log softmax(scale * s)_y``, s_y made harder; value and gradient in one pass."""
-    right = classes.to(similarity.device, torch.long).unsqueeze(1)
-    with torch.no_grad():
-        logits = similarity.detach() * scale
-        slope = None
-        if harder is not None:
-            value, slope = harder(similarity.detach().gather(1, right))
-            logits.scatter_(1, right, value.mul_(scale))
-        log_chance = logits.log_softmax(1)
-        of_right = log_chance.gather(1, right)
-        pull = of_right.expm1()
-        if slope is not None:
-            pull.mul_(slope)
-        chance = log_chance.clamp_min_(NOTHING).exp_().scatter_(1, right, pull)
-    return attach(similarity, of_right.mean().neg_(), chance.mul_(scale / len(chance)))
-
-
-def lowered(similarity: Tensor, margin: float) -> tuple[Tensor, Tensor]:
-    """``s - margin``, and its slope, 1."""
-    return similarity - margin, torch.ones_like(similarity)
 
 
 class SoftmaxLoss(ProxyLoss):
@@ -79,31 +43,23 @@ class SoftmaxLoss(ProxyLoss):
 
     additive = True
     scale: float
-    harder: Harder | None = None
 
-    def logits(self, similarity: Tensor, places: Tensor, weights: Tensor | None) -> Tensor:
-        """What the softmax is taken of: ``scale * s``, for the right class ``scale * harder(s)``.
+    def harder(self, similarity: Tensor) -> Tensor:
+        """What stands for the similarity to the right class."""
+        return similarity
 
-        ``places`` (in the flattened matrix) are those of the right classes; ``weights`` says how
-        right, None is entirely.
-        """
-        if self.harder is None:
-            return similarity * self.scale
-        return made_harder(similarity, places, weights, self.scale, self.harder)
+    def terms(self, relations: Relations) -> Terms:
+        """The cross-entropy of ``scale * s``, ``scale * harder(s)`` for the right class."""
+        s = relations.similarity
+        logits = self.scale * torch.lerp(s, self.harder(s), relations.same)
+        return Terms(soft_cross_entropy(logits, relations))
 
-    def per_image(self, relations: Relations) -> Tensor:
-        """The cross-entropy of each image."""
-        pairs = listed_pairs(relations.same)
-        logits = self.logits(relations.similarity, pairs.places, pairs.weights)
-        return soft_cross_entropy(logits, relations)
-
-    def compute_batch(self, embeddings: Tensor, labels: Labels) -> Tensor:
-        """The loss of a batch; class numbers need no ``same``."""
-        similarity = self.similarities(embeddings)
-        classes = self.class_indices(embeddings, labels)
-        if classes is None:
-            return super().compute_batch(embeddings, labels)
-        return class_cross_entropy(similarity, classes, self.scale, self.harder)
+    def kernel(self, relations: Relations) -> Kernel | None:
+        """Value and gradient in one pass, where every image has one class."""
+        if relations.anchor_labels is None or not relations.all_valid:
+            return None
+        harder = None if type(self).harder is SoftmaxLoss.harder else self.harder
+        return partial(softmax_kernel, scale=self.scale, harder=harder)
 
 
 class _ColumnLoss(SoftmaxLoss):
@@ -118,44 +74,6 @@ class _ColumnLoss(SoftmaxLoss):
     def class_vectors(self) -> Tensor:
         """The columns of ``W``."""
         return self.W.T
-
-
-class _Harder(torch.autograd.Function):
-    """``scale * s``, some of it changed by known amounts with known slopes."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, similarity: Tensor, places: Tensor, change: Tensor, slope: Tensor, scale: float
-    ) -> Tensor:
-        ctx.scale = scale
-        ctx.save_for_backward(places, slope)
-        return (similarity.reshape(-1) * scale).index_add_(0, places, change).view_as(similarity)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
-        first_order_only()
-        places, slope = ctx.saved_tensors
-        moved = (gradient * ctx.scale).view(-1)
-        moved.index_add_(0, places, moved.index_select(0, places).mul_(slope))
-        return moved.view(gradient.shape), None, None, None, None
-
-
-def made_harder(
-    similarity: Tensor,
-    places: Tensor,
-    weights: Tensor | None,
-    scale: float,
-    harder: Harder,
-) -> Tensor:
-    """``scale * s``, at the places of the right classes ``scale * harder(s)``."""
-    with torch.no_grad():
-        right = at_places(similarity.detach(), places)
-        value, slope = harder(right)
-        change, slope = (value - right).mul_(scale), slope - 1
-        if weights is not None:
-            change, slope = change * weights, slope * weights
-    logits: Tensor = _Harder.apply(similarity, places, change, slope, scale)
-    return logits
 
 
 @LOSSES.register("normalized-softmax", paper="Zhai and Wu, BMVC 2019")
@@ -176,7 +94,11 @@ class NormalizedSoftmaxLoss(_ColumnLoss):
     ) -> None:
         super().__init__(num_classes, embedding_size, num_classes, **options)
         self.temperature = temperature
-        self.scale = 1 / temperature
+
+    @property
+    def scale(self) -> float:  # type: ignore[override]
+        """``1 / temperature``."""
+        return 1 / self.temperature
 
     def similarities(self, embeddings: Tensor) -> Tensor:
         """Images x classes; the class vectors have unit length whatever the distance."""
@@ -222,9 +144,9 @@ class CosFaceLoss(_MarginSoftmaxLoss):
     ) -> None:
         super().__init__(num_classes, embedding_size, margin, scale, **options)
 
-    def harder(self, cosine: Tensor) -> tuple[Tensor, Tensor]:
+    def harder(self, similarity: Tensor) -> Tensor:
         """``s - margin``."""
-        return lowered(cosine, self.margin)
+        return similarity - self.margin
 
 
 @LOSSES.register("arcface", paper="Deng et al., CVPR 2019")
@@ -245,15 +167,13 @@ class ArcFaceLoss(_MarginSoftmaxLoss):
     ) -> None:
         super().__init__(num_classes, embedding_size, margin, scale, **options)
 
-    def harder(self, cosine: Tensor) -> tuple[Tensor, Tensor]:
+    def harder(self, similarity: Tensor) -> Tensor:
         """``cos(theta + margin)``: ``cos theta cos m - sin theta sin m``."""
-        margin = math.radians(self.margin)
-        cos, sin = math.cos(margin), math.sin(margin)
-        inside = cosine.clamp(-1 + 1e-7, 1 - 1e-7)  # at its ends the sine has no slope
-        sine = torch.addcmul(torch.ones_like(inside), inside, inside, value=-1).sqrt_()
-        within = cosine >= -cos
-        value = torch.where(within, inside * cos - sine * sin, cosine - margin * sin)
-        return value, torch.where(within, (inside / sine).mul_(sin).add_(cos), 1)
+        margin = self.margin * (math.pi / 180)
+        cos, sin = _cos_sin(margin)
+        inside = similarity.clamp(-1 + 1e-7, 1 - 1e-7)  # at its ends the sine has no gradient
+        turned = inside * cos - (1 - inside * inside).sqrt() * sin
+        return torch.where(similarity >= -cos, turned, similarity - margin * sin)
 
 
 @LOSSES.register("subcenter-arcface", paper="Deng et al., ECCV 2020")
@@ -309,28 +229,32 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
     ) -> None:
         super().__init__(num_classes, embedding_size, int(margin), scale, **options)
 
-    def compute_batch(self, embeddings: Tensor, labels: Labels) -> Tensor:
-        """The loss of a batch; the scale is another one for each image."""
-        return ProxyLoss.compute_batch(self, embeddings, labels)
-
     def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
         """Images x classes, with the lengths of the embeddings."""
         relations = super().relations(embeddings, labels)
         lengths = torch.linalg.vector_norm(self.rows(embeddings), dim=1, keepdim=True)
         return relations._replace(lengths=lengths)
 
-    def per_image(self, relations: Relations) -> Tensor:
+    def terms(self, relations: Relations) -> Terms:
         """Cross-entropy of ``scale * |x| * psi``; without lengths those of unit vectors."""
-        pairs = listed_pairs(relations.same)
-        logits = self.logits(relations.similarity, pairs.places, pairs.weights)
+        s = relations.similarity
+        logits = self.scale * torch.lerp(s, self.harder(s), relations.same)
         if relations.lengths is not None:
             logits = logits * relations.lengths
-        return soft_cross_entropy(logits, relations)
+        return Terms(soft_cross_entropy(logits, relations))
 
-    def harder(self, cosine: Tensor) -> tuple[Tensor, Tensor]:
+    def kernel(self, relations: Relations) -> None:
+        """None: the scale is another one for each image."""
+
+    def harder(self, similarity: Tensor) -> Tensor:
         """``(-1)^k cos(margin theta) - 2k``."""
-        angle = cosine.clamp(-1 + 1e-7, 1 - 1e-7).acos()
+        angle = similarity.clamp(-1 + 1e-7, 1 - 1e-7).acos()
         turns = (angle * (self.margin / math.pi)).floor()
         sign = 1 - 2 * (turns % 2)
-        wide = angle * self.margin
-        return sign * wide.cos() - 2 * turns, sign * self.margin * wide.sin() / angle.sin()
+        return sign * (angle * self.margin).cos() - 2 * turns
+
+
+def _cos_sin(angle: float | Tensor) -> tuple[float, float] | tuple[Tensor, Tensor]:
+    if isinstance(angle, Tensor):
+        return angle.cos(), angle.sin()
+    return math.cos(angle), math.sin(angle)

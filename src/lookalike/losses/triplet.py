@@ -7,45 +7,17 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.distances import LpDistance
-from lookalike.geometry import (
-    Relations,
-    at_places,
-    attach,
-    listed_pairs,
-    mean_of_positive,
-    picked,
-    weighted_mean,
-)
-from lookalike.losses.base import LossOptions, PairLoss
-from lookalike.losses.direction import among_candidates, direction_cosine
+from lookalike.losses.base import LossOptions, PairLoss, Terms, mean, mean_above_zero
+from lookalike.losses.direction import direction_cosine
+from lookalike.losses.kernels import Kernel
+from lookalike.losses.kernels.triplet import all_triplets_kernel, blocks_kernel
 from lookalike.miners.everything import RandomMiner
-from lookalike.miners.mined import Gaps, Listed, Mined, narrow
+from lookalike.miners.mined import narrow_triplets
+from lookalike.ops.pairs import at_places, listed_pairs, picked
 from lookalike.registry import LOSSES
-from lookalike.triplets import block_rows, count_triplets
+from lookalike.relations import Relations
 
-__all__ = ["TripletMarginLoss", "hinge"]
-
-
-def hinge(
-    similarity: Tensor,
-    margin: float,
-    counts: tuple[Tensor, Tensor],
-    number: Tensor | None = None,
-) -> Tensor:
-    """``[s_an - s_ap + margin]+``, mean over the triplets above zero.
-
-    ``counts`` says in how many of those each pair takes part, by weight (``count_triplets``);
-    ``number`` how many they are, where that is not their weight. The hinge is piecewise linear, so
-    value and gradient follow exactly.
-    """
-    as_positive, as_negative = counts
-    known = similarity.detach()
-    total = as_positive.sum()
-    number = total if number is None else number
-    scale = number.clamp_min(torch.finfo(number.dtype).tiny).reciprocal_()
-    gradient = as_negative.sub_(as_positive)
-    value = torch.dot(gradient.view(-1), known.reshape(-1)) + margin * total
-    return attach(similarity, value * scale, gradient.mul_(scale))
+__all__ = ["TripletMarginLoss"]
 
 
 @LOSSES.register("triplet", paper="Weinberger and Saul, JMLR 2009")
@@ -56,11 +28,11 @@ class TripletMarginLoss(PairLoss):
     over them. ``smooth_loss``: ``log(1 + e^(.))``. ``swap``: the nearer of ``d_an`` and ``d_pn``.
     ``triplets_per_anchor``: so many random triplets instead of all. ``direction``: direction
     regularisation, ``[d_ap - d_an + margin - direction * cos(x_p - x_a, x_n - x_a)]+``, then the
-    mean over all triplets (Mohan et al., CVPR 2020). The last three compare positives with
-    candidates in blocks.
+    mean over all triplets (Mohan et al., CVPR 2020).
     """
 
     default_distance = LpDistance
+    reads_triplets = True
 
     def __init__(
         self,
@@ -77,117 +49,57 @@ class TripletMarginLoss(PairLoss):
         self.smooth_loss = smooth_loss
         self.triplets_per_anchor = triplets_per_anchor
         self.direction = direction
-        self.among = bool(swap or direction)
+        self.between_candidates = bool(swap or direction)
         self.random = None if triplets_per_anchor == "all" else RandomMiner(triplets_per_anchor)
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of all triplets of these relations (or of random ones)."""
-        if self.random is not None:
-            with torch.no_grad():
-                found = self.random.mine(relations)
-            return self._listed(relations, found)
-        return self._all(relations)
-
-    def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
-        """The loss of the triplets found; pairs found are combined to triplets."""
-        if isinstance(found, Gaps):
-            if not self._plain:
-                return self._listed(relations, found.listed())
-            with torch.no_grad():
-                counts = count_triplets(
-                    found.positive,
-                    found.negative,
-                    hinge=(relations.similarity.detach(), self.margin),
-                    gap=found.gap,
-                    same_order=self.distance.same_order(found.distance),
-                )
-            return hinge(relations.similarity, self.margin, counts)
-        if isinstance(found, Listed):
-            return self._listed(relations, found)
-        return self._all(narrow(relations, found, count=True))
-
-    @property
-    def _plain(self) -> bool:
-        return not (self.swap or self.smooth_loss or self.direction)
-
-    def _all(self, relations: Relations) -> Tensor:
-        if not self._plain:
-            return self._in_blocks(relations)
-        limit = (relations.similarity.detach(), self.margin)
-        number = None
-        with torch.no_grad():
-            counts = count_triplets(relations.positives, relations.negatives, hinge=limit)
-            if not relations.binary:
-                whole = relations.positive_counts, relations.negative_counts
-                number = count_triplets(*whole, hinge=limit)[0].sum()
-        return hinge(relations.similarity, self.margin, counts, number)
-
-    def _listed(self, relations: Relations, found: Listed) -> Tensor:
-        similarity = relations.similarity
-        anchor, positive, negative = found.anchor, found.positive, found.negative
-        pn = None
-        if self.swap or self.direction:
-            pn = picked(among_candidates(relations), positive, negative)
-        terms = self._terms(
-            picked(similarity, anchor, positive), picked(similarity, anchor, negative), pn
-        )
-        keep = torch.ones_like(terms) if found.keep is None else found.keep.to(terms.dtype)
-        if self.direction:
-            return weighted_mean(terms.relu(), keep)
-        return mean_of_positive(terms, keep)
-
-    def _terms(self, ap: Tensor, an: Tensor, pn: Tensor | None) -> Tensor:
-        """The loss of each triplet, below zero where a hinge will cut it off."""
-        violation = (an if pn is None or not self.swap else torch.maximum(an, pn)) - ap
-        if pn is not None and self.direction:
+    def per_triplet(self, ap: Tensor, an: Tensor, pn: Tensor | None) -> Tensor:
+        """``[s_an - s_ap + margin]+``, from the similarities of the three pairs."""
+        if self.swap and pn is not None:
+            violation = torch.maximum(an, pn) - ap + self.margin
+        else:
+            violation = an - ap + self.margin
+        if self.direction and pn is not None:
             squared = self.distance.squared_euclidean
             cosine = direction_cosine(squared(ap), squared(an), squared(pn))
             violation = violation - self.direction * cosine
-        violation = violation + self.margin
-        return softplus(violation) if self.smooth_loss else violation
+        return softplus(violation) if self.smooth_loss else violation.relu()
 
-    def _in_blocks(self, relations: Relations) -> Tensor:
-        """All triplets, a block of positive pairs at a time; the gradients are added up."""
-        among = among_candidates(relations) if self.swap or self.direction else None
-        pairs = listed_pairs(relations.positives)
-        rows, places, weight = pairs
-        negatives, candidates = relations.negatives, relations.negative_counts
-        times = at_places(relations.positive_counts, places)
-        columns = pairs.columns(negatives)
+    def terms(self, relations: Relations) -> Terms:
+        """The formula, one value per triplet: those listed, or all that the pairs make."""
+        r = relations
+        between = r.between_candidates() if self.between_candidates else None
+        if r.triplets is not None:
+            anchor, positive, negative, weights = r.triplets
+            ap, an = picked(r.similarity, anchor, positive), picked(r.similarity, anchor, negative)
+            pn = None if between is None else picked(between, positive, negative)
+            return Terms(self.per_triplet(ap, an, pn), weights.to(ap.dtype))
+        pairs = listed_pairs(r.positives)
+        ap = at_places(r.similarity, pairs.places).unsqueeze(1)
+        an = r.similarity.index_select(0, pairs.rows)
+        pn = None if between is None else between.index_select(0, pairs.columns(r.similarity))
+        weights = pairs.weights.unsqueeze(1) * r.negatives.index_select(0, pairs.rows)
+        counts = r.counts_of(pairs).unsqueeze(1) * r.negative_counts.index_select(0, pairs.rows)
+        if r.gap is not None:
+            inside = r.gap.of(at_places(r.gap.similarity, pairs.places).unsqueeze(1), pairs.rows)
+            weights, counts = weights * inside, counts * inside
+        return Terms(self.per_triplet(ap, an, pn), weights, counts)
 
-        def block(similarity: Tensor, among: Tensor | None, part: slice) -> tuple[Tensor, Tensor]:
-            row, column = rows[part], columns[part]
-            terms = self._terms(
-                at_places(similarity, places[part]).unsqueeze(1),
-                similarity.index_select(0, row),
-                None if among is None else among.index_select(0, column),
-            )
-            weights = negatives.index_select(0, row) * weight[part].unsqueeze(1)
-            counts = candidates.index_select(0, row) * times[part].unsqueeze(1)
-            counted = counts if self.direction else (terms > 0) * counts
-            return (terms.relu() * weights).sum(), counted.sum()
+    def reduce(self, terms: Terms) -> Tensor:
+        """The mean over the triplets above zero; with direction regularisation over all."""
+        return mean(terms) if self.direction else mean_above_zero(terms)
 
-        tiny = torch.finfo(weight.dtype).tiny
-        if torch.compiler.is_compiling():
-            total, count = block(relations.similarity, among, slice(None))
-            return total / count.clamp_min(tiny)
+    def kernel(self, relations: Relations) -> Kernel | None:
+        """Without an array over all triplets; those that a miner listed are few."""
+        if relations.triplets is not None:
+            return None
+        if self.swap or self.smooth_loss or self.direction:
+            return blocks_kernel
+        return all_triplets_kernel
 
-        similarity = relations.similarity.detach().requires_grad_()
-        others = None
-        if among is not None:
-            others = similarity if relations.within else among.detach().requires_grad_()
-        leaves = [similarity] if others is None or others is similarity else [similarity, others]
-        gradients = [torch.zeros_like(leaf) for leaf in leaves]
-        total, count = similarity.new_zeros(()), similarity.new_zeros(())
-        size = block_rows(similarity.shape[1])
-        for at in range(0, rows.numel(), size):
-            with torch.enable_grad():
-                part, number = block(similarity, others, slice(at, at + size))
-                for kept, new in zip(gradients, torch.autograd.grad(part, leaves), strict=True):
-                    kept.add_(new)
-            total, count = total + part.detach(), count + number.detach()
-        scale = count.clamp_min(tiny).reciprocal()
-        loss = attach(relations.similarity, total * scale, gradients[0] * scale)
-        if among is not None and len(leaves) == 2:
-            loss = loss + attach(among, torch.zeros_like(total), gradients[1] * scale)
-        return loss
+    def compute(self, relations: Relations) -> Tensor:
+        """The loss of these relations, or of random triplets of them."""
+        if self.random is not None and relations.triplets is None and relations.gap is None:
+            with torch.no_grad():
+                found = self.random.mine(relations)
+            relations = narrow_triplets(relations, found, self.distance)
+        return super().compute(relations)

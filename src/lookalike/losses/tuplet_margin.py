@@ -3,13 +3,14 @@
 import math
 from typing import Unpack
 
-from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, at_places, listed_pairs, log_sum_exp
-from lookalike.losses.base import LossOptions, PairLoss
+from lookalike.losses.base import LossOptions, PairLoss, Terms
+from lookalike.ops.pairs import at_places, listed_pairs
+from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["TupletMarginLoss"]
 
@@ -31,12 +32,12 @@ class TupletMarginLoss(PairLoss):
         self.margin = margin
         self.scale = scale
 
-    def compute(self, relations: Relations) -> Tensor:
-        """The loss of these relations."""
+    def terms(self, relations: Relations) -> Terms:
+        """The formula, one value per positive pair."""
         pairs = listed_pairs(relations.positives)
-        push = log_sum_exp(relations.similarity, relations.negatives, scale=self.scale)
-        # acos has no slope at its ends; stay a hair inside
+        push = log_sum_exp(relations.similarity * self.scale, relations.negatives)
+        # acos has no gradient at its ends; stay a hair inside
         cosine = at_places(relations.similarity, pairs.places).clamp(-1 + 1e-7, 1 - 1e-7)
-        eased = (cosine.acos() - math.radians(self.margin)).cos()
+        eased = (cosine.acos() - self.margin * (math.pi / 180)).cos()
         values = softplus(push.index_select(0, pairs.rows) - self.scale * eased)
-        return relations.mean_over_positives(values, pairs)
+        return Terms(values, pairs.weights, relations.counts_of(pairs))

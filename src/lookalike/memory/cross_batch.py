@@ -7,11 +7,12 @@ from torch import Tensor, nn
 
 from lookalike.autocast import autocast
 from lookalike.errors import BadInput
-from lookalike.geometry import check_rows, in_full_precision, relate
 from lookalike.labels import as_tensor
 from lookalike.losses.base import Loss, PairLoss
 from lookalike.miners.base import Miner
 from lookalike.miners.mined import Gaps, Indices, Listed, Mined, Pairs, mined
+from lookalike.ops.rows import check_rows, in_full_precision
+from lookalike.relations import relate
 
 __all__ = ["CrossBatchMemory", "refuse_unless_paired"]
 
@@ -164,9 +165,15 @@ def mine(
         # hide the copies before it looks: one that wants near positives would find only them
         with torch.no_grad(), autocast(embeddings.device, enabled=False):
             relations = relate(
-                embeddings, labels, candidates, classes, miner.distance, among=miner.among
+                embeddings,
+                labels,
+                candidates,
+                classes,
+                miner.distance,
+                between_candidates=miner.between_candidates,
             )
-            return miner.mine(relations._replace(valid=others.to(relations.similarity.dtype)))
+            valid = others.to(relations.similarity.dtype)
+            return miner.mine(relations._replace(valid=valid, all_valid=False))
     found: Indices = miner(embeddings, labels, candidates, classes)
     shape = (others.shape[0], others.shape[1])
     return without_copies(mined(found, shape, others.device), labels, classes, others)

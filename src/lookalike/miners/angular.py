@@ -6,10 +6,11 @@ from typing import Unpack
 import torch
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, at_places, listed_pairs
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Listed
+from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.registry import MINERS
+from lookalike.relations import Relations
 
 __all__ = ["AngularMiner"]
 
@@ -22,7 +23,7 @@ class AngularMiner(Miner):
     centre follow from similarities: ``|x_n - c|^2 = 1 + (1 + s_ap)/2 - s_an - s_pn``.
     """
 
-    among = True
+    between_candidates = True
 
     def __init__(self, angle: float = 20, **options: Unpack[MinerOptions]) -> None:
         super().__init__(**options)
@@ -32,15 +33,13 @@ class AngularMiner(Miner):
 
     def mine(self, relations: Relations) -> Listed:
         """Triplets with a place for each positive pair and candidate."""
-        if relations.among is None:
-            raise BadInput("angular mining needs the similarities among the candidates")
         cosine = 1 - self.distance.squared_euclidean(relations.similarity) / 2
-        among = 1 - self.distance.squared_euclidean(relations.among) / 2
+        between = 1 - self.distance.squared_euclidean(relations.between_candidates()) / 2
         pairs = listed_pairs(relations.positives)
         rows, places, weight = pairs
         columns = pairs.columns(cosine)
         near = at_places(cosine, places).unsqueeze(1)
-        to_centre = 1 + (1 + near) / 2 - cosine[rows] - among[columns]
+        to_centre = 1 + (1 + near) / 2 - cosine[rows] - between[columns]
         # tan is increasing: compare d_ap^2 with (2 tan(angle) |x_n - c|)^2
         wide = 2 - 2 * near > 4 * math.tan(math.radians(self.angle)) ** 2 * to_centre
         keep = wide & (relations.negatives[rows] > 0) & (weight > 0).unsqueeze(1)

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from lookalike.autocast import autocast, autocast_enabled
 from lookalike.distances import Distance, DistanceLike, LpDistance, create
-from lookalike.geometry import Relations, relate
 from lookalike.labels import Labels
 from lookalike.miners.mined import Mined
+from lookalike.relations import Relations, relate
 from lookalike.signatures import show_options
 
 __all__ = ["Miner", "MinerOptions"]
@@ -25,7 +25,7 @@ class Miner(nn.Module):
     """Chooses pairs or triplets; subclasses write ``mine(relations)``."""
 
     default_distance: ClassVar[type[Distance]] = LpDistance
-    among: ClassVar[bool] = False
+    between_candidates: ClassVar[bool] = False
     """Whether the miner compares candidates with one another."""
 
     def __init__(self, distance: DistanceLike | None = None) -> None:
@@ -50,7 +50,14 @@ class Miner(nn.Module):
             with autocast(embeddings.device, enabled=False):
                 return self(embeddings, labels, ref_emb, ref_labels)  # type: ignore[no-any-return]
         return self.mine(
-            relate(embeddings, labels, ref_emb, ref_labels, self.distance, among=self.among)
+            relate(
+                embeddings,
+                labels,
+                ref_emb,
+                ref_labels,
+                self.distance,
+                between_candidates=self.between_candidates,
+            )
         )
 
     def mine(self, relations: Relations) -> Mined:

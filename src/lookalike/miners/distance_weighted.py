@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations
 from lookalike.labels import Labels
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.everything import random_negatives
 from lookalike.miners.mined import Listed, Mined
 from lookalike.registry import MINERS
+from lookalike.relations import Relations
 
 __all__ = ["DistanceWeightedMiner"]
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput, nearest
-from lookalike.geometry import Relations
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Listed, Mined, Pairs
 from lookalike.registry import MINERS
+from lookalike.relations import Relations
 
 __all__ = ["BatchEasyHardMiner", "BatchHardMiner"]
 

@@ -5,11 +5,12 @@ from typing import Unpack
 import torch
 
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, listed_pairs
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Listed, Pairs
+from lookalike.ops.pairs import listed_pairs
+from lookalike.ops.triplets import row_positions
 from lookalike.registry import MINERS
-from lookalike.triplets import row_positions
+from lookalike.relations import Relations
 
 __all__ = ["AllMiner", "RandomMiner", "random_negatives"]
 

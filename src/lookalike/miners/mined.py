@@ -13,10 +13,21 @@ from torch import Tensor
 
 from lookalike.distances import Distance
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, at_places, listed_pairs
-from lookalike.triplets import Gap, count_triplets
+from lookalike.ops.pairs import at_places, listed_pairs
+from lookalike.ops.triplets import Gap, count_triplets
+from lookalike.relations import Relations, Triplets
 
-__all__ = ["Gaps", "Indices", "Listed", "Mined", "Pairs", "mined", "narrow", "restrict"]
+__all__ = [
+    "Gaps",
+    "Indices",
+    "Listed",
+    "Mined",
+    "Pairs",
+    "mined",
+    "narrow",
+    "narrow_triplets",
+    "restrict",
+]
 
 
 class Mined:
@@ -174,10 +185,9 @@ class Gaps(Mined):
         pairs = listed_pairs(self.positive)
         rows, places, weight = pairs
         columns = pairs.columns(self.positive)
-        similarity, above, upto = self.gap
-        apart = at_places(similarity, places).unsqueeze(1) - similarity[rows]
-        keep = (apart > above) & (apart <= upto)
-        keep &= (self.negative[rows] > 0) & (weight > 0).unsqueeze(1)
+        near = at_places(self.gap.similarity, places).unsqueeze(1)
+        keep = (self.negative[rows] > 0) & (weight > 0).unsqueeze(1)
+        keep &= self.gap.of(near, rows) > 0
         candidate = torch.arange(keep.shape[1], device=rows.device)
         return Listed(
             rows.unsqueeze(1).expand_as(keep).reshape(-1),
@@ -227,7 +237,29 @@ def narrow(relations: Relations, found: Mined, *, count: bool) -> Relations:
     positive, negative = positive.to(dtype), negative.to(dtype)
     valid = positive + negative
     same = positive if found.once else positive / valid.clamp_min(torch.finfo(dtype).tiny)
-    return relations._replace(same=same, valid=valid, binary=True)
+    return relations._replace(same=same, valid=valid, binary=True, all_valid=False)
+
+
+def narrow_triplets(relations: Relations, found: Mined, distance: Distance) -> Relations:
+    """The relations with only the triplets found; pairs found make all triplets that they can.
+
+    Args:
+        relations: Anchors x candidates.
+        found: What a miner found.
+        distance: That of ``relations``; the miner may have used another one.
+
+    Returns:
+        Relations with ``triplets``, or with other pairs and the ``gap`` of their triplets.
+    """
+    if isinstance(found, Listed):
+        weights = found.weights(relations.similarity.dtype)
+        triplets = Triplets(found.anchor, found.positive, found.negative, weights)
+        return relations._replace(triplets=triplets)
+    if isinstance(found, Gaps):
+        gap = found.gap._replace(same_order=distance.same_order(found.distance))
+        pairs = Pairs(found.positive, found.negative, once=False)
+        return narrow(relations, pairs, count=True)._replace(gap=gap)
+    return narrow(relations, found, count=True)
 
 
 def restrict(relations: Relations, found: Mined) -> Relations:
@@ -237,4 +269,4 @@ def restrict(relations: Relations, found: Mined) -> Relations:
     """
     positive, negative = (part.to(relations.same.dtype) for part in found.pairs())
     valid = torch.lerp(negative, positive, relations.same).clamp_max(1)
-    return relations._replace(valid=valid)
+    return relations._replace(valid=valid, all_valid=False)

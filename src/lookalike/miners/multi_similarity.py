@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from lookalike.distances import CosineSimilarity
-from lookalike.geometry import Relations, in_row_blocks, step
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Pairs
+from lookalike.ops.hinge import step
 from lookalike.registry import MINERS
+from lookalike.relations import Relations, in_row_blocks
 
 __all__ = ["MultiSimilarityMiner"]
 

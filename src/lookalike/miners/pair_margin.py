@@ -2,10 +2,10 @@
 
 from typing import Unpack
 
-from lookalike.geometry import Relations
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Pairs
 from lookalike.registry import MINERS
+from lookalike.relations import Relations
 
 __all__ = ["PairMarginMiner"]
 

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.geometry import picked, relate
 from lookalike.labels import Labels
 from lookalike.miners.base import Miner
 from lookalike.miners.mined import Gaps, Listed, Mined
+from lookalike.ops.pairs import picked
 from lookalike.registry import MINERS
+from lookalike.relations import relate
 
 __all__ = ["RhoMiner"]
 
@@ -56,7 +57,7 @@ class RhoMiner(Miner):
             )
         relations = relate(embeddings, labels, ref_emb, ref_labels, self.distance)
         same = relations.positives
-        if relations.within:
+        if relations.self_comparison:
             itself = torch.arange(same.shape[0], device=same.device)
         else:
             itself = (relations.similarity + (same.ceil() - 1) * 1e30).argmax(1)

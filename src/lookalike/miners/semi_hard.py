@@ -5,11 +5,12 @@ from typing import Literal, TypeAlias, Unpack, get_args
 import torch
 
 from lookalike.errors import BadInput, nearest
-from lookalike.geometry import Relations, at_places, listed_pairs, picked
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Listed
+from lookalike.ops.pairs import at_places, listed_pairs, picked
+from lookalike.ops.triplets import row_positions
 from lookalike.registry import MINERS
-from lookalike.triplets import row_positions
+from lookalike.relations import Relations
 
 __all__ = ["SemiHardMiner"]
 

@@ -5,11 +5,11 @@ from typing import Literal, Unpack
 import torch
 
 from lookalike.errors import BadInput, nearest
-from lookalike.geometry import Relations
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Gaps
+from lookalike.ops.triplets import Gap
 from lookalike.registry import MINERS
-from lookalike.triplets import Gap
+from lookalike.relations import Relations
 
 __all__ = ["TripletMarginMiner"]
 

@@ -9,8 +9,8 @@ from torch.utils.checkpoint import checkpoint
 
 from lookalike.autocast import autocast, autocast_enabled
 from lookalike.errors import BadInput
-from lookalike.geometry import in_full_precision, unit
 from lookalike.mixing.pairs import MixedPairs
+from lookalike.ops.rows import in_full_precision, unit
 
 __all__ = ["Embed", "Make", "embedded_mixes", "mixed_embeddings", "refuse_too_many"]
 

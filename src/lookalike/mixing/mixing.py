@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from lookalike.autocast import autocast
 from lookalike.errors import BadInput
-from lookalike.geometry import Relations, in_full_precision, products
 from lookalike.labels import check_range, class_rows
 from lookalike.losses.base import Loss, PairLoss, ProxyLoss
 from lookalike.mixing.making import (
@@ -35,7 +34,9 @@ from lookalike.mixing.relations import (
     relations_of_rows,
     spread,
 )
+from lookalike.ops.rows import in_full_precision, products
 from lookalike.registry import LOSSES
+from lookalike.relations import Relations
 
 __all__ = ["Mixing", "additive_names", "refuse_unless_additive"]
 
@@ -151,7 +152,7 @@ class Mixing:
     def check(self, loss: nn.Module) -> None:
         """Refuse a loss that cannot be mixed so."""
         refuse_unless_additive(type(loss))
-        if isinstance(loss, PairLoss) and loss.among and self._number is None:
+        if isinstance(loss, PairLoss) and loss.between_candidates and self._number is None:
             raise BadInput(
                 "direction regularisation compares mixes with one another, which are too many "
                 "when all are mixed; set mix.negatives, for example to 3"
@@ -169,16 +170,16 @@ class Mixing:
         return "positive-negative" if torch.rand(()) < 0.5 else "anchor-negative"
 
     def shares(self, like: Tensor, *shape: int) -> Tensor:
-        """Numbers from Beta(alpha, alpha) for so many pairs, by torch's own random state."""
-        half = torch.full(shape if self.per_pair else (), float(self.alpha), device=like.device)
+        """Numbers from Beta(alpha, alpha) for so many pairs, drawn on the CPU for any device."""
+        half = torch.full(shape if self.per_pair else (), float(self.alpha))
         drawn: Tensor = torch.distributions.Beta(half, half, validate_args=False).sample()
-        return drawn.to(like.dtype).expand(shape)
+        return drawn.to(like, non_blocking=True).expand(shape)
 
     def _to_images(self, loss: Loss, rows: Tensor, labels: Tensor, make: Make) -> Relations | None:
         """Anchors are images."""
         kind, distance = self.kind(), loss.distance
         of_others = kind == "positive-negative"
-        among = isinstance(loss, PairLoss) and loss.among
+        between = isinstance(loss, PairLoss) and loss.between_candidates
         if self._number is not None:
             with torch.no_grad():
                 similarity = distance.similarity(rows.detach())
@@ -195,7 +196,7 @@ class Mixing:
                 similarity,
                 pairs.share.expand(similarity.shape),
                 valid.to(similarity.dtype),
-                distance.similarity(mixes) if among else None,
+                distance.similarity(mixes) if between else None,
             )
         mine = candidates_of_images(labels, kind)
         by_row = isinstance(loss, PairLoss) and loss.by_row

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.geometry import picked
+from lookalike.ops.pairs import picked
 
 __all__ = [
     "Candidates",

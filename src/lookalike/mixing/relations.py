@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from lookalike.distances import Distance, LpDistance
-from lookalike.geometry import Relations, without_rounding
 from lookalike.mixing.pairs import Candidates, MixedPairs
+from lookalike.ops.rows import without_rounding
+from lookalike.relations import Relations
 
 __all__ = [
     "follows_from_cosine",

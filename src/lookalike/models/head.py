@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
-from lookalike.geometry import unit
 from lookalike.models.pooling import create_pooling
+from lookalike.ops.rows import unit
 
 __all__ = ["Head", "l2_normalise"]
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from lookalike.geometry import products
+from lookalike.ops.rows import products
 from lookalike.registry import REGULARIZERS
 from lookalike.regularizers.base import Regularizer
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.geometry import unit
+from lookalike.ops.rows import unit
 from lookalike.registry import REGULARIZERS
 from lookalike.regularizers.base import Regularizer
 

@@ -187,7 +187,8 @@ def _grouped(
     groups: dict[str, tuple[Experiment, list[str]]] = {}
     for row, experiment in rows:
         told = {k: v for k, v in experiment.conditions.items() if k not in experiment.tuned}
-        key = repr((sorted(told.items(), key=str), sorted(experiment.tuned), experiment.folds))
+        own = (sorted(experiment.tuned), experiment.folds, experiment.outdated)
+        key = repr((sorted(told.items(), key=str), own))
         groups.setdefault(key, (experiment, []))[1].append(row.label)
     if len(groups) == 1:
         return [(replace(one, name=everyone), labels) for one, labels in groups.values()]

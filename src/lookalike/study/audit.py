@@ -52,7 +52,9 @@ MAY_STAY_UNSAID = {
 SELECTED_ON_TEST = "test"
 NO_VALIDATION = "last epoch"
 
-Kind = Literal["differs", "selected on test", "undisclosed", "omitted", "not said", "weak"]
+Kind = Literal[
+    "differs", "selected on test", "undisclosed", "omitted", "not said", "weak", "outdated"
+]
 Verdict = Literal["fair", "unfair", "cannot be told"]
 
 
@@ -72,6 +74,8 @@ class Experiment:
     trained: bool = True
     folds: int = 1
     """Models behind the score for each seed, one for each fold."""
+    outdated: str = ""
+    """Why the score is not what the present version of the code would find."""
     score: float | None = None
 
 
@@ -94,7 +98,7 @@ class Audit:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether a ranking would be fair. Weak evidence alone does not make it unfair."""
+        """Whether a ranking would be fair. Weak or outdated evidence does not make it unfair."""
         kinds = {flaw.kind for flaw in self.flaws}
         if kinds & {"differs", "selected on test", "undisclosed", "omitted"}:
             return "unfair"
@@ -119,6 +123,7 @@ def audit(experiments: Sequence[Experiment]) -> Audit:
     flaws += _selections(trained)
     flaws += [flaw for one in experiments for flaw in _disclosure(one)]
     flaws += _weakness(trained)
+    flaws += _outdated(experiments)
     return Audit(rows, tuple(flaws))
 
 
@@ -225,6 +230,16 @@ def _weakness(experiments: Sequence[Experiment]) -> Iterable[Flaw]:
             "over the models of the folds, not a confidence interval over seeds."
         )
         yield Flaw("weak", "seeds", tuple(folded), words)
+
+
+def _outdated(experiments: Sequence[Experiment]) -> Iterable[Flaw]:
+    reasons: dict[str, list[str]] = {}
+    for one in experiments:
+        if one.outdated:
+            reasons.setdefault(one.outdated, []).append(one.name)
+    for reason, names in reasons.items():
+        words = f"Outdated until trained again ({listed(names)}): {reason}."
+        yield Flaw("outdated", "version", tuple(names), words)
 
 
 def _all(names: list[str], experiments: Sequence[Experiment]) -> str:

@@ -177,6 +177,7 @@ def _of_row(row: MethodRow, study: StudyResults, start: str) -> Contender:
             tuned=tuned_conditions(row.tuned),
             trained=config.train.epochs > 0,
             folds=max((len(repeat.separate) for repeat in row.repeats), default=1),
+            outdated=row.outdated,
         ),
         source=study.folder,
         row=row,

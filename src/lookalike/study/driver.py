@@ -58,19 +58,22 @@ def run_study(
     lease: float = LEASE_SECONDS,
     watcher: Watcher | None = None,
 ) -> StudyResults:
-    """Do all of a study that is not done yet; gives its results.
+    """Do all of a study that is not done yet; gives its results. Outdated rows are done again.
 
     ``storage``: the address of a database, where several drivers work on one study.
     """
     folder = results_folder(study, folder)
+    watcher = watcher or Watcher()
     plan = make_plan(study, folder)
     known = plan.known()
     folder.mkdir(parents=True, exist_ok=True)
     with Ledger(storage or sqlite_url(folder), lease) as ledger:
         ledger.add(known)
         with executor() as pool:
+            for name in plan.restart_outdated(ledger):
+                watcher.note(f"{name} was outdated and is trained again")
             plan.write_head(pool.size)
-            drive(plan, ledger, pool, Mirror(storage or sqlite_url(folder)), watcher or Watcher())
+            drive(plan, ledger, pool, Mirror(storage or sqlite_url(folder)), watcher)
     return load_results(folder)
 
 

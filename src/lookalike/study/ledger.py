@@ -104,6 +104,13 @@ class Ledger:
             with self.engine.begin() as connection:
                 connection.execute(self._ours(given).values(until=0.0))
 
+    def forget(self, prefix: str) -> None:
+        """Remove all claims and records whose key begins with ``prefix``."""
+        with self.engine.begin() as connection:
+            connection.execute(
+                sql.delete(TABLE).where(TABLE.c.key.startswith(prefix, autoescape=True))
+            )
+
     def add(self, records: Mapping[str, Mapping[str, Any]]) -> None:
         """Enter records that are known from elsewhere; what is there stays."""
         for key, record in records.items():

@@ -8,6 +8,7 @@ from typing import Any
 from lookalike import data, models
 from lookalike.errors import BadInput
 from lookalike.study.config import StudyConfig, StudyData
+from lookalike.study.ledger import Ledger
 from lookalike.study.methods import Ground, base_config, identity_of, resolve
 from lookalike.study.progress import MethodProgress, records_of
 from lookalike.study.results import (
@@ -103,7 +104,7 @@ class Plan:
         for progress in self.methods:
             method = progress.method
             row = read_method(self.folder, method.dataset, method.name)
-            if row is None:
+            if row is None or row.outdated:
                 continue
             if row.identity != method.identity:
                 raise BadInput(
@@ -120,6 +121,18 @@ class Plan:
                 ]
                 found[baseline.task.key] = {"rows": values, "seconds": 0.0}
         return found
+
+    def restart_outdated(self, ledger: Ledger) -> list[str]:
+        """Empty the rows that are marked as outdated, here and in the ledger; gives their names."""
+        names = []
+        for progress in self.methods:
+            method = progress.method
+            row = read_method(self.folder, method.dataset, method.name)
+            if row is not None and row.outdated:
+                ledger.forget(progress.prefix)
+                write_method(self.folder, progress.row())
+                names.append(f"{method.dataset} {method.name}")
+        return names
 
     def same_facts(self) -> set[str]:
         """The data sets whose baselines in the folder are those of this study."""

@@ -112,6 +112,10 @@ class MethodRow:
     """Chose epochs and the winner, on validation classes."""
     identity: str = ""
     """A hash of everything that decided the trials."""
+    outdated: str = ""
+    """Why the row is not what this version would find; empty where it is.
+
+    Tables show it, and the next ``study run`` trains the row again."""
 
     @property
     def failed(self) -> int:

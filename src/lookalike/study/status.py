@@ -33,6 +33,7 @@ class MethodStatus:
     Both are there when all repeats are; the second only where there are several folds."""
     seconds: float
     error: str = ""
+    outdated: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ def line(found: StudyResults, dataset: str, method: str) -> MethodStatus:
         concatenated=row.interval(found.metric) if tested and several else None,
         seconds=row.seconds,
         error=errors[0] if errors else "",
+        outdated=row.outdated,
     )
 
 
@@ -192,6 +194,11 @@ def status_table(found: StudyStatus) -> str:
     ended = "finished" if found.finished else remaining(found.seconds_left)
     title = f"{found.name}: {found.metric} in per cent, {found.runs_done} trainings done, {ended}"
     broken = [f"{part.dataset} {part.method}: {part.error}" for part in found.methods if part.error]
+    broken += [
+        f"{part.dataset} {part.method}: outdated until trained again: {part.outdated}"
+        for part in found.methods
+        if part.outdated
+    ]
     return "\n".join([title, *lines, *_legend(found.methods), *broken])
 
 

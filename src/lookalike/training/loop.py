@@ -279,11 +279,7 @@ class Learning:
             weight.grad = None
         loss, embeddings = self.backward(images, labels)
         average_gradients(self.objective.parameters())
-        optim = self.config.optim
-        if optim.clip_value is not None:
-            self.fabric.clip_gradients(self.moving, self.optimizer, clip_val=optim.clip_value)
-        if optim.clip_norm is not None:
-            self.fabric.clip_gradients(self.moving, self.optimizer, max_norm=optim.clip_norm)
+        self.clip_gradients()
         self.move()
         self.schedule.step()
         if self.average is not None:
@@ -292,6 +288,21 @@ class Learning:
             self.batches.sampler.observe(torch.as_tensor(positions), embeddings.detach())
         value: Tensor = loss.detach()
         return value
+
+    def clip_gradients(self) -> None:
+        """Clip as configured.
+
+        Gradients that are not finite are no error here: in half precision the scaler has seen
+        them, skips the step and lowers its scale; otherwise the next loss is no number either,
+        and the run stops there with the step and the batch's files.
+        """
+        optim = self.config.optim
+        if optim.clip_value is not None:
+            self.fabric.clip_gradients(self.moving, self.optimizer, clip_val=optim.clip_value)
+        if optim.clip_norm is not None:
+            self.fabric.clip_gradients(
+                self.moving, self.optimizer, max_norm=optim.clip_norm, error_if_nonfinite=False
+            )
 
     def backward(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of a batch and its embeddings; the gradients lie at the weights."""

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lookalike.geometry import PairList, at_places, listed_pairs, picked, step
-from lookalike.labels import can_sync
+from lookalike.ops.hinge import step
+from lookalike.ops.pairs import PairList, at_places, listed_pairs, picked
+from lookalike.ops.sync import can_sync
 
 __all__ = ["Gap", "block_rows", "count_triplets", "row_positions"]
 
@@ -26,6 +27,13 @@ class Gap(NamedTuple):
     similarity: Tensor
     above: float
     upto: float
+    same_order: bool = True
+    """Whether the similarities of the loss sort an anchor's candidates alike."""
+
+    def of(self, near: Tensor, rows: Tensor) -> Tensor:
+        """1 for the triplets inside, of positives at ``near`` [pairs, 1] and all candidates."""
+        apart = near - self.similarity.index_select(0, rows)
+        return ((apart > self.above) & (apart <= self.upto)).to(apart.dtype)
 
 
 def block_rows(columns: int) -> int:
@@ -56,17 +64,15 @@ def count_triplets(
     *,
     hinge: tuple[Tensor, float] | None = None,
     gap: Gap | None = None,
-    same_order: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """In how many triplets each pair takes part, as the positive and as the negative one.
 
     Triplets (a, p, n) are weighed by ``positive[a, p] * negative[a, n]``. With ``hinge = (s, m)``
     only those with ``s_an - s_ap + m > 0`` count, with ``gap`` only those inside it.
-    ``same_order`` says that both sort an anchor's candidates alike (else blocks are used).
     """
     pairs = listed_pairs(positive)
     few = can_sync(positive) and pairs.rows.numel() <= _FEW * positive.shape[0]
-    if few or (hinge is not None and gap is not None and not same_order):
+    if few or (hinge is not None and gap is not None and not gap.same_order):
         return _by_blocks(negative, pairs, hinge, gap)
     return _by_sorting(negative, pairs, hinge, gap)
 

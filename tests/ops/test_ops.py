@@ -1,5 +1,7 @@
 """Similarities, labels and the sums that losses are made of."""
 
+from contextlib import nullcontext
+
 import pytest
 import pytorch_metric_learning.distances as theirs
 import torch
@@ -8,8 +10,14 @@ from hypothesis import strategies as st
 
 import lookalike.distances as ours
 from lookalike.errors import BadInput
-from lookalike.geometry import euclidean, listed_pairs, log_sum_exp, products, relate, unit
 from lookalike.labels import agreement, as_tensor
+from lookalike.ops.fused import formulas_only
+from lookalike.ops.histogram import soft_histogram
+from lookalike.ops.pairs import listed_pairs
+from lookalike.ops.rows import euclidean, products, unit
+from lookalike.ops.soft import log1p_sum_exp, log_sum_exp, soft_maximum, soft_terms
+from lookalike.ops.sync import as_on_a_device
+from lookalike.relations import relate
 
 DISTANCES = [
     ("CosineSimilarity", {}),
@@ -112,26 +120,34 @@ def test_log_sum_exp(scale, plus_one, seed):
         terms = torch.cat([terms, torch.zeros(5, 1)], 1)
     expected = terms.logsumexp(1)
     slope = torch.autograd.grad(expected.sum(), values)[0]
-    found = log_sum_exp(values, weights, scale=scale, shift=0.2, plus_one=plus_one)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(torch.autograd.grad(found.sum(), values)[0], slope)
+    summed = log1p_sum_exp if plus_one else log_sum_exp
+    for formulas in (formulas_only, nullcontext):
+        with formulas():
+            found = summed(scale * (values - 0.2), weights)
+            gradient = torch.autograd.grad(found.sum(), values)[0]
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(gradient, slope)
+    # as the kernels call it
+    totals, share = soft_terms(values.detach(), weights, scale=scale, shift=0.2, plus_one=plus_one)
+    torch.testing.assert_close(totals.squeeze(1), expected.detach(), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(share * scale, slope)
 
 
 def test_log_sum_exp_of_nothing():
     values = torch.randn(2, 3, requires_grad=True)
     for plus_one, expected in ((True, 0.0), (False, -1e30)):
-        found = log_sum_exp(values, torch.zeros(2, 3), plus_one=plus_one)
+        found = (log1p_sum_exp if plus_one else log_sum_exp)(values, torch.zeros(2, 3))
         torch.testing.assert_close(found, torch.full((2,), expected))
         assert (torch.autograd.grad(found.sum(), values)[0] == 0).all()
 
 
-def test_listed_pairs_everywhere(monkeypatch):
+def test_listed_pairs_everywhere():
     weights = torch.tensor([[0.0, 2.0], [1.0, 0.0]])
     few = listed_pairs(weights)
     assert few.columns(weights).tolist() == [1, 0]
     assert few.weights.tolist() == [2, 1]
-    monkeypatch.setattr("lookalike.geometry.can_sync", lambda _: False)
-    every = listed_pairs(weights)
+    with as_on_a_device():
+        every = listed_pairs(weights)
     assert every.rows.tolist() == [0, 0, 1, 1]
     assert every.weights.tolist() == [0, 2, 1, 0]
 
@@ -155,15 +171,18 @@ def test_labels_of_all_kinds():
 def test_relations():
     x = torch.eye(3)
     alone = relate(x, [1, 1, 2])
-    assert alone.within
-    assert not alone.whole
-    assert relate(x, [1, 1, 2], x, [1, 1, 2]).within
+    assert alone.self_comparison
+    assert not alone.all_valid
+    assert relate(x, [1, 1, 2], x, [1, 1, 2]).self_comparison
     apart = relate(x, [1, 1, 2], x.clone(), [1, 1, 2])
-    assert apart.whole
-    assert not apart.within
+    assert apart.all_valid
+    assert not apart.self_comparison
     assert apart.negatives.sum() == 4
     assert alone.positives.sum() == 2
-    assert relate(x, [1, 1, 2], x.clone(), [1, 1, 2], among=True).among is not None
+    assert (
+        relate(x, [1, 1, 2], x.clone(), [1, 1, 2], between_candidates=True).candidate_similarity
+        is not None
+    )
     with pytest.raises(BadInput, match="rows"):
         relate(torch.zeros(3), [1, 1, 2])
     with pytest.raises(BadInput, match="ref_labels"):
@@ -249,3 +268,30 @@ def test_distances_above_rounding_are_kept():
     # d = sqrt(d^2), and d^2 is off by a few units in the last place of 2
     bound = 40 * torch.finfo(torch.float32).eps / exact.clamp_min(1e-3)
     assert ((found - exact).abs() <= bound).all()
+
+
+OPS = {
+    "unit": (unit, (5, 4)),
+    "products": (lambda x: products(x, unit_rows=True), (5, 4)),
+    "raw products": (lambda x: products(x, x[:3] * 2), (5, 4)),
+    "distances": (lambda x: euclidean(x, x.flip(0) + 1, unit_rows=True), (5, 4)),
+    "squared distances": (lambda x: euclidean(x, squared=True, sign=-1), (5, 4)),
+    "log_sum_exp": (lambda x: log_sum_exp(x, (x.detach() > 0).double()), (5, 4)),
+    "log1p_sum_exp": (lambda x: log1p_sum_exp(3 * x, (x.detach() > 0).double()), (5, 4)),
+    "soft_maximum": (lambda x: soft_maximum(x, 0.3), (3, 4, 2)),
+    "soft_histogram": (lambda x: soft_histogram(3 * x.sigmoid(), torch.ones_like(x), 3), (5, 4)),
+}
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_every_op_equals_its_formula_and_can_be_differentiated_twice(name):
+    op, shape = OPS[name]
+    torch.manual_seed(1)
+    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn_like(op(x).detach())
+    found = [torch.autograd.grad((op(x) * weights).sum(), x)[0], op(x)]
+    with formulas_only():
+        expected = [torch.autograd.grad((op(x) * weights).sum(), x)[0], op(x)]
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    assert torch.autograd.gradcheck(op, (x,))
+    assert torch.autograd.gradgradcheck(op, (x,))

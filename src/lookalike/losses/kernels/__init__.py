@@ -1,0 +1,57 @@
+"""Hand-written gradients, and the one place that chooses between them and the formula.
+
+A kernel computes what ``loss.formula(relations)`` defines, with its gradient, in fewer passes over
+the matrix. It is tested against the formula on every branch; ``benchmarks/losses.py`` shows what
+each one buys. A loss names its own by ``kernel(relations)``.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from torch import Tensor
+
+from lookalike.ops.fused import fused, uses_formulas
+from lookalike.relations import Relations
+
+if TYPE_CHECKING:
+    from lookalike.losses.base import Loss
+
+__all__ = ["Kernel", "compute"]
+
+Kernel: TypeAlias = Callable[[Any, Relations], tuple[Tensor, tuple[Tensor | None, ...]]]
+"""A loss and its relations, without gradient; the value, the gradient of the similarity and, where
+candidates are compared with one another, that of their similarity."""
+
+
+def compute(loss: "Loss", relations: Relations) -> Tensor:
+    """The loss of these relations, by its kernel where it has one and that one fits.
+
+    Args:
+        loss: A loss; its ``kernel(relations)`` may be None.
+        relations: Anchors x candidates.
+
+    Returns:
+        ``loss.formula(relations)``.
+    """
+    kernel = None if uses_formulas() or _learns_a_setting(loss) else loss.kernel(relations)
+    if kernel is None:
+        return loss.formula(relations)
+    between = relations.candidate_similarity
+    inputs = [relations.similarity]
+    if between is not None and not relations.self_comparison:
+        inputs.append(between)
+
+    def formula(*matrices: Tensor) -> Tensor:
+        return loss.formula(relations.with_similarity(*matrices))
+
+    def fast(*matrices: Tensor) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        value, gradients = kernel(loss, relations.with_similarity(*matrices))
+        return value, gradients[: len(inputs)] + (None,) * (len(inputs) - len(gradients))
+
+    return fused(formula, fast, *inputs)
+
+
+def _learns_a_setting(loss: "Loss") -> bool:
+    """Whether an argument of the loss is a tensor that gets a gradient of its own."""
+    values = (getattr(loss, name, None) for name in loss.setting_names)
+    return any(isinstance(value, Tensor) and value.requires_grad for value in values)

@@ -1,0 +1,225 @@
+"""Rows of numbers: unit length, inner products, Euclidean distances."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from lookalike.errors import BadInput
+from lookalike.ops.fused import fused
+
+__all__ = [
+    "check_rows",
+    "euclidean",
+    "in_full_precision",
+    "products",
+    "unit",
+    "without_rounding",
+]
+
+
+def in_full_precision(values: Tensor) -> Tensor:
+    """Half precision as float32; float32 and float64 unchanged."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def check_rows(embeddings: Tensor, width: int | None, what: str = "embeddings") -> None:
+    """Refuse embeddings that are not rows of ``width`` numbers (None: of any width).
+
+    Args:
+        embeddings: What should be a matrix [N, D].
+        width: The D that is needed.
+        what: What the error message calls them.
+
+    Raises:
+        BadInput: They have another shape or hold integers.
+    """
+    if embeddings.ndim != 2:
+        raise BadInput(f"{what} must be rows, [N, D]; these are {tuple(embeddings.shape)}")
+    if not embeddings.is_floating_point():
+        raise BadInput(f"{what} must be floating-point numbers, not {embeddings.dtype}")
+    if width is not None and embeddings.shape[1] != width:
+        raise BadInput(f"{what} have {embeddings.shape[1]} columns, but {width} are needed")
+
+
+def without_rounding(squared: Tensor, lengths: Tensor | float, dimension: int) -> Tensor:
+    """Squared distances, those not larger than their own rounding error as 0 (with gradient 0).
+
+    ``|x|^2 + |y|^2 - 2 x.y`` of two nearly equal rows is what rounding left of a difference of two
+    large numbers: 0 on one processor, 1e-8 on another, and its root is 10,000 times larger. An
+    inner product of ``dimension`` terms is off by up to about ``sqrt(dimension)`` units in the last
+    place of ``lengths``, which is ``|x|^2 + |y|^2``.
+
+    >>> without_rounding(torch.tensor([1e-7, 0.5]), 2.0, 128)
+    tensor([0.0000, 0.5000])
+    """
+    bound = lengths * (torch.finfo(squared.dtype).eps * (4 + dimension**0.5))
+    if isinstance(bound, Tensor):
+        return squared.where(squared > bound, 0)
+    return torch.threshold(squared, bound, 0)
+
+
+def unit(x: Tensor) -> Tensor:
+    """Rows of length 1 (zero rows stay zero, with zero gradient)."""
+
+    def fast(x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        rows, inverse = _unit_rows(x)
+        return rows, (rows, inverse)
+
+    def backward(
+        gradient: Tensor, kept: tuple[Tensor | None, ...], _: Sequence[bool]
+    ) -> tuple[Tensor]:
+        rows, inverse = kept
+        assert rows is not None
+        return (_through_unit(gradient, rows, inverse),)
+
+    return fused(_unit, fast, x, backward=backward)
+
+
+def products(x: Tensor, y: Tensor | None = None, *, unit_rows: bool = False) -> Tensor:
+    """All inner products of the rows of ``x`` with those of ``y``, or with one another.
+
+    Args:
+        x: [N, D].
+        y: [M, D]; None is ``x``, which takes one product less in the backward pass.
+        unit_rows: Of the rows at length 1 instead (cosines).
+
+    Returns:
+        [N, M].
+    """
+
+    def formula(x: Tensor, y: Tensor | None = None) -> Tensor:
+        u, v = _ready(x, y, unit_rows)
+        return u @ v.T
+
+    def fast(x: Tensor, y: Tensor | None = None) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        u, scale = _unit_rows(x) if unit_rows else (x, None)
+        if y is None:
+            return u @ u.T, (u, None, scale, None)
+        v, other = _unit_rows(y) if unit_rows else (y, None)
+        return u @ v.T, (u, v, scale, other)
+
+    def backward(
+        gradient: Tensor, kept: tuple[Tensor | None, ...], needed: Sequence[bool]
+    ) -> tuple[Tensor | None, ...]:
+        u, v, scale, other = kept
+        assert u is not None
+        if v is None:
+            return (_through_unit(_both_ways(gradient, u), u, scale),)
+        return (
+            _through_unit(gradient @ v, u, scale) if needed[0] else None,
+            _through_unit(gradient.T @ u, v, other) if needed[1] else None,
+        )
+
+    inputs = (x,) if y is None else (x, y)
+    return fused(formula, fast, *inputs, backward=backward)
+
+
+def euclidean(
+    x: Tensor,
+    y: Tensor | None = None,
+    *,
+    unit_rows: bool = False,
+    squared: bool = False,
+    sign: float = 1,
+) -> Tensor:
+    """All Euclidean distances of the rows, from inner products: ``|x|^2 + |y|^2 - 2 x.y``.
+
+    Args:
+        x: [N, D].
+        y: [M, D]; None is ``x``.
+        unit_rows: Of the rows at length 1.
+        squared: Squared distances.
+        sign: -1 for similarities, which are minus the distance.
+
+    Returns:
+        [N, M]; 0 with gradient 0 where two rows differ by no more than rounding.
+    """
+
+    def formula(x: Tensor, y: Tensor | None = None) -> Tensor:
+        u, v = _ready(x, y, unit_rows)
+        lengths = 2.0 if unit_rows else _squared_lengths(u, v)
+        distance = without_rounding(lengths - 2 * u @ v.T, lengths, u.shape[1])
+        if not squared:
+            some = distance > 0
+            distance = torch.where(some, distance.where(some, 1).sqrt(), 0)
+        return sign * distance
+
+    def fast(x: Tensor, y: Tensor | None = None) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        u, scale = _unit_rows(x) if unit_rows else (x, None)
+        v, other = (None, None) if y is None else _unit_rows(y) if unit_rows else (y, None)
+        w = u if v is None else v
+        lengths = u.new_full((1, 1), 2) if unit_rows else _squared_lengths(u, w)
+        distance = torch.addmm(lengths, u, w.T, alpha=-2)
+        distance = without_rounding(distance, 2.0 if unit_rows else lengths, u.shape[1])
+        if not squared:
+            distance.sqrt_()
+        if sign != 1:
+            distance.mul_(sign)
+        return distance, (u, v, scale, other, None if squared else distance)
+
+    def backward(
+        gradient: Tensor, kept: tuple[Tensor | None, ...], needed: Sequence[bool]
+    ) -> tuple[Tensor | None, ...]:
+        u, v, scale, other, distance = kept
+        assert u is not None
+        if distance is None:
+            pull = gradient * (2 * sign)
+        else:
+            # the distance carries its sign; where it is 0 so is the gradient
+            pull = (gradient / distance).nan_to_num_(0, 0, 0)
+
+        # sum_j pull_ij (x_i - y_j); the part along x_i falls away when the length is fixed
+        def of(moved: Tensor, rows: Tensor, weights: Tensor, inverse: Tensor | None) -> Tensor:
+            moved.neg_()
+            if not unit_rows:
+                moved.addcmul_(rows, weights.unsqueeze(1))
+            return _through_unit(moved, rows, inverse)
+
+        if v is None:
+            return (of(_both_ways(pull, u), u, pull.sum(1) + pull.sum(0), scale),)
+        return (
+            of(pull @ v, u, pull.sum(1), scale) if needed[0] else None,
+            of(pull.T @ u, v, pull.sum(0), other) if needed[1] else None,
+        )
+
+    inputs = (x,) if y is None else (x, y)
+    return fused(formula, fast, *inputs, backward=backward)
+
+
+def _unit(x: Tensor) -> Tensor:
+    """``x / |x|``; a zero row stays zero."""
+    length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    some = length > 0
+    return x * torch.where(some, length.where(some, 1).reciprocal(), 0)
+
+
+def _ready(x: Tensor, y: Tensor | None, unit_rows: bool) -> tuple[Tensor, Tensor]:
+    u = _unit(x) if unit_rows else x
+    return u, u if y is None else _unit(y) if unit_rows else y
+
+
+def _squared_lengths(u: Tensor, v: Tensor) -> Tensor:
+    return (u * u).sum(1, keepdim=True) + (v * v).sum(1)
+
+
+def _unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows at length 1 and what they were multiplied by; a zero row stays zero, times 0."""
+    length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    inverse = length.reciprocal_().nan_to_num_(0, 0, 0)
+    return x * inverse, inverse
+
+
+def _through_unit(gradient: Tensor, rows: Tensor, inverse: Tensor | None) -> Tensor:
+    """The gradient of x, from that of x / |x|; ``inverse`` None: the rows were not divided."""
+    if inverse is None:
+        return gradient
+    along = (gradient * rows).sum(1, keepdim=True)
+    return torch.addcmul(gradient, rows, along, value=-1).mul_(inverse)
+
+
+def _both_ways(matrix: Tensor, rows: Tensor) -> Tensor:
+    """``(M + M^T) rows``; adding a large matrix to its transpose is slower than multiplying it."""
+    if matrix.shape[0] <= 512:
+        return (matrix + matrix.T) @ rows
+    return torch.addmm(matrix @ rows, matrix.T, rows)

@@ -1,0 +1,70 @@
+"""The results in ``results/``: each row is what this version would find, or says why it is not."""
+
+from pathlib import Path
+
+import pytest
+
+from lookalike import recipes
+from lookalike.study import load_results, methods
+from lookalike.study.comparison import compare
+from lookalike.study.config import load_study
+from lookalike.study.contenders import gather
+
+STORED = sorted(
+    path.parent for path in (Path(__file__).parents[2] / "results").glob("*/study.json")
+)
+
+COMMANDS = {  # as in docs/studies.md
+    "cub-fine-tuning": ("cub-fine-tuning",),
+    "laptop-reality-check": ("laptop-reality-check",),
+    "laptop-reality-check-cub": (
+        "laptop-reality-check", "name=laptop-reality-check-cub", "data.name=cub",
+        "data.transform=small", "base.optim.lr=1e-3", "base.train.epochs=8",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
+def test_rows_of_other_settings_are_marked_as_outdated(folder):
+    found = load_results(folder)
+    recipe, *overrides = COMMANDS[folder.name]
+    study = load_study(recipes.folder() / "studies" / f"{recipe}.yaml", overrides)
+    for data in study.data:
+        facts = found.facts[data.called]
+        ground = methods.Ground(facts["fingerprint"], facts["weights"], facts["train_classes"])
+        for method in methods.resolve(study, data, ground):
+            row = found.row(data.called, method.name)
+            assert row.outdated or row.identity == method.identity, row.method
+
+
+@pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
+def test_rows_that_lost_to_their_start_are_marked_as_outdated(folder):
+    """Heads began as PCA, whose validation score is known: now validation would keep it."""
+    found = load_results(folder)
+    for dataset in found.datasets:
+        (start,) = [row for row in found.baselines_of(dataset) if row.baseline == "pca"]
+        for row in found.of(dataset):
+            assert row.config["model"]["head_init"] == "pca"
+            lost = any(
+                score < before
+                for repeat in row.repeats
+                for score, before in zip(repeat.validation, start.validation, strict=True)
+            )
+            assert row.outdated or not lost, row.method
+
+
+def test_mixed_rows_and_the_averaged_loss_are_marked():
+    for folder in STORED:
+        for row in load_results(folder).rows:
+            mixed = row.config["mix"] is not None
+            averaged = row.config["loss"].get("average", False)
+            assert row.outdated or not (mixed or averaged), row.method
+
+
+@pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
+def test_a_comparison_shows_the_marks(folder):
+    outdated = {row.method for row in load_results(folder).rows if row.outdated}
+    assert outdated
+    (part,) = compare(gather([folder]), "map@r", anyway=True).datasets
+    flaws = [flaw for flaw in part.audit.flaws if flaw.kind == "outdated"]
+    assert {name for flaw in flaws for name in flaw.rows} == outdated
