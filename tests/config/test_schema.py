@@ -106,8 +106,8 @@ def test_a_single_metric_needs_no_brackets():
 
 
 def test_keys_that_came_later_do_not_rename_old_runs():
-    deciding = load(None, []).identity()
-    assert not {"ema", "activation_checkpointing", "loggers"} & set(deciding["train"])
+    identity = load(None, []).identity()
+    assert not {"ema", "activation_checkpointing", "loggers"} & set(identity["train"])
     assert load(None, ["train.ema=0.99"]).identity()["train"]["ema"] == 0.99
     assert "loss_weight_decay" not in load(None, ["optim.loss_weight_decay=0"]).identity()["optim"]
     decayed = load(None, ["optim.loss_weight_decay=1e-4"]).identity()["optim"]
