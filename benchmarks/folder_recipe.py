@@ -29,13 +29,13 @@ from PIL import Image
 from lookalike import data
 from lookalike.config import RunConfig, load
 from lookalike.data import ImageSet, Split, Subset
+from lookalike.progress import Watcher
 from lookalike.study.intervals import interval
 from lookalike.training import train
 from lookalike.training.building import build_learner
-from lookalike.training.devices import prepared_fabric
+from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.loop import Learning
 from lookalike.training.score import score
-from lookalike.training.watcher import Watcher
 from setting import DOCS, machine
 
 Pictures = list[Callable[[Path], object]]
