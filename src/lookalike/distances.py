@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput, nearest
-from lookalike.ops.rows import euclidean, products, unit
+from lookalike.ops.rows import euclidean, products, unit, without_rounding
 
 __all__ = [
     "CosineSimilarity",
@@ -80,6 +80,11 @@ def _raised(matrix: Tensor, power: float) -> Tensor:
     return matrix if power == 1 else matrix**power
 
 
+def _squared_from_cosine(cosine: Tensor) -> Tensor:
+    """``2 - 2 s``; 0 where that is no more than rounding, in up to 4,096 dimensions."""
+    return without_rounding(2 - 2 * cosine, 2.0, 4096)
+
+
 class CosineSimilarity(Distance):
     """The cosine of the angle between two embeddings.
 
@@ -96,7 +101,7 @@ class CosineSimilarity(Distance):
 
     def squared_euclidean(self, similarity: Tensor) -> Tensor:
         """``2 - 2 s``."""
-        return 2 - 2 * similarity
+        return _squared_from_cosine(similarity)
 
 
 class _Adjustable(Distance):
@@ -130,7 +135,7 @@ class DotProductSimilarity(_Adjustable):
         """``2 - 2 s`` of unit vectors."""
         if not self.ordered_by_cosine:
             return super().squared_euclidean(similarity)
-        return 2 - 2 * similarity
+        return _squared_from_cosine(similarity)
 
 
 class LpDistance(_Adjustable):

@@ -5,9 +5,8 @@ import pytest
 from scipy import stats
 
 from lookalike.compare.comparison import compare, ranking_metrics
-from lookalike.compare.conditions import conditions_of, flattened
 from lookalike.compare.contenders import gather
-from lookalike.config import WITHOUT_EFFECT, load
+from lookalike.config import load
 from lookalike.errors import BadInput
 from lookalike.study.results import load_results
 from lookalike.training import Run
@@ -178,11 +177,21 @@ def test_what_no_score_depends_on_is_fair(make_run, setting):
     assert part.ranking == "fair"
 
 
-def test_one_list_says_what_neither_names_a_run_nor_is_a_condition():
-    config = load(None)
-    assert set(WITHOUT_EFFECT) <= set(flattened(config.model_dump()))
-    assert not set(WITHOUT_EFFECT) & set(flattened(config.deciding()))
-    assert not set(WITHOUT_EFFECT) & set(conditions_of(config))
+def test_a_frozen_front_beside_a_whole_network_is_unfair(make_run):
+    cut = make_run("b", "loss.name=circle", "model.frozen_until=blocks.4")
+    (part,) = compare(gather([make_run("a", "loss.name=triplet"), cut]), "recall@1").datasets
+    assert "model.frozen_until" in [flaw.condition for flaw in part.audit.flaws]
+    assert part.ranking == "refused"
+
+
+def test_what_has_no_effect_is_fair(make_run):
+    blind = "protocol.name=paper"
+    folders = [
+        make_run("a", "loss.name=triplet", blind, "train.metric=recall@1"),
+        make_run("b", "loss.name=circle", blind, "train.validate_every=2"),
+    ]
+    (part,) = compare(gather(folders), "recall@1").datasets
+    assert part.ranking == "fair"
 
 
 def test_other_images_under_the_same_name_are_seen(make_run):

@@ -1,6 +1,8 @@
 """Every kernel against the formula that defines its loss, and what only the formula can do."""
 
 import inspect
+from contextlib import nullcontext
+from itertools import chain
 
 import pytest
 import torch
@@ -98,6 +100,28 @@ def test_kernels_equal_formulas(variant, dtype):
                 scale = max(1.0, float(right.abs().max()))
                 message = f"{name}: {(mine - right).abs().max()} of {scale}"
                 assert torch.allclose(mine, right, rtol=0, atol=4e3 * eps * scale), message
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_kernels_in_small_blocks(variant, monkeypatch):
+    """Large matrices are cut into blocks of rows; here small ones are, into blocks of a few."""
+    loss = build(variant, torch.float64)
+    torch.manual_seed(3)
+    labels = BATCHES["unbalanced"]
+    rows = torch.randn(len(labels), DIM, dtype=torch.float64)
+    cases = [(rows, labels), (rows, labels, miners.TripletMarginMiner(0.3)(rows, labels))]
+    if not is_proxy(variant):
+        others = torch.randn(9, DIM, dtype=torch.float64)
+        cases.append((rows, labels, None, others, torch.arange(9) % CLASSES))
+    with formulas_only():
+        expected = [value_and_gradients(loss, *case) for case in cases]
+    for place in ("ops.triplets._BLOCK", "ops.blocks.IN_CACHE", "ops.soft.IN_CACHE"):
+        monkeypatch.setattr(f"lookalike.{place}", 20)
+    for context in (nullcontext, as_on_a_device):
+        with context():
+            found = [value_and_gradients(loss, *case) for case in cases]
+        for mine, right in zip(chain(*found), chain(*expected), strict=True):
+            torch.testing.assert_close(mine, right, rtol=1e-9, atol=1e-11)
 
 
 # circle's weights of pairs are constants by definition, so it is not the gradient of its value

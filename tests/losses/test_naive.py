@@ -325,26 +325,6 @@ def test_sorting_equals_blocks(data, without_sync):
     torch.testing.assert_close(after, before, rtol=1e-9, atol=1e-12)
 
 
-def test_small_blocks(data, monkeypatch):
-    """Cutting the work into blocks changes nothing."""
-    embeddings, labels = data
-    names = [
-        "TripletMarginLoss",
-        "SmoothAPLoss",
-        "QuadrupletLoss",
-        "AngularLoss",
-        "MultiSimilarityLoss",
-    ]
-    before = [getattr(losses, name)()(embeddings, torch.tensor(labels)) for name in names]
-    before.append(losses.TripletMarginLoss(swap=True)(embeddings, torch.tensor(labels)))
-    monkeypatch.setattr("lookalike.ops.triplets._BLOCK", 40)
-    monkeypatch.setattr("lookalike.ops.blocks.IN_CACHE", 40)
-    monkeypatch.setattr("lookalike.ops.soft.IN_CACHE", 40)
-    after = [getattr(losses, name)()(embeddings, torch.tensor(labels)) for name in names]
-    after.append(losses.TripletMarginLoss(swap=True)(embeddings, torch.tensor(labels)))
-    torch.testing.assert_close(before, after)
-
-
 class Cubed(losses.PairLoss):
     """A user's loss: relations in, a number out."""
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
-QUICK = ["ops", "losses", "miners", "mixing", "memory", "samplers"]
+QUICK = ["ops", "regularizers", "losses", "miners", "mixing", "memory", "samplers"]
 NUMERIC = [*QUICK, "evaluation", "models", "training"]
 ABOUT_PROCESSES = ["allocator", "killed", "loggers", "profiling"]
 """Tests of training that compare no numbers, and take long."""

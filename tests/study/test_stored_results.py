@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lookalike import recipes
 from lookalike.compare.comparison import compare
 from lookalike.compare.contenders import gather
+from lookalike.config import recipes
 from lookalike.study import load_results, methods
 from lookalike.study.config import load_study
 

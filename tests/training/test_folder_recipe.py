@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lookalike import recipes
-from lookalike.config import load
+from lookalike.config import load, recipes
 from lookalike.training import train
 
 

@@ -234,5 +234,5 @@ def test_what_cannot_be_cut_is_refused(cut, overrides, sentence):
 
 
 def test_the_key_does_not_rename_runs_without_it(tiny, cut):
-    assert "frozen_until" not in tiny().deciding()["model"]
-    assert cut().deciding()["model"]["frozen_until"] == "2"
+    assert "frozen_until" not in tiny().identity()["model"]
+    assert cut().identity()["model"]["frozen_until"] == "2"

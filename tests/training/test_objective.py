@@ -162,10 +162,10 @@ def test_too_many_mixes_for_direction_are_refused_when_built():
 
 
 def test_a_part_that_is_not_used_does_not_rename_a_run():
-    names = load(None).deciding()
+    names = load(None).identity()
     assert "mix" not in names
     assert "memory" not in names
-    assert load(None, ["mix.where=embed"]).deciding()["mix"]["weight"] == 0.4
+    assert load(None, ["mix.where=embed"]).identity()["mix"]["weight"] == 0.4
 
 
 @pytest.mark.parametrize(

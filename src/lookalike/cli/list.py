@@ -56,7 +56,7 @@ def list_parts(
 
 def show_recipes(words: list[str], as_json: bool) -> None:
     """One recipe whole, those that have all words, or what tables there are."""
-    from lookalike import recipes
+    from lookalike.config import recipes
     from lookalike.report import recipe_pages
 
     if len(words) == 1 and words[0] in recipes.names():

@@ -4,84 +4,50 @@ from collections.abc import Mapping
 from typing import Any
 
 from lookalike.compare.audit import NO_VALIDATION
-from lookalike.config import WITHOUT_EFFECT, RunConfig
+from lookalike.config import RunConfig
+from lookalike.config.keys import declared_keys, flattened
 from lookalike.data import preset
 
-__all__ = ["conditions_of", "flattened", "method_name", "tuned_conditions"]
-
-METHOD = ("loss", "miner", "mix", "memory", "sampler", "regularizer")
-"""Sections that are the method itself; of the sampler all but the batch size."""
-
-NAMES = {
-    "model.network": "network",
-    "model.weights": "weights",
-    "model.dim": "dim",
-    "model.pooling": "pooling",
-    "sampler.batch_size": "batch_size",
-    "train.epochs": "epochs",
-    "optim.name": "optimizer",
-    "optim.lr": "lr",
-    "optim.weight_decay": "weight_decay",
-    "optim.schedule": "schedule",
-    "data.transform": "transform",
-    "data.name": "data",
-}
-"""What a key of the configuration is called in the audit; other keys keep their own name."""
-
-NO_MATTER = (
-    *WITHOUT_EFFECT,
-    "seed",
-    "optim.loss_lr",  # moves the loss's own weights: a part of the method
-    "optim.loss_weight_decay",
-    "model.normalize",  # what the loss is given; tests compare directions, whatever the lengths
-    "train.device",
-    "train.channels_last",
-    "train.compile",
-    "train.activation_checkpointing",  # computes the same values twice, to save memory
-    "train.eval_batch_size",
-    "train.batches_per_epoch",  # told as steps
-    "protocol.fold",
-    "protocol.test",
-    "protocol.metrics",
-    "model.freeze_bn_statistics",  # told as bn_frozen
-    "model.freeze_bn_affine",
-)
-"""Keys that are no condition: they have no effect, are the method's own, or are told elsewhere."""
-
-MATTERS_ONLY = {
-    "optim.step_size": ("optim.schedule", ("step",)),
-    "optim.gamma": ("optim.schedule", ("step",)),
-    "optim.momentum": ("optim.name", ("rmsprop", "sgd")),
-    "model.head_shrink": ("model.head_init", ("lda",)),
-    "model.frozen_views": ("model.frozen", (True,)),
-}
-"""Keys that have an effect only while another key has one of some values."""
+__all__ = ["conditions_of", "method_name", "tuned_conditions"]
 
 
 def conditions_of(config: RunConfig, *, trials: int = 0, seeds: int = 1) -> dict[str, Any]:
-    """Everything but the method, by the audit's names."""
+    """Everything but the method, by the audit's names.
+
+    Which keys are conditions, and what the audit calls them, stands beside each field of the
+    schema (:class:`lookalike.config.keys.Key`). Keys without effect are none.
+    """
     values = flattened(config.model_dump(mode="json"))
+    composed = _composed(config)
     found: dict[str, Any] = {}
-    for key, value in values.items():
-        if _concerns(key, values):
-            found[NAMES.get(key, key)] = "default" if value is None else value
-    shape = preset(config.data.transform)
-    found["transform"] = f"{shape.name} ({shape.summary})"
-    found["image_size"] = shape.size or "as they are"
-    statistics, affine = config.model.freeze_bn_statistics, config.model.freeze_bn_affine
-    frozen = [name for name, on in (("statistics", statistics), ("weights", affine)) if on]
-    found["bn_frozen"] = " and ".join(frozen) or "no"
-    if config.train.batches_per_epoch is not None:
-        found["steps"] = config.train.epochs * config.train.batches_per_epoch
-    blind = config.protocol.name == "paper"
-    found["protocol"] = _protocol(config)
-    found["selection"] = NO_VALIDATION if blind else "validation"
+    for name, one in declared_keys(type(config)).items():
+        told = one.compared and name in values and one.condition not in composed
+        if told and one.key.is_active(values):
+            found[one.condition] = "default" if values[name] is None else values[name]
+    found |= {name: value for name, value in composed.items() if value is not None}
     return found | {"trials": trials, "seeds": seeds, "extra_data": "none", "ensemble": 1}
+
+
+def _composed(config: RunConfig) -> dict[str, Any]:
+    """The conditions that several keys make together, or that are not told by a bare value."""
+    shape = preset(config.data.transform)
+    model, train = config.model, config.train
+    frozen = {"statistics": model.freeze_bn_statistics, "weights": model.freeze_bn_affine}
+    batches = train.batches_per_epoch
+    return {
+        "transform": f"{shape.name} ({shape.summary})",
+        "image_size": shape.size or "as they are",
+        "bn_frozen": " and ".join(name for name, on in frozen.items() if on) or "no",
+        "steps": None if batches is None else train.epochs * batches,
+        "protocol": _protocol(config),
+        "selection": NO_VALIDATION if config.protocol.name == "paper" else "validation",
+    }
 
 
 def tuned_conditions(keys: Mapping[str, Any]) -> frozenset[str]:
     """The audit's names of the dotted keys that tuning chose."""
-    return frozenset(NAMES.get(key, key) for key in keys)
+    declared = declared_keys(RunConfig)
+    return frozenset(declared[key].condition if key in declared else key for key in keys)
 
 
 def method_name(config: RunConfig) -> str:
@@ -97,35 +63,6 @@ def method_name(config: RunConfig) -> str:
     parts += [f"mixing ({config.mix.where})"] if config.mix else []
     parts += ["memory"] if config.memory else []
     return " + ".join(parts)
-
-
-def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as dotted keys.
-
-    >>> flattened({"optim": {"lr": 1}, "seed": 2})
-    {'optim.lr': 1, 'seed': 2}
-    """
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, dict):
-            found |= flattened(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
-
-
-def _concerns(key: str, values: Mapping[str, Any]) -> bool:
-    if key in NO_MATTER or key.startswith("protocol."):
-        return False
-    if key.partition(".")[0] in METHOD and key != "sampler.batch_size":
-        return False
-    cut = values.get("model.frozen_until") is not None
-    if key == "model.frozen_until" or (key == "model.frozen_views" and cut):
-        return cut
-    if key in MATTERS_ONLY:
-        other, choices = MATTERS_ONLY[key]
-        return values.get(other) in choices
-    return True
 
 
 def _protocol(config: RunConfig) -> str:

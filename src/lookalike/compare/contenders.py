@@ -8,8 +8,9 @@ from statistics import fmean
 from typing import Any
 
 from lookalike.compare.audit import Experiment
-from lookalike.compare.conditions import conditions_of, flattened, method_name, tuned_conditions
+from lookalike.compare.conditions import conditions_of, method_name, tuned_conditions
 from lookalike.config import RunConfig, parse
+from lookalike.config.keys import flattened
 from lookalike.errors import BadInput
 from lookalike.study.intervals import Interval, summarize
 from lookalike.study.results import BaselineRow, MethodRow, StudyResults, Which, load_results
@@ -209,7 +210,7 @@ def _of_runs(runs: Sequence[Run], names: Mapping[Path, str]) -> list[Contender]:
     groups: dict[str, list[tuple[Run, RunConfig]]] = {}
     for run in runs:
         config = run.config
-        values = config.deciding()
+        values = config.identity()
         del values["seed"], values["protocol"]["fold"]
         wish = names.get(run.folder)
         key = json.dumps([values, run.result["data_fingerprint"], wish], sort_keys=True)
@@ -269,8 +270,8 @@ def _distinct(contenders: Sequence[Contender]) -> list[Contender]:
 def _apart(one: Contender, alike: Sequence[Contender]) -> str:
     if any(c.config is None for c in alike):
         return one.source.name
-    flat = [flattened(c.config.deciding()) for c in alike if c.config]
-    own = flattened(one.config.deciding()) if one.config else {}
+    flat = [flattened(c.config.identity()) for c in alike if c.config]
+    own = flattened(one.config.identity()) if one.config else {}
     keys = [
         key
         for key in dict.fromkeys(key for values in flat for key in values)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from lookalike.compare.audit import CONDITIONS, NO_VALIDATION, SELECTED_ON_TEST, Experiment
+from lookalike.config.overrides import plain_yaml
 from lookalike.errors import BadInput, nearest
-from lookalike.settings import plain_yaml
 
 __all__ = ["Description", "describe", "read_description"]
 

@@ -8,11 +8,8 @@ import csv
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
-from lookalike.settings import override
-
-__all__ = ["Hyperparameter", "hyperparameters", "optional_float", "optional_int", "settings"]
+__all__ = ["Hyperparameter", "hyperparameters", "optional_float", "optional_int"]
 
 
 @dataclass(frozen=True)
@@ -61,15 +58,6 @@ def hyperparameters() -> tuple[Hyperparameter, ...]:
     table = files("lookalike.published").joinpath("hyperparameters.csv")
     rows = csv.DictReader(table.read_text(encoding="utf-8").splitlines())
     return tuple(_parsed(row) for row in rows)
-
-
-def settings(rows: tuple[Hyperparameter, ...]) -> dict[str, Any]:
-    """What some rows say together, as nested keys and values of a run."""
-    values: dict[str, Any] = {}
-    for row in rows:
-        for setting in row.settings:
-            values = override(values, setting)
-    return values
 
 
 def optional_int(text: str) -> int | None:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.ops.rows import unit
+from lookalike.ops.rows import unit, without_rounding
 from lookalike.registry import REGULARIZERS
 from lookalike.regularizers.base import Regularizer
 
@@ -31,6 +31,7 @@ class SparseCentersRegularizer(Regularizer):
         centres = unit(rows).view(self.num_classes, size, -1)
         squared = 2 - 2 * centres @ centres.transpose(1, 2)  # each pair twice
         others = ~torch.eye(size, dtype=torch.bool, device=rows.device)
-        apart = (squared > 0) & others  # merged centres have distance 0, and no slope
+        # merged centres have distance 0, with gradient 0
+        apart = (without_rounding(squared, 2.0, rows.shape[1]) > 0) & others
         distance = squared.where(apart, 1).sqrt() * apart
         return distance.sum() / (2 * self.num_classes * size * (size - 1))

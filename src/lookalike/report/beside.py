@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lookalike import published, recipes
+from lookalike import published
 from lookalike.compare.audit import CONDITIONS, Audit, Experiment, audit, listed
 from lookalike.compare.conditions import conditions_of
 from lookalike.compare.contenders import Contender
-from lookalike.config import RunConfig, parse
+from lookalike.config import RunConfig, parse, recipes
 from lookalike.errors import BadInput
 from lookalike.published import Published
 from lookalike.study.intervals import Interval

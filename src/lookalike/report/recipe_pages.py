@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lookalike import recipes
+from lookalike.config import recipes
 from lookalike.errors import BadInput, nearest
 from lookalike.published.papers import papers
 

@@ -29,7 +29,7 @@ __all__ = ["Run", "run_name"]
 
 def run_name(config: RunConfig, data_fingerprint: str, weights_fingerprint: str) -> str:
     """``<data>-<loss>-<hash of everything that decides the outcome>``."""
-    deciding = [config.deciding(), data_fingerprint, weights_fingerprint]
+    deciding = [config.identity(), data_fingerprint, weights_fingerprint]
     digest = hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
     loss = config.loss.name.rpartition(":")[2]
     return f"{config.data.name}-{loss}-{digest[:12]}"

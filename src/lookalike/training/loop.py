@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from lookalike import data, models, samplers
-from lookalike.config import RunConfig
+from lookalike.config import RunConfig, without_effect
 from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.metrics import check_metrics
@@ -56,7 +56,6 @@ from lookalike.training.randomness import PassRandom
 from lookalike.training.score import chance, format_score, more_is_better, score
 from lookalike.training.signals import Interrupted, stop_signals
 from lookalike.training.untrained import untrained_scores
-from lookalike.training.without_effect import without_effect
 
 __all__ = ["Interrupted", "Learning", "Training", "check", "splits_of", "train"]
 

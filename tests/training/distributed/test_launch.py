@@ -143,10 +143,10 @@ def test_what_cannot_be_shared_is_refused_before_anything_starts(settings, sente
 
 
 def test_devices_do_not_name_a_run(tmp_path):
-    plain = load(None, []).deciding()
-    assert load(None, ["devices=4", "nodes=2"]).deciding() == plain
-    assert load(None, ["train.accumulate=1"]).deciding() == plain
-    assert load(None, ["train.accumulate=2"]).deciding() != plain  # batch norm sees chunks
+    plain = load(None, []).identity()
+    assert load(None, ["devices=4", "nodes=2"]).identity() == plain
+    assert load(None, ["train.accumulate=1"]).identity() == plain
+    assert load(None, ["train.accumulate=2"]).identity() != plain  # batch norm sees chunks
 
 
 @pytest.mark.slow

@@ -95,10 +95,10 @@ def test_a_file_that_is_not_a_mapping_is_refused(tmp_path, text):
 
 def test_places_do_not_decide_the_outcome(tmp_path):
     here = load(None, ["runs_dir=a", f"data.root={tmp_path}"])
-    assert here.deciding() == RunConfig().deciding()
-    files = [load(None, [f"model.weights={path}"]).deciding() for path in ("a.pth", "./b.pth")]
-    assert files[0] == files[1] != here.deciding()
-    assert load(None, ["seed=1"]).deciding() != RunConfig().deciding()
+    assert here.identity() == RunConfig().identity()
+    files = [load(None, [f"model.weights={path}"]).identity() for path in ("a.pth", "./b.pth")]
+    assert files[0] == files[1] != here.identity()
+    assert load(None, ["seed=1"]).identity() != RunConfig().identity()
 
 
 def test_a_single_metric_needs_no_brackets():
@@ -106,9 +106,9 @@ def test_a_single_metric_needs_no_brackets():
 
 
 def test_keys_that_came_later_do_not_rename_old_runs():
-    deciding = load(None, []).deciding()
+    deciding = load(None, []).identity()
     assert not {"ema", "activation_checkpointing", "loggers"} & set(deciding["train"])
-    assert load(None, ["train.ema=0.99"]).deciding()["train"]["ema"] == 0.99
-    assert "loss_weight_decay" not in load(None, ["optim.loss_weight_decay=0"]).deciding()["optim"]
-    decayed = load(None, ["optim.loss_weight_decay=1e-4"]).deciding()["optim"]
+    assert load(None, ["train.ema=0.99"]).identity()["train"]["ema"] == 0.99
+    assert "loss_weight_decay" not in load(None, ["optim.loss_weight_decay=0"]).identity()["optim"]
+    decayed = load(None, ["optim.loss_weight_decay=1e-4"]).identity()["optim"]
     assert decayed["loss_weight_decay"] == 1e-4

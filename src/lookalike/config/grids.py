@@ -29,9 +29,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from lookalike.config.overrides import merge, nested
 from lookalike.errors import BadInput, nearest
-from lookalike.published.hyperparameters import Hyperparameter, hyperparameters, settings
-from lookalike.settings import merge
+from lookalike.published.hyperparameters import Hyperparameter, hyperparameters
 
 __all__ = ["Choice", "Grid", "read_grids"]
 
@@ -107,7 +107,8 @@ class Grid:
         for axis, value in choice.items():
             values = merge(values, self.file.axes[axis][value])
         for pattern in self.spec.printed:
-            values = merge(values, settings(self._printed(values, pattern.format_map(choice))))
+            rows = self._printed(values, pattern.format_map(choice))
+            values = merge(values, nested(setting for row in rows for setting in row.settings))
         for cells in self.file.cells:
             if cells.hold(choice):
                 values = merge(values, cells.set)

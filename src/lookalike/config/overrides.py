@@ -1,7 +1,7 @@
 """Nested settings: read from YAML, merged, overridden by dotted ``key=value``."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import yaml
 
 from lookalike.errors import BadInput
 
-__all__ = ["PARTS", "merge", "override", "plain_yaml"]
+__all__ = ["PARTS", "merge", "nested", "override", "plain_yaml"]
 
 PARTS = ("loss", "miner", "sampler")
 """Sections that name a part; its arguments go when another part takes its place."""
@@ -68,6 +68,18 @@ def override(values: Mapping[str, Any], setting: str) -> dict[str, Any]:
     for part in reversed(key.split(".")):
         value = {part: value}
     return merge(values, value)
+
+
+def nested(settings: Iterable[str]) -> dict[str, Any]:
+    """Several dotted ``key=value`` as one nested mapping.
+
+    >>> nested(["optim.lr=1e-4", "optim.name=sgd"])
+    {'optim': {'lr': 0.0001, 'name': 'sgd'}}
+    """
+    values: dict[str, Any] = {}
+    for setting in settings:
+        values = override(values, setting)
+    return values
 
 
 class ScientificLoader(yaml.SafeLoader):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from lookalike.config.grids import read_grids
 from lookalike.errors import BadInput
-from lookalike.grids import read_grids
 
 CONTENT = {
     "paper": "reality-check",

@@ -1,7 +1,7 @@
 """The recipes that come with the package: experiments ready to run.
 
-A recipe is a YAML file of its own, or a cell of a grid file (see ``lookalike.grids``). Either is
-called ``recipe:NAME``, on the command line and in ``extends``.
+A recipe is a YAML file of its own, or a cell of a grid file (see ``lookalike.config.grids``).
+Either is called ``recipe:NAME``, on the command line and in ``extends``.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from lookalike.config.grids import Choice, Grid, read_grids
+from lookalike.config.overrides import merge, plain_yaml
 from lookalike.errors import BadInput, nearest
-from lookalike.grids import Choice, Grid, read_grids
-from lookalike.settings import merge, plain_yaml
 
 __all__ = ["PREFIX", "Recipe", "everything", "folder", "grids", "names", "read", "recipe", "usual"]
 
@@ -45,8 +45,8 @@ class Recipe:
 
 def folder() -> Path:
     """Where the recipes lie: inside the installed package, or in the source tree."""
-    inside = Path(__file__).parent / "recipes"
-    return inside if inside.is_dir() else Path(__file__).parents[2] / "recipes"
+    inside = Path(__file__).parents[1] / "recipes"
+    return inside if inside.is_dir() else Path(__file__).parents[3] / "recipes"
 
 
 @cache
