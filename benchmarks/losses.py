@@ -183,8 +183,8 @@ def write(rows: list[dict[str, Any]]) -> None:
         f"pytorch-metric-learning (PML) {pytorch_metric_learning.__version__}.",
         "Both run in one process, in turns of ten steps; times are medians in milliseconds, so the",
         "processor's caches are warm for both. Memory is the largest sum of tensors that a step",
-        "holds at a time (torch's profiler), at N = 512. `formula` is the same step by the formulas",
-        "in plain torch, without the hand-written gradients of `losses/kernels` and `ops`.",
+        "holds at a time (torch's profiler), at N = 512. `formula` is the same step by formulas in",
+        "plain torch, without the hand-written gradients of `losses/kernels` and `ops`.",
         "",
         "| case | "
         + " | ".join(f"N={size}: PML | formula | ours | faster" for size in SIZES)
