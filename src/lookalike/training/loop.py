@@ -36,6 +36,7 @@ from lookalike.training.building import (
     check_model,
     head_start,
 )
+from lookalike.training.compiling import compile_parts, telling_of_failed_compilers
 from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.devices import check_devices, must_launch, prepared_fabric
 from lookalike.training.distributed.gather import average_gradients, in_step
@@ -102,10 +103,11 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
         if from_first(lambda: run.done):  # by another process, meanwhile
             return run
         training = Training(config, fabric, run, split, store, preset, watcher)
-        training.complete(
-            {"data_fingerprint": images.fingerprint, "weights_fingerprint": weights},
-            {"unreadable": list(images.unreadable), "processes": world_size()},
-        )
+        with telling_of_failed_compilers():
+            training.complete(
+                {"data_fingerprint": images.fingerprint, "weights_fingerprint": weights},
+                {"unreadable": list(images.unreadable), "processes": world_size()},
+            )
     return run
 
 
@@ -151,7 +153,7 @@ class Learning:
         if config.train.activation_checkpointing:
             recompute_blocks(self.model)
         if config.train.compile:
-            (self.objective if config.model.frozen else self.model.backbone).compile()
+            compile_parts(self.model, self.objective, frozen=config.model.frozen)
 
         self.batches = TrainingBatches(
             split.train,
