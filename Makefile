@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-portable test-all lint chromium bench bench-losses bench-eval bench-train bench-search clean
+.PHONY: install demo test test-portable test-all lint chromium bench bench-losses bench-eval bench-train bench-search clean keys
 
 install: $(STAMP)
 
@@ -18,6 +18,11 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: install
 	$(BIN)/lookalike demo
+
+# What is generated from the schema of the configuration; a test compares.
+keys: install
+	$(BIN)/python -m lookalike.config.reference > docs/keys.md
+	$(BIN)/lookalike train --schema > recipes/schema.json
 
 lint: install
 	$(BIN)/ruff check .

@@ -15,6 +15,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ import torch
 
 import lookalike.losses as our_losses
 import lookalike.miners as our_miners
+from lookalike.ops.fused import formulas_only
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -46,10 +48,11 @@ class Case:
     proxies: bool = False
 
     def step(self, library: str, size: int) -> Callable[[], None]:
-        """One forward and backward pass of this case."""
+        """One forward and backward pass; ``formula`` is ours without hand-written gradients."""
         losses, miners = (
-            (our_losses, our_miners) if library == "ours" else (their_losses, their_miners)
+            (their_losses, their_miners) if library == "theirs" else (our_losses, our_miners)
         )
+        passes = formulas_only if library == "formula" else nullcontext
         torch.manual_seed(0)
         embeddings = torch.randn(size, DIMENSIONS, requires_grad=True)
         labels = torch.arange(size) // PER_CLASS
@@ -61,8 +64,9 @@ class Case:
             embeddings.grad = None
             for weight in loss.parameters():
                 weight.grad = None
-            found = miner(embeddings, labels) if miner is not None else None
-            loss(embeddings, labels, found).backward()
+            with passes():
+                found = miner(embeddings, labels) if miner is not None else None
+                loss(embeddings, labels, found).backward()
 
         return run
 
@@ -140,9 +144,10 @@ def measure(cases: list[Case], seconds: float) -> list[dict[str, Any]]:
     for case in cases:
         row: dict[str, Any] = {"case": case.name}
         for size in SIZES:
-            theirs, ours = medians([case.step("theirs", size), case.step("ours", size)], seconds)
-            row[f"theirs {size}"], row[f"ours {size}"] = theirs, ours
-            row[f"ratio {size}"] = theirs / ours
+            kinds = ("theirs", "ours", "formula")
+            times = medians([case.step(kind, size) for kind in kinds], seconds)
+            row |= {f"{kind} {size}": time for kind, time in zip(kinds, times, strict=True)}
+            row[f"ratio {size}"] = row[f"theirs {size}"] / row[f"ours {size}"]
         row["memory theirs"] = peak_memory(case.step("theirs", SIZES[-1]))
         row["memory ours"] = peak_memory(case.step("ours", SIZES[-1]))
         row[f"ours {ALONE}"] = medians([case.step("ours", ALONE)], seconds)[0]
@@ -151,7 +156,9 @@ def measure(cases: list[Case], seconds: float) -> list[dict[str, Any]]:
         ratios = "  ".join(f"{size}: {row[f'ratio {size}']:7.2f}x" for size in SIZES)
         print(
             f"{case.name:28} {ratios}   memory {row['memory theirs']:8.1f} -> "
-            f"{row['memory ours']:6.1f} MB   {SIZES[-1]} -> {ALONE}: {row['growth']:5.1f}x",
+            f"{row['memory ours']:6.1f} MB   {SIZES[-1]} -> {ALONE}: {row['growth']:5.1f}x   "
+            + "formula alone "
+            + " ".join(f"{row[f'theirs {n}'] / row[f'formula {n}']:.2f}x" for n in SIZES),
             flush=True,
         )
     return rows
@@ -176,18 +183,20 @@ def write(rows: list[dict[str, Any]]) -> None:
         f"pytorch-metric-learning (PML) {pytorch_metric_learning.__version__}.",
         "Both run in one process, in turns of ten steps; times are medians in milliseconds, so the",
         "processor's caches are warm for both. Memory is the largest sum of tensors that a step",
-        "holds at a time (torch's profiler), at N = 512.",
+        "holds at a time (torch's profiler), at N = 512. `formula` is the same step by formulas in",
+        "plain torch, without the hand-written gradients of `losses/kernels` and `ops`.",
         "",
         "| case | "
-        + " | ".join(f"N={size}: PML | ours | faster" for size in SIZES)
+        + " | ".join(f"N={size}: PML | formula | ours | faster" for size in SIZES)
         + f" | memory: PML, MB | ours, MB | ours at N={ALONE} | growth from {SIZES[-1]} |",
-        "|---|" + "---:|" * (3 * len(SIZES) + 4),
+        "|---|" + "---:|" * (4 * len(SIZES) + 4),
     ]
     for row in rows:
         cells = [row["case"]]
         for size in SIZES:
             cells += [
                 f"{row[f'theirs {size}'] * 1e3:.2f}",
+                f"{row[f'formula {size}'] * 1e3:.2f}",
                 f"{row[f'ours {size}'] * 1e3:.2f}",
                 f"{row[f'ratio {size}']:.1f}x",
             ]

@@ -19,8 +19,8 @@ import faiss
 import numpy as np
 import torch
 
+from lookalike.progress import Watcher
 from lookalike.search import Blueprint, Embedder, Index, Record
-from lookalike.training.watcher import Watcher
 
 TABLE = Path(__file__).parents[1] / "docs" / "benchmarks" / "search.md"
 K = 10

@@ -14,9 +14,9 @@ import torch
 from PIL import Image
 
 from lookalike.config import RunConfig
+from lookalike.runs.run import Run
 from lookalike.training.loop import Training
 from lookalike.training.profiling import ready
-from lookalike.training.run import Run
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "benchmarks"
 

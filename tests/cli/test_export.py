@@ -7,8 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
+from lookalike.inference.models import find_encoder
 from lookalike.search import Embedder
-from lookalike.search.models import find_encoder
 
 
 @pytest.fixture

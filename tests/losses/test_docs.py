@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import lookalike.catalogue as catalogue
 import lookalike.losses as losses
 import lookalike.miners as miners
 import lookalike.regularizers as regularizers
+import lookalike.report.catalogue as catalogue
 from lookalike.registry import LOSSES
 
 PAGE = Path(__file__).parents[2] / "docs" / "losses.md"

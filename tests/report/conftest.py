@@ -67,7 +67,7 @@ def make_run(glyphs, tmp_path_factory):
 @pytest.fixture(scope="session")
 def gathered():
     """Runs of the report as contenders, under their names."""
-    from lookalike.study.contenders import gather
+    from lookalike.compare.contenders import gather
 
     def make(runs):
         return gather([run.run.folder for run in runs], {run.run.folder: run.name for run in runs})
@@ -78,8 +78,8 @@ def gathered():
 @pytest.fixture(scope="session")
 def table_of(gathered):
     """The table of some runs, by all their metrics."""
+    from lookalike.compare.comparison import chosen_metric, compare
     from lookalike.report import score_table
-    from lookalike.study.comparison import chosen_metric, compare
 
     def make(runs, **options):
         found = gathered(runs)

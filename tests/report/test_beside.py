@@ -1,10 +1,10 @@
 import pytest
 
+from lookalike.compare.contenders import gather
 from lookalike.errors import BadInput
+from lookalike.published import load
 from lookalike.report.beside import check_paper, paper_table, published_beside
-from lookalike.report.published import load
 from lookalike.report.reality import papers_and_reality
-from lookalike.study.contenders import gather
 
 
 @pytest.fixture(scope="module")

@@ -144,8 +144,8 @@ def test_numbers_can_be_taken_away(open_page):
 
 @pytest.fixture(scope="module")
 def study_page(make_study, make_run, tmp_path_factory):
+    from lookalike.compare.contenders import gather
     from lookalike.report import write_page
-    from lookalike.study.contenders import gather
 
     folder = tmp_path_factory.mktemp("study")
     study = make_study(folder / "study", datasets=("glyphs", "cub"))

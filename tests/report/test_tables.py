@@ -5,9 +5,9 @@ import re
 import pytest
 from rich.console import Console
 
+from lookalike.compare.comparison import compare
+from lookalike.compare.contenders import gather
 from lookalike.report import as_csv, as_latex, as_markdown, as_text, score_table
-from lookalike.study.comparison import compare
-from lookalike.study.contenders import gather
 
 
 def printed(table):

@@ -5,11 +5,11 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
+from lookalike.compare.comparison import compare
+from lookalike.compare.contenders import gather
 from lookalike.report.charts import recall_curves, scatters
 from lookalike.report.ranks import critical_difference_diagram
 from lookalike.report.tuning import tunings
-from lookalike.study.comparison import compare
-from lookalike.study.contenders import gather
 
 
 @pytest.fixture(scope="module")

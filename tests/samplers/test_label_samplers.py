@@ -157,6 +157,17 @@ def test_spc_fills_up_small_classes():
     assert np.bincount(labels[first])[np.unique(labels[first])].tolist() == [4] * 5
 
 
+@pytest.mark.parametrize(
+    ("classes", "together", "each"), [(5, 4, 8), (8, 8, 4), (12, 8, 4), (1, 1, 32)]
+)
+def test_spc_with_fewer_classes_than_a_batch_has_takes_more_images_of_each(classes, together, each):
+    labels = np.repeat(np.arange(classes), 40)
+    for batch in samplers.create("spc", labels, batch_size=32, per_class=4, fewer_classes=True):
+        counts = np.bincount(labels[batch], minlength=classes)
+        assert sorted(counts)[-together:] == [each] * together
+        assert len(batch) == len(set(batch)) == 32
+
+
 def test_random_sees_every_image_once():
     assert sorted(i for batch in batches_of("random") for i in batch) == list(range(400))
 

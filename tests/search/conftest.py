@@ -1,17 +1,10 @@
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from lookalike.search import Embedder, Index
+from lookalike.search import Index
 
 COLOURS = {"red": (220, 40, 30), "green": (30, 180, 60), "blue": (30, 60, 210)}
-
-
-@pytest.fixture(scope="session")
-def embedder():
-    torch.manual_seed(5)
-    return Embedder.from_network("small-cnn", weights="none")
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from lookalike.errors import BadInput
+from lookalike.progress import Watcher
 from lookalike.search import Index, Record, approximate
 from lookalike.search.approximate import FastSearch, build, kind_for, tuned
-from lookalike.training.watcher import Watcher
 
 
 class Notes(Watcher):

@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.progress import Watcher
 from lookalike.search import Embedder, Index, Record, postgres
-from lookalike.training.watcher import Watcher
 
 
 @pytest.fixture

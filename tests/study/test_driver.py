@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from lookalike.cli import app
 from lookalike.config import parse
 from lookalike.errors import LookalikeError
+from lookalike.progress import Watcher
 from lookalike.study import load_results
 from lookalike.study.bench import Bench
 from lookalike.study.config import parse_study
@@ -24,7 +25,6 @@ from lookalike.study.plan import make_plan
 from lookalike.study.results import write_method
 from lookalike.study.tasks import Outcome
 from lookalike.training import train
-from lookalike.training.watcher import Watcher
 
 
 class Here:

@@ -7,12 +7,12 @@ import time
 import pytest
 
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.progress import Watcher
 from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
 from lookalike.study.local import LocalExecutor
 from lookalike.study.ray import RayExecutor, places_on
 from lookalike.study.tasks import Task
-from lookalike.training.watcher import Watcher
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from lookalike import recipes
-from lookalike.config import load
+from lookalike.config import load, recipes
 from lookalike.study import methods
 from lookalike.study.config import load_study
 from lookalike.study.tuning import trials_asked

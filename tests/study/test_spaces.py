@@ -7,7 +7,8 @@ import torch
 from torch.nn.functional import normalize
 
 from lookalike import losses
-from lookalike.hyperparameters import Hyperparameter, hyperparameters, settings
+from lookalike.config.overrides import nested
+from lookalike.published.hyperparameters import Hyperparameter, hyperparameters
 from lookalike.study.config import MethodConfig
 from lookalike.study.ranges import Choices
 from lookalike.study.spaces import shipped
@@ -71,7 +72,7 @@ def test_every_tuned_value_is_searched_for():
             continue
         search = search_of(row.method)
         if row.settings:
-            values = settings((row,))
+            values = nested(row.settings)
             assert any(f"{part}.{key}" in search for part in values for key in values[part]), row
         else:
             assert (row.parameter, row.value) == ("regularizer_weight", "0")

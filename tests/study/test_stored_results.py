@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from lookalike import recipes
+from lookalike.compare.comparison import compare
+from lookalike.compare.contenders import gather
+from lookalike.config import recipes
 from lookalike.study import load_results, methods
-from lookalike.study.comparison import compare
 from lookalike.study.config import load_study
-from lookalike.study.contenders import gather
 
 STORED = sorted(
     path.parent for path in (Path(__file__).parents[2] / "results").glob("*/study.json")

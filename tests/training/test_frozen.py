@@ -6,9 +6,9 @@ from safetensors.torch import load_file
 
 from lookalike import data, models
 from lookalike.errors import BadInput
+from lookalike.runs.finished import model_tensors
 from lookalike.training import train
 from lookalike.training.batches import embed
-from lookalike.training.finished import model_tensors
 from lookalike.training.sources import Pixels
 
 FROZEN = ["model.frozen=true", "model.frozen_views=1", "train.batches_per_epoch=10"]
@@ -55,7 +55,7 @@ def test_the_untrained_network_scores_the_same(small):
     assert frozen.result["test"] == plain.result["test"]
 
 
-@pytest.mark.parametrize("start", ["random", "pca", "lda"])
+@pytest.mark.parametrize("start", ["random", "pca", "lda", "auto"])
 def test_the_saved_model_is_whole(small, start):
     config = small(*FROZEN, f"model.head_init={start}", "optim.lr=1e-2")
     run = train(config)

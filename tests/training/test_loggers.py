@@ -42,7 +42,7 @@ def test_mlflow_keeps_settings_and_numbers_in_files(tiny, tmp_path, monkeypatch)
 
 
 def test_loggers_do_not_rename_a_run(tiny):
-    assert tiny("train.loggers=[csv]").deciding() == tiny().deciding()
+    assert tiny("train.loggers=[csv]").identity() == tiny().identity()
 
 
 @pytest.mark.skipif(find_spec("wandb") is not None, reason="wandb is installed")

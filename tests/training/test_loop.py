@@ -8,10 +8,10 @@ from torch import nn
 
 from lookalike.config import load
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.runs.run import Run
 from lookalike.study.bench import Bench
 from lookalike.training import Interrupted, Watcher, train
 from lookalike.training.loop import Learning
-from lookalike.training.run import Run
 
 
 class BrokenLoss(nn.Module):
@@ -148,8 +148,8 @@ def test_the_two_kinds_of_patience_exclude_each_other(tiny):
 
 
 def test_patience_in_epochs_does_not_rename_runs_without_it(tiny):
-    assert "patience_epochs" not in tiny("train.patience=2").deciding()["train"]
-    assert tiny("train.patience_epochs=2").deciding()["train"]["patience_epochs"] == 2
+    assert "patience_epochs" not in tiny("train.patience=2").identity()["train"]
+    assert tiny("train.patience_epochs=2").identity()["train"]["patience_epochs"] == 2
 
 
 def test_a_loss_that_is_no_number_stops_the_run_with_step_and_files(tiny):

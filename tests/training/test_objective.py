@@ -9,8 +9,8 @@ from lookalike import models
 from lookalike.config import load
 from lookalike.errors import BadInput
 from lookalike.training import Interrupted, train
+from lookalike.training.forward import Passes, Prepared
 from lookalike.training.objective import build_objective
-from lookalike.training.passes import Passes, Prepared
 
 SHORT = ("train.epochs=1", "train.batches_per_epoch=6", "protocol.name=paper")
 UNTESTED = ("protocol.test=false",)
@@ -162,10 +162,10 @@ def test_too_many_mixes_for_direction_are_refused_when_built():
 
 
 def test_a_part_that_is_not_used_does_not_rename_a_run():
-    names = load(None).deciding()
+    names = load(None).identity()
     assert "mix" not in names
     assert "memory" not in names
-    assert load(None, ["mix.where=embed"]).deciding()["mix"]["weight"] == 0.4
+    assert load(None, ["mix.where=embed"]).identity()["mix"]["weight"] == 0.4
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_the_last_weights_do_not_change_what_was_before(tiny):
 def test_it_can_be_left_out_without_renaming_the_run(tiny, tmp_path):
     plain = tiny("train.epochs=1")
     without = tiny("train.epochs=1", "protocol.test_untrained=false")
-    assert without.deciding() == plain.deciding()
+    assert without.identity() == plain.identity()
     run = train(without)
     assert "test" in run.result
     assert not {"untrained", "raw_features"} & run.result.keys()

@@ -2,8 +2,8 @@
 
 import pytest
 
+from lookalike.config import without_effect
 from lookalike.training import Watcher, train
-from lookalike.training.without_effect import without_effect
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from lookalike.training.without_effect import without_effect
             ["protocol.name=paper", "train.patience_epochs=2"],
             ["train.patience_epochs has no effect"],
         ),
-        (["optim.momentum=0.5"], ["optim.momentum has no effect: optim.name=adamw has none"]),
+        (["optim.momentum=0.5"], ["optim.momentum has no effect with optim.name=adamw"]),
         (["optim.momentum=0.5", "optim.name=sgd"], []),
         (["optim.gamma=0.5"], ["optim.gamma has no effect"]),
         (["model.head_shrink=3"], ["model.head_shrink has no effect"]),

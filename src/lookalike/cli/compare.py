@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from lookalike.study.comparison import Comparison, OnDataset
+    from lookalike.compare.comparison import Comparison, OnDataset
     from lookalike.study.results import Which
 
 __all__ = ["compare"]
@@ -38,9 +38,9 @@ def compare(
 
     Runs that differ in seed and fold alone count as repeats of one method.
     """
-    from lookalike.study.comparison import check_concatenated, chosen_metric
-    from lookalike.study.comparison import compare as compare_rows
-    from lookalike.study.contenders import gather
+    from lookalike.compare.comparison import check_concatenated, chosen_metric
+    from lookalike.compare.comparison import compare as compare_rows
+    from lookalike.compare.contenders import gather
 
     gathered = gather(folders)
     which: Which = "concatenated" if concatenated else "separate"

@@ -15,7 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from lookalike.training.watcher import Watcher
+from lookalike.progress import Watcher
 
 __all__ = ["ConsoleWatcher"]
 

@@ -20,9 +20,9 @@ def demo(
     from rich.console import Console
 
     from lookalike.cli.console import ConsoleWatcher
+    from lookalike.compare.comparison import chosen_metric, compare, ranking_metrics
     from lookalike.report.demo import run_demo
     from lookalike.report.tables import as_text, score_table
-    from lookalike.study.comparison import chosen_metric, compare, ranking_metrics
 
     with ConsoleWatcher() as watcher:
         methods, page = run_demo(output, watcher)

@@ -30,10 +30,10 @@ def duplicates(
     not; half of the pairs choose the threshold, the other half measure it.
     """
     from lookalike.cli.console import ConsoleWatcher
+    from lookalike.inference.models import find_embedder
     from lookalike.search import Embedder, Index
     from lookalike.search.calibration import calibrate
     from lookalike.search.duplicates import find_duplicates
-    from lookalike.search.models import find_embedder
     from lookalike.search.sources import need_pictures
 
     with tempfile.TemporaryDirectory() as folder, ConsoleWatcher() as watcher:

@@ -21,10 +21,10 @@ def export(
 ) -> None:
     """Write a model as ONNX, TorchScript or safetensors, checked, with a model card beside it.
 
-    Example: lookalike export runs/folder-proxy-anchor-0123456789ab --to onnx -o shop.onnx
+    Example: lookalike export runs/folder-multi-similarity-0123456789ab --to onnx -o shop.onnx
     """
-    from lookalike.search.exporting import export as write
-    from lookalike.search.exporting import model_of
+    from lookalike.inference.export import export as write
+    from lookalike.inference.export import model_of
 
     target = output or Path(f"{run.resolve().name}-model{ENDINGS.get(to, '')}")
     least = write(model_of(run), to, target)

@@ -59,7 +59,7 @@ def create(
 ) -> None:
     """Embed pictures and write an index of them.
 
-    Example: lookalike index runs/folder-proxy-anchor-0123456789ab photos/ -o shop.index
+    Example: lookalike index runs/folder-multi-similarity-0123456789ab photos/ -o shop.index
 
     Example: lookalike index --network efficientnet-lite0 photos/ -o shop.index
 
@@ -67,9 +67,9 @@ def create(
     """
     from lookalike.cli.console import ConsoleWatcher
     from lookalike.errors import BadInput
+    from lookalike.inference.models import find_embedder
     from lookalike.search import Embedder, Index
     from lookalike.search.index import is_postgres
-    from lookalike.search.models import find_embedder
     from lookalike.search.sources import need_pictures
 
     if len(given) != (2 if network is None else 1):

@@ -8,8 +8,8 @@ import typer
 import yaml
 
 if TYPE_CHECKING:
-    from lookalike.catalogue import Page
-    from lookalike.recipe_pages import RecipePage, Row
+    from lookalike.report.catalogue import Page
+    from lookalike.report.recipe_pages import RecipePage, Row
 
 __all__ = ["list_parts"]
 
@@ -43,7 +43,7 @@ def list_parts(
     if kind == "recipes":
         show_recipes(words or [], as_json)
         return
-    from lookalike.catalogue import catalogue, page
+    from lookalike.report.catalogue import catalogue, page
 
     if not words:
         show_rows(catalogue(kind), as_json)
@@ -56,7 +56,8 @@ def list_parts(
 
 def show_recipes(words: list[str], as_json: bool) -> None:
     """One recipe whole, those that have all words, or what tables there are."""
-    from lookalike import recipe_pages, recipes
+    from lookalike.config import recipes
+    from lookalike.report import recipe_pages
 
     if len(words) == 1 and words[0] in recipes.names():
         found = recipe_pages.recipe_page(words[0])

@@ -20,13 +20,13 @@ def mislabelled(
 ) -> None:
     """Find test pictures that are likely to bear a wrong label.
 
-    Example: lookalike mislabelled runs/folder-proxy-anchor-0123456789ab --page doubts.html
+    Example: lookalike mislabelled runs/folder-multi-similarity-0123456789ab --page doubts.html
 
     Only test pictures are judged: the network has not learned their labels.
     """
+    from lookalike.runs.finished import test_embeddings
     from lookalike.search.mislabelled import find_mislabelled
     from lookalike.training import Run
-    from lookalike.training.finished import test_embeddings
 
     tested = test_embeddings(Run(run))
     suspects = find_mislabelled(tested.embeddings.numpy(), tested.labels, k=k, at_least=at_least)

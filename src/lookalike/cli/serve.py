@@ -47,14 +47,14 @@ def serve(
     from lookalike.errors import BadInput
 
     try:
-        from lookalike.search import server
+        from lookalike.serve import server
     except ModuleNotFoundError as error:
         raise BadInput(
             f"the search page needs the package '{error.name}': pip install 'lookalike[serve]'"
         ) from error
+    from lookalike.inference.onnx_encoder import OnnxEncoder
     from lookalike.search import Encoder, Index
-    from lookalike.search.onnx_encoder import OnnxEncoder
-    from lookalike.search.serving.gate import is_loopback
+    from lookalike.serve.gate import is_loopback
 
     opened = Index.open(index)
     if token == "new":

@@ -12,9 +12,9 @@ import typer
 from lookalike.errors import BadInput
 
 if TYPE_CHECKING:
+    from lookalike.progress import Watcher
     from lookalike.study.config import StudyConfig
     from lookalike.study.driver import Executor
-    from lookalike.training.watcher import Watcher
 
 __all__ = ["study"]
 
@@ -67,7 +67,7 @@ def run(
     """
     from lookalike.cli.console import ConsoleWatcher
     from lookalike.study.driver import run_study
-    from lookalike.training.stopping import Interrupted
+    from lookalike.training.signals import Interrupted
 
     config = load(arguments)
     try:

@@ -24,6 +24,12 @@ def train(
         bool,
         typer.Option("--profile", help="Say where the time of a step goes; no run is left behind."),
     ] = False,
+    help_keys: Annotated[
+        bool, typer.Option("--help-keys", help="Show every key: type, default, meaning.")
+    ] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of a recipe, for editors.")
+    ] = False,
 ) -> None:
     """Train a network and test it once.
 
@@ -33,10 +39,13 @@ def train(
 
     Started again after an interruption it goes on where it stopped; a finished run is not repeated.
     """
-    from lookalike import recipes, training
+    if help_keys or schema:
+        show_keys(schema)
+        return
+    from lookalike import training
     from lookalike.cli.console import ConsoleWatcher
-    from lookalike.config import load
-    from lookalike.training.devices import is_first_machine
+    from lookalike.config import load, recipes
+    from lookalike.training.distributed.devices import is_first_machine
     from lookalike.training.summary import summary, warnings
 
     given = arguments or []
@@ -62,6 +71,13 @@ def train(
 def is_override(argument: str) -> bool:
     """Whether a first argument is a ``key=value`` rather than a recipe."""
     return "=" in argument and not argument.endswith((".yaml", ".yml"))
+
+
+def show_keys(schema: bool) -> None:
+    """Print all that there is to set."""
+    from lookalike.config.reference import help_text, json_schema
+
+    print(json.dumps(json_schema(), indent=2) if schema else help_text())
 
 
 def show_profile(config: "RunConfig", as_json: bool) -> None:

@@ -12,12 +12,12 @@ from typing import ClassVar, NamedTuple, TypedDict
 import torch
 from torch import Tensor, nn
 
-from lookalike.autocast import autocast, autocast_enabled
 from lookalike.distances import CosineSimilarity, Distance, DistanceLike, create
 from lookalike.errors import BadInput
 from lookalike.labels import Labels, Overlap, as_tensor, check_range, class_rows
 from lookalike.losses import kernels
 from lookalike.miners.mined import Indices, Mined, mined, narrow, narrow_triplets
+from lookalike.ops.autocast import autocast, autocast_enabled
 from lookalike.ops.rows import check_rows, in_full_precision
 from lookalike.regularizers.base import RegularizerLike, build
 from lookalike.relations import Relations, relate

@@ -5,8 +5,9 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from lookalike.hyperparameters import Hyperparameter, hyperparameters, settings
-from lookalike.papers import papers
+from lookalike.config.overrides import nested
+from lookalike.published.hyperparameters import Hyperparameter, hyperparameters
+from lookalike.published.papers import papers
 
 __all__ = ["Tuned", "tuned"]
 
@@ -52,7 +53,7 @@ def _paper_first(row: Hyperparameter) -> tuple[int, str, int, int]:
 
 def _entry(rows: tuple[Hyperparameter, ...]) -> Tuned:
     first = rows[0]
-    found = settings(rows)
+    found = nested(setting for row in rows for setting in row.settings)
     values = found.pop("loss", {})
     if values.get("num_classes") == "auto":  # a run knows how many there are; a loss alone does not
         found["loss"] = {"num_classes": values.pop("num_classes")}

@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lookalike.autocast import autocast
 from lookalike.errors import BadInput
 from lookalike.labels import as_tensor
 from lookalike.losses.base import Loss, PairLoss
 from lookalike.miners.base import Miner
 from lookalike.miners.mined import Gaps, Indices, Listed, Mined, Pairs, mined
+from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import check_rows, in_full_precision
 from lookalike.relations import relate
 

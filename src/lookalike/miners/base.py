@@ -5,10 +5,10 @@ from typing import ClassVar, TypedDict
 import torch
 from torch import Tensor, nn
 
-from lookalike.autocast import autocast, autocast_enabled
 from lookalike.distances import Distance, DistanceLike, LpDistance, create
 from lookalike.labels import Labels
 from lookalike.miners.mined import Mined
+from lookalike.ops.autocast import autocast, autocast_enabled
 from lookalike.relations import Relations, relate
 from lookalike.signatures import show_options
 

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from lookalike.autocast import autocast
 from lookalike.errors import BadInput
 from lookalike.labels import check_range, class_rows
 from lookalike.losses.base import Loss, PairLoss, ProxyLoss
@@ -34,6 +33,7 @@ from lookalike.mixing.relations import (
     relations_of_rows,
     spread,
 )
+from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import in_full_precision, products
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
@@ -84,7 +84,7 @@ class Mixing:
         source: Tensor | None = None,
         embed: Embed | None = None,
         *,
-        pool: Embed | None = None,
+        pool: nn.Module | None = None,
         distribute: Callable[[Embed], Embed] | None = None,
     ) -> Tensor:
         """``weight`` times the mixed loss.
@@ -119,7 +119,7 @@ class Mixing:
         source: Tensor | None = None,
         embed: Embed | None = None,
         *,
-        pool: Embed | None = None,
+        pool: nn.Module | None = None,
         distribute: Callable[[Embed], Embed] | None = None,
     ) -> Tensor:
         """The loss on mixed examples, before ``weight``; arguments as of a call.

@@ -13,10 +13,11 @@ from lookalike.models.embedding import EmbeddingModel
 from lookalike.models.head import Head, l2_normalise
 from lookalike.models.pooling import POOLINGS
 from lookalike.models.small_cnn import small_cnn
-from lookalike.models.starting import Discriminants, lda, pca
+from lookalike.models.starting import SHRINKS, Discriminants, choose_shrink, lda, pca
 
 __all__ = [
     "POOLINGS",
+    "SHRINKS",
     "BNInception",
     "Backbone",
     "CutBackbone",
@@ -24,6 +25,7 @@ __all__ = [
     "EmbeddingModel",
     "Head",
     "build",
+    "choose_shrink",
     "describe",
     "fingerprint",
     "l2_normalise",

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lookalike import recipes
-from lookalike.config import RunConfig, parse
+from lookalike import published
+from lookalike.compare.audit import CONDITIONS, Audit, Experiment, audit, listed
+from lookalike.compare.conditions import conditions_of
+from lookalike.compare.contenders import Contender
+from lookalike.config import RunConfig, parse, recipes
 from lookalike.errors import BadInput
-from lookalike.report import published
-from lookalike.report.published import Published
-from lookalike.study.audit import CONDITIONS, Audit, Experiment, audit, listed
-from lookalike.study.conditions import conditions_of
-from lookalike.study.contenders import Contender
+from lookalike.published import Published
 from lookalike.study.intervals import Interval
 from lookalike.study.results import Which
 

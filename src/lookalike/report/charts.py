@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lookalike.compare.contenders import Contender
 from lookalike.report.tables import metric_label
-from lookalike.study.contenders import Contender
 from lookalike.study.results import Which
 
 __all__ = ["Point", "RecallCurve", "Scatter", "recall_curves", "scatters"]

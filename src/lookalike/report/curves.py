@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lookalike.study.contenders import Contender
+from lookalike.compare.contenders import Contender
 
 __all__ = ["Curve", "curves", "validation_metric"]
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from lookalike import recipes, training
-from lookalike.config import parse
+from lookalike import training
+from lookalike.compare.contenders import Gathered, gather
+from lookalike.config import parse, recipes
+from lookalike.config.overrides import merge
+from lookalike.progress import Watcher
 from lookalike.report.page import write_page
-from lookalike.settings import merge
-from lookalike.study.contenders import Gathered, gather
-from lookalike.training.watcher import Watcher
 
 __all__ = ["METHODS", "run_demo"]
 

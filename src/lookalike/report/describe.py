@@ -1,6 +1,6 @@
 """A title and a first sentence for a page about runs and studies."""
 
-from lookalike.study.contenders import Gathered
+from lookalike.compare.contenders import Gathered
 
 __all__ = ["leading_sentence", "title_of"]
 

@@ -9,6 +9,14 @@ from urllib.parse import quote
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from lookalike.compare.comparison import (
+    Comparison,
+    OnDataset,
+    chosen_metric,
+    compare,
+    ranking_metrics,
+)
+from lookalike.compare.contenders import Gathered
 from lookalike.errors import BadInput
 from lookalike.files import atomically
 from lookalike.report.beside import (
@@ -37,14 +45,6 @@ from lookalike.report.tables import (
 )
 from lookalike.report.templating import template, template_text
 from lookalike.report.tuning import Tuning, tunings
-from lookalike.study.comparison import (
-    Comparison,
-    OnDataset,
-    chosen_metric,
-    compare,
-    ranking_metrics,
-)
-from lookalike.study.contenders import Gathered
 
 __all__ = ["Block", "write_page"]
 

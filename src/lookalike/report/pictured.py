@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from lookalike import data
+from lookalike.compare.contenders import Contender
 from lookalike.errors import LookalikeError
 from lookalike.evaluation import evaluate
 from lookalike.report.gallery import Strip, choose_strips
 from lookalike.report.map import choose_points, flatten
 from lookalike.report.pictures import Pictures, class_label, class_title
 from lookalike.report.run_data import ReportRun
-from lookalike.study.contenders import Contender
-from lookalike.training.finished import TestEmbeddings
+from lookalike.runs.finished import TestEmbeddings
 
 __all__ = ["Pictured", "picture"]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from lookalike.compare.contenders import Contender
 from lookalike.report.tables import metric_label
-from lookalike.study.contenders import Contender
 from lookalike.training import Run
 
 __all__ = ["protocols"]

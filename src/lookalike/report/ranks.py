@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from xml.sax.saxutils import escape
 
-from lookalike.study.comparison import Tournament
+from lookalike.compare.comparison import Tournament
 
 __all__ = ["critical_difference_diagram"]
 

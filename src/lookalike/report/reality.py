@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lookalike.catalogue import catalogue
-from lookalike.report.published import Published, load, papers
-from lookalike.study.contenders import Contender
+from lookalike.compare.contenders import Contender
+from lookalike.published import Published, load, papers
+from lookalike.report.catalogue import catalogue
 from lookalike.study.results import Which
 
 __all__ = ["Reality", "Reported", "Tested", "papers_and_reality"]

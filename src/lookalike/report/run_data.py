@@ -7,8 +7,8 @@ from typing import Any
 
 from lookalike.config import RunConfig
 from lookalike.errors import BadInput
+from lookalike.runs.finished import TestEmbeddings, test_embeddings
 from lookalike.training import Run
-from lookalike.training.finished import TestEmbeddings, test_embeddings
 
 __all__ = ["ReportRun"]
 

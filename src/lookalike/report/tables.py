@@ -9,9 +9,9 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from lookalike.study.audit import listed
-from lookalike.study.comparison import OnDataset, Ranking
-from lookalike.study.contenders import Contender
+from lookalike.compare.audit import listed
+from lookalike.compare.comparison import OnDataset, Ranking
+from lookalike.compare.contenders import Contender
 from lookalike.study.intervals import Interval
 from lookalike.study.results import Which
 

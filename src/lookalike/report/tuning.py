@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import griddata
 from scipy.spatial import QhullError
 
-from lookalike.study.contenders import Contender
+from lookalike.compare.contenders import Contender
 from lookalike.study.results import MethodRow, Trial
 
 __all__ = ["Contour", "Parameter", "Tuning", "tunings"]

@@ -47,6 +47,9 @@ class PerClassSampler(BatchSampler):
 
     Every class is seen before any is seen twice, across epochs too; inside an epoch the same holds
     for the images of a class. A class with fewer than ``per_class`` images gives some twice.
+
+    Too few classes for a batch are refused. With ``fewer_classes`` a batch of the same size then
+    has more images of each: of as many classes as divide it, at most all there are.
     """
 
     def __init__(
@@ -54,12 +57,16 @@ class PerClassSampler(BatchSampler):
         labels: Labels,
         batch_size: int,
         per_class: int = 4,
+        fewer_classes: bool = False,
         **options: Unpack[SamplerOptions],
     ) -> None:
         super().__init__(labels, batch_size, **options)
         self.members = members_of(self.labels)
         if per_class < 1 or batch_size % per_class:
             raise BadInput(f"a batch of {batch_size} is not a multiple of per_class {per_class}")
+        if fewer_classes:
+            possible = range(1, min(len(self.members), batch_size // per_class) + 1)
+            per_class = batch_size // max(n for n in possible if batch_size % n == 0)
         if len(self.members) < batch_size // per_class:
             raise BadInput(
                 f"a batch of {batch_size} with {per_class} a class needs {batch_size // per_class}"

@@ -1,7 +1,7 @@
 """Search by picture: models in folders, indexes, and what is made of them."""
 
-from lookalike.search.embedder import Blueprint, Embedder
-from lookalike.search.encoder import Encoder
+from lookalike.inference.embedder import Blueprint, Embedder
+from lookalike.inference.encoder import Encoder
 from lookalike.search.index import Added, Index
 from lookalike.search.items import Hit, Item, Record
 from lookalike.search.sources import Skipped

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from lookalike.search.encoder import Vectors
+from lookalike.inference.encoder import Vectors
 from lookalike.search.exact import Rows, exact_search
 
 __all__ = [

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from lookalike.search.encoder import Encoder
+from lookalike.inference.encoder import Encoder
+from lookalike.inference.models import find_encoder
 from lookalike.search.index import Index
 from lookalike.search.items import Hit
-from lookalike.search.models import find_encoder
 from lookalike.search.reading import read_picture
 
 __all__ = ["Answer", "ask"]

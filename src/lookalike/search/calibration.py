@@ -15,10 +15,10 @@ from PIL import Image, ImageEnhance
 
 from lookalike.data.opening import open_rgb
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.search.encoder import Vectors
+from lookalike.inference.encoder import Vectors
+from lookalike.progress import Watcher
 from lookalike.search.index import Index
 from lookalike.search.reading import read_picture
-from lookalike.training.watcher import Watcher
 
 __all__ = ["Calibration", "altered", "calibrate", "threshold_for"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lookalike.search.encoder import Vectors
+from lookalike.inference.encoder import Vectors
 
 __all__ = ["Rows", "exact_search"]
 

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import write_json
+from lookalike.inference.embedder import Embedder
+from lookalike.inference.encoder import Vectors
+from lookalike.progress import Watcher
 from lookalike.search.approximate import (
     Approximation,
     FastSearch,
@@ -22,8 +25,6 @@ from lookalike.search.approximate import (
     out_of_date,
     tuned,
 )
-from lookalike.search.embedder import Embedder
-from lookalike.search.encoder import Vectors
 from lookalike.search.exact import Rows, exact_search
 from lookalike.search.generation import Generation, flush, write_generation
 from lookalike.search.index import Found, Index
@@ -38,7 +39,6 @@ from lookalike.search.manifest import (
     remove_unused,
     write_manifest,
 )
-from lookalike.training.watcher import Watcher
 
 __all__ = ["FolderIndex"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.files import write_json
-from lookalike.search.encoder import Vectors
+from lookalike.inference.encoder import Vectors
 from lookalike.search.items import Record, RecordTable, write_records
 
 __all__ = ["Generation", "write_generation"]

@@ -16,12 +16,12 @@ from PIL import Image
 from torch import Tensor
 
 from lookalike.errors import BadInput, LookalikeError, nearest
-from lookalike.search.embedder import Embedder
-from lookalike.search.encoder import Encoder, Vectors
+from lookalike.inference.embedder import Embedder
+from lookalike.inference.encoder import Encoder, Vectors
+from lookalike.progress import Watcher
 from lookalike.search.items import Hit, Item, Record
 from lookalike.search.reading import Unreadable, read_picture
 from lookalike.search.sources import Skipped, inside, list_pictures
-from lookalike.training.watcher import Watcher
 
 __all__ = ["Added", "Found", "Index", "is_postgres"]
 

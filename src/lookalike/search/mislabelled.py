@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lookalike.errors import BadInput
 from lookalike.evaluation import nearest
-from lookalike.search.encoder import Vectors
+from lookalike.inference.encoder import Vectors
 
 __all__ = ["Suspect", "find_mislabelled"]
 

@@ -21,12 +21,12 @@ from psycopg.sql import SQL, Identifier
 from psycopg.types.json import Jsonb
 
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.inference.embedder import Embedder
+from lookalike.inference.encoder import Vectors
+from lookalike.progress import Watcher
 from lookalike.search.approximate import NEIGHBOURS, TARGET, mean_recall
-from lookalike.search.embedder import Embedder
-from lookalike.search.encoder import Vectors
 from lookalike.search.index import Found, Index
 from lookalike.search.items import Column, Record
-from lookalike.training.watcher import Watcher
 
 __all__ = ["PostgresIndex"]
 

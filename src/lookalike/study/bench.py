@@ -13,6 +13,8 @@ from lookalike.config import RunConfig, parse
 from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
 from lookalike.errors import LookalikeError
 from lookalike.models.head import l2_normalise
+from lookalike.progress import Watcher
+from lookalike.runs.finished import test_embeddings
 from lookalike.study.baselines import FoldFeatures, baselines, final_scores
 from lookalike.study.tasks import Task
 from lookalike.training.batches import embed
@@ -24,11 +26,9 @@ from lookalike.training.building import (
     head_start,
     learner_of,
 )
-from lookalike.training.devices import prepared_fabric
+from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.features import Features
-from lookalike.training.finished import test_embeddings
 from lookalike.training.loop import Learning, splits_of, train
-from lookalike.training.watcher import Watcher
 
 __all__ = ["Bench"]
 

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
-from lookalike import recipes
 from lookalike.config import (
     DataConfig,
     MemoryConfig,
@@ -20,9 +19,10 @@ from lookalike.config import (
     Section,
     explain,
     read_yaml,
+    recipes,
 )
+from lookalike.config.overrides import merge, override
 from lookalike.errors import BadInput, nearest
-from lookalike.settings import merge, override
 from lookalike.study.ranges import SearchSpace
 
 __all__ = [

@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from lookalike.progress import Watcher
 from lookalike.study.config import StudyConfig
 from lookalike.study.ledger import LEASE_SECONDS, Ledger
 from lookalike.study.mirror import Mirror
 from lookalike.study.plan import Plan, make_plan, results_folder
 from lookalike.study.results import StudyResults, load_results
 from lookalike.study.tasks import Outcome, Task
-from lookalike.training.watcher import Watcher
 
 __all__ = ["Executor", "drive", "run_study", "sqlite_url"]
 

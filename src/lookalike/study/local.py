@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from lookalike.errors import LookalikeError
+from lookalike.progress import Watcher
 from lookalike.study.tasks import Outcome, Task
-from lookalike.training.watcher import Watcher
 
 __all__ = ["LocalExecutor"]
 

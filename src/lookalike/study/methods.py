@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lookalike.config import RunConfig, parse
+from lookalike.config.overrides import merge
 from lookalike.errors import BadInput
-from lookalike.settings import merge
 from lookalike.study.config import MethodConfig, StudyConfig, StudyData
 from lookalike.study.ranges import Choices, Range, SearchSpace, grid_values
 from lookalike.study.spaces import space
@@ -110,7 +110,7 @@ def one(study: StudyConfig, data: StudyData, method: MethodConfig, ground: Groun
     except BadInput as error:
         raise BadInput(f"the method '{name}': {error}") from None
     identity = identity_of(
-        config.deciding(),
+        config.identity(),
         whole.model_dump(mode="json", include={"search"}),
         study.tuner.model_dump(mode="json", exclude={"trials"}),
         study.seed,

@@ -184,7 +184,7 @@ def make_plan(study: StudyConfig, folder: Path) -> Plan:
         ground = Ground(found["fingerprint"], found["weights"], found["train_classes"])
         base = base_config(study, given)
         identity = identity_of(
-            base.deciding(), found["fingerprint"], found["weights"], given.called
+            base.identity(), found["fingerprint"], found["weights"], given.called
         )
         found["baselines"] = identity
         task = Task(f"{identity}/baselines", "baselines", base.model_dump(mode="json"))

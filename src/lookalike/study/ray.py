@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.progress import Watcher
 from lookalike.study.tasks import Outcome, Task
-from lookalike.training.watcher import Watcher
 
 __all__ = ["START_SECONDS", "RayExecutor", "places_on"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
+from lookalike.config.overrides import ScientificLoader
 from lookalike.errors import BadInput, nearest
-from lookalike.settings import ScientificLoader
 
 __all__ = ["shipped", "space"]
 

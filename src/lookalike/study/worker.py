@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any
 
-from lookalike.training.watcher import Watcher
+from lookalike.progress import Watcher
 
 __all__ = ["main"]
 

@@ -1,12 +1,12 @@
 """Training: the loop, its checkpoints, and the folder of a run."""
 
+from lookalike.progress import Watcher
+from lookalike.runs.run import Run
 from lookalike.training.batches import embed
-from lookalike.training.gather import average_gradients, gather_rows
+from lookalike.training.distributed.gather import average_gradients, gather_rows
+from lookalike.training.distributed.ranks import is_first
 from lookalike.training.loop import train
-from lookalike.training.ranks import is_first
-from lookalike.training.run import Run
-from lookalike.training.stopping import Interrupted
-from lookalike.training.watcher import Watcher
+from lookalike.training.signals import Interrupted
 
 __all__ = [
     "Interrupted",

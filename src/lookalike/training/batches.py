@@ -14,8 +14,8 @@ from torch import Tensor
 from lookalike.data import Subset
 from lookalike.models import EmbeddingModel
 from lookalike.samplers import BatchSampler
-from lookalike.training.gather import gather_rows, in_step
-from lookalike.training.ranks import own_part, world_size
+from lookalike.training.distributed.gather import gather_rows, in_step
+from lookalike.training.distributed.ranks import own_part, world_size
 from lookalike.training.sources import Source
 
 __all__ = ["TrainingBatches", "ahead", "embed", "embed_together", "step_generator"]

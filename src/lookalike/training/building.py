@@ -1,5 +1,6 @@
 """From a configuration to the model that learns and the source that feeds it."""
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,12 +14,12 @@ from lookalike.config import ModelConfig, RunConfig
 from lookalike.data import ImageSet, PixelStore, Preset, Subset
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
+from lookalike.progress import Watcher
 from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
 from lookalike.training.batches import embed_together
 from lookalike.training.features import Features, Frozen, open_features
 from lookalike.training.sources import Pixels, Source
-from lookalike.training.watcher import Watcher
 
 __all__ = [
     "HeadStart",
@@ -64,7 +65,10 @@ def check_model(config: RunConfig) -> None:
         return
     given = "model.frozen=true" if model.frozen else f"model.frozen_until={model.frozen_until}"
     if model.frozen and model.frozen_until:
-        raise BadInput("model.frozen=true freezes all of the network; leave out model.frozen_until")
+        raise BadInput(
+            "model.frozen=true freezes all of the network; leave out model.frozen_until "
+            "(model.frozen_until=null, where a recipe has it)"
+        )
     if model.weights == "none":
         raise BadInput(f"{given} needs trained weights: model.weights=imagenet or a file")
     if config.mix is not None and config.mix.where == "input":
@@ -229,16 +233,23 @@ class PooledMaps(nn.Module):
 def head_start(
     config: RunConfig, model: EmbeddingModel, subset: Subset, source: Source
 ) -> HeadStart | None:
-    """Where the head starts, from the training images; None: where it is, at random."""
+    """Where the head starts, from the training images; None: where it is, at random.
+
+    Only the training classes of ``subset`` are looked at, to choose a shrink as well.
+    """
     wanted = config.model
     if wanted.head_init == "random":
         return None
     features: Tensor = embed_together(
         model.without_linear(), subset, source, batch_size=config.train.eval_batch_size
     )
-    if wanted.head_init == "pca":
+    labels = torch.from_numpy(subset.labels)
+    shrink = wanted.head_shrink
+    if wanted.head_init == "auto":
+        shrink = models.choose_shrink(features, labels)
+    if wanted.head_init == "pca" or math.isinf(shrink):
         return models.pca(features, wanted.dim)
-    return models.lda(features, torch.from_numpy(subset.labels), wanted.dim, wanted.head_shrink)
+    return models.lda(features, labels, wanted.dim, shrink)
 
 
 def build_sampler(config: RunConfig, subset: Subset) -> BatchSampler:

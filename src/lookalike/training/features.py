@@ -24,9 +24,9 @@ from lookalike.data import ImageSet, Part
 from lookalike.data.cache_folder import cache_folder, remove_abandoned
 from lookalike.errors import BadInput
 from lookalike.files import atomically, one_at_a_time, write_json
+from lookalike.progress import Watcher
 from lookalike.training.batches import ahead, step_generator
 from lookalike.training.sources import Pixels
-from lookalike.training.watcher import Watcher
 
 __all__ = ["Features", "Frozen", "open_features"]
 

@@ -17,10 +17,10 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from lookalike.training.distributed.ranks import world_size
+from lookalike.training.forward import Prepared
 from lookalike.training.objective import Objective
-from lookalike.training.passes import Prepared
 from lookalike.training.randomness import PassRandom
-from lookalike.training.ranks import world_size
 
 __all__ = ["CachedPasses", "backward_by_chunks"]
 

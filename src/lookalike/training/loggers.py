@@ -15,9 +15,10 @@ from lightning_fabric.loggers.logger import Logger
 from torch.utils.tensorboard import SummaryWriter
 
 from lookalike.config import RunConfig
+from lookalike.config.keys import flattened
 from lookalike.errors import BadInput
 from lookalike.files import atomically
-from lookalike.training.run import Run
+from lookalike.runs.run import Run
 
 __all__ = ["check_loggers", "open_loggers"]
 
@@ -44,7 +45,7 @@ def open_loggers(config: RunConfig, run: Run, epoch: int) -> Iterator[list[Logge
     status = "failed"
     try:
         for logger in made:
-            logger.log_hyperparams(flat(config.deciding()))
+            logger.log_hyperparams(flattened(config.identity()))
         yield made
         status = "success"
     finally:
@@ -184,14 +185,3 @@ LOGGERS: dict[str, type[RunLogger]] = {
     "mlflow": MLflow,
     "wandb": WeightsAndBiases,
 }
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted keys."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
-        else:
-            found[f"{prefix}{name}"] = value
-    return found

@@ -18,14 +18,15 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from lookalike import data, models, samplers
-from lookalike.config import RunConfig
+from lookalike.config import RunConfig, without_effect
 from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.metrics import check_metrics
 from lookalike.files import atomically
+from lookalike.progress import Watcher
+from lookalike.runs.run import Run, run_name
 from lookalike.training import checkpoint
-from lookalike.training.average import Average, lent
-from lookalike.training.batch_norm import share_statistics
+from lookalike.training.activation_checkpointing import recompute_blocks
 from lookalike.training.batches import TrainingBatches, embed_together
 from lookalike.training.building import (
     HeadStart,
@@ -35,28 +36,26 @@ from lookalike.training.building import (
     check_model,
     head_start,
 )
-from lookalike.training.devices import check_devices, must_launch, prepared_fabric
-from lookalike.training.gather import average_gradients, in_step
-from lookalike.training.grad_cache import backward_by_chunks
-from lookalike.training.launch import launch
-from lookalike.training.loggers import check_loggers, open_loggers
-from lookalike.training.objective import build_objective, check_parts
-from lookalike.training.optimizer import QuickStep, build_optimizer, build_schedule
-from lookalike.training.passes import Passes, Prepared
-from lookalike.training.randomness import PassRandom
-from lookalike.training.ranks import (
+from lookalike.training.distributed.batch_norm import share_statistics
+from lookalike.training.distributed.devices import check_devices, must_launch, prepared_fabric
+from lookalike.training.distributed.gather import average_gradients, in_step
+from lookalike.training.distributed.launch import launch
+from lookalike.training.distributed.ranks import (
     from_first,
     is_first,
     telling_of_lost_ranks,
     world_size,
 )
-from lookalike.training.recomputing import recompute_blocks
-from lookalike.training.run import Run, run_name
+from lookalike.training.ema import Average, lent
+from lookalike.training.forward import Passes, Prepared
+from lookalike.training.grad_cache import backward_by_chunks
+from lookalike.training.loggers import check_loggers, open_loggers
+from lookalike.training.objective import build_objective, check_parts
+from lookalike.training.optimizer import QuickStep, build_optimizer, build_schedule
+from lookalike.training.randomness import PassRandom
 from lookalike.training.score import chance, format_score, more_is_better, score
-from lookalike.training.stopping import Interrupted, stop_signals
+from lookalike.training.signals import Interrupted, stop_signals
 from lookalike.training.untrained import untrained_scores
-from lookalike.training.watcher import Watcher
-from lookalike.training.without_effect import without_effect
 
 __all__ = ["Interrupted", "Learning", "Training", "check", "splits_of", "train"]
 

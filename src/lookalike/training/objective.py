@@ -12,8 +12,8 @@ from lookalike.memory import CrossBatchMemory
 from lookalike.memory.cross_batch import refuse_unless_paired
 from lookalike.mixing import Mixing, refuse_unless_additive
 from lookalike.registry import LOSSES, MINERS, SAMPLERS, Registry
-from lookalike.training.gather import gather_rows, shared_out
-from lookalike.training.passes import Embedder
+from lookalike.training.distributed.gather import gather_rows, shared_out
+from lookalike.training.forward import Embedder
 
 __all__ = ["Objective", "build_objective", "check_parts", "sized"]
 

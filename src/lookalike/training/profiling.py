@@ -12,10 +12,10 @@ import torch
 
 from lookalike import data
 from lookalike.config import RunConfig
-from lookalike.training.devices import prepared_fabric
+from lookalike.progress import Watcher
+from lookalike.runs.run import Run
+from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.loop import Training, check, chosen_split
-from lookalike.training.run import Run
-from lookalike.training.watcher import Watcher
 
 __all__ = ["STAGES", "profile", "ready"]
 

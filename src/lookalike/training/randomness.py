@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from lookalike.training.ranks import rank
+from lookalike.training.distributed.ranks import rank
 
 __all__ = ["PassRandom", "drawing_apart"]
 

@@ -10,10 +10,10 @@ import numpy as np
 from lookalike.config import load
 from lookalike.errors import BadInput
 from lookalike.evaluation import EmbeddingsFile, read_embeddings
-from lookalike.training.finished import test_embeddings
+from lookalike.progress import Watcher
+from lookalike.runs.finished import test_embeddings
+from lookalike.runs.run import Run
 from lookalike.training.loop import train
-from lookalike.training.run import Run
-from lookalike.training.watcher import Watcher
 
 __all__ = ["Target", "read_target"]
 

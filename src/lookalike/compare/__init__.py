@@ -1,0 +1,1 @@
+"""Judging results: contenders, statistics, the fairness audit, comparisons."""

@@ -1,0 +1,218 @@
+"""What a key of the configuration means, declared once, beside its type.
+
+Each field of the schema carries a :class:`Key`::
+
+    momentum: Annotated[float, Key("0.1", active_when=(when("optim.name", "sgd"),))] = Field(
+        0.9, ge=0, lt=1, description="momentum of SGD"
+    )
+
+The hash of a run (:func:`identity`), the fairness audit, the warnings about settings without
+effect (:func:`without_effect`), ``lookalike train --help-keys``, the JSON schema and the page
+``docs/keys.md`` are derived from it.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+__all__ = [
+    "DeclaredKey",
+    "Key",
+    "When",
+    "declared_keys",
+    "flattened",
+    "identity",
+    "key_names",
+    "unless",
+    "when",
+    "without_effect",
+]
+
+
+@dataclass(frozen=True)
+class When:
+    """A rule about another key: that it has one of some values, or none of them."""
+
+    key: str
+    choices: tuple[Any, ...]
+    negated: bool = False
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """Whether the rule holds for a configuration, given as dotted keys and values."""
+        return (values.get(self.key) in self.choices) != self.negated
+
+    def __str__(self) -> str:
+        if self.negated and self.choices == (None,):
+            return self.key
+        words = " or ".join(as_text(choice) for choice in self.choices)
+        return f"{self.key} other than {words}" if self.negated else f"{self.key}={words}"
+
+
+def when(key: str, *choices: Any) -> When:
+    """The rule that ``key`` has one of ``choices``.
+
+    >>> str(when("optim.name", "rmsprop", "sgd"))
+    'optim.name=rmsprop or sgd'
+    """
+    return When(key, choices)
+
+
+def unless(key: str, *choices: Any) -> When:
+    """The rule that ``key`` has none of ``choices``.
+
+    >>> str(unless("protocol.name", "paper"))
+    'protocol.name other than paper'
+    """
+    return When(key, choices, negated=True)
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a key means beyond its type, default and description.
+
+    Args:
+        since: The version of Lookalike that brought the key.
+        hashed: Whether the value is part of the run's hash. ``"when set"``: only where it is not
+            the default, so that a new key does not rename the runs that are there already.
+            ``"always"``: a key of the first schema. ``"never"``: no score depends on it.
+        compared: Whether a difference makes a comparison unfair. False for what is the method
+            itself and for what no score depends on. In a section that is not compared no key is.
+        condition: What the audit calls it (``lookalike.compare.audit.CONDITIONS``), if not by its
+            own dotted name. Several keys may be told as one condition.
+        active_when: Rules of which at least one must hold for the key to have an effect; none:
+            it always has.
+        short: Whether the command line takes the key without its section.
+        hashed_as: What stands for the value in the hash.
+        arguments: Of a section that names a part: keys among the arguments of that part, each
+            with its description.
+    """
+
+    since: str
+    hashed: Literal["always", "when set", "never"] = "when set"
+    compared: bool = True
+    condition: str = ""
+    active_when: tuple[When, ...] = ()
+    short: bool = False
+    hashed_as: Callable[[Any], Any] | None = None
+    arguments: Mapping[str, tuple["Key", str]] = field(default_factory=dict)
+
+    def is_active(self, values: Mapping[str, Any]) -> bool:
+        """Whether the key has an effect in a configuration, given as dotted keys and values."""
+        return not self.active_when or any(rule.holds(values) for rule in self.active_when)
+
+
+@dataclass(frozen=True)
+class DeclaredKey:
+    """A key with its place in the schema."""
+
+    name: str
+    """Dotted, as in ``key=value``."""
+    key: Key
+    description: str
+    compared: bool
+    """Whether it and every section around it are compared."""
+    section: type[BaseModel] | None
+    """The model of what is inside, if the key is a section."""
+    field: FieldInfo | None
+    """None for an argument of a part."""
+
+    @property
+    def condition(self) -> str:
+        """What the audit calls it."""
+        return self.key.condition or self.name
+
+
+@cache
+def declared_keys(model: type[BaseModel]) -> dict[str, DeclaredKey]:
+    """Every key of a schema by its dotted name, sections before what is inside them."""
+    return {one.name: one for one in _declared(model)}
+
+
+def key_names(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Every dotted key that a model may have, declared or not."""
+    found = []
+    for name, info in model.model_fields.items():
+        section = _section(info)
+        found += [f"{prefix}{name}", *(key_names(section, f"{prefix}{name}.") if section else [])]
+    return found
+
+
+def identity(section: BaseModel) -> dict[str, Any]:
+    """The values that the outcome depends on, nested: what the hash of a run is made of."""
+    values = section.model_dump(mode="json")
+    for name, info in type(section).model_fields.items():
+        key, value = _key_of(info, name), getattr(section, name)
+        if key.hashed == "never" or (key.hashed == "when set" and value == info.default):
+            del values[name]
+        elif isinstance(value, BaseModel):
+            values[name] = identity(value)
+        elif key.hashed_as is not None:
+            values[name] = key.hashed_as(value)
+    return values
+
+
+def without_effect(config: BaseModel) -> list[str]:
+    """A sentence for each setting that is not at its default and has no effect."""
+    values = flattened(config.model_dump())
+    found = []
+    for name, one in declared_keys(type(config)).items():
+        changed = name in values and one.field is not None and values[name] != one.field.default
+        if changed and not one.key.is_active(values):
+            rules = one.key.active_when
+            present = " and ".join(f"{rule.key}={as_text(values.get(rule.key))}" for rule in rules)
+            needed = " or ".join(map(str, rules))
+            found.append(f"{name} has no effect with {present}: it needs {needed}")
+    return found
+
+
+def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as dotted keys.
+
+    >>> flattened({"optim": {"lr": 1}, "seed": 2})
+    {'optim.lr': 1, 'seed': 2}
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found |= flattened(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def as_text(value: Any) -> str:
+    """A value as YAML writes it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _declared(
+    model: type[BaseModel], prefix: str = "", compared: bool = True
+) -> Iterator[DeclaredKey]:
+    for name, info in model.model_fields.items():
+        key, section = _key_of(info, name), _section(info)
+        place, inside = f"{prefix}{name}", compared and key.compared
+        yield DeclaredKey(place, key, info.description or "", inside, section, info)
+        if section:
+            yield from _declared(section, f"{place}.", inside)
+        for argument, (own, description) in key.arguments.items():
+            yield DeclaredKey(f"{place}.{argument}", own, description, own.compared, None, None)
+
+
+def _section(info: FieldInfo) -> type[BaseModel] | None:
+    """The model inside a field, also where it may be missing or there may be several."""
+    for kind in (info.annotation, *get_args(info.annotation)):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None
+
+
+def _key_of(info: FieldInfo, name: str) -> Key:
+    for given in info.metadata:
+        if isinstance(given, Key):
+            return given
+    raise TypeError(f"the field '{name}' of the schema has no Key(...) in its annotation")

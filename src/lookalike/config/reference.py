@@ -1,0 +1,200 @@
+"""All keys for readers: the help text, the reference page, and the JSON schema for editors.
+
+``make keys`` writes the page ``docs/keys.md`` (``python -m lookalike.config.reference``) and
+``recipes/schema.json`` (``lookalike train --schema``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from lookalike.config.keys import DeclaredKey, as_text, declared_keys, flattened
+from lookalike.config.schema import RunConfig
+
+__all__ = ["KeyEntry", "help_text", "json_schema", "key_entries", "reference_page"]
+
+INTRODUCTION = """\
+# Configuration keys
+
+Every key of a run, as `key=value` on the command line or nested in a YAML file. `make keys` writes
+this page from the schema (`src/lookalike/config/schema.py`); `lookalike train --help-keys` prints
+the keys too.
+
+- **In the run's name**: whether the value is part of the hash that names the run's folder; *when
+  set*: only where it is not the default.
+- **Audit**: what the fairness audit calls the key; a difference makes a comparison unfair. "-": it
+  does not.
+- The sections `loss`, `miner` and `sampler` also take the arguments of the part they name
+  (`lookalike list losses triplet`).
+
+## In an editor
+
+`recipes/schema.json`, the output of `lookalike train --schema`, is the JSON schema of a recipe (not
+of a grid file). With the YAML extension of VS Code, or another client of yaml-language-server, this
+comment in a recipe gives completion, documentation and errors while typing:
+
+    # yaml-language-server: $schema=schema.json
+"""
+
+REQUIRED = "required"
+BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+}
+HASHED = {"always": "yes", "when set": "when set", "never": "no"}
+
+
+@dataclass(frozen=True)
+class KeyEntry:
+    """One key as readers see it."""
+
+    name: str
+    type: str
+    default: str
+    meaning: str
+    hashed: str
+    condition: str
+    since: str
+
+
+def key_entries(model: type[BaseModel] = RunConfig) -> list[KeyEntry]:
+    """Every key that takes a value, in the order of the schema."""
+    schema = json_schema(model)
+    defaults = flattened(model().model_dump(mode="json"))
+    return [
+        KeyEntry(
+            name=name,
+            type=_type(given := _property(schema, name)),
+            default=as_text(defaults.get(name, given.get("default", REQUIRED))),
+            meaning=_meaning(one),
+            hashed=HASHED[one.key.hashed],
+            condition=one.condition if one.compared else "",
+            since=one.key.since,
+        )
+        for name, one in declared_keys(model).items()
+        if one.section is None
+    ]
+
+
+def help_text(model: type[BaseModel] = RunConfig) -> str:
+    """Every key with its type, default and meaning, for a terminal.
+
+    >>> print(help_text().splitlines()[0])
+    seed: integer at least 0 and below 4294967296; default 0
+    """
+    lines = []
+    for entry in key_entries(model):
+        default = entry.default if entry.default == REQUIRED else f"default {entry.default}"
+        lines += [f"{entry.name}: {entry.type}; {default}", f"    {entry.meaning}"]
+    return "\n".join(lines)
+
+
+def reference_page(model: type[BaseModel] = RunConfig) -> str:
+    """The page ``docs/keys.md``: a table for each section."""
+    sections: dict[str, list[KeyEntry]] = {}
+    for entry in key_entries(model):
+        sections.setdefault(entry.name.rpartition(".")[0], []).append(entry)
+    lines = [INTRODUCTION]
+    for section, entries in sections.items():
+        about = _section_meaning(declared_keys(model)[section]) if section else ""
+        lines += [f"## {section or 'Top level'}", "", *([about, ""] if about else [])]
+        lines += ["| key | type | default | meaning | in the run's name | audit | since |"]
+        lines += ["|---|---|---|---|---|---|---|"]
+        for one in entries:
+            default = one.default if one.default == REQUIRED else f"`{one.default}`"
+            condition = f"`{one.condition}`" if one.condition else "-"
+            cells = (one.type, default, one.meaning, one.hashed, condition, one.since)
+            row = [f"`{one.name}`", *(cell.replace("|", "\\|") for cell in cells)]
+            lines.append(f"| {' | '.join(row)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def json_schema(model: type[BaseModel] = RunConfig) -> dict[str, Any]:
+    """The JSON schema of a recipe file.
+
+    Nothing is required, since a file may extend another one and the rest has defaults.
+    """
+    schema: dict[str, Any] = _without_titles(model.model_json_schema())
+    for part in (schema, *schema.get("$defs", {}).values()):
+        part.pop("required", None)
+        for name, given in part.get("properties", {}).items():
+            if given.get("type") == "array":  # one value may stand without brackets
+                one_or_more = {
+                    "anyOf": [given["items"], {"type": "array", "items": given["items"]}]
+                }
+                kept = {key: given[key] for key in ("description", "default") if key in given}
+                part["properties"][name] = one_or_more | kept
+    for one in declared_keys(model).values():
+        if one.key.active_when:
+            _property(schema, one.name)["description"] = _meaning(one)
+    extends = {"type": "string", "description": "a file or recipe:NAME that this one builds on"}
+    schema["properties"] = {"extends": extends, **schema["properties"]}
+    head: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Configuration of a Lookalike run",
+    }
+    return head | schema
+
+
+def _meaning(one: DeclaredKey) -> str:
+    if not one.key.active_when:
+        return one.description
+    return f"{one.description}; only with {' or '.join(map(str, one.key.active_when))}"
+
+
+def _section_meaning(one: DeclaredKey) -> str:
+    text = one.description or ((one.section.__doc__ or "").strip() if one.section else "")
+    return text[:1].upper() + text[1:].rstrip(".") + "." if text else ""
+
+
+def _property(schema: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The part of a JSON schema that describes a dotted key; empty for an argument of a part."""
+    found: dict[str, Any] = dict(schema)
+    for part in name.split("."):
+        found = _resolved(schema, found).get("properties", {}).get(part, {})
+    return found
+
+
+def _resolved(schema: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a reference points to, also where null may stand in its place."""
+    for choice in (given, *given.get("anyOf", ())):
+        if "$ref" in choice:
+            found: Mapping[str, Any] = schema["$defs"][choice["$ref"].rpartition("/")[2]]
+            return found
+    return given
+
+
+def _type(given: Mapping[str, Any]) -> str:
+    """A type in words: ``number above 0, or null``."""
+    if "anyOf" in given:
+        first, *others = given["anyOf"]
+        if [choice.get("items") for choice in others] == [first]:
+            return f"one or more of {_type(first)}"
+        return ", or ".join(_type(choice) for choice in given["anyOf"])
+    if "enum" in given or "const" in given:
+        return " | ".join(map(as_text, given.get("enum", [given.get("const")])))
+    bounds = [f"{words} {given[bound]}" for bound, words in BOUNDS.items() if bound in given]
+    kind = given.get("format") or given.get("type", "argument")
+    return f"{kind} {' and '.join(bounds)}" if bounds else kind
+
+
+def _without_titles(given: Any) -> Any:
+    """A JSON schema without the titles that pydantic makes of names."""
+    if isinstance(given, list):
+        return [_without_titles(item) for item in given]
+    if not isinstance(given, dict):
+        return given
+    return {
+        key: _without_titles(value)
+        for key, value in given.items()
+        if not (key == "title" and isinstance(value, str))
+    }
+
+
+if __name__ == "__main__":
+    print(reference_page(), end="")

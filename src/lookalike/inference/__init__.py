@@ -1,0 +1,1 @@
+"""A finished model ready to embed: loading, ONNX and TorchScript export, the model card."""

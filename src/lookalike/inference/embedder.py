@@ -1,0 +1,201 @@
+"""A network with its test transform, in a folder of its own: settings and weights, no pickle."""
+
+import json
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from lookalike import data, models
+from lookalike.config import RunConfig
+from lookalike.data.image_set import digest
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.files import atomically, write_json
+from lookalike.inference.encoder import Encoder
+from lookalike.models import EmbeddingModel
+from lookalike.models.hubs import HUBS
+from lookalike.models.weights import load_by_name, read_tensors
+from lookalike.runs.finished import model_tensors
+from lookalike.training import Run
+
+__all__ = ["Blueprint", "Embedder"]
+
+FORMAT = "lookalike-model"
+VERSION = 1
+
+
+class Blueprint(BaseModel):
+    """What is needed to build a network again, but for its weights."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    network: str
+    dim: int
+    pooling: str = "avg"
+    layer_norm: bool = False
+    normalize: bool = True
+    channels: int = 3
+    transform: str = "small"
+
+    def build(self) -> EmbeddingModel:
+        """The network with random weights."""
+        return models.build(
+            self.network,
+            dim=self.dim,
+            pooling=self.pooling,
+            layer_norm=self.layer_norm,
+            normalize=self.normalize,
+            channels=self.channels,
+        )
+
+    def refuse_foreign_code(self) -> None:
+        """A model that may come from elsewhere must not name code to import."""
+        hub = self.network.rpartition(":")[0]
+        if hub and hub not in HUBS:
+            raise BadInput(
+                f"the network '{self.network}' is code that a model's folder must not name; "
+                "give it a name by the entry point 'lookalike.networks'"
+            )
+
+
+class Embedder(Encoder):
+    """A network of torch that turns pictures into unit vectors.
+
+    ``model`` has ``features`` (batch -> map) and ``embed`` (map -> embedding); ``batch`` makes its
+    input from what ``prepare`` gives.
+    """
+
+    def __init__(
+        self, model: EmbeddingModel, blueprint: Blueprint, origin: dict[str, Any] | None = None
+    ) -> None:
+        self.model = model.eval().requires_grad_(False).to(memory_format=torch.channels_last)
+        self.blueprint = blueprint
+        self.origin = origin or {}
+        super().__init__(
+            data.preset(blueprint.transform),
+            model.normalisation,
+            model.dim,
+            fingerprint(blueprint, model),
+        )
+
+    @classmethod
+    def from_run(cls, folder: Path | str) -> Self:
+        """The chosen model of a finished run."""
+        run = Run(Path(folder))
+        config, result = run.config, run.result
+        tensors = model_tensors(run)
+        blueprint = of_config(config, tensors)
+        model = blueprint.build()
+        load_by_name(model, tensors, f"'{run.weights}'", left_over=())
+        origin = {"run": run.folder.name, "data": config.data.name, "result": result}
+        return cls(model, blueprint, origin)
+
+    @classmethod
+    def from_network(
+        cls,
+        network: str,
+        *,
+        weights: str = "imagenet",
+        transform: str = "small",
+        pooling: str = "avg",
+    ) -> Self:
+        """A pretrained network as it is: its pooled features are the embedding."""
+        data.preset(transform)
+        model = models.build(network, weights=weights, dim=0, pooling=pooling)
+        blueprint = Blueprint(network=network, dim=0, pooling=pooling, transform=transform)
+        return cls(model, blueprint, {"network": network, "weights": Path(weights).name})
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Self:
+        """The model that :meth:`save` wrote; a damaged one is refused."""
+        folder = Path(folder)
+        try:
+            text = (folder / "model.json").read_text(encoding="utf-8")
+        except OSError as error:
+            raise BadInput(f"'{folder}' does not hold a model: cannot read model.json") from error
+        return cls.restore(text, folder / "weights.safetensors", str(folder))
+
+    @classmethod
+    def restore(cls, settings: str, weights: Path, place: str) -> Self:
+        """A model from the text of its ``model.json`` and its file of weights."""
+        try:
+            record = json.loads(settings)
+            if not isinstance(record, dict) or record.get("format") != FORMAT:
+                raise BadInput(f"'{place}' does not hold a model of lookalike")
+            if record["version"] != VERSION:
+                raise BadInput(
+                    f"the model in '{place}' has version {record['version']}, "
+                    f"and this lookalike reads version {VERSION}"
+                )
+            blueprint = Blueprint.model_validate(record["blueprint"])
+            named, origin = record["fingerprint"], dict(record["origin"])
+        except (KeyError, TypeError, ValueError, ValidationError) as error:
+            if isinstance(error, BadInput):
+                raise
+            raise BadInput(f"the model in '{place}' is damaged: model.json") from error
+        blueprint.refuse_foreign_code()
+        model = blueprint.build()
+        load_by_name(model, read_tensors(weights), f"'{place}'", left_over=())
+        embedder = cls(model, blueprint, origin)
+        if embedder.fingerprint != named:
+            raise BadInput(f"the model in '{place}' is damaged: its weights are not those it names")
+        return embedder
+
+    def save(self, folder: Path | str) -> None:
+        """Write ``model.json`` and ``weights.safetensors``."""
+        self.blueprint.refuse_foreign_code()
+        folder = Path(folder)
+        with atomically(folder / "weights.safetensors") as draft:
+            tensors = {name: t.contiguous() for name, t in self.model.state_dict().items()}
+            save_file(tensors, str(draft))
+        write_json(folder / "model.json", self.record())
+
+    def record(self) -> dict[str, Any]:
+        """What ``model.json`` holds."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "blueprint": self.blueprint.model_dump(),
+            "fingerprint": self.fingerprint,
+            "origin": self.origin,
+        }
+
+    @torch.inference_mode()
+    def run(self, batch: Tensor) -> Tensor:
+        """The embeddings of a batch."""
+        found: Tensor = self.model(batch)
+        return found
+
+
+def of_config(config: RunConfig, tensors: dict[str, Tensor]) -> Blueprint:
+    """The blueprint of a run's model; the weights say whether it sees grey or colour."""
+    wanted = config.model
+    blueprint = Blueprint(
+        network=wanted.network,
+        dim=wanted.dim,
+        pooling=wanted.pooling,
+        layer_norm=wanted.layer_norm,
+        normalize=wanted.normalize,
+        transform=config.data.transform,
+    )
+    for path, layer in blueprint.build().named_modules():
+        if isinstance(layer, nn.Conv2d):
+            kernel = tensors.get(f"{path}.weight")
+            if kernel is not None and kernel.dim() == 4 and kernel.shape[1] == 1:
+                return blueprint.model_copy(update={"channels": 1})
+            break
+    return blueprint
+
+
+def fingerprint(blueprint: Blueprint, model: EmbeddingModel) -> str:
+    """A hash of the network's make, its transform and every weight."""
+    parts: list[Any] = [json.dumps(blueprint.model_dump(), sort_keys=True)]
+    for name, tensor in sorted(model.state_dict().items()):
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        parts += [f"{name} {tensor.dtype} {list(tensor.shape)}", flat.view(torch.uint8).numpy()]
+    if any(torch.isnan(tensor).any() for tensor in model.state_dict().values()):
+        raise LookalikeError("the network has weights that are not numbers")
+    return digest(*parts)

@@ -1,0 +1,165 @@
+"""A model for other programs: ONNX, TorchScript or safetensors, checked against the original."""
+
+import copy
+import json
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lookalike.errors import BadInput, LookalikeError, nearest
+from lookalike.evaluation import score
+from lookalike.files import atomically
+from lookalike.inference.card import write_card
+from lookalike.inference.embedder import Embedder
+from lookalike.inference.encoder import Vectors
+from lookalike.inference.models import find_embedder
+from lookalike.inference.onnx_encoder import OnnxEncoder
+from lookalike.models import EmbeddingModel
+from lookalike.models.head import l2_normalise
+from lookalike.training import Run
+from lookalike.training.targets import of_run
+
+__all__ = ["KINDS", "Kind", "export", "model_of"]
+
+Kind: TypeAlias = Literal["onnx", "torchscript", "safetensors"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+LEAST_COSINE = 0.9999
+OPSET = 18
+
+
+def model_of(folder: Path) -> Embedder:
+    """The model to export, with what its card tells of the run."""
+    embedder = find_embedder(folder)
+    if not (folder / "model.json").is_file():
+        embedder.origin["intervals"] = intervals_of(Run(folder))
+    return embedder
+
+
+def intervals_of(run: Run) -> dict[str, tuple[float, float]]:
+    """Bootstrap intervals of the run's test scores, from the embeddings that its test left."""
+    path = run.folder / "test.safetensors"
+    if "test" not in run.result or not path.is_file():
+        return {}
+    try:
+        tested = of_run(run)
+    except LookalikeError:  # the pictures are gone or changed; the scores stand without intervals
+        return {}
+    found = score(**tested.arguments(), metrics=tuple(run.result["test"]), confidence=0.95)
+    return dict(found.intervals)
+
+
+class UnitVectors(nn.Module):
+    """The model as it leaves the house: normalised images in, unit vectors out."""
+
+    def __init__(self, model: EmbeddingModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The unit vectors of a batch."""
+        return l2_normalise(self.model(images))
+
+
+def export(embedder: Embedder, kind: str, target: Path) -> float:
+    """Write the model and its card; return the least cosine between its vectors and the original's.
+
+    ``target`` is a file (a folder for safetensors). Where the copy does not agree, nothing stays.
+    """
+    if kind not in KINDS:
+        raise BadInput(f"there is no export to '{kind}'; {nearest(kind, KINDS)}")
+    if target.exists():
+        raise BadInput(f"'{target}' is there already")
+    if kind == "safetensors":
+        try:
+            embedder.save(target)
+            again = Embedder.load(target)
+            least = agreement(embedder, lambda batch: again.run(batch).numpy())
+            write_card(target / "README.md", embedder, kind, target.name, least)
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+        return least
+    write = write_onnx if kind == "onnx" else write_torchscript
+    with atomically(target) as draft:
+        least = write(embedder, draft)
+    write_card(target.with_name(f"{target.name}.md"), embedder, kind, target.name, least)
+    return least
+
+
+def write_onnx(embedder: Embedder, path: Path) -> float:
+    """ONNX with a batch of any size; what a runtime must know of the model is in its metadata."""
+    try:
+        import onnx
+    except ModuleNotFoundError as error:
+        raise BadInput(
+            f"ONNX needs the package '{error.name}': pip install 'lookalike[export]'"
+        ) from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            plain(embedder),
+            (example(embedder, 2),),
+            str(path),
+            input_names=["images"],
+            output_names=["embeddings"],
+            dynamic_axes={"images": {0: "batch"}, "embeddings": {0: "batch"}},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    model = onnx.load(str(path))
+    onnx.helper.set_model_props(model, {"lookalike": json.dumps(OnnxEncoder.describe(embedder))})
+    onnx.checker.check_model(model)
+    onnx.save(model, str(path))
+    copied = OnnxEncoder(path)
+    return agreement(embedder, lambda batch: copied.run(batch).numpy())
+
+
+def write_torchscript(embedder: Embedder, path: Path) -> float:
+    """TorchScript by tracing; the batch may have any size."""
+    with torch.inference_mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        jit: Any = torch.jit  # untyped
+        traced = jit.trace(plain(embedder), example(embedder, 2))
+    record = json.dumps(embedder.record())
+    jit.save(traced, str(path), _extra_files={"lookalike.json": record})
+    again = jit.load(str(path))
+    return agreement(embedder, lambda batch: again(batch).numpy())
+
+
+def plain(embedder: Embedder) -> UnitVectors:
+    """A copy in the ordinary memory layout, which exporters want."""
+    model = copy.deepcopy(embedder.model).to(memory_format=torch.contiguous_format)
+    return UnitVectors(model).eval()
+
+
+def example(embedder: Embedder, number: int, seed: int = 0) -> Tensor:
+    """A batch as the network sees pictures: smooth shapes under noise, the same every time."""
+    side = embedder.preset.size or 64
+    generator = torch.Generator().manual_seed(seed)
+    coarse = torch.rand(number, 3, 6, 6, generator=generator)
+    smooth = nn.functional.interpolate(coarse, (side, side), mode="bicubic").clamp(0, 1)
+    noise = torch.rand(number, 3, side, side, generator=generator)
+    pixels = (255 * (0.8 * smooth + 0.2 * noise)).to(torch.uint8)
+    return embedder.normalisation(pixels, torch.contiguous_format)
+
+
+@torch.inference_mode()
+def agreement(embedder: Embedder, other: Callable[[Tensor], Vectors]) -> float:
+    """The least cosine between two models' vectors, over batches of three sizes; or refuse."""
+    least = 1.0
+    for number in (1, 3, 8):
+        batch = example(embedder, number, seed=number)
+        right = l2_normalise(embedder.run(batch).float()).numpy()
+        found = np.array(other(batch), np.float64)
+        found /= np.linalg.norm(found, axis=1, keepdims=True)
+        least = min(least, float((right * found).sum(1).min()))
+    if not least >= LEAST_COSINE:
+        raise LookalikeError(f"the copy does not agree with the original: cosine {least:.6f}")
+    return least

@@ -1,0 +1,80 @@
+"""A model that ONNX Runtime runs: an exported file is all that it needs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lookalike import data
+from lookalike.data import Normalisation
+from lookalike.data.cache_folder import cache_folder
+from lookalike.errors import BadInput
+from lookalike.files import atomically
+from lookalike.inference.embedder import Embedder
+from lookalike.inference.encoder import Encoder
+
+__all__ = ["OnnxEncoder"]
+
+
+class OnnxEncoder(Encoder):
+    """Embeds pictures by ONNX Runtime; its fingerprint is that of the model it was made from."""
+
+    def __init__(self, path: Path | str, threads: int = 1) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise BadInput(
+                "an ONNX file needs the package 'onnxruntime': pip install 'lookalike[export]'"
+            ) from error
+        if not Path(path).is_file():
+            raise BadInput(f"there is no file '{path}'")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 3
+        try:
+            self._session: Any = onnxruntime.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"]
+            )
+            properties = self._session.get_modelmeta().custom_metadata_map
+            told = json.loads(properties["lookalike"])
+            normalisation = Normalisation(**{name: listed(v) for name, v in told["input"].items()})
+            super().__init__(
+                data.preset(told["transform"]), normalisation, told["dim"], told["fingerprint"]
+            )
+        except BadInput:
+            raise
+        except Exception as error:  # a file that is something else makes the runtime raise anything
+            raise BadInput(f"'{path}' is not a model that 'lookalike export' wrote") from error
+
+    @classmethod
+    def of(cls, embedder: Embedder) -> "OnnxEncoder":
+        """The network of ``embedder``, written once into the cache folder and checked."""
+        from lookalike.inference.export import write_onnx
+
+        path = cache_folder() / f"model-{embedder.fingerprint}.onnx"
+        if not path.is_file():
+            with atomically(path) as draft:
+                write_onnx(embedder, draft)
+        return cls(path)
+
+    @staticmethod
+    def describe(embedder: Embedder) -> dict[str, Any]:
+        """What an exported file must say of the model."""
+        return {
+            "transform": embedder.blueprint.transform,
+            "input": vars(embedder.normalisation),
+            "dim": embedder.dim,
+            "fingerprint": embedder.fingerprint,
+        }
+
+    def run(self, batch: Tensor) -> Tensor:
+        """The embeddings of a batch."""
+        found = self._session.run(None, {"images": batch.contiguous().numpy()})[0]
+        return torch.from_numpy(found)
+
+
+def listed(value: Any) -> Any:
+    """JSON has lists where a normalisation has tuples."""
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,67 @@
+"""Everything that can be named in a configuration, with a line or a page about each."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from lookalike import data, losses, miners, models, regularizers, samplers
+from lookalike.errors import BadInput, nearest
+from lookalike.registry import (
+    DATASETS,
+    LOSSES,
+    MINERS,
+    NETWORKS,
+    REGULARIZERS,
+    SAMPLERS,
+    Registry,
+)
+from lookalike.report.recipe_pages import Row, find_recipes
+
+__all__ = ["Page", "catalogue", "page"]
+
+ROOMS = (
+    data,
+    losses,
+    miners,
+    models,
+    regularizers,
+    samplers,
+)  # importing them fills the registries
+REGISTRIES: dict[str, Registry] = {
+    registry.kind: registry
+    for registry in (LOSSES, MINERS, SAMPLERS, REGULARIZERS, DATASETS, NETWORKS)
+}
+
+
+def catalogue(kind: str) -> list[Row]:
+    """Every part of one kind, or every recipe, by name."""
+    if kind == "recipes":
+        return find_recipes([])
+    if kind not in REGISTRIES:
+        kinds = [*REGISTRIES, "recipes"]
+        raise BadInput(f"there is no list of '{kind}'; {nearest(kind, kinds)}")
+    return [Row(e.name, e.summary, e.paper) for e in REGISTRIES[kind].entries()]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What there is to say about one part."""
+
+    name: str
+    paper: str
+    description: str
+    defaults: dict[str, Any]
+    tuned: list[dict[str, Any]]
+
+
+def page(kind: str, name: str) -> Page:
+    """Formula, paper, defaults and, for a loss, the settings that others found best."""
+    if kind not in REGISTRIES:
+        raise BadInput(f"'{kind}' have no pages; {nearest(kind, REGISTRIES)}")
+    entry = REGISTRIES[kind].find(name)
+    defaults = {
+        argument: "required" if p.default is inspect.Parameter.empty else p.default
+        for argument, p in (REGISTRIES[kind].arguments(name) or {}).items()
+    }
+    found = [vars(settings) for settings in losses.tuned(name)] if kind == "losses" else []
+    return Page(name, entry.paper, inspect.getdoc(entry.build) or "", defaults, found)

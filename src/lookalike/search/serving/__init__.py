@@ -1,1 +1,0 @@
-"""The parts of the search page's server; ``lookalike.search.server`` joins them."""

@@ -1,0 +1,1 @@
+"""The search page: a FastAPI application, its limits, tokens and workers."""

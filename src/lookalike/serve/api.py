@@ -1,0 +1,297 @@
+"""The routes of the JSON API: they check what is asked, hand work to threads, and answer."""
+
+import time
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, File, Form, Header, Path, Query, Response, UploadFile
+from PIL import Image
+
+from lookalike.errors import BadInput
+from lookalike.inference.encoder import Encoder, Vectors
+from lookalike.search.index import Index
+from lookalike.search.items import Item
+from lookalike.serve.answers import (
+    About,
+    Health,
+    ItemAnswer,
+    ItemsAnswer,
+    LabelAnswer,
+    MapAnswer,
+    NeighbourAnswer,
+    NeighboursAnswer,
+    Problem,
+    ShareMap,
+    WhyAnswer,
+)
+from lookalike.serve.attribution import Attribution, attribute
+from lookalike.serve.labels import Labels
+from lookalike.serve.limits import Limits, Refusal, Sizes
+from lookalike.serve.pictures import Pictures
+from lookalike.serve.plane import Plane
+from lookalike.serve.uploads import decode_upload
+from lookalike.serve.workers import Workers, cores
+
+__all__ = ["api_router"]
+
+Id = Annotated[int, Path(ge=0, lt=2**63, description="The number of an indexed picture.")]
+Label = Annotated[
+    str | None, Query(max_length=1_000, description="Look at pictures of this label only.")
+]
+AtLeast = Annotated[
+    float, Query(ge=-1, le=1, description="Leave out neighbours less similar than this.")
+]
+SizeName = Literal["tiny", "small", "large"]
+
+
+def problems(**sentences: str) -> dict[int | str, dict[str, Any]]:
+    """The documented refusals of a route: ``_404="when"``."""
+    return {
+        int(status.lstrip("_")): {"model": Problem, "description": when}
+        for status, when in sentences.items()
+    }
+
+
+ALWAYS = problems(
+    _401="The token is missing or wrong.",
+    _403="Asked by a page of another site.",
+    _408="The request took too long.",
+    _421="Asked by a name that is not this server's.",
+    _422="A value cannot be used.",
+    _429="Too much work is waiting.",
+)
+UNKNOWN = problems(_404="There is no such picture, or its file is gone.")
+UPLOADED = problems(
+    _400="The form cannot be read.",
+    _413="The file or the picture is too large.",
+    _415="The file is no picture of a known format.",
+)
+
+
+def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
+    """Every route under ``/api``, about one index."""
+    router = APIRouter(prefix="/api", responses=ALWAYS)
+    heavy = Workers(cores(), limits.waiting, "embedding")
+    light = Workers(cores(), 8 * limits.waiting, "reading")
+    pictures = Pictures(index, limits.thumbnail_bytes)
+    labels = Labels(index)
+    plane = Plane(index, limits.map_points)
+    sizes: dict[str, int] = asdict(Sizes())
+    K = Annotated[int, Query(ge=1, le=limits.neighbours, description="How many neighbours.")]
+
+    def known(id: int) -> Item:
+        try:
+            return index.item(id)
+        except BadInput as error:
+            raise Refusal(404, f"There is no picture {id}.") from error
+
+    def nearest(
+        vector: Vectors, k: int, label: str | None, at_least: float, without: int | None
+    ) -> list[NeighbourAnswer]:
+        if label is not None and label not in index.label_names:
+            raise Refusal(422, f"No picture has the label '{label}'.")
+        wanted = k if without is None else k + 1
+        (hits,) = index.search(vector, wanted, label=label)
+        found = [hit for hit in hits if hit.id != without and hit.similarity >= at_least]
+        return [NeighbourAnswer.of_hit(hit) for hit in found[:k]]
+
+    @router.get("/health", tags=["about"])
+    async def health() -> Health:
+        """Whether the server runs; needs no token."""
+        return Health()
+
+    @router.get("/about", tags=["about"])
+    async def about() -> About:
+        """What is being searched, by which network, within which limits."""
+        return About(
+            name=name_of(index.place),
+            pictures=await light.run(index.__len__),
+            network=index.embedder.blueprint.network,
+            dim=encoder.dim,
+            fingerprint=encoder.fingerprint,
+            runtime="torch" if encoder is index.embedder else "onnx",
+            approximation=index.approximation,
+            upload_bytes=limits.upload_bytes,
+            neighbours=limits.neighbours,
+        )
+
+    @router.get("/labels", tags=["about"])
+    async def list_labels() -> list[LabelAnswer]:
+        """Every label with the number of its pictures, by name."""
+        table = await light.run(labels.table)
+        return [
+            LabelAnswer(name=name, count=count)
+            for name, count in zip(table.names, table.counts, strict=True)
+        ]
+
+    @router.get("/items", tags=["pictures"])
+    async def list_items(
+        label: Label = None,
+        offset: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+        limit: Annotated[int, Query(ge=1, le=limits.listed)] = 24,
+        seed: Annotated[
+            int | None,
+            Query(ge=0, lt=2**63, description="Draw pictures by chance; one seed, one order."),
+        ] = None,
+    ) -> ItemsAnswer:
+        """Pictures in the order of the index, or drawn by chance."""
+
+        def listed() -> ItemsAnswer:
+            rows = labels.table().rows(label)
+            if seed is None:
+                chosen = rows[offset : offset + limit]
+            else:
+                chosen = np.random.default_rng(seed).permutation(rows)[offset : offset + limit]
+            ids = [int(id) for id in np.asarray(index.ids)[chosen]]
+            items = [
+                ItemAnswer.of(Item(id, record.path, record.label, record.metadata))
+                for id, record in zip(ids, index.records_of(ids), strict=True)
+            ]
+            return ItemsAnswer(items=items, total=len(rows))
+
+        return await light.run(listed)
+
+    @router.get("/items/{id}", tags=["pictures"], responses=UNKNOWN)
+    async def get_item(id: Id) -> ItemAnswer:
+        """What is known of a picture."""
+        return await light.run(lambda: ItemAnswer.of(known(id)))
+
+    @router.get(
+        "/items/{id}/image",
+        tags=["pictures"],
+        response_class=Response,
+        responses=UNKNOWN
+        | {
+            200: {"content": {"image/jpeg": {}, "image/png": {}}, "description": "The picture."},
+            304: {"description": "The picture has not changed."},
+        },
+    )
+    async def get_image(
+        id: Id,
+        size: Annotated[SizeName, Query(description="Longest side: 96, 320, 1024.")] = "small",
+        if_none_match: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """The picture, made small; never the file itself."""
+
+        def made() -> Response:
+            known(id)
+            tag = pictures.tag(id, sizes[size])
+            headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}
+            if if_none_match is not None and tag in if_none_match:
+                return Response(status_code=304, headers=headers)
+            thumbnail = pictures.thumbnail(id, sizes[size], tag)
+            return Response(thumbnail.data, media_type=thumbnail.media_type, headers=headers)
+
+        return await light.run(made)
+
+    @router.get("/items/{id}/neighbours", tags=["search"], responses=UNKNOWN)
+    async def neighbours_of_item(
+        id: Id, k: K = 24, label: Label = None, at_least: AtLeast = -1.0
+    ) -> NeighboursAnswer:
+        """The pictures most similar to an indexed one, without itself."""
+
+        def found() -> NeighboursAnswer:
+            start = time.perf_counter()
+            known(id)
+            neighbours = nearest(index.vector_of(id), k, label, at_least, without=id)
+            return NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
+
+        return await heavy.run(found)
+
+    @router.post("/search", tags=["search"], responses=UPLOADED)
+    async def search_by_picture(
+        image: Annotated[UploadFile, File(description="The picture that asks.")],
+        k: K = 24,
+        label: Label = None,
+        at_least: AtLeast = -1.0,
+    ) -> NeighboursAnswer:
+        """The indexed pictures most similar to one that is sent. It is not kept."""
+        data = await image.read()
+
+        def found() -> NeighboursAnswer:
+            start = time.perf_counter()
+            (vector,) = encoder.embed([decode_upload(data, limits)])
+            neighbours = nearest(vector, k, label, at_least, without=None)
+            return NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
+
+        return await heavy.run(found)
+
+    @router.post("/why", tags=["search"], responses=UNKNOWN | UPLOADED)
+    async def explain(
+        neighbour: Annotated[int, Form(ge=0, lt=2**63, description="An indexed picture.")],
+        item: Annotated[
+            int | None, Form(ge=0, lt=2**63, description="The indexed picture that asks.")
+        ] = None,
+        image: Annotated[UploadFile | None, File(description="Or the picture that asks.")] = None,
+    ) -> WhyAnswer:
+        """Which places of two pictures make them alike. Give ``item`` or ``image``."""
+        if (item is None) == (image is None):
+            raise Refusal(422, "Give either 'item' or 'image'.")
+        data = None if image is None else await image.read()
+
+        def explained() -> WhyAnswer:
+            start = time.perf_counter()
+            known(neighbour)
+            if data is not None:
+                asking = decode_upload(data, limits)
+                (vector,) = encoder.embed([asking])
+            else:
+                assert item is not None
+                known(item)
+                asking, vector = whole(item), index.vector_of(item)
+            other = index.vector_of(neighbour)
+            return WhyAnswer(
+                similarity=round(float(vector @ other), 5),
+                query=share_map(attribute(index.embedder, asking, other)),
+                neighbour=share_map(attribute(index.embedder, whole(neighbour), vector)),
+                milliseconds=since(start),
+            )
+
+        return await heavy.run(explained)
+
+    def whole(id: int) -> Image.Image:
+        return pictures.whole(id)
+
+    @router.get("/map", tags=["map"])
+    async def get_map() -> MapAnswer:
+        """Where pictures lie on a plane; near means similar."""
+
+        def drawn() -> MapAnswer:
+            table, found = labels.table(), plane.map()
+            places = found.places.round(4)
+            return MapAnswer(
+                method="pca" if found.method == "pca" else "t-sne",
+                final=found.final,
+                total=len(index),
+                ids=np.asarray(index.ids)[found.rows].tolist(),
+                x=places[:, 0].tolist(),
+                y=places[:, 1].tolist(),
+                labels=table.codes[found.rows].tolist(),
+                label_names=table.names,
+            )
+
+        return await light.run(drawn)
+
+    return router
+
+
+def name_of(place: str) -> str:
+    """What visitors see of where an index lies: the last part.
+
+    >>> name_of("/home/me/shop.index/"), name_of("postgresql://me@there/pictures#shop")
+    ('shop', 'shop')
+    """
+    last = place.rstrip("/").rpartition("/")[2].rpartition("#")[2]
+    return last.removesuffix(".index") or "index"
+
+
+def since(start: float) -> float:
+    """Milliseconds gone by, to a tenth."""
+    return round(1e3 * (time.perf_counter() - start), 1)
+
+
+def share_map(found: Attribution) -> ShareMap:
+    """An attribution as an answer."""
+    rows = np.round(found.shares.astype(np.float64), 6).tolist()
+    return ShareMap(shares=rows, box=found.box)

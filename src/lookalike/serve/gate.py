@@ -1,0 +1,202 @@
+"""What every request passes: who may ask, how long, how much; and what every answer carries."""
+
+import asyncio
+import hashlib
+import ipaddress
+import secrets
+from collections.abc import Iterable
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lookalike.serve.limits import Limits, Refusal
+
+__all__ = ["Gate", "is_loopback"]
+
+OPEN_PATHS = frozenset({"/api/health"})
+_FORM_OVERHEAD = 64 * 1024
+"""What a form adds to the file in it."""
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    name = host.strip("[]")
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class Gate:
+    """The outermost layer of the application.
+
+    - On loopback only loopback's own names are answered, so that no foreign site can point its
+      name at this machine and read the pictures (DNS rebinding); pages of other sites may not post.
+    - With a ``token`` all but ``/api/health`` needs it: ``Authorization: Bearer``, a cookie, or
+      once ``?token=`` in the address, which sets the cookie and goes away.
+    - A body may have ``limits.upload_bytes``, a request ``limits.request_seconds``.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, limits: Limits, token: str | None = None, loopback: bool = True
+    ) -> None:
+        self.app = app
+        self.limits = limits
+        self.token = token
+        self.loopback = loopback
+        # cookies do not know ports: two servers on one machine must not share one
+        mark = hashlib.blake2b((token or "").encode(), digest_size=4).hexdigest()
+        self.cookie = f"lookalike-{mark}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it here."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        answering = _Answering(send)
+        try:
+            async with asyncio.timeout(self.limits.request_seconds):
+                await self._within_time(scope, receive, answering)
+        except TimeoutError:
+            if not answering.begun:
+                await self._refuse(
+                    scope, receive, answering, 408, "The request took too long and was dropped."
+                )
+
+    async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        if self.loopback and not is_loopback(_host_name(headers.get("host", ""))):
+            await self._refuse(
+                scope, receive, send, 421, "This server answers to this machine's own names only."
+            )
+            return
+        if scope["method"] == "POST" and headers.get("sec-fetch-site") == "cross-site":
+            await self._refuse(
+                scope, receive, send, 403, "Pages of other sites may not ask this server."
+            )
+            return
+        if self.token is not None and scope["path"] not in OPEN_PATHS:
+            given = [value for name, value in _address_values(scope) if name == "token"]
+            if self._right(given) and scope["method"] in ("GET", "HEAD"):
+                await self._welcome(scope, receive, send)
+                return
+            if not self._right([*given, *_tokens_in_headers(headers, self.cookie)]):
+                await self._refuse(
+                    scope, receive, send, 401, "This server needs its token.",
+                    {"WWW-Authenticate": "Bearer"},
+                )  # fmt: skip
+                return
+        most = self.limits.upload_bytes + _FORM_OVERHEAD
+        length = headers.get("content-length", "")
+        if length.isdigit() and int(length) > most:
+            await self._refuse(scope, receive, send, 413, self._too_large())
+            return
+        await self.app(scope, self._counted(receive, most), send)
+
+    def _right(self, given: Iterable[str]) -> bool:
+        expected = (self.token or "").encode()
+        return any(secrets.compare_digest(one.encode(), expected) for one in given)
+
+    async def _welcome(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The token goes from the address into a cookie, and does not stay in the history."""
+        rest = [pair for pair in _address_values(scope) if pair[0] != "token"]
+        path = "/" + quote(scope["path"]).lstrip("/")  # "//host" would lead to another site
+        response = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
+        response.set_cookie(
+            self.cookie, self.token or "", httponly=True, samesite="lax",
+            secure=scope.get("scheme") == "https",
+        )  # fmt: skip
+        await response(scope, receive, send)
+
+    def _too_large(self) -> str:
+        return f"The file is larger than {self.limits.upload_bytes / 2**20:.0f} MB."
+
+    def _counted(self, receive: Receive, most: int) -> Receive:
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > most:
+                raise Refusal(413, self._too_large())
+            return message
+
+        return counted
+
+    async def _refuse(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        status: int,
+        sentence: str,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """Answer with a sentence; the rest of the body is not read, so the connection ends."""
+        closing = {"Connection": "close"} | (headers or {})
+        await JSONResponse({"detail": sentence}, status, closing)(scope, receive, send)
+
+
+class _Answering:
+    """``send`` that adds the headers and knows whether the answer has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.begun = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            headers = MutableHeaders(scope=message)
+            for name, value in SECURITY_HEADERS.items():
+                headers[name] = value
+            headers.setdefault("Cache-Control", "no-cache")
+        await self._send(message)
+
+
+def _host_name(host: str) -> str:
+    """The name in a Host header, without the port."""
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def _address_values(scope: Scope) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=100)
+    except ValueError:  # more of them than anybody needs
+        return []
+
+
+def _tokens_in_headers(headers: Headers, cookie: str) -> Iterable[str]:
+    kind, _, value = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        yield value.strip()
+    try:
+        cookies = SimpleCookie(headers.get("cookie", ""))
+    except CookieError:
+        return
+    if cookie in cookies:
+        yield cookies[cookie].value

@@ -1,0 +1,136 @@
+"""The search page and its API: an application for any ASGI server, and one that runs it."""
+
+import socket
+from collections.abc import Callable
+from importlib.resources import files
+
+import torch
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.staticfiles import StaticFiles
+from PIL import Image
+from starlette.exceptions import HTTPException
+
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.inference.encoder import Encoder
+from lookalike.search.index import Index
+from lookalike.serve.api import api_router
+from lookalike.serve.connection import impatient_protocol
+from lookalike.serve.gate import Gate, is_loopback
+from lookalike.serve.limits import Limits
+
+__all__ = ["create_app", "listen", "serve"]
+
+
+def create_app(
+    index: Index,
+    *,
+    encoder: Encoder | None = None,
+    limits: Limits | None = None,
+    token: str | None = None,
+    loopback: bool = True,
+) -> Gate:
+    """The ASGI application: the page at ``/``, the API under ``/api``.
+
+    ``encoder`` embeds pictures that visitors send; the index's own network unless given.
+    ``loopback`` says that only this machine shall be answered.
+    """
+    limits = limits or Limits()
+    encoder = encoder or index.embedder
+    index.accept(encoder)
+    app = FastAPI(
+        title="Lookalike",
+        summary="Find the pictures that look like yours.",
+        version="1",
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # the usual pages load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.include_router(api_router(index, encoder, limits))
+    web = files("lookalike.serve") / "web"
+    app.mount("/", StaticFiles(directory=str(web), html=True))
+    app.add_exception_handler(HTTPException, as_problem)
+    app.add_exception_handler(RequestValidationError, as_problem)
+    app.add_exception_handler(LookalikeError, as_problem)
+    app.add_exception_handler(Exception, as_problem)
+    return Gate(app, limits=limits, token=token, loopback=loopback)
+
+
+async def as_problem(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001
+    """Every refusal in one form: ``{"detail": "a sentence"}``."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"detail": str(error.detail)}, error.status_code, error.headers)
+    if isinstance(error, RequestValidationError):
+        return JSONResponse({"detail": sentence_of(error)}, 422)
+    if isinstance(error, LookalikeError):
+        return JSONResponse({"detail": f"{error}."}, 422)
+    return JSONResponse({"detail": "The server failed; its log says why."}, 500)
+
+
+def sentence_of(error: RequestValidationError) -> str:
+    """The first thing that is wrong with a request."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    return f"'{place}': {first['msg']}."
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket on ``host`` and ``port`` (0: any that is free), or a sentence why not."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"cannot listen on '{host}': {reason}") from error
+    bound = socket.socket(family, kind, protocol)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+        bound.listen(128)
+    except OSError as error:
+        bound.close()
+        raise BadInput(
+            f"cannot listen on {host}, port {port}: {error.strerror}; give another --port"
+        ) from error
+    return bound
+
+
+def serve(
+    index: Index,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    encoder: Encoder | None = None,
+    limits: Limits | None = None,
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Answer until interrupted; ``ready`` is told the address once it can be asked."""
+    import faiss
+    import uvicorn
+
+    limits = limits or Limits()
+    torch.set_num_threads(1)  # every core has a worker of its own
+    faiss.omp_set_num_threads(1)
+    bound = listen(host, port)
+    app = create_app(index, encoder=encoder, limits=limits, token=token, loopback=is_loopback(host))
+    config = uvicorn.Config(
+        app,
+        http=impatient_protocol(limits.silent_seconds),
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=limits.connections,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=3,
+    )
+    (encoder or index.embedder).embed([Image.new("RGB", (64, 64))])  # the first time is slow
+    name = f"[{host}]" if ":" in host else host
+    if ready is not None:
+        ready(f"http://{name}:{bound.getsockname()[1]}/")
+    uvicorn.Server(config).run(sockets=[bound])

@@ -1,0 +1,109 @@
+"""The devices of a run: how many, of which kind, and how their processes find one another."""
+
+import inspect
+import os
+from datetime import timedelta
+from typing import Any
+
+from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning_fabric.strategies.ddp import DDPStrategy
+from torch.nn.parallel import DistributedDataParallel
+
+from lookalike.config import RunConfig, TrainConfig
+from lookalike.errors import BadInput
+from lookalike.training.allocator import keep_freed_memory
+from lookalike.training.distributed.ranks import launched, world_size
+
+__all__ = ["check_devices", "is_first_machine", "must_launch", "prepared_fabric"]
+
+UNSYNCED = (
+    "forward_sync_buffers"
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+    else "broadcast_buffers"  # what older versions of torch call it
+)
+PATIENCE = timedelta(minutes=30)
+"""How long a process waits for another one, which may be writing or clustering."""
+
+
+def is_first_machine(train: TrainConfig) -> bool:
+    """Whether the process that writes runs here, of the machines that share a run."""
+    return train.nodes == 1 or int(os.environ.get("NODE_RANK", 0)) == 0
+
+
+def must_launch(config: RunConfig) -> bool:
+    """Whether the processes of the run have still to be started."""
+    return not launched() and config.train.devices * config.train.nodes > 1
+
+
+def check_devices(config: RunConfig) -> None:
+    """Refuse what cannot be shared out before anything is started."""
+    train = config.train
+    asked = train.devices * train.nodes
+    there = world_size() if launched() else asked
+    if asked not in (1, there):
+        raise BadInput(
+            f"train.devices = {train.devices} times train.nodes = {train.nodes} is not the "
+            f"{there} processes that torchrun has started; leave them out"
+        )
+    batch = int(config.sampler.arguments.get("batch_size", there))
+    if batch < there:
+        raise BadInput(f"sampler.batch_size = {batch} cannot be shared by {there} processes")
+    if train.accumulate > max(1, batch // there):
+        raise BadInput(
+            f"train.accumulate = {train.accumulate} is more than the {max(1, batch // there)} "
+            "images of a batch that a process has"
+        )
+    if train.accumulate > 1 and config.mix is not None and config.mix.where == "feature":
+        raise BadInput("train.accumulate needs mix.where=embed or mix.where=input, not feature")
+    if must_launch(config):
+        if train.nodes > 1 and not {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} <= set(os.environ):
+            raise BadInput(
+                f"train.nodes = {train.nodes} needs MASTER_ADDR, MASTER_PORT and NODE_RANK in the "
+                "environment of every machine; or start it with torchrun"
+            )
+        fabric_for(train, train.devices, train.nodes)
+
+
+def prepared_fabric(config: TrainConfig) -> Fabric:
+    """The devices and the precision that a run asks for, connected to one another."""
+    if world_size() == 1:
+        return fabric_for(config, 1, 1)
+    here = int(os.environ["LOCAL_WORLD_SIZE"])
+    unsynced: dict[str, Any] = {UNSYNCED: False}  # batch norm shares them by itself
+    strategy = DDPStrategy(
+        cluster_environment=TorchElasticEnvironment(),
+        timeout=PATIENCE,
+        # A backbone that warms up has no gradient for a while, and some networks have unused parts.
+        find_unused_parameters=True,
+        **unsynced,
+    )
+    fabric = fabric_for(config, here, world_size() // here, strategy)
+    fabric.launch()
+    return fabric
+
+
+def fabric_for(
+    config: TrainConfig, devices: int, nodes: int, strategy: DDPStrategy | str = "auto"
+) -> Fabric:
+    """Fabric, or a sentence why the devices cannot be had."""
+    precision: Any = config.precision
+    try:
+        fabric = Fabric(
+            accelerator=config.device,
+            devices=devices,
+            num_nodes=nodes,
+            strategy=strategy,
+            precision=precision,
+        )
+    except (RuntimeError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise BadInput(f"train.device = {config.device!r} cannot be used: {reason}") from error
+    if fabric.device.type == "cpu" and config.precision == "16-mixed":
+        raise BadInput("train.precision = '16-mixed' needs a GPU; on a CPU use 'bf16-mixed'")
+    if fabric.device.type == "cpu":
+        # Fabric makes torch load the driver's library to see whether there is a GPU, and every
+        # optimiser step asks; a run on the CPU need not know.
+        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "0"
+        keep_freed_memory()
+    return fabric

@@ -1,0 +1,65 @@
+"""One process of a run on several devices, started by :mod:`lookalike.training.distributed.launch`.
+
+It reports to the process that started it, one JSON object a line on standard output, and ends with
+it: standard input is a pipe that closes when that process is gone.
+"""
+
+import json
+import os
+import sys
+import threading
+from typing import Any, TextIO
+
+from lookalike.config import load
+from lookalike.errors import LookalikeError
+from lookalike.progress import Watcher
+from lookalike.training.loop import train
+
+__all__ = ["main"]
+
+
+class Reports(Watcher):
+    """A watcher that writes everything to the process that started this one."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def stage(self, name: str, done: int, total: int, detail: str = "") -> None:
+        """Report a stage."""
+        self.write(stage=[name, done, total, detail])
+
+    def note(self, text: str) -> None:
+        """Report a line."""
+        self.write(note=text)
+
+    def refused(self, error: LookalikeError) -> None:
+        """Report what ended this process."""
+        self.write(refused=type(error).__name__, exit_code=error.exit_code, text=str(error))
+
+    def write(self, **report: Any) -> None:
+        """One line."""
+        self.stream.write(json.dumps(report) + "\n")
+        self.stream.flush()
+
+
+def main() -> int:
+    """Train by the configuration that is the one argument."""
+    threading.Thread(target=end_with_parent, args=(os.dup(0),), daemon=True).start()
+    reports = Reports(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    os.dup2(2, 1)  # what libraries print must not come between
+    try:
+        train(load(sys.argv[1]), reports)
+    except LookalikeError as error:
+        reports.refused(error)
+        return error.exit_code
+    return 0
+
+
+def end_with_parent(pipe: int) -> None:
+    """Wait until the pipe closes: nobody is there to hear of this run any more."""
+    os.read(pipe, 1)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+from pathlib import Path
+
+import pytest
+
+from lookalike.compare.audit import CONDITIONS, Experiment, audit
+from lookalike.compare.descriptions import describe, read_description
+from lookalike.errors import BadInput
+
+AUDITS = Path(__file__).parents[2] / "docs" / "audits"
+
+FAIR = {
+    "data": "cub",
+    "network": "resnet50",
+    "weights": "imagenet",
+    "dim": 128,
+    "pooling": "avg",
+    "transform": "RandomResizedCrop",
+    "image_size": 224,
+    "bn_frozen": True,
+    "epochs": 40,
+    "steps": 4000,
+    "batch_size": 32,
+    "optimizer": "adam",
+    "lr": 1e-4,
+    "weight_decay": 1e-4,
+    "schedule": "constant",
+    "protocol": "fixed-validation",
+    "selection": "validation",
+    "trials": 20,
+    "seeds": 5,
+    "extra_data": "none",
+    "ensemble": 1,
+}
+
+
+def found(name):
+    """Kind and condition of every flaw, without what is merely not said."""
+    flaws = audit(read_description(AUDITS / f"{name}.yaml").experiments).flaws
+    return {(flaw.kind, flaw.condition) for flaw in flaws if flaw.kind != "not said"}
+
+
+BLIND = {("weak", "selection"), ("weak", "seeds")}  # as the seed says of all of these papers
+
+
+@pytest.mark.parametrize(
+    ("paper", "flaws"),
+    [
+        ("sampling-matters", {("differs", "network"), ("differs", "dim")}),
+        ("hierarchical-triplet", {("differs", "network"), ("differs", "dim")}),
+        (
+            "multi-similarity",
+            {
+                ("differs", "network"),
+                ("differs", "transform"),
+                ("undisclosed", "transform"),
+                ("omitted", "bn_frozen"),
+            },
+        ),
+        ("learning-to-rank", {("differs", "network")}),
+        ("divide-and-conquer", {("differs", "network"), ("undisclosed", "transform")}),
+        (
+            "soft-triple",
+            {("differs", "network"), ("omitted", "network"), ("undisclosed", "transform")},
+        ),
+        ("tuplet-margin", {("differs", "network"), ("differs", "dim")}),
+        ("ranked-list", {("differs", "dim")}),
+        ("mic", {("differs", "transform"), ("undisclosed", "transform")}),
+        (
+            "proxy-anchor",
+            {("differs", "pooling"), ("omitted", "pooling"), ("undisclosed", "transform")},
+        ),
+        ("horde", {("differs", "image_size")}),
+    ],
+)
+def test_the_reality_checks_examples_of_unfair_comparisons(paper, flaws):
+    assert found(paper) == flaws | BLIND
+    assert audit(read_description(AUDITS / f"{paper}.yaml").experiments).verdict == "unfair"
+
+
+def test_every_example_is_tested():
+    tested = {"reality-check", "every-flaw"} | {
+        mark.args[1][i][0]
+        for mark in test_the_reality_checks_examples_of_unfair_comparisons.pytestmark
+        for i in range(len(mark.args[1]))
+    }
+    assert {path.stem for path in AUDITS.glob("*.yaml")} == tested
+
+
+def test_all_flaws_of_a_bad_comparison_are_found():
+    same = {"data", "weights"}
+    assert found("every-flaw") == {
+        *(("differs", key) for key in CONDITIONS if key not in same),
+        ("selected on test", "selection"),
+        ("undisclosed", "transform"),
+        ("omitted", "pooling"),
+        ("weak", "selection"),
+        ("weak", "seeds"),
+    }
+
+
+def test_a_fair_comparison_has_no_flaw():
+    assert audit(read_description(AUDITS / "reality-check.yaml").experiments).flaws == ()
+    rows = [Experiment(name, FAIR) for name in "abc"]
+    assert audit(rows).flaws == ()
+    assert audit(rows).verdict == "fair"
+
+
+@pytest.mark.parametrize("key", CONDITIONS)
+def test_each_condition_alone_is_found(key):
+    other = "something else" if key != "seeds" else 7
+    flaws = audit([Experiment("a", FAIR), Experiment("b", {**FAIR, key: other})]).flaws
+    assert [(flaw.kind, flaw.condition, flaw.rows) for flaw in flaws] == [
+        ("differs", key, ("a", "b"))
+    ]
+
+
+@pytest.mark.parametrize("key", CONDITIONS)
+def test_what_one_row_does_not_say_is_said(key):
+    rest = {name: value for name, value in FAIR.items() if name != key}
+    result = audit([Experiment("a", FAIR), Experiment("b", rest)])
+    quiet = key in ("steps", "lr", "weight_decay", "schedule", "protocol")
+    assert result.verdict == ("fair" if quiet else "cannot be told")
+    assert {flaw.rows for flaw in result.flaws} == (set() if quiet else {("b",)})
+
+
+def test_spellings_of_one_thing_are_equal():
+    other = {**FAIR, "network": "ResNet-50", "lr": 0.0001, "bn_frozen": "yes"}
+    assert audit([Experiment("a", FAIR), Experiment("b", other)]).fair
+
+
+def test_tuned_for_all_is_fair_and_tuned_for_some_is_not():
+    low, high = FAIR | {"lr": 1e-5}, FAIR | {"lr": 1e-3}
+    tuned = frozenset({"lr"})
+    assert audit([Experiment("a", low, tuned=tuned), Experiment("b", high, tuned=tuned)]).fair
+    (flaw,) = audit([Experiment("a", low, tuned=tuned), Experiment("b", high)]).flaws
+    assert flaw.sentence == "Learning rate: tuned for a and fixed for b."
+
+
+def test_a_baseline_answers_only_for_what_comes_before_training():
+    bare = {key: FAIR[key] for key in ("data", "network", "weights", "transform", "image_size")}
+    bare["extra_data"] = "none"
+    rows = [Experiment("a", FAIR), Experiment("b", FAIR), Experiment("raw", bare, trained=False)]
+    assert audit(rows).flaws == ()
+    rows[2] = Experiment("raw", {**bare, "network": "vit"}, trained=False)
+    assert [flaw.condition for flaw in audit(rows).flaws] == ["network"]
+
+
+def test_marks_point_at_the_flaws_of_a_row():
+    rows = [Experiment("a", FAIR), Experiment("b", {**FAIR, "seeds": 1})]
+    result = audit(rows)
+    assert [flaw.kind for flaw in result.flaws] == ["differs", "weak"]
+    assert (result.marks("a"), result.marks("b")) == ([1], [1, 2])
+
+
+def test_outdated_rows_are_said_and_marked_but_not_unfair():
+    why = "the loss was another"
+    rows = [
+        Experiment("a", FAIR),
+        Experiment("b", FAIR, outdated=why),
+        Experiment("c", FAIR, outdated=why),
+        Experiment("d", FAIR, outdated="narrower range"),
+    ]
+    result = audit(rows)
+    assert [flaw.sentence for flaw in result.flaws] == [
+        "Outdated until trained again (b and c): the loss was another.",
+        "Outdated until trained again (d): narrower range.",
+    ]
+    assert result.fair
+    assert [result.marks(name) for name in "abcd"] == [[], [1], [1], [2]]
+
+
+def test_one_seed_on_folds_is_told_from_one_training():
+    once = FAIR | {"seeds": 1}
+    rows = [Experiment("a", once, folds=4), Experiment("b", once)]
+    assert [(flaw.rows, flaw.sentence) for flaw in audit(rows).flaws] == [
+        (("b",), "One training only, so no interval, stands behind b."),
+        (
+            ("a",),
+            "One seed only stands behind a: ± is the standard deviation over the models of the "
+            "folds, not a confidence interval over seeds.",
+        ),
+    ]
+
+
+def test_many_names_are_shortened():
+    rows = [Experiment(f"m{i}", {**FAIR, "seeds": 1}) for i in range(9)]
+    rows.append(Experiment("x", FAIR))
+    assert "m0, m1, m2, m3, m4 and 4 more" in audit(rows).flaws[0].sentence
+
+
+TWO = {"experiments": [{"name": "a"}, {"name": "b"}]}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"experiments": [{"name": "a"}]}, "at least two"),
+        ({"experimnts": []}, "did you mean 'experiments'"),
+        ({"experiments": [{"name": "a"}, {"name": "a"}]}, "called 'a'"),
+        ({"experiments": [{"name": "a"}, {"network": "x"}]}, "experiment 2 has no name"),
+        ({"experiments": [{"name": "a"}, {"name": "b", "netwrk": "x"}]}, "mean 'network'"),
+        ({"experiments": [{"name": "a"}, {"name": "b", "dim": "big"}]}, "whole number"),
+        ({"experiments": [{"name": "a"}, {"name": "b", "selection": "tets"}]}, "mean 'test'"),
+        ({"experiments": [{"name": "a"}, {"name": "b", "omits": "dim"}]}, "must be a list"),
+        ({"experiments": [{"name": "a"}, {"name": "b", "omits": ["dmi"]}]}, "mean 'dim'"),
+        ({"experiments": [{"name": "a"}, {"name": "b", "score": "high"}]}, "must be a number"),
+        ({"experiments": [{"name": "a"}, 3]}, "keys and values"),
+        (TWO | {"same": {"dim": [1]}}, "whole number"),
+        (TWO | {"same": {"network": [1]}}, "one value"),
+    ],
+)
+def test_bad_descriptions(values, words):
+    with pytest.raises(BadInput, match=words):
+        describe(values, "paper.yaml")

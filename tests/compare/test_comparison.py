@@ -1,0 +1,242 @@
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lookalike.compare.comparison import compare, ranking_metrics
+from lookalike.compare.contenders import gather
+from lookalike.config import load
+from lookalike.errors import BadInput
+from lookalike.study.results import load_results
+from lookalike.training import Run
+
+
+@pytest.fixture
+def study(make_study, tmp_path):
+    return make_study(tmp_path / "study")
+
+
+@pytest.fixture
+def make_run(tmp_path):
+    """A finished run as training leaves it, without its weights."""
+
+    def make(name, *overrides, test=0.5, fingerprint="abcdef0123"):
+        run = Run(tmp_path / "runs" / name)
+        run.prepare(load(None, overrides), {})
+        result = {"data_fingerprint": fingerprint, "epochs": 10}
+        if test is not None:
+            result["test"] = {"recall@1": test, "map@r": test / 2}
+        run.finish(result, 1.0)
+        return run.folder
+
+    return make
+
+
+def test_intervals_are_over_repeats_of_the_mean_of_folds(study):
+    row = load_results(study).row("glyphs", "triplet")
+    (one,) = [c for c in gather([study]).contenders if c.name == "triplet"]
+    means = [np.mean([fold["map@r"] for fold in repeat.separate]) for repeat in row.repeats]
+    expected = stats.ttest_1samp(means, 0).confidence_interval(0.95)
+    found = one.interval("map@r")
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    joined = [repeat.concatenated["map@r"] for repeat in row.repeats]
+    assert one.interval("map@r", "concatenated").mean == pytest.approx(np.mean(joined))
+
+
+def test_a_run_has_no_concatenated_score(study, make_run):
+    """On a page of a study and a run the run's row stays empty: its own score is another thing."""
+    (run,) = [c for c in gather([study, make_run("a", "loss.name=margin")]).contenders if c.runs]
+    assert run.interval("map@r").mean == 0.25
+    assert run.interval("map@r", "concatenated") is None
+    (bare,) = gather([make_run("b", "train.epochs=0")]).contenders
+    assert bare.interval("map@r", "concatenated").mean == 0.25  # the same network in every fold
+
+
+def test_a_study_is_fair_and_only_what_holds_is_claimed(study):
+    (part,) = compare(gather([study]), "map@r").datasets
+    assert part.audit.flaws == ()
+    assert part.ranking == "fair"
+    assert part.blocks == 20
+    assert part.trained[0].name == "multi-similarity"
+    assert [one.name for one in part.baselines] == ["LDA, shrunk", "raw features", "PCA"]
+    better = {(d.better, d.worse) for d in part.differences if d.holds}
+    assert ("multi-similarity", "contrastive") in better
+    assert ("multi-similarity", "LDA, shrunk") in better
+    assert ("LDA, shrunk", "triplet") in better
+    assert not {("triplet", "contrastive"), ("contrastive", "triplet")} & better
+    assert part.no_better_than_baseline["LDA, shrunk"] == ["triplet", "contrastive"]
+    claim = part.claims[0]
+    assert claim.startswith("multi-similarity is better than ")
+    assert part.open == len(part.differences) - len(better) == 1
+
+
+def test_one_data_set_has_repeats_and_folds_as_blocks_and_says_so(study):
+    found = compare(gather([study]), "recall@1").tournament
+    assert found.blocks == 20
+    assert found.about == "20 repeats and folds on glyphs; the ranks speak of glyphs only"
+    assert found.standings[0].name == "multi-similarity"
+    assert ("contrastive", "triplet") in [tuple(sorted(group)) for group in found.groups]
+    joined = compare(gather([study]), "recall@1", "concatenated").tournament
+    assert joined.blocks == 5
+    assert joined.about.startswith("5 repeats on glyphs")
+
+
+def test_many_data_sets_are_the_blocks(make_study, tmp_path):
+    names = [f"set{i}" for i in range(6)]
+    folder = make_study(tmp_path / "s", datasets=names, repeats=2, folds=2, data={"name": "glyphs"})
+    found = compare(gather([folder]), "map@r")
+    assert (found.tournament.blocks, found.tournament.about) == (6, "6 data sets")
+    assert len(found.datasets) == 6
+
+
+def test_unfair_rows_are_not_ranked_unless_asked(make_study, tmp_path):
+    wide = {"triplet": {"model": {"dim": 512}}}
+    gathered = gather([make_study(tmp_path / "s", changes=wide)])
+    found = compare(gathered, "map@r")
+    (part,) = found.datasets
+    assert part.ranking == "refused"
+    assert [flaw.condition for flaw in part.audit.flaws] == ["dim"]
+    assert found.tournament is None
+    assert part.differences == part.claims == ()
+    assert [one.name for one in part.trained] == ["contrastive", "triplet", "multi-similarity"]
+    anyway = compare(gathered, "map@r", anyway=True)
+    assert anyway.datasets[0].ranking == "anyway"
+    assert anyway.datasets[0].claims
+    assert anyway.tournament is not None
+
+
+def test_different_numbers_of_trials_and_trainings_are_unfair(make_study, tmp_path):
+    more = make_study(tmp_path / "a", methods={"triplet": 0.6}, trials=12, repeats=5, name="a")
+    less = make_study(tmp_path / "b", methods={"circle": 0.6}, trials=6, repeats=3, name="b")
+    (part,) = compare(gather([more, less]), "map@r").datasets
+    assert {flaw.condition for flaw in part.audit.flaws} == {"trials", "seeds"}
+    assert part.trained[0].name == "a: triplet"
+
+
+def test_runs_that_differ_in_seed_and_fold_are_one_method(make_run):
+    folders = [
+        make_run(
+            f"r{s}{f}", f"seed={s}", f"protocol.fold={f}", "protocol.name=cross-validation",
+            test=0.5 + s / 100 + f / 1000,
+        )
+        for s in range(3) for f in range(2)
+    ]  # fmt: skip
+    (one,) = gather(folders).contenders
+    assert one.name == "multi-similarity"
+    assert one.interval("recall@1").count == 3
+    assert one.interval("recall@1").mean == pytest.approx(0.5105)
+    assert one.experiment.conditions["seeds"] == 3
+
+
+def test_runs_are_named_by_what_sets_them_apart(make_run):
+    folders = [
+        make_run("a", "optim.lr=0.001", test=0.5),
+        make_run("b", "optim.lr=0.01", test=0.6),
+        make_run("c", "loss.name=triplet", "miner.name=semi-hard"),
+        make_run("d", "train.epochs=0"),
+    ]
+    gathered = gather(folders)
+    assert [one.name for one in gathered.contenders] == [
+        "multi-similarity (optim.lr=0.001)",
+        "multi-similarity (optim.lr=0.01)",
+        "triplet + semi-hard miner",
+        "untrained network",
+    ]
+    (part,) = compare(gathered, "recall@1").datasets
+    assert part.ranking == "refused"
+    assert [flaw.kind for flaw in part.audit.flaws] == ["differs", "weak"]
+    assert part.audit.flaws[0].condition == "lr"
+
+
+def test_every_other_key_of_the_configuration_is_watched(make_run):
+    folders = [
+        make_run("a", "loss.name=triplet"),
+        make_run("b", "loss.name=circle", "train.precision=bf16-mixed", "train.device=cpu"),
+    ]
+    (part,) = compare(gather(folders), "recall@1").datasets
+    assert {flaw.condition for flaw in part.audit.flaws} == {"train.precision", "seeds"}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "train.loggers=[csv,tensorboard]",
+        "train.devices=2",
+        "train.nodes=2",
+        "train.checkpoint_seconds=5",
+        "train.activation_checkpointing=true",
+        "data.root=elsewhere",
+        "runs_dir=elsewhere",
+    ],
+)
+def test_what_no_score_depends_on_is_fair(make_run, setting):
+    folders = [make_run("a", "loss.name=triplet"), make_run("b", "loss.name=circle", setting)]
+    (part,) = compare(gather(folders), "recall@1").datasets
+    assert [flaw.condition for flaw in part.audit.flaws] == ["seeds"]  # one training each
+    assert part.ranking == "fair"
+
+
+def test_a_frozen_front_beside_a_whole_network_is_unfair(make_run):
+    cut = make_run("b", "loss.name=circle", "model.frozen_until=blocks.4")
+    (part,) = compare(gather([make_run("a", "loss.name=triplet"), cut]), "recall@1").datasets
+    assert "model.frozen_until" in [flaw.condition for flaw in part.audit.flaws]
+    assert part.ranking == "refused"
+
+
+def test_what_has_no_effect_is_fair(make_run):
+    blind = "protocol.name=paper"
+    folders = [
+        make_run("a", "loss.name=triplet", blind, "train.metric=recall@1"),
+        make_run("b", "loss.name=circle", blind, "train.validate_every=2"),
+    ]
+    (part,) = compare(gather(folders), "recall@1").datasets
+    assert part.ranking == "fair"
+
+
+def test_other_images_under_the_same_name_are_seen(make_run):
+    folders = [
+        make_run("a", "loss.name=triplet"),
+        make_run("b", "loss.name=circle", fingerprint="other"),
+    ]
+    (part,) = compare(gather(folders), "recall@1").datasets
+    assert part.audit.flaws[0].condition == "data"
+
+
+def test_a_folder_of_runs_and_unfinished_ones(make_run, tmp_path):
+    make_run("a", "loss.name=triplet")
+    make_run("b", "loss.name=circle", test=None)
+    (make_run("c", "loss.name=margin") / "result.json").unlink()
+    gathered = gather([tmp_path])
+    assert [one.name for one in gathered.contenders] == ["triplet"]
+    assert ["is not finished" in gathered.skipped[0], "not tested" in gathered.skipped[1]] == [
+        True,
+        True,
+    ]
+    with pytest.raises(BadInput, match="is not finished"):
+        gather([tmp_path / "runs" / "c"])
+    with pytest.raises(BadInput, match="nothing with test scores"):
+        gather([tmp_path / "runs" / "b"])
+
+
+def test_bad_input(study, tmp_path):
+    with pytest.raises(BadInput, match="neither a run"):
+        gather([tmp_path / "nowhere"])
+    with pytest.raises(BadInput, match="'recal@1' was not measured"):
+        compare(gather([study]), "recal@1")
+    with pytest.raises(BadInput, match="'rho' was not measured"):
+        compare(gather([study]), "rho")
+
+
+def test_metrics_that_all_rows_have(study, make_run):
+    assert ranking_metrics(gather([study])) == (
+        "recall@1", "recall@2", "recall@4", "recall@8", "map@r",
+    )  # fmt: skip
+    assert ranking_metrics(gather([study, make_run("a")])) == ("recall@1", "map@r")
+
+
+def test_a_study_that_has_just_begun(make_study, tmp_path):
+    folder = make_study(tmp_path / "s", repeats=0, trials=0, baselines=())
+    with pytest.raises(BadInput, match="nothing with test scores"):
+        gather([folder])
+    assert json.loads((folder / "study.json").read_text())["name"] == "small"

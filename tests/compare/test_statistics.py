@@ -1,0 +1,196 @@
+import itertools
+
+import numpy as np
+import pytest
+import scikit_posthocs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from lookalike.compare.statistics import (
+    cliques,
+    critical_difference,
+    friedman,
+    holm,
+    pairwise,
+    ranks,
+    tournament,
+)
+from lookalike.errors import BadInput
+
+# Table 6 of Demšar (JMLR 2006): AUC of four learners on fourteen data sets.
+LEARNERS = ["C4.5", "C4.5+m", "C4.5+cf", "C4.5+m+cf"]
+DEMSAR = np.array(
+    [
+        [0.763, 0.768, 0.771, 0.798],
+        [0.599, 0.591, 0.590, 0.569],
+        [0.954, 0.971, 0.968, 0.967],
+        [0.628, 0.661, 0.654, 0.657],
+        [0.882, 0.888, 0.886, 0.898],
+        [0.936, 0.931, 0.916, 0.931],
+        [0.661, 0.668, 0.609, 0.685],
+        [0.583, 0.583, 0.563, 0.625],
+        [0.775, 0.838, 0.866, 0.875],
+        [1.000, 1.000, 1.000, 1.000],
+        [0.940, 0.962, 0.965, 0.962],
+        [0.619, 0.666, 0.614, 0.669],
+        [0.972, 0.981, 0.9751, 0.975],
+        [0.957, 0.978, 0.946, 0.970],
+    ]
+)
+
+
+def test_demsars_ranks_and_friedman():
+    found = {one.name: one.rank for one in tournament(DEMSAR, LEARNERS)}
+    # The paper's printed averages: 3.143, 2.000, 2.893, 1.964.
+    assert [found[name] for name in LEARNERS] == pytest.approx(
+        [3.143, 2.000, 2.893, 1.964], abs=5e-4
+    )
+    test = friedman(DEMSAR)
+    # The paper's 9.28 is without scipy's correction for ties; with it the value is a bit larger.
+    plain = 12 * 14 / (4 * 5) * (sum(r * r for r in found.values()) - 4 * 25 / 4)
+    assert plain == pytest.approx(9.28, abs=0.01)
+    assert test.statistic == pytest.approx(stats.friedmanchisquare(*DEMSAR.T).statistic)
+    assert test.statistic > plain
+    assert test.f_p < test.p < 0.05
+
+
+@pytest.mark.parametrize(
+    ("methods", "q"),
+    # Table 5 of Demšar: critical values of the two-tailed Nemenyi test.
+    [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)],
+)
+def test_critical_difference_has_demsars_constants(methods, q):
+    found = critical_difference(methods, blocks=20)
+    assert found == pytest.approx(q * (methods * (methods + 1) / 120) ** 0.5, rel=1e-3)
+
+
+def test_nemenyi_agrees_with_scikit_posthocs():
+    scores = np.random.default_rng(3).normal(size=(9, 6)) + np.arange(6) * 0.6
+    p = scikit_posthocs.posthoc_nemenyi_friedman(scores).to_numpy()
+    average = ranks(scores).mean(axis=0)
+    distance = critical_difference(6, 9, alpha=0.05)
+    apart = np.abs(average[:, None] - average[None]) >= distance
+    assert apart.any()
+    assert not apart.all()
+    assert ((p < 0.05) == apart)[~np.eye(6, dtype=bool)].all()
+
+
+def test_ranks_share_ties():
+    assert ranks([[0.5, 0.9, 0.5, 0.1]]).tolist() == [[2.5, 1.0, 2.5, 4.0]]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_agrees_with_the_definition(p_values):
+    found = holm(p_values)
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for place, at in enumerate(order):
+        steps = [(len(p_values) - j) * p_values[order[j]] for j in range(place + 1)]
+        assert found[at] == pytest.approx(min(1.0, max(steps)))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.floats(1, 9), min_size=1, max_size=8), st.floats(0.1, 4))
+def test_cliques_are_all_the_largest_groups(average, distance):
+    groups = [set(group) for group in cliques(average, distance)]
+
+    def together(group):
+        return all(
+            abs(average[a] - average[b]) < distance for a, b in itertools.combinations(group, 2)
+        )
+
+    every = [
+        set(group)
+        for size in range(2, len(average) + 1)
+        for group in itertools.combinations(range(len(average)), size)
+        if together(group)
+    ]
+    largest = [group for group in every if not any(group < other for other in every)]
+    # Equal ranks at the edges may give the same span twice; each pair must be covered, none more.
+    assert all(together(group) for group in groups)
+    assert all(any(group <= other for other in groups) for group in largest)
+
+
+def exact_wilcoxon(difference):
+    """By all 2^n assignments of signs."""
+    places = stats.rankdata(np.abs(difference))
+    seen = min(places[difference > 0].sum(), places[difference < 0].sum())
+    sums = [
+        places[np.array(signs)].sum()
+        for signs in itertools.product([True, False], repeat=len(places))
+    ]
+    return min(1.0, 2 * np.mean(np.array(sums) <= seen))
+
+
+def test_pairwise_p_is_the_exact_signed_rank_test():
+    scores = np.random.default_rng(1).normal(size=(8, 3)) + np.array([0.0, 1.0, 0.1])
+    for one in pairwise(scores, ["a", "b", "c"]):
+        columns = [["a", "b", "c"].index(name) for name in (one.better, one.worse)]
+        difference = scores[:, columns[0]] - scores[:, columns[1]]
+        assert one.p == pytest.approx(exact_wilcoxon(difference))
+        assert one.mean == pytest.approx(difference.mean())
+        assert one.mean >= 0
+
+
+def test_bootstrap_interval_agrees_with_scipy():
+    scores = np.random.default_rng(5).normal(size=(20, 2)) + np.array([0.5, 0.0])
+    one = pairwise(scores, ["a", "b"])[0]
+    expected = stats.bootstrap(
+        ((scores[:, 0] - scores[:, 1]),), np.mean, method="percentile", rng=1
+    ).confidence_interval
+    assert (one.low, one.high) == pytest.approx((expected.low, expected.high), abs=0.03)
+
+
+def test_better_is_said_only_where_it_holds():
+    rng = np.random.default_rng(2)
+    base = rng.normal(0.5, 0.05, size=(20, 1))
+    scores = base + np.array([0.1, 0.0, 0.0]) + rng.normal(0, 0.01, size=(20, 3))
+    found = {(one.better, one.worse): one.holds for one in pairwise(scores, ["a", "b", "c"])}
+    assert found.pop(("a", "b"))
+    assert found.pop(("a", "c"))
+    assert not any(found.values())
+
+
+def test_false_claims_are_rare():
+    """Under no difference, at most about one study in twenty may claim any."""
+    rng = np.random.default_rng(11)
+    wrong = sum(
+        any(one.holds for one in pairwise(rng.normal(size=(12, 4)), list("abcd")))
+        for _ in range(150)
+    )
+    assert wrong <= 15
+
+
+def test_few_blocks_never_hold():
+    five = np.array([[0.9, 0.1]] * 5) + np.arange(10).reshape(5, 2) * 1e-3
+    assert not pairwise(five, ["a", "b"])[0].holds  # the least p of five signs is 1/16
+    two = pairwise(five[:2], ["a", "b"])[0]
+    assert (two.low, two.high, two.holds) == (None, None, False)
+
+
+def test_equal_methods():
+    same = np.ones((6, 3))
+    assert friedman(same) is None
+    assert [one.rank for one in tournament(same, list("abc"))] == [2.0] * 3
+    assert all(one.p == 1 and not one.holds for one in pairwise(same, list("abc")))
+
+
+def test_every_block_alike_is_infinitely_sure():
+    found = friedman(np.arange(12.0).reshape(4, 3))
+    assert found.f_statistic == float("inf")
+    assert found.f_p == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: ranks([[0.5, np.nan]]), "every block needs every method"),
+        (lambda: ranks([0.5]), "table of blocks"),
+        (lambda: tournament([[1.0, 2.0]], ["a", "a"]), "different names"),
+        (lambda: pairwise([[1.0, 2.0]], ["a", "b"], 95), "between 0 and 1"),
+        (lambda: critical_difference(1, 5), "two methods"),
+    ],
+)
+def test_bad_input(call, words):
+    with pytest.raises(BadInput, match=words):
+        call()

@@ -1,0 +1,81 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from lookalike.errors import BadInput
+from lookalike.inference.export import export
+from lookalike.inference.models import find_encoder
+from lookalike.search import Embedder
+
+
+@pytest.fixture(scope="module")
+def network():
+    return Embedder.from_network("efficientnet-lite0")
+
+
+def pictures():
+    random = np.random.default_rng(2)
+    blocks = random.integers(0, 255, (5, 12, 12, 3), np.uint8)
+    return [Image.fromarray(block).resize((210, 180)) for block in blocks]
+
+
+def test_onnx_runs_in_onnxruntime_alone(tmp_path, network):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = tmp_path / "m.onnx"
+    assert export(network, "onnx", path) >= 0.9999
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    batch = network.batch([network.prepare(picture) for picture in pictures()])
+    found = session.run(["embeddings"], {"images": batch.contiguous().numpy()})[0]
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    assert (found * network.embed(pictures())).sum(1).min() >= 0.9999
+
+
+def test_an_onnx_file_is_an_encoder_of_its_own(tmp_path, network):
+    path = tmp_path / "m.onnx"
+    export(network, "onnx", path)
+    encoder = find_encoder(path)
+    assert (encoder.fingerprint, encoder.dim) == (network.fingerprint, network.dim)
+    vectors = encoder.embed(pictures())
+    assert (vectors * network.embed(pictures())).sum(1).min() >= 0.9999
+    path.write_bytes(b"not onnx")
+    with pytest.raises(BadInput, match="is not a model"):
+        find_encoder(path)
+
+
+def test_torchscript_runs_without_lookalike(tmp_path, embedder):
+    assert export(embedder, "torchscript", tmp_path / "m.pt") >= 0.9999
+    loaded = torch.jit.load(str(tmp_path / "m.pt"))
+    batch = embedder.batch([embedder.prepare(picture) for picture in pictures()])
+    assert (loaded(batch).numpy() * embedder.embed(pictures())).sum(1).min() >= 0.9999
+
+
+def test_safetensors_is_a_model_folder_again(tmp_path, embedder):
+    assert export(embedder, "safetensors", tmp_path / "m") >= 0.9999
+    assert Embedder.load(tmp_path / "m").fingerprint == embedder.fingerprint
+    assert json.loads((tmp_path / "m" / "model.json").read_text())["version"] == 1
+
+
+def test_the_card_says_what_the_run_wrote_down(tmp_path, embedder):
+    result = {
+        "run": "folder-x-1", "seed": 3, "train_images": 1234, "train_classes": 56, "epochs": 8,
+        "data_fingerprint": "abc", "protocol": "fixed-validation", "test_images": 99,
+        "test_classes": 7, "test": {"recall@1": 0.5}, "validation": {"map@r": 0.25},
+    }  # fmt: skip
+    told = {"data": "folder", "result": result, "intervals": {"recall@1": (0.4, 0.6)}}
+    known = Embedder(embedder.model, embedder.blueprint, told)
+    export(known, "torchscript", tmp_path / "m.pt")
+    card = (tmp_path / "m.pt.md").read_text()
+    for fact in ("1,234", "56 classes", "fixed-validation", "0.5000 [0.4000, 0.6000]", "0.2500"):
+        assert fact in card
+    assert embedder.fingerprint in card
+
+
+def test_bad_wishes_are_refused(tmp_path, embedder):
+    with pytest.raises(BadInput, match="did you mean 'onnx'"):
+        export(embedder, "onx", tmp_path / "m")
+    (tmp_path / "there").touch()
+    with pytest.raises(BadInput, match="already"):
+        export(embedder, "onnx", tmp_path / "there")
