@@ -191,6 +191,20 @@ def test_proxy_losses(
         assert_same(found, expected, tolerance)
 
 
+def test_softmax_of_embeddings_as_they_are(batch, value_and_gradient, on_every_device, assert_same):
+    """The class vectors have unit length even where the embeddings have not."""
+    embeddings, labels = batch("unbalanced", 32)
+    found = []
+    for library, distances in ((theirs, their_distances), (ours, our_distances)):
+        torch.manual_seed(0)
+        plain = distances.DotProductSimilarity(normalize_embeddings=False)
+        found.append(library.NormalizedSoftmaxLoss(8, embeddings.shape[1], distance=plain))
+    other, mine = (loss.double() for loss in found)
+    expected = value_and_gradient(other, embeddings, labels)
+    for value in on_every_device(mine, embeddings, labels):
+        assert_same(value, expected, 1e-9)
+
+
 def test_angular_of_unit_vectors(batch, value_and_gradient, on_every_device, assert_same):
     """PML leaves negatives as they come; on unit vectors both agree."""
     embeddings, labels = batch("unbalanced", 32)

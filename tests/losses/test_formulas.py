@@ -25,6 +25,7 @@ VARIANTS = {name: (name, {}) for name in NAMES} | {
     "proxy-anchor, large exponents": ("proxy-anchor", {"alpha": 300}),
     "proxy-nca others": ("proxy-nca", {"denominator": "others", "direction": 0.3}),
     "margin per class": ("margin", {"num_classes": CLASSES, "learn_beta": True, "nu": 0.1}),
+    "margin per class, not learned": ("margin", {"num_classes": CLASSES}),
     "angular on distances": ("angular", {"distance": "l2"}),
 }
 

@@ -271,6 +271,46 @@ def test_proxy_loops(name, settings, naive, data, on_every_device):
         torch.testing.assert_close(gradients, [leaf.grad, weights.grad], rtol=1e-7, atol=1e-9)
 
 
+def test_proxy_anchor_on_a_distance_with_a_direction(data, on_every_device):
+    """Signal-to-noise goes from the image: ``var(x - w) / var(x)``."""
+    embeddings, labels = data
+    torch.manual_seed(0)
+    loss = losses.ProxyAnchorLoss(6, DIM, margin=0.1, alpha=2, distance="snr").double()
+    leaf = embeddings.clone().requires_grad_()
+    weights = loss.proxies.detach().clone().requires_grad_()
+    x, w = normalize(leaf), normalize(weights)
+    pull, push = 0, 0
+    for c in range(6):
+        far = [(row - w[c]).var() / row.var() for row in x]
+        mine = [torch.exp(2 * (d - 0.1)) for d, y in zip(far, labels, strict=True) if y == c]
+        rest = [torch.exp(-2 * (d + 0.1)) for d, y in zip(far, labels, strict=True) if y != c]
+        pull = pull + torch.log1p(sum(mine)) if mine else pull
+        push = push + torch.log1p(sum(rest))
+    expected = pull / len(set(labels)) + push / 6
+    expected.backward()
+    for value, gradients in on_every_device(loss, embeddings, torch.tensor(labels)):
+        torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(gradients, [leaf.grad, weights.grad], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["NormalizedSoftmaxLoss", "CosFaceLoss", "SphereFaceLoss"])
+def test_softmax_over_some_classes(name, data):
+    """Only the valid classes are in the sum; without lengths those of unit vectors count."""
+    embeddings, labels = data
+    torch.manual_seed(0)
+    loss = getattr(losses, name)(6, DIM).double()
+    labels = torch.tensor(labels) % 4
+    relations = loss.relations(embeddings * 3, labels)._replace(lengths=None)
+    some = torch.ones_like(relations.similarity)
+    some[:, 4:] = 0  # classes of which there is no image
+    narrowed = relations._replace(valid=some, all_valid=False)
+    expected = relations._replace(
+        similarity=relations.similarity[:, :4], same=relations.same[:, :4], valid=some[:, :4]
+    )
+    torch.testing.assert_close(loss.compute(narrowed), loss.compute(expected))
+    torch.testing.assert_close(loss.compute(relations), loss(normalize(embeddings), labels))
+
+
 def test_swap_with_reference(data, without_sync):
     """The positive is compared with the negative among the references (PML mixes up indices)."""
     embeddings, labels = data

@@ -84,6 +84,31 @@ def test_a_loss_and_a_miner_of_pml():
     )
 
 
+def test_a_loss_of_pml_alone():
+    compare(
+        CrossBatchMemory(pml.ContrastiveLoss(), DIM, 20),
+        pml.CrossBatchMemory(pml.ContrastiveLoss(), DIM, 20),
+    )
+
+
+@pytest.mark.parametrize("build", [pml_miners.TripletMarginMiner, miners.TripletMarginMiner])
+def test_a_miner_with_a_forward_of_its_own(build):
+    """What it found is relieved of copies afterwards, whatever its form: lists, a condition."""
+
+    class Own(build):
+        def forward(self, *data):
+            return super().forward(*data)
+
+    compare(
+        CrossBatchMemory(losses.TripletMarginLoss(), DIM, 20, Own()),
+        pml.CrossBatchMemory(
+            pml.TripletMarginLoss(), DIM, 20, miner=pml_miners.TripletMarginMiner()
+        ),
+        size=8,
+        classes=2,
+    )
+
+
 def test_enqueue_mask_as_pml():
     ours = CrossBatchMemory(losses.NTXentLoss(), DIM, 20)
     theirs = pml.CrossBatchMemory(pml.NTXentLoss(), DIM, 20)
