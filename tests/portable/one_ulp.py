@@ -4,12 +4,13 @@ As another processor, or another BLAS, might compute it: the change follows from
 result and its size, so that the same computation gives the same numbers again, and the same pair of
 rows in another batch gives other ones. The unit is that of the terms' magnitudes, ``ulp(|a| |b|)``,
 because that is how far sums in another order lie apart (where terms cancel, that is far more than
-one ulp of the result). Sums that are exact in any order stay as they are: those of whole numbers,
-and those with one term only.
+one ulp of the result). Sums that are exact in any order stay as they are: those with one term only,
+and those of numbers with so few digits (whole numbers, say) that nothing is ever rounded.
 """
 
 import warnings
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import torch
@@ -47,20 +48,32 @@ def _changed(product: Callable[..., Tensor]) -> Callable[..., Tensor]:
             return product(keys, *map(function, operands), **settings)
 
         result = with_each(lambda operand: operand)
-        if result.dtype not in (torch.float32, torch.float64) or all(
-            torch.equal(operand, operand.round()) for operand in operands
-        ):
+        if result.dtype not in (torch.float32, torch.float64):
             return result
+        eps = torch.finfo(result.dtype).eps
+        magnitude = with_each(torch.abs, abs(beta), abs(alpha))
         number = with_each(lambda operand: (operand != 0).to(operand.dtype), abs(beta) > 0, 1)
-        _, exponent = torch.frexp(with_each(torch.abs, abs(beta), abs(alpha)))
-        ulp = torch.ldexp(torch.full_like(result, torch.finfo(result.dtype).eps), exponent - 1)
+        *added, left, right = (_grain(operand) for operand in operands)
+        grain = min(left * right * abs(alpha), *(each * abs(beta) or inf for each in added), inf)
+        rounded = (number > 1) & (magnitude.double() > grain * (2 / eps))
+        _, exponent = torch.frexp(magnitude)
+        ulp = torch.ldexp(torch.full_like(result, eps), exponent - 1)
         # -1, 0 or 1 for each place, as if by chance
         places = torch.arange(result.numel()).view(result.shape)
         size = sum(operand.numel() for operand in operands)
         direction = ((places + size * 40503) * 2654435761 >> 13) % 3 - 1
-        return result + direction * ulp.where(number > 1, 0)
+        return result + direction * ulp.where(rounded, 0)
 
     return changed
+
+
+def _grain(values: Tensor) -> float:
+    """The largest power of two that all these numbers are whole multiples of."""
+    mantissa, exponent = torch.frexp(values[(values != 0) & values.isfinite()].double())
+    if not mantissa.numel():
+        return inf
+    digits = (mantissa * 2.0**53).long()
+    return torch.ldexp((digits & -digits).double(), exponent - 53).min().item()
 
 
 def _into(product: Callable[..., Tensor]) -> Callable[..., Tensor]:
