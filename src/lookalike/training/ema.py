@@ -34,12 +34,12 @@ class Average:
     @torch.no_grad()
     def follow(self, model: nn.Module) -> None:
         """Take in the weights of one more step."""
-        now = model.state_dict()
-        smooth = [name for name, value in self.weights.items() if value.is_floating_point()]
-        averaged = [self.weights[name] for name in smooth]
-        torch._foreach_lerp_(averaged, [now[name].detach() for name in smooth], 1 - self.decay)
-        for name in self.weights.keys() - set(smooth):
-            self.weights[name].copy_(now[name])
+        for name, now in model.state_dict().items():
+            average = self.weights[name]
+            if average.is_floating_point():
+                average.lerp_(now, 1 - self.decay)
+            else:
+                average.copy_(now)
 
     def restart(self, weights: dict[str, Tensor]) -> None:
         """Go on from these averages."""
