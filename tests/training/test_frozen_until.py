@@ -1,6 +1,6 @@
 """Maps computed once: the blocks behind them learn as if the front stood still in the network."""
 
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import pytest
@@ -76,7 +76,40 @@ class Double(DoublePrecision):
         return data
 
 
-def test_it_learns_what_the_network_with_a_standing_front_learns(cut, monkeypatch, tmp_path):
+class NaiveMemory:
+    """The contrastive loss of a batch against the last 24 embeddings, from the second batch on."""
+
+    def __init__(self):
+        self.stored = []
+
+    def __call__(self, embeddings, labels):
+        batch = list(zip(embeddings, labels.tolist(), strict=True))
+        first = not self.stored
+        self.stored = (self.stored + [(e.detach(), label) for e, label in batch])[-24:]
+        others = batch if first else self.stored
+        own = len(others) - len(batch)
+        pull, push = [], []
+        for row, (embedding, label) in enumerate(batch):
+            for column, (other, known) in enumerate(others):
+                if column - own != row:
+                    distance = (embedding - other).norm()
+                    pull += [distance] if label == known else []
+                    push += [1 - distance] if label != known else []
+        parts = [torch.stack(part).relu() for part in (pull, push)]
+        return sum(part.sum() / (part > 0).sum().clamp(min=1) for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("settings", "loss"),
+    [
+        ([], lambda: losses.create("multi-similarity")),
+        (["loss.name=contrastive", "memory.size=24", "memory.start=1"], NaiveMemory),
+    ],
+    ids=["batches", "memory"],
+)
+def test_it_learns_what_the_network_with_a_standing_front_learns(
+    cut, monkeypatch, tmp_path, settings, loss
+):
     """The oracle: a plain loop, with the front in evaluation and without gradient.
 
     The maps lie in half precision. Which of two neighbours a number is rounded to may depend on the
@@ -86,7 +119,8 @@ def test_it_learns_what_the_network_with_a_standing_front_learns(cut, monkeypatc
     monkeypatch.setenv("LOOKALIKE_CACHE", str(tmp_path / "cache"))
     double = Fabric(accelerator="cpu", devices=1, plugins=[Double()])
     monkeypatch.setattr(loop, "prepared_fabric", lambda _: double)
-    config = cut(*SGD, "model.frozen_views=0", "train.epochs=1", "train.batches_per_epoch=2")
+    short = ("model.frozen_views=0", "train.epochs=1", "train.batches_per_epoch=3")
+    config = cut(*SGD, *short, *settings)
     found = load_file(str(train(config).weights))
     (kept,) = (tmp_path / "cache").glob("*.features.npy")
     (maps,) = torch.from_numpy(np.load(kept))
@@ -103,8 +137,9 @@ def test_it_learns_what_the_network_with_a_standing_front_learns(cut, monkeypatc
     train_set = chosen_split(config, images).train
     preset = data.preset("glyphs")
     pixels = Pixels(data.open_store(images, preset.short_side), preset, model.normalisation)
-    loss = losses.create("multi-similarity")
-    for positions in islice(build_sampler(config, train_set), 2):
+    compute = loss()
+    sampler = build_sampler(config, train_set)
+    for positions in islice(chain(sampler, sampler), 3):  # two batches an epoch
         indices = train_set.indices[positions]
         model.train()
         front.eval()
@@ -112,12 +147,12 @@ def test_it_learns_what_the_network_with_a_standing_front_learns(cut, monkeypatc
         torch.testing.assert_close(rounded, exact, rtol=torch.finfo(torch.half).eps, atol=1e-5)
         optimizer.zero_grad()
         labels = torch.from_numpy(train_set.labels[positions])
-        loss(model.embed(rest(rounded)), labels).backward()
+        compute(model.embed(rest(rounded)), labels).backward()
         optimizer.step()
     expected = model.state_dict()
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, atol=1e-10, rtol=1e-8, msg=name)
+        torch.testing.assert_close(found[name], value, atol=1e-10, rtol=1e-8)
     moved = {n for n, value in expected.items() if (value - begun[n]).abs().max() > 1e-3}
     assert {"backbone.network.4.0.weight", "head.linear.weight"} <= moved
     assert not {
@@ -146,7 +181,12 @@ def test_the_front_stands_still_and_the_rest_learns(cut):
 
 @pytest.mark.parametrize(
     "overrides",
-    [[], ["mix.where=feature", "mix.weight=0.5"], ["train.ema=0.9", "sampler.name=frd"]],
+    [
+        [],
+        ["mix.where=feature", "mix.weight=0.5"],
+        ["train.ema=0.9", "sampler.name=frd"],
+        ["loss.name=contrastive", "memory.size=40", "memory.start=2"],
+    ],
 )
 def test_stopped_and_started_again_it_ends_with_the_same_numbers(
     cut, stops_at, tmp_path, overrides

@@ -1,5 +1,6 @@
 """The loop on real data: it learns, it stops and goes on, it is tested once."""
 
+import json
 from typing import ClassVar
 
 import pytest
@@ -46,6 +47,9 @@ def test_learns_and_writes_everything(tiny):
     assert {"config.yaml", "environment.json", "metrics.jsonl", "model.safetensors"} <= names
     assert {"result.json", "timing.json", "tensorboard", "test.safetensors"} <= names
     assert "checkpoints" not in names
+    environment = json.loads((run.folder / "environment.json").read_text())
+    assert environment["instructions"] == torch.backends.cpu.get_cpu_capability()
+    assert environment["threads"] == 1
 
 
 def test_a_finished_run_is_not_trained_again(tiny):

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
+from lookalike import models
 from lookalike.config import load
 from lookalike.errors import BadInput
 from lookalike.training import train
@@ -215,6 +216,54 @@ def test_samplers_with_a_store_choose_in_two_processes_as_in_one(tmp_path, sampl
     train(load(None, [*settings, f"runs_dir={tmp_path / 'alone'}"]))
     said_by(start(*settings, f"runs_dir={tmp_path / 'two'}", "devices=2"), 0)
     assert_same(result_in(tmp_path / "two"), result_in(tmp_path / "alone"))
+
+
+@pytest.fixture
+def small_weights(tmp_path):
+    """A network whose weights are in a file."""
+    torch.manual_seed(1)
+    path = tmp_path / "small.safetensors"
+    save_file(models.build("small-cnn", channels=3).backbone.network.state_dict(), str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["loss.name=contrastive", "memory.size=40", "memory.start=2"],
+        pytest.param([], marks=pytest.mark.slow),
+        pytest.param(["loss.name=contrastive", "mix.where=embed"], marks=pytest.mark.slow),
+    ],
+    ids=["memory", "proxies", "mixing"],
+)
+def test_behind_a_front_that_stands_still(tmp_path, patterns, small_weights, more):
+    """Two processes learn what one does from maps computed once; killed, they go on with them."""
+    settings = [
+        *SETTINGS, "data.name=folder", f"data.root={patterns}", f"model.weights={small_weights}",
+        "model.frozen_until=2", "model.frozen_views=2", "train.batches_per_epoch=20", *more,
+    ]  # fmt: skip
+    config = load(None, [*settings, f"runs_dir={tmp_path / 'alone'}"])
+    train(config)
+    recipe = tmp_path / "config.yaml"
+    recipe.write_text(config.model_dump_json())
+    cache = {"LOOKALIKE_CACHE": str(tmp_path / "cache")}  # empty: one of the two computes the maps
+    two = [str(recipe), f"runs_dir={tmp_path / 'two'}", "devices=2"]
+    process = start(*two, **cache)
+    wait_for_checkpoint(process, tmp_path / "two")
+    os.kill(children(process)[1], signal.SIGKILL)
+    said_by(process, 1)
+    assert len(list((tmp_path / "cache").glob("*.features.npy"))) == 1
+    said_by(start(*two, **cache), 0)
+    found, expected = result_in(tmp_path / "two"), result_in(tmp_path / "alone")
+    assert_same(found, expected)
+    begun = load_file(str(small_weights))
+    _, _, weights = found
+    moved = {
+        name
+        for name, value in begun.items()
+        if not torch.equal(value, weights[f"backbone.network.{name}"])
+    }
+    assert {name.partition(".")[0] for name in moved} == {"4", "6"}
 
 
 @pytest.mark.slow
