@@ -123,7 +123,10 @@ def test(name: str, folders: list[str], options: list[str]) -> bool:
         options += ["-p", plugin]
     command = [sys.executable, "-m", "pytest", *options, *(str(TESTS / each) for each in folders)]
     sys.stdout.flush()
-    return subprocess.run(command, cwd=TESTS.parent, env=setting.environment).returncode == 0
+    code = subprocess.run(command, cwd=TESTS.parent, env=setting.environment).returncode
+    if code not in (0, 1):
+        print(f"  error: pytest ended with code {code}")
+    return code == 0
 
 
 def main() -> int:
