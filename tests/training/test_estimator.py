@@ -48,6 +48,15 @@ def test_same_seed_same_map(digits):
     np.testing.assert_array_equal(*maps)
 
 
+def test_an_embedding_does_not_depend_on_the_rows_beside_it(digits):
+    """A matrix product in single precision rounds a row in other ways in other company."""
+    X, y, unseen, _ = digits
+    learner = la.MetricLearner(dim=8, epochs=1).fit(X, y)
+    together = learner.transform(unseen)
+    alone = np.concatenate([learner.transform(row[None]) for row in unseen[:200]])
+    np.testing.assert_allclose(together[:200], alone, rtol=1e-7, atol=0)
+
+
 def test_in_a_pipeline_and_a_grid(digits):
     X, y, *_ = digits
     pipe = make_pipeline(StandardScaler(), la.MetricLearner(dim=8, epochs=1))

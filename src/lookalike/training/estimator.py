@@ -1,6 +1,7 @@
 """Metric learning on arrays of features, with the face of scikit-learn."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -84,12 +85,17 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
-        """The embeddings [n, dim] of features ``X``, each of length one."""
+        """The embeddings [n, dim] of features ``X``, each of length one.
+
+        Computed in double precision, so that the embedding of a row does not depend on the rows
+        beside it.
+        """
         check_is_fitted(self, "head_")
         X = validate_data(self, X, dtype=np.float32, reset=False)
+        head = deepcopy(self.head_).double()
         with torch.no_grad():
-            embeddings: NDArray[np.float32] = self.head_(maps(torch.from_numpy(X))).numpy()
-        return embeddings
+            embeddings: Tensor = head(maps(torch.from_numpy(X).double()))
+        return embeddings.float().numpy()
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Recall@1: the share of items whose nearest other item is of their class."""
