@@ -11,13 +11,12 @@ from safetensors.torch import load_file
 from torch.nn.functional import normalize
 
 from lookalike import losses, miners, published, training
-from lookalike.config import RunConfig, load, parse, recipes
+from lookalike.config import RunConfig, load, parse, recipe_pages, recipes
 from lookalike.data import preset
 from lookalike.errors import BadInput
 from lookalike.evaluation.metrics import check_metrics
 from lookalike.models import EmbeddingModel
 from lookalike.published.hyperparameters import hyperparameters
-from lookalike.report import recipe_pages
 from lookalike.training.building import check_model
 from lookalike.training.objective import build_objective, check_parts, sized
 from lookalike.training.optimizer import build_optimizer

@@ -18,7 +18,7 @@ PROGRAM = """
 import sys
 from dataclasses import replace
 from lookalike.cli import main
-from lookalike.search import server
+from lookalike.serve import server
 from lookalike.serve.limits import Limits
 few = replace(Limits(), request_seconds=1.5, silent_seconds=1.5, upload_bytes=200_000)
 server.Limits = lambda: few

@@ -8,8 +8,8 @@ import typer
 import yaml
 
 if TYPE_CHECKING:
+    from lookalike.config.recipe_pages import RecipePage, Row
     from lookalike.report.catalogue import Page
-    from lookalike.report.recipe_pages import RecipePage, Row
 
 __all__ = ["list_parts"]
 
@@ -56,8 +56,7 @@ def list_parts(
 
 def show_recipes(words: list[str], as_json: bool) -> None:
     """One recipe whole, those that have all words, or what tables there are."""
-    from lookalike.config import recipes
-    from lookalike.report import recipe_pages
+    from lookalike.config import recipe_pages, recipes
 
     if len(words) == 1 and words[0] in recipes.names():
         found = recipe_pages.recipe_page(words[0])

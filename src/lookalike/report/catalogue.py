@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lookalike import data, losses, miners, models, regularizers, samplers
+from lookalike.config.recipe_pages import Row, find_recipes
 from lookalike.errors import BadInput, nearest
 from lookalike.registry import (
     DATASETS,
@@ -15,7 +16,6 @@ from lookalike.registry import (
     SAMPLERS,
     Registry,
 )
-from lookalike.report.recipe_pages import Row, find_recipes
 
 __all__ = ["Page", "catalogue", "page"]
 
