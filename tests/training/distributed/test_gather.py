@@ -3,6 +3,7 @@
 Run as a script this file is one of the two processes.
 """
 
+import os
 import socket
 import subprocess
 import sys
@@ -130,7 +131,8 @@ def two(tmp_path_factory):
     processes = [
         subprocess.Popen(
             [sys.executable, __file__, str(folder)],
-            env={
+            env=os.environ
+            | {
                 "PYTHONPATH": ":".join(path for path in sys.path if path),
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": port,
