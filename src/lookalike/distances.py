@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import torch
 from torch import Tensor
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.ops.rows import euclidean, products, unit, without_rounding
 
 __all__ = [
@@ -281,7 +281,7 @@ def create(distance: DistanceLike) -> Distance:
         return distance
     if isinstance(distance, str):
         if distance not in _NAMED:
-            raise BadInput(f"there is no distance '{distance}'; " + nearest(distance, _NAMED))
+            raise BadInput(f"there is no distance '{distance}'; " + did_you_mean(distance, _NAMED))
         return _NAMED[distance]()
     if isinstance(distance, _Foreign):
         return _Adopted(distance)

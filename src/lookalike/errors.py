@@ -7,7 +7,7 @@ uses the library can catch them.
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["BadInput", "LookalikeError", "LookalikeWarning", "nearest"]
+__all__ = ["BadInput", "LookalikeError", "LookalikeWarning", "did_you_mean"]
 
 
 class LookalikeError(Exception):
@@ -26,10 +26,10 @@ class LookalikeWarning(UserWarning):
     """Something is not as it should be, and the work goes on."""
 
 
-def nearest(given: str, valid: Iterable[str]) -> str:
+def did_you_mean(given: str, valid: Iterable[str]) -> str:
     """The end of a sentence that refuses ``given``: the nearest valid names, or all of a few.
 
-    >>> nearest("tripplet", ["triplet", "contrastive"])
+    >>> did_you_mean("tripplet", ["triplet", "contrastive"])
     "did you mean 'triplet'?"
     """
     names = sorted(set(valid))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.ops.sync import can_sync
 
 __all__ = [
@@ -184,7 +184,7 @@ def agreement(
     if overlap == "jaccard":
         union = rows.sum(1, keepdim=True) + columns.sum(1) - shared
         return (shared / union.clamp(min=1)).to(dtype)
-    raise BadInput(f"there is no overlap '{overlap}'; " + nearest(overlap, ("any", "jaccard")))
+    raise BadInput(f"there is no overlap '{overlap}'; " + did_you_mean(overlap, ("any", "jaccard")))
 
 
 def _equal(labels: Tensor, others: Tensor, dtype: torch.dtype) -> Tensor:

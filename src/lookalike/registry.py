@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from lookalike.errors import BadInput, LookalikeWarning, nearest
+from lookalike.errors import BadInput, LookalikeWarning, did_you_mean
 
 __all__ = [
     "DATASETS",
@@ -111,13 +111,13 @@ class Registry:
             if accepted is not None and argument not in accepted:
                 raise BadInput(
                     f"'{name}' of the {self.kind} takes no argument '{argument}'; "
-                    + nearest(argument, [*accepted, "name"])
+                    + did_you_mean(argument, [*accepted, "name"])
                 )
             if accepted is not None and isinstance(value, PLAIN) and value != "auto":
                 reason = misfit(value, accepted[argument].annotation)
                 if reason:
                     raise BadInput(
-                        f"'{name}' of the {self.kind}: {argument} = {value!r} will not do: {reason}"
+                        f"'{name}' of the {self.kind}: {argument} = {value!r} is invalid: {reason}"
                     )
 
     def arguments(self, name: str) -> dict[str, inspect.Parameter] | None:
@@ -131,7 +131,7 @@ class Registry:
         return dict(parameters)
 
     def _near(self, name: str) -> str:
-        return nearest(name, self._entries) + f" ('lookalike list {self.kind}' shows all)"
+        return did_you_mean(name, self._entries) + f" ('lookalike list {self.kind}' shows all)"
 
     def _imported(self, path: str) -> Callable[..., Any]:
         module, _, attribute = path.partition(":")

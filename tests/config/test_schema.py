@@ -59,9 +59,9 @@ def test_a_recipe_extends_another(tmp_path):
     [
         ("optim.lrr=1", "no key 'optim.lrr'; did you mean 'optim.lr'"),
         ("optm.lr=1", "no key 'optm'; did you mean 'optim'"),
-        ("optim.lr=fast", "optim.lr = 'fast' will not do"),
+        ("optim.lr=fast", "optim.lr = 'fast' is invalid"),
         ("optim.name=adamm", "did you mean 'adam"),
-        ("model.dim=-1", "model.dim = -1 will not do"),
+        ("model.dim=-1", "model.dim = -1 is invalid"),
         ("miner.margin=1", "'miner.name' is missing"),
         ("nonsense", "not of the form key=value"),
         ("=3", "not of the form key=value"),

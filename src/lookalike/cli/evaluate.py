@@ -75,11 +75,11 @@ def evaluate(
 
 def reranking(name: str) -> Any:
     """The re-ranking called ``name``, with its usual settings."""
-    from lookalike.errors import BadInput, nearest
+    from lookalike.errors import BadInput, did_you_mean
     from lookalike.evaluation import RERANKINGS
 
     if name not in RERANKINGS:
-        raise BadInput(f"there is no re-ranking '{name}'; {nearest(name, RERANKINGS)}")
+        raise BadInput(f"there is no re-ranking '{name}'; {did_you_mean(name, RERANKINGS)}")
     return RERANKINGS[name]()
 
 

@@ -19,7 +19,7 @@ from lookalike.compare.statistics import (
     pairwise,
     tournament,
 )
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.evaluation.metrics import STRUCTURE
 from lookalike.study.results import Which
 
@@ -124,7 +124,7 @@ def compare(
     """Compare by ``metric``; rows that differ beyond the method are ranked only if ``anyway``."""
     known = ranking_metrics(gathered)
     if metric not in known:
-        raise BadInput(f"'{metric}' was not measured in every row; {nearest(metric, known)}")
+        raise BadInput(f"'{metric}' was not measured in every row; {did_you_mean(metric, known)}")
     parts = tuple(_on(dataset, gathered, metric, which, anyway) for dataset in gathered.datasets)
     return Comparison(metric, which, parts, _tournament(parts, metric, which))
 

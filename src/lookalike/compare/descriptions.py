@@ -14,7 +14,7 @@ from typing import Any
 
 from lookalike.compare.audit import CONDITIONS, NO_VALIDATION, SELECTED_ON_TEST, Experiment
 from lookalike.config.overrides import plain_yaml
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 
 __all__ = ["Description", "describe", "read_description"]
 
@@ -44,7 +44,7 @@ def describe(values: Mapping[str, Any], origin: str) -> Description:
     for key in values:
         if key not in ("title", "source", "same", "experiments"):
             choices = ["title", "source", "same", "experiments"]
-            raise BadInput(f"'{origin}': there is no key '{key}'; {nearest(key, choices)}")
+            raise BadInput(f"'{origin}': there is no key '{key}'; {did_you_mean(key, choices)}")
     rows = values.get("experiments")
     if not isinstance(rows, list) or len(rows) < 2:
         raise BadInput(f"'{origin}': experiments must list at least two rows to compare")
@@ -94,11 +94,11 @@ def _mapping(value: Any, place: str, origin: str) -> dict[str, Any]:
 def _check_conditions(values: Mapping[str, Any], place: str, origin: str) -> None:
     for key, value in values.items():
         if key not in CONDITIONS:
-            close = nearest(str(key), CONDITIONS)
+            close = did_you_mean(str(key), CONDITIONS)
             raise BadInput(f"'{origin}': {place}: there is no condition '{key}'; {close}")
         if key == "selection" and value is not None and value not in SELECTIONS:
-            close = nearest(str(value), SELECTIONS)
-            raise BadInput(f"'{origin}': {place}: selection = {value!r} will not do; {close}")
+            close = did_you_mean(str(value), SELECTIONS)
+            raise BadInput(f"'{origin}': {place}: selection = {value!r} is invalid; {close}")
         whole = isinstance(value, int) and not isinstance(value, bool)
         if key in NUMBERS and value is not None and not whole:
             raise BadInput(f"'{origin}': {place}: {key} = {value!r} must be a whole number")

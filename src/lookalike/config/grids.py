@@ -30,7 +30,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lookalike.config.overrides import merge, nested
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.published.hyperparameters import Hyperparameter, hyperparameters
 
 __all__ = ["Choice", "Grid", "read_grids"]
@@ -151,15 +151,15 @@ def read_grids(path: Path, content: Mapping[str, Any]) -> list[Grid]:
         for axis, given in mentioned.items():
             known = file.axes.get(axis)
             if known is None:
-                raise BadInput(f"'{path}': no axis '{axis}'; {nearest(axis, file.axes)}")
+                raise BadInput(f"'{path}': no axis '{axis}'; {did_you_mean(axis, file.axes)}")
             for value in listed(given):
                 if value not in known:
-                    raise BadInput(f"'{path}': no {axis} '{value}'; {nearest(value, known)}")
+                    raise BadInput(f"'{path}': no {axis} '{value}'; {did_you_mean(value, known)}")
     grids = [Grid(file, spec) for spec in file.grids]
     for grid in grids:
         for axis in re.findall(r"{(\w+)}", grid.spec.name):
             if axis not in file.axes:
-                raise BadInput(f"'{path}': no axis '{axis}'; {nearest(axis, file.axes)}")
+                raise BadInput(f"'{path}': no axis '{axis}'; {did_you_mean(axis, file.axes)}")
     return grids
 
 

@@ -15,7 +15,7 @@ from lookalike.config.keys import declared_keys, key_names
 from lookalike.config.overrides import merge, override
 from lookalike.config.recipes import read as read_yaml
 from lookalike.config.schema import RunConfig
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 
 __all__ = ["explain", "load", "parse"]
 
@@ -48,10 +48,12 @@ def explain(error: ValidationError, model: type[BaseModel] | None = None) -> str
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        return f"there is no key '{place}'; {nearest(place, key_names(model or RunConfig))}"
+        return f"there is no key '{place}'; {did_you_mean(place, key_names(model or RunConfig))}"
     if first["type"] == "missing":
         return f"the key '{place}' is missing"
     if first["type"] == "literal_error":
         choices = re.findall(r"'([^']*)'", str(first["ctx"]["expected"]))
-        return f"{place} = {first['input']!r} will not do; {nearest(str(first['input']), choices)}"
-    return f"{place} = {first['input']!r} will not do: {first['msg'][0].lower()}{first['msg'][1:]}"
+        return (
+            f"{place} = {first['input']!r} is invalid; {did_you_mean(str(first['input']), choices)}"
+        )
+    return f"{place} = {first['input']!r} is invalid: {first['msg'][0].lower()}{first['msg'][1:]}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lookalike.config import recipes
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.published.papers import papers
 
 __all__ = ["RecipePage", "Row", "find_recipes", "recipe_page", "tables"]
@@ -33,7 +33,7 @@ def find_recipes(words: Sequence[str]) -> list[Row]:
     if not found:
         given = " ".join(words)
         raise BadInput(
-            f"no recipe has all of '{given}'; {nearest('/'.join(words), recipes.names())}"
+            f"no recipe has all of '{given}'; {did_you_mean('/'.join(words), recipes.names())}"
         )
     return found
 

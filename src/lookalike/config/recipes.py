@@ -12,7 +12,7 @@ from typing import Any
 
 from lookalike.config.grids import Choice, Grid, read_grids
 from lookalike.config.overrides import merge, plain_yaml
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 
 __all__ = ["PREFIX", "Recipe", "everything", "folder", "grids", "names", "read", "recipe", "usual"]
 
@@ -88,7 +88,7 @@ def names() -> list[str]:
 def recipe(name: str) -> Recipe:
     """The recipe called ``name``."""
     if name not in everything():
-        raise BadInput(f"there is no recipe '{name}'; {nearest(name, everything())}")
+        raise BadInput(f"there is no recipe '{name}'; {did_you_mean(name, everything())}")
     return everything()[name]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.data.image_set import ImageSet
-from lookalike.errors import BadInput, LookalikeError, nearest
+from lookalike.errors import BadInput, LookalikeError, did_you_mean
 
 __all__ = ["ORDERS", "PROTOCOLS", "Split", "Subset", "make_splits"]
 
@@ -134,7 +134,7 @@ def make_splits(
       ``order`` "random" (drawn by ``seed``) or "sequential" (in class order, as Reality Check).
     """
     if protocol not in PROTOCOLS:
-        raise BadInput(f"there is no protocol '{protocol}'; {nearest(protocol, PROTOCOLS)}")
+        raise BadInput(f"there is no protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
     classes, test_classes = _halves(images)
     test = _subset(images, test_classes, retrieval=True)
     refuse_lonely(images, test, "test")
@@ -195,7 +195,7 @@ def _folds(
     classes: NDArray[np.int64], folds: int, order: str, seed: int
 ) -> list[NDArray[np.int64]]:
     if order not in ORDERS:
-        raise BadInput(f"there is no order '{order}' of folds; {nearest(order, ORDERS)}")
+        raise BadInput(f"there is no order '{order}' of folds; {did_you_mean(order, ORDERS)}")
     if not 2 <= folds <= len(classes) // 2:
         raise BadInput(
             f"protocol.folds = {folds} must lie between 2 and {len(classes) // 2}: each fold needs "

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lookalike.data.files import from_files
 from lookalike.data.image_set import ImageSet
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.registry import DATASETS
 
 __all__ = ["table"]
@@ -63,7 +63,7 @@ def _read(path: Path) -> tuple[list[str], list[Row]]:
         raise BadInput(f"cannot read {path}: {error}") from error
     for column in columns:
         if column not in _COLUMNS:
-            raise BadInput(f"{path}: unknown column '{column}'; {nearest(column, _COLUMNS)}")
+            raise BadInput(f"{path}: unknown column '{column}'; {did_you_mean(column, _COLUMNS)}")
     for column in ("path", "label"):
         if column not in columns:
             raise BadInput(f"{path}: the column '{column}' is missing")

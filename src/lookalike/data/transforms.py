@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 from torchvision.transforms import functional as colours
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 
 __all__ = ["PRESETS", "Normalisation", "Part", "Preset", "preset"]
 
@@ -304,5 +304,5 @@ PRESETS: dict[str, Preset] = {
 def preset(name: str) -> Preset:
     """The preset called ``name``."""
     if name not in PRESETS:
-        raise BadInput(f"there are no transforms called '{name}'; {nearest(name, PRESETS)}")
+        raise BadInput(f"there are no transforms called '{name}'; {did_you_mean(name, PRESETS)}")
     return PRESETS[name]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 
 __all__ = ["EmbeddingsFile", "read_embeddings"]
 
@@ -62,7 +62,7 @@ def _archive(path: Path) -> dict[str, NDArray[Any]]:
         for key in archive.files:
             if key not in KEYS:
                 raise BadInput(
-                    f"'{path}' holds '{key}', which has no meaning; {nearest(key, KEYS)}"
+                    f"'{path}' holds '{key}', which has no meaning; {did_you_mean(key, KEYS)}"
                 )
         try:
             return {key: archive[key] for key in archive.files}

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.labels import check_shape
 
 __all__ = ["ArrayLike", "Distance", "Labels", "check_choice", "embeddings_of", "labels_of"]
@@ -21,7 +21,7 @@ Labels = NDArray[Any]
 def check_choice(value: str, choices: Any, what: str) -> None:
     """Refuse a ``value`` that is not one of the strings of the literal type ``choices``."""
     if value not in get_args(choices):
-        raise BadInput(f"there is no {what} '{value}'; {nearest(value, get_args(choices))}")
+        raise BadInput(f"there is no {what} '{value}'; {did_you_mean(value, get_args(choices))}")
 
 
 def embeddings_of(values: ArrayLike, what: str, distance: Distance = "cosine") -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.evaluation.ranks import Ranks
 
 __all__ = ["CLUSTERING", "RANKING", "STRUCTURE", "check_metrics", "is_ranking", "per_query"]
@@ -108,7 +108,7 @@ def per_query(name: str, ranks: Ranks) -> Values:
     """The metric ``name`` of each query of the block; NaN where nothing is relevant."""
     compute = _find(name)
     if compute is None:
-        raise BadInput(f"'{name}' is not a metric of ranks; {nearest(name, RANKING)}")
+        raise BadInput(f"'{name}' is not a metric of ranks; {did_you_mean(name, RANKING)}")
     return np.where(ranks.relevant > 0, compute(ranks), np.nan)
 
 
@@ -125,4 +125,4 @@ def _find(name: str) -> Callable[[Ranks], Values] | None:
 def _suggestion(name: str, known: tuple[str, ...]) -> str:
     """The nearest name, with the k that was asked for in the place of ``@k``."""
     number = re.search(r"@([1-9][0-9]*)$", name)
-    return nearest(name, [n.replace("@k", number[0]) if number else n for n in known])
+    return did_you_mean(name, [n.replace("@k", number[0]) if number else n for n in known])

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lookalike.errors import BadInput, LookalikeError, nearest
+from lookalike.errors import BadInput, LookalikeError, did_you_mean
 from lookalike.evaluation import score
 from lookalike.files import atomically
 from lookalike.inference.card import write_card
@@ -73,7 +73,7 @@ def export(embedder: Embedder, kind: str, target: Path) -> float:
     ``target`` is a file (a folder for safetensors). Where the copy does not agree, nothing stays.
     """
     if kind not in KINDS:
-        raise BadInput(f"there is no export to '{kind}'; {nearest(kind, KINDS)}")
+        raise BadInput(f"there is no export to '{kind}'; {did_you_mean(kind, KINDS)}")
     if target.exists():
         raise BadInput(f"'{target}' is there already")
     if kind == "safetensors":

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Unpack
 from torch import Tensor
 
 from lookalike.distances import Distance, LpDistance, SNRDistance
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.losses.base import LossOptions, PairLoss, Terms, mean, mean_above_zero
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.contrastive import contrastive_kernel
@@ -55,7 +55,9 @@ class ContrastiveLoss(PairLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         if on not in ("distance", "similarity"):
-            raise BadInput(f"on='{on}' is not known; " + nearest(on, ("distance", "similarity")))
+            raise BadInput(
+                f"on='{on}' is not known; " + did_you_mean(on, ("distance", "similarity"))
+            )
         if on == "similarity" and options.get("distance") is None:
             options["distance"] = "cosine"
         super().__init__(**options)

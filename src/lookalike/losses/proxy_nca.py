@@ -5,7 +5,7 @@ from typing import Literal, Unpack
 
 from torch import Tensor, nn
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.labels import Labels
 from lookalike.losses.base import ProxyLoss, ProxyOptions, Terms
 from lookalike.losses.direction import direction_cosine
@@ -49,7 +49,7 @@ class ProxyNCALoss(ProxyLoss):
         if denominator not in ("all", "others"):
             raise BadInput(
                 f"there is no denominator '{denominator}'; "
-                + nearest(denominator, ("all", "others"))
+                + did_you_mean(denominator, ("all", "others"))
             )
         self.softmax_scale = softmax_scale
         self.denominator = denominator

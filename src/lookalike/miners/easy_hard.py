@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias, Unpack
 import torch
 from torch import Tensor
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Listed, Mined, Pairs
 from lookalike.registry import MINERS
@@ -39,7 +39,7 @@ class BatchEasyHardMiner(Miner):
         for strategy in (pos_strategy, neg_strategy):
             if strategy not in _STRATEGIES:
                 raise BadInput(
-                    f"there is no strategy '{strategy}'; " + nearest(strategy, _STRATEGIES)
+                    f"there is no strategy '{strategy}'; " + did_you_mean(strategy, _STRATEGIES)
                 )
         if "semihard" in (pos_strategy, neg_strategy) and (
             pos_strategy == neg_strategy or "all" in (pos_strategy, neg_strategy)

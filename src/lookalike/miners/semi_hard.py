@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias, Unpack, get_args
 
 import torch
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Listed
 from lookalike.ops.pairs import at_places, listed_pairs, picked
@@ -42,7 +42,7 @@ class SemiHardMiner(Miner):
         super().__init__(**options)
         if fallback not in get_args(Fallback):
             raise BadInput(
-                f"there is no fallback '{fallback}'; " + nearest(fallback, get_args(Fallback))
+                f"there is no fallback '{fallback}'; " + did_you_mean(fallback, get_args(Fallback))
             )
         if margin is None:
             margin = 0.2 if fallback == "hardest" else torch.inf

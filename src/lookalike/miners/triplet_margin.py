@@ -4,7 +4,7 @@ from typing import Literal, Unpack
 
 import torch
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.mined import Gaps
 from lookalike.ops.triplets import Gap
@@ -38,7 +38,7 @@ class TripletMarginMiner(Miner):
         if type_of_triplets not in bounds:
             raise BadInput(
                 f"there is no type_of_triplets '{type_of_triplets}'; "
-                + nearest(type_of_triplets, bounds)
+                + did_you_mean(type_of_triplets, bounds)
             )
         self.margin = margin
         self.type_of_triplets = type_of_triplets

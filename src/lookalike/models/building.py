@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 from pathlib import Path
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.models.backbone import Backbone
 from lookalike.models.efficientnet_lite import efficientnet_lite0_file
 from lookalike.models.embedding import EmbeddingModel
@@ -84,7 +84,7 @@ def _backbone(network: str, channels: int, *, pretrained: bool) -> Backbone:
     if hub in HUBS:
         if name not in HUBS[hub].names():
             raise BadInput(
-                f"there is no network '{name}' in {hub}; {nearest(name, HUBS[hub].names())}"
+                f"there is no network '{name}' in {hub}; {did_you_mean(name, HUBS[hub].names())}"
             )
         return HUBS[hub].build(name, channels, pretrained)
     if hub or name in names():
@@ -93,7 +93,7 @@ def _backbone(network: str, channels: int, *, pretrained: bool) -> Backbone:
         if name in place.names():
             return place.build(name, channels, pretrained)
     known = [*names(), *(other for place in HUBS.values() for other in place.names())]
-    hint = nearest(network, get_close_matches(network, known) or names())
+    hint = did_you_mean(network, get_close_matches(network, known) or names())
     raise BadInput(f"there is no network '{network}' here, in timm or in torchvision; {hint}")
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx import Graph, GraphModule, Node
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.models.backbone import Backbone
 
 __all__ = ["CutBackbone"]
@@ -54,7 +54,7 @@ class CutBackbone(Backbone):
             known = places(self.steps) if traced else sightings.places()
             raise BadInput(
                 f"model.frozen_until = {until!r} is no module where this network can be cut; "
-                f"{nearest(until, known)}"
+                f"{did_you_mean(until, known)}"
             )
         self.given = sightings.given
         self.in_front = sightings.finished
@@ -222,7 +222,7 @@ def mark(network: GraphModule, steps: Mapping[str, str], until: str) -> str:
         if last is None:
             raise BadInput(
                 f"model.frozen_until = {until!r} is no module where this network can be cut; "
-                f"{nearest(until, places(steps))}"
+                f"{did_you_mean(until, places(steps))}"
             )
         with graph.inserting_after(last):
             point = graph.call_module(MARK, (last,))

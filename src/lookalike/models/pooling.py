@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 
 __all__ = ["POOLINGS", "AvgMaxPool", "AvgPool", "GeMPool", "MaxPool", "create_pooling"]
 
@@ -71,5 +71,5 @@ POOLINGS: dict[str, Callable[[], nn.Module]] = {
 def create_pooling(name: str) -> nn.Module:
     """The pooling called ``name``: avg, max, avg+max or gem."""
     if name not in POOLINGS:
-        raise BadInput(f"there is no pooling '{name}'; {nearest(name, POOLINGS)}")
+        raise BadInput(f"there is no pooling '{name}'; {did_you_mean(name, POOLINGS)}")
     return POOLINGS[name]()

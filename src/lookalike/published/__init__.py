@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.published.hyperparameters import optional_float, optional_int
 from lookalike.published.papers import Paper, papers
 
@@ -62,10 +62,12 @@ def load(
     [71.0]
     """
     if paper is not None and paper not in papers():
-        raise BadInput(f"there is no published paper '{paper}'; {nearest(paper, papers())}")
+        raise BadInput(f"there is no published paper '{paper}'; {did_you_mean(paper, papers())}")
     known = {row.dataset for row in _everything()}
     if dataset is not None and dataset not in known:
-        raise BadInput(f"nothing is published on '{dataset}'; {nearest(dataset, sorted(known))}")
+        raise BadInput(
+            f"nothing is published on '{dataset}'; {did_you_mean(dataset, sorted(known))}"
+        )
     return tuple(
         row
         for row in _everything()

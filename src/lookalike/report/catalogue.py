@@ -6,7 +6,7 @@ from typing import Any
 
 from lookalike import data, losses, miners, models, regularizers, samplers
 from lookalike.config.recipe_pages import Row, find_recipes
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.registry import (
     DATASETS,
     LOSSES,
@@ -39,7 +39,7 @@ def catalogue(kind: str) -> list[Row]:
         return find_recipes([])
     if kind not in REGISTRIES:
         kinds = [*REGISTRIES, "recipes"]
-        raise BadInput(f"there is no list of '{kind}'; {nearest(kind, kinds)}")
+        raise BadInput(f"there is no list of '{kind}'; {did_you_mean(kind, kinds)}")
     return [Row(e.name, e.summary, e.paper) for e in REGISTRIES[kind].entries()]
 
 
@@ -57,7 +57,7 @@ class Page:
 def page(kind: str, name: str) -> Page:
     """Formula, paper, defaults and, for a loss, the settings that others found best."""
     if kind not in REGISTRIES:
-        raise BadInput(f"'{kind}' have no pages; {nearest(kind, REGISTRIES)}")
+        raise BadInput(f"'{kind}' have no pages; {did_you_mean(kind, REGISTRIES)}")
     entry = REGISTRIES[kind].find(name)
     defaults = {
         argument: "required" if p.default is inspect.Parameter.empty else p.default

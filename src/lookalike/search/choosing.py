@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.search.index import Index
 from lookalike.search.sources import inside
 
@@ -14,7 +14,9 @@ def choose(index: Index, paths: Sequence[str], label: str | None, missing: bool)
     if not paths and label is None and not missing:
         raise BadInput("say what to remove: paths, --label or --missing")
     if label is not None and label not in index.label_names:
-        raise BadInput(f"no picture has the label '{label}'; {nearest(label, index.label_names)}")
+        raise BadInput(
+            f"no picture has the label '{label}'; {did_you_mean(label, index.label_names)}"
+        )
     wanted = {path.removeprefix("./").rstrip("/"): 0 for path in paths}
     chosen = []
     for id, record in zip(index.ids.tolist(), index.records, strict=True):
@@ -28,5 +30,5 @@ def choose(index: Index, paths: Sequence[str], label: str | None, missing: bool)
             chosen.append(id)
     for path, found in wanted.items():
         if not found:
-            raise BadInput(f"the index has no '{path}'; {nearest(path, index.paths[:10_000])}")
+            raise BadInput(f"the index has no '{path}'; {did_you_mean(path, index.paths[:10_000])}")
     return chosen

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 from torch import Tensor
 
-from lookalike.errors import BadInput, LookalikeError, nearest
+from lookalike.errors import BadInput, LookalikeError, did_you_mean
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder, Vectors
 from lookalike.progress import Watcher
@@ -181,7 +181,7 @@ class Index(ABC):
             raise BadInput("a query must be a vector of numbers that is not zero")
         if label is not None and label not in self.label_names:
             raise BadInput(
-                f"no picture has the label '{label}'; {nearest(label, self.label_names)}"
+                f"no picture has the label '{label}'; {did_you_mean(label, self.label_names)}"
             )
         found = self.find(queries / lengths, k, label, exact)
         known = iter(self.records_of([id for one in found for id, _ in one]))

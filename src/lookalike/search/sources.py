@@ -24,7 +24,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Listing:
-    """The pictures found under ``root``, and those that will not do."""
+    """The pictures found under ``root``, and those that cannot be used."""
 
     root: Path
     records: list[Record]

@@ -22,7 +22,7 @@ from lookalike.config import (
     recipes,
 )
 from lookalike.config.overrides import merge, override
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.study.ranges import SearchSpace
 
 __all__ = [
@@ -134,7 +134,7 @@ def find_study(given: str) -> Path:
     found = {f"{recipes.STUDIES}/{path.stem}": path for path in shipped}
     name = given.removeprefix(recipes.PREFIX)
     if name not in found:
-        raise BadInput(f"there is no study '{name}'; {nearest(name, found)}")
+        raise BadInput(f"there is no study '{name}'; {did_you_mean(name, found)}")
     return found[name]
 
 

@@ -186,5 +186,5 @@ def engine_of(url: str) -> sql.Engine:
         return sql.create_engine(address, pool_pre_ping=True)
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
         raise BadInput(
-            f"the storage '{url}' will not do: {error}; give sqlite:///FILE or postgresql://..."
+            f"the storage '{url}' is invalid: {error}; give sqlite:///FILE or postgresql://..."
         ) from None

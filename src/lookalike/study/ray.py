@@ -93,9 +93,9 @@ class RayExecutor:
             ) from None
         for name, amount in (("cpus", cpus), ("gpus", gpus)):
             if amount != 0 and not amount * UNITS >= 1:
-                raise BadInput(f"--{name} {amount:g} will not do: give 0.0001 or more, or 0")
+                raise BadInput(f"--{name} {amount:g} is invalid: give 0.0001 or more, or 0")
         if gpus > 1 and gpus != int(gpus):
-            raise BadInput(f"--gpus {gpus:g} will not do: give a part of one GPU or whole ones")
+            raise BadInput(f"--gpus {gpus:g} is invalid: give a part of one GPU or whole ones")
         self.ray: Any = ray
         self.address = address
         self.workers = workers

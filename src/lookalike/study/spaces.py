@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from lookalike.config.overrides import ScientificLoader
-from lookalike.errors import BadInput, nearest
+from lookalike.errors import BadInput, did_you_mean
 
 __all__ = ["shipped", "space"]
 
@@ -27,5 +27,5 @@ def space(name: str) -> dict[str, Any]:
     {'loss.margin': [0, 0.5]}
     """
     if name not in shipped():
-        raise BadInput(f"there is no search space '{name}'; {nearest(name, shipped())}")
+        raise BadInput(f"there is no search space '{name}'; {did_you_mean(name, shipped())}")
     return shipped()[name]

@@ -130,7 +130,7 @@ def test_what_only_the_processes_find_out_is_said_once(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (["devices=0"], r"train\.devices = 0 will not do"),
+        (["devices=0"], r"train\.devices = 0 is invalid"),
         (["devices=8", "sampler.batch_size=4"], "cannot be shared by 8 processes"),
         (["nodes=2"], "needs MASTER_ADDR, MASTER_PORT and NODE_RANK"),
         (["train.accumulate=9", "sampler.batch_size=8"], "more than the 8 images"),
