@@ -6,8 +6,7 @@ from PIL import Image
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.search import Embedder, Index
-from lookalike.search.calibration import calibrate, threshold_for
-from lookalike.search.duplicates import find_duplicates
+from lookalike.search.duplicates import calibrate, find_duplicates, threshold_for
 from lookalike.search.mislabelled import find_mislabelled
 
 

@@ -131,7 +131,7 @@ def test_a_csv_brings_labels_and_metadata(tmp_path, photos, embedder):
     [
         ("file,label\na.png,x\n", "column 'path' is missing"),
         ("path,label\na.png\n", "row 2: 2 values expected"),
-        ("path,x,x\na.png,1,2\n", "there twice"),
+        ("path,x,x\na.png,1,2\n", "occurs twice"),
         ('path\n""\n', "row 2: path must not be empty"),
     ],
 )
@@ -143,10 +143,10 @@ def test_a_bad_csv_is_refused(tmp_path, embedder, text, sentence):
 
 
 def test_a_query_by_another_model_is_refused(index, embedder):
-    index.accept(embedder)
+    index.check_encoder(embedder)
     torch.manual_seed(99)
     with pytest.raises(BadInput, match="another model"):
-        index.accept(Embedder.from_network("small-cnn", weights="none"))
+        index.check_encoder(Embedder.from_network("small-cnn", weights="none"))
 
 
 @pytest.mark.parametrize(

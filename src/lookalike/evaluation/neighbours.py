@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.errors import BadInput
@@ -17,7 +18,7 @@ from lookalike.evaluation.inputs import (
 )
 from lookalike.evaluation.precision import full_precision
 
-__all__ = ["IndexKind", "build_index", "knn_accuracy", "nearest"]
+__all__ = ["IndexKind", "build_index", "empty_index", "exact_nearest", "knn_accuracy", "nearest"]
 
 IndexKind = Literal["flat", "ivf", "hnsw"]
 
@@ -54,7 +55,7 @@ def nearest(
     block = max(1, min(len(rows), memory_mb * 2**20 // (4 * 3 * (COLUMNS + 2 * k))))
     best, where = [], []
     for start in range(0, len(rows), block):
-        values, places = _best(rows[start : start + block], items, k, distance)
+        values, places = exact_nearest(rows[start : start + block], items, k, distance)
         best.append(values)
         where.append(places)
         if progress:
@@ -68,29 +69,38 @@ def build_index(gallery: ArrayLike, kind: IndexKind, distance: Distance = "cosin
     "flat" compares with everything; "ivf" visits an eighth of sqrt(n) cells, at least 8;
     "hnsw" walks a graph with 32 links an item.
     """
-    import faiss
-
     check_choice(kind, IndexKind, "index")
     rows = embeddings_of(gallery, "gallery", distance).cpu().numpy()
-    width = rows.shape[1]
-    index: Any
-    metric = faiss.METRIC_INNER_PRODUCT if distance == "cosine" else faiss.METRIC_L2
+    cells = max(1, int(len(rows) ** 0.5))
+    index = empty_index(rows, kind, cells, distance)
     if kind == "hnsw":
-        index = faiss.IndexHNSWFlat(width, 32, metric)
-        index.hnsw.efConstruction = 80
         index.hnsw.efSearch = 128
     elif kind == "ivf":
-        cells = max(1, int(len(rows) ** 0.5))
-        coarse: Any = faiss.IndexFlat(width, metric)
-        index = faiss.IndexIVFFlat(coarse, width, cells, metric)
-        coarse.this.disown()
-        index.own_fields = True
-        index.cp.min_points_per_centroid = 1
-        index.train(rows)
         index.nprobe = min(cells, max(8, cells // 8))
-    else:
-        index = faiss.IndexFlat(width, metric)
     index.add(rows)
+    return index
+
+
+def empty_index(
+    sample: NDArray[np.float32],
+    kind: IndexKind | Literal["pq"],
+    cells: int,
+    distance: Distance = "cosine",
+) -> Any:
+    """A FAISS index without items, trained on ``sample`` where it has cells ("ivf", "pq")."""
+    import faiss
+
+    width = sample.shape[1]
+    parts = next(m for m in range(-(-width // 2), 0, -1) if width % m == 0)
+    names = {"hnsw": "HNSW32", "ivf": f"IVF{cells},Flat", "pq": f"IVF{cells},PQ{parts}x8"}
+    metric = faiss.METRIC_INNER_PRODUCT if distance == "cosine" else faiss.METRIC_L2
+    index: Any = faiss.index_factory(width, names.get(kind, "Flat"), metric)
+    if kind == "hnsw":
+        index.hnsw.efConstruction = 80
+    elif kind != "flat":
+        index.cp.min_points_per_centroid = 1
+        index.cp.spherical = distance == "cosine"
+        index.train(sample)
     return index
 
 
@@ -145,8 +155,13 @@ def _checked(
     return rows, items
 
 
-def _best(rows: Tensor, items: Tensor, k: int, distance: Distance) -> tuple[Tensor, Tensor]:
-    """The k best of one block of queries, merged over pieces of the gallery."""
+def exact_nearest(
+    rows: Tensor, items: Tensor, k: int, distance: Distance = "cosine"
+) -> tuple[Tensor, Tensor]:
+    """The k best of one block of queries, merged over pieces of the gallery, read in order, once.
+
+    For the cosine all rows have unit length already; ``items`` may be mapped from a file.
+    """
     values = rows.new_empty(len(rows), 0)
     places = torch.empty(len(rows), 0, dtype=torch.int64, device=rows.device)
     for start in range(0, len(items), COLUMNS):

@@ -1,4 +1,4 @@
-"""The model card: what a model learned from, how it was tested, and what came out."""
+"""The model card: training data, test protocol and scores of a model."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from lookalike.files import atomically
 from lookalike.inference.embedder import Embedder
 
-__all__ = ["model_card", "write_card"]
+__all__ = ["write_card"]
 
 USE = {
     "onnx": """\
@@ -33,13 +33,7 @@ vectors = Embedder.load("{name}").embed(pictures)
 
 
 def write_card(path: Path, embedder: Embedder, kind: str, name: str, cosine: float) -> None:
-    """Write the card beside the model."""
-    with atomically(path) as draft:
-        draft.write_text(model_card(embedder, kind, name, cosine), encoding="utf-8")
-
-
-def model_card(embedder: Embedder, kind: str, name: str, cosine: float) -> str:
-    """The card as Markdown; nothing in it that the run did not write down."""
+    """Write the card as Markdown: only what the run recorded."""
     made, scaled, preset = embedder.blueprint, embedder.normalisation, embedder.preset
     parts = [
         f"# {name}",
@@ -60,14 +54,15 @@ def model_card(embedder: Embedder, kind: str, name: str, cosine: float) -> str:
         + USE[kind].format(name=name, channels=scaled.channels, size=preset.size or "any"),
         *trained(embedder.origin),
     ]
-    return "\n\n".join(parts) + "\n"
+    with atomically(path) as draft:
+        draft.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
 def trained(origin: dict[str, Any]) -> list[str]:
     """Data, protocol and scores of the run; a pretrained network has none."""
     result = origin.get("result")
     if result is None:
-        return ["## Training\n\nNot trained here: the network is as it was pretrained."]
+        return ["## Training\n\nNot trained further: the pretrained network as it is."]
     intervals = origin.get("intervals", {})
     rows = {
         "run": f"`{result['run']}`, seed {result['seed']}",
@@ -94,7 +89,7 @@ def trained(origin: dict[str, Any]) -> list[str]:
 
 
 def scores(found: dict[str, float], intervals: dict[str, Any]) -> str:
-    """One row a metric."""
+    """One row per metric."""
     rows = {}
     for name, value in found.items():
         low, high = intervals.get(name, (None, None))

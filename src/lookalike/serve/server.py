@@ -38,7 +38,7 @@ def create_app(
     """
     limits = limits or Limits()
     encoder = encoder or index.embedder
-    index.accept(encoder)
+    index.check_encoder(encoder)
     app = FastAPI(
         title="Lookalike",
         summary="Find the pictures that look like yours.",

@@ -1,4 +1,4 @@
-"""A query and what was found, on one picture."""
+"""A contact sheet: queries and their hits in one picture."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,9 +9,9 @@ from lookalike.errors import LookalikeError
 from lookalike.files import atomically
 from lookalike.search.index import Index
 from lookalike.search.items import Hit
-from lookalike.search.reading import read_picture
+from lookalike.search.sources import read_picture
 
-__all__ = ["contact_sheet", "write_sheet"]
+__all__ = ["write_contact_sheet"]
 
 SIDE = 180
 CAPTION = 40
@@ -20,10 +20,10 @@ COLUMNS = 6
 INK, SOFT, PAPER, LINE, ACCENT = "#1d2126", "#5b626b", "#fcfbf8", "#dedad2", "#0072b2"
 
 
-def contact_sheet(
-    index: Index, queries: Sequence[tuple[str, Image.Image, Sequence[Hit]]]
-) -> Image.Image:
-    """Each query, framed, and behind it its hits in reading order, with label and similarity."""
+def write_contact_sheet(
+    path: Path, index: Index, queries: Sequence[tuple[str, Image.Image, Sequence[Hit]]]
+) -> None:
+    """Write a PNG of each query, framed, and after it its hits with label and similarity."""
     blocks = [-(-(1 + len(hits)) // COLUMNS) for _, _, hits in queries]
     columns = min(COLUMNS, max((1 + len(hits) for _, _, hits in queries), default=1))
     cell, height = SIDE + GAP, SIDE + CAPTION + GAP
@@ -43,20 +43,12 @@ def contact_sheet(
             drawn.text((left, upper + SIDE + 4), fitted(drawn, first), INK, font())
             drawn.text((left, upper + SIDE + 21), fitted(drawn, second), SOFT, font())
         top += block
-    return sheet
-
-
-def write_sheet(
-    path: Path, index: Index, queries: Sequence[tuple[str, Image.Image, Sequence[Hit]]]
-) -> None:
-    """Write the contact sheet as PNG."""
-    sheet = contact_sheet(index, queries)
     with atomically(path) as draft:
         sheet.save(draft, "PNG", optimize=True)
 
 
 def picture_of(index: Index, hit: Hit) -> Image.Image | None:
-    """The picture of a hit; None where its file is gone or broken."""
+    """The picture of a hit; None where its file is missing or broken."""
     try:
         return read_picture(index.file_of(hit.id))
     except LookalikeError:
@@ -73,7 +65,7 @@ def paste(
 ) -> None:
     """One picture, centred in its cell."""
     if picture is None:
-        drawn.text((left + 8, upper + SIDE // 2), "the picture is gone", SOFT, font())
+        drawn.text((left + 8, upper + SIDE // 2), "the file is missing", SOFT, font())
     else:
         small = picture.copy()
         small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
