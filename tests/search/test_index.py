@@ -31,6 +31,7 @@ def test_rows_ids_and_files_belong_together(index, photos, embedder):
     assert len(index) == 12
     assert index.root == photos
     assert index.label_names == ["blue", "green", "red"]
+    assert [index.label_names[code] for code in index.label_codes] == list(index.labels)
     for row, id in enumerate(index.ids.tolist()):
         item = index.item(id)
         assert (item.path, item.label) == (index.paths[row], index.labels[row])
@@ -124,6 +125,7 @@ def test_a_csv_brings_labels_and_metadata(tmp_path, photos, embedder):
     assert [index.item(i).label for i in (0, 1)] == ["warm", None]
     assert list(index.metadata) == [{"price": "3.50"}, {"price": "4"}]
     assert index.label_names == ["warm"]
+    assert index.label_codes.tolist() == [0, -1]
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,7 @@ def test_metadata_is_kept(place, embedder, photos):
         {"note": ""},
     ]
     assert list(index.labels) == ["a", None]
+    assert index.label_codes.tolist() == [0, -1]
 
 
 def test_many_get_a_graph_that_agrees_with_exact_search(place, embedder, tmp_path, monkeypatch):

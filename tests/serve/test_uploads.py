@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from lookalike.serve.limits import Limits, Refusal
-from lookalike.serve.uploads import decode_upload
+from lookalike.serve.pictures import decode_upload
 
 
 def png_header(width, height):

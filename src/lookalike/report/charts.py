@@ -1,13 +1,83 @@
-"""The data of the page's small charts: recall by k, and the score against other properties."""
+"""The data of the page's charts: training curves, recall by k, score against other properties."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lookalike.compare.contenders import Contender
 from lookalike.report.tables import metric_label
 from lookalike.study.results import Which
 
-__all__ = ["Point", "RecallCurve", "Scatter", "recall_curves", "scatters"]
+__all__ = [
+    "Curve",
+    "Method",
+    "RecallCurve",
+    "Scatter",
+    "curves",
+    "method_styles",
+    "recall_curves",
+    "scatters",
+    "validation_metric",
+]
+
+COLOURS = 6
+
+
+@dataclass(frozen=True)
+class Method:
+    """The style of a method: colour (None: grey, for baselines), and line where colours repeat."""
+
+    name: str
+    colour: int | None
+    line: int
+
+
+def method_styles(contenders: Iterable[Contender]) -> list[Method]:
+    """One style for each name, the same on every data set; baselines come last."""
+    everyone = sorted(contenders, key=lambda one: one.baseline)
+    trained = list(dict.fromkeys(one.name for one in everyone if not one.baseline))
+    found = [Method(name, at % COLOURS, at // COLOURS) for at, name in enumerate(trained)]
+    bare = dict.fromkeys(one.name for one in everyone if one.baseline)
+    return found + [Method(name, None, at) for at, name in enumerate(bare) if name not in trained]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One method by epoch. Not every epoch need be validated, so the two lists of epochs differ."""
+
+    name: str
+    epochs: list[int]
+    loss: list[float]
+    validated: list[int]
+    scores: list[float]
+    chosen_epoch: int | None
+
+
+def validation_metric(contenders: Sequence[Contender]) -> str:
+    """The metric that chose the epoch of the first trained run."""
+    trained = [one for one in contenders if not one.baseline and one.config is not None]
+    return trained[0].config.train.metric if trained and trained[0].config else "map@r"
+
+
+def curves(contenders: Sequence[Contender]) -> list[Curve]:
+    """The curves of the runs that were trained (a method's first), by one validation metric."""
+    key = f"validation {validation_metric(contenders)}"
+    found = [_curve(one, key) for one in contenders if one.runs and not one.baseline]
+    return [curve for curve in found if curve.epochs]
+
+
+def _curve(one: Contender, key: str) -> Curve:
+    run = one.runs[0]
+    log = run.epochs()
+    trained = [entry for entry in log if "loss" in entry]  # all but the state before training
+    validated = [entry for entry in log if key in entry]
+    return Curve(
+        name=one.name,
+        epochs=[int(entry["epoch"]) for entry in trained],
+        loss=[float(entry["loss"]) for entry in trained],
+        validated=[int(entry["epoch"]) for entry in validated],
+        scores=[float(entry[key]) for entry in validated],
+        chosen_epoch=run.result.get("chosen_epoch"),
+    )
 
 
 @dataclass(frozen=True)
@@ -43,7 +113,7 @@ class Scatter:
 
 
 def recall_curves(contenders: Sequence[Contender], which: Which) -> list[RecallCurve]:
-    """The curves of those that were measured at two or more k."""
+    """The curves of methods that were measured at two or more k."""
     found = []
     for one in contenders:
         metrics = [metric for metric in one.metrics if metric.startswith("recall@")]
@@ -64,7 +134,7 @@ def scatters(
 ) -> list[Scatter]:
     """Score against size, density and spectral decay, where at least two values differ.
 
-    ``structure`` has the measures of embeddings whose results do not tell them, by name.
+    ``structure`` has these measures, by name, for methods whose results do not include them.
     """
     score = metric_label(metric)
     charts = [

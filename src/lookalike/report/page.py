@@ -1,5 +1,6 @@
-"""One HTML file that shows runs and studies, with nothing to fetch; tables lie beside it."""
+"""One HTML file about runs and studies that fetches nothing, and table files beside it."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,21 +20,29 @@ from lookalike.compare.comparison import (
 from lookalike.compare.contenders import Gathered
 from lookalike.errors import BadInput
 from lookalike.files import atomically
-from lookalike.report.beside import (
-    Beside,
+from lookalike.report.charts import (
+    Curve,
+    RecallCurve,
+    Scatter,
+    curves,
+    method_styles,
+    recall_curves,
+    scatters,
+    validation_metric,
+)
+from lookalike.report.critical_difference import critical_difference_diagram
+from lookalike.report.descriptions import protocols
+from lookalike.report.embeddings import EmbeddingViews, embedding_views
+from lookalike.report.papers import (
+    METRIC,
     PaperTable,
+    PublishedScores,
+    Reality,
     check_paper,
     paper_table,
-    published_beside,
+    papers_and_reality,
+    published_scores,
 )
-from lookalike.report.charts import RecallCurve, Scatter, recall_curves, scatters
-from lookalike.report.curves import Curve, curves, validation_metric
-from lookalike.report.methods import style
-from lookalike.report.pictured import Pictured, picture
-from lookalike.report.protocols import protocols
-from lookalike.report.ranks import critical_difference_diagram
-from lookalike.report.reality import METRIC, Reality, papers_and_reality
-from lookalike.report.run_data import ReportRun
 from lookalike.report.tables import (
     ScoreTable,
     as_csv,
@@ -54,13 +63,13 @@ SCRIPTS = ("base", "curves", "charts", "reality", "tuning", "gallery", "map", "t
 
 @dataclass(frozen=True)
 class Block:
-    """What the page shows of one data set; what is empty is left out."""
+    """What the page shows for one data set; empty parts are left out."""
 
     part: OnDataset
     table: ScoreTable
     joined: ScoreTable | None
     protocol: list[str]
-    beside: list[Beside]
+    published: list[PublishedScores]
     paper: PaperTable | None
     reality: Reality | None
     curves: list[Curve]
@@ -68,11 +77,11 @@ class Block:
     tunings: list[Tuning]
     recall: list[RecallCurve]
     scatters: list[Scatter]
-    pictured: Pictured | None
+    views: EmbeddingViews | None
 
     @property
     def pairs(self) -> dict[tuple[str, str], dict[str, str]]:
-        """Row minus column, both ways round, for the table of pairs."""
+        """Row minus column, both ways, for the table of pairs."""
         found = {}
         for one in self.part.differences:
             told = "" if one.low is None else f"{signed(one.low)} to {signed(one.high)}, "
@@ -101,8 +110,8 @@ class Block:
             "recall": [asdict(one) for one in self.recall],
             "scatters": [asdict(one) for one in self.scatters],
             "reality": asdict(self.reality) if self.reality else None,
-            "map": self.pictured.map if self.pictured else None,
-            "tiny": self.pictured.tiny if self.pictured else False,
+            "map": self.views.map if self.views else None,
+            "tiny": self.views.tiny if self.views else False,
         }
 
 
@@ -118,10 +127,24 @@ def write_page(
     paper: str | None = None,
     seed: int = 0,
 ) -> list[Path]:
-    """Write the page to ``path``, and its tables beside it; return all files, the page first.
+    """Write a page about runs and studies, and its tables beside it.
 
-    ``lead`` is the sentence under the title, ``commands`` are what a reader would type to get the
-    same numbers, ``paper`` names published tables to stand in, ``seed`` draws the map.
+    Args:
+        path: The page; it ends in ``.html``.
+        gathered: The runs and studies.
+        title: Its title.
+        lead: The sentence under the title.
+        commands: The commands that give the same numbers.
+        metric: What ranks; the study's own unless given, else map@r.
+        anyway: Rank rows that differ beyond the method, and say so.
+        paper: A paper in whose table our rows are shown too.
+        seed: Of the map.
+
+    Returns:
+        All files, the page first.
+
+    Raises:
+        BadInput: The path, metric or paper is invalid.
     """
     if path.suffix != ".html":
         raise BadInput(f"'{path}' must end in .html")
@@ -160,14 +183,14 @@ def _block(
     if joined is not None and any(one.concatenated for one in rows):
         same = next(one for one in joined.datasets if one.dataset == part.dataset)
         other = score_table(same, metrics, "concatenated")
-    pictured = picture(rows, seed)
-    structure = pictured.structure if pictured else {}
+    views = embedding_views(rows, seed)
+    structure = views.structure if views else {}
     return Block(
         part=part,
         table=score_table(part, metrics),
         joined=other,
         protocol=protocols(rows),
-        beside=published_beside(part.dataset, rows, METRIC, "separate"),
+        published=published_scores(part.dataset, rows, METRIC, "separate"),
         paper=paper_table(paper, part.dataset, rows, "separate") if paper else None,
         reality=papers_and_reality(part.dataset, rows, "separate"),
         curves=curves(rows),
@@ -175,7 +198,7 @@ def _block(
         tunings=tunings(rows),
         recall=recall_curves(rows, "separate"),
         scatters=scatters(rows, found.metric, "separate", structure),
-        pictured=pictured,
+        views=views,
     )
 
 
@@ -188,7 +211,7 @@ def _page(
     gathered: Gathered,
     texts: dict[str, str],
 ) -> str:
-    methods = [asdict(method) for method in style(gathered.contenders)]
+    methods = [asdict(method) for method in method_styles(gathered.contenders)]
     diagram = critical_difference_diagram(found.tournament) if found.tournament else None
     page: str = template("page.html.j2").render(
         title=title,
@@ -225,7 +248,8 @@ def _environments(gathered: Gathered) -> list[str]:
     lines = []
     for one in gathered.contenders:
         for run in one.runs:
-            found = ReportRun(one.name, run).environment
+            path = run.folder / "environment.json"
+            found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
             parts = [f"Python {found['python']}"] if "python" in found else []
             parts += [f"{name} {version}" for name, version in found.get("versions", {}).items()]
             if found.get("commit"):

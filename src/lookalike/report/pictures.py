@@ -12,7 +12,7 @@ from PIL import Image
 from lookalike.data import PixelStore
 from lookalike.errors import LookalikeError
 from lookalike.search import Index
-from lookalike.search.reading import read_picture
+from lookalike.search.sources import read_picture
 
 __all__ = ["Pictures", "Sheet", "class_label", "class_title", "file_uri"]
 

@@ -244,10 +244,15 @@ class Index(ABC):
                 f"no picture has the label '{label}'; {did_you_mean(label, self.label_names)}"
             )
 
+    def items(self, ids: Iterable[int]) -> list[Item]:
+        """What is known about the pictures ``ids``."""
+        known = [int(id) for id in ids]
+        pairs = zip(known, self.records_of(known), strict=True)
+        return [Item(id, record.path, record.label, record.metadata) for id, record in pairs]
+
     def item(self, id: int) -> Item:
         """What is known about the picture ``id``."""
-        record = self.records_of([id])[0]
-        return Item(id, record.path, record.label, record.metadata)
+        return self.items([id])[0]
 
     def file_of(self, id: int) -> Path:
         """The file of the picture ``id``, which must still be in the folder that was indexed."""

@@ -1,4 +1,4 @@
-"""What every request passes: who may ask, how long, how much; and what every answer carries."""
+"""The outermost layer: access, time and size of every request, security headers of every answer."""
 
 import asyncio
 import hashlib
@@ -18,7 +18,7 @@ __all__ = ["Gate", "is_loopback"]
 
 OPEN_PATHS = frozenset({"/api/health"})
 _FORM_OVERHEAD = 64 * 1024
-"""What a form adds to the file in it."""
+"""The most that a form adds to its file."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -48,10 +48,10 @@ def is_loopback(host: str) -> bool:
 class Gate:
     """The outermost layer of the application.
 
-    - On loopback only loopback's own names are answered, so that no foreign site can point its
-      name at this machine and read the pictures (DNS rebinding); pages of other sites may not post.
+    - On loopback only loopback's own names are answered, so that no other site can point its name
+      at this machine and read the pictures (DNS rebinding); pages of other sites may not post.
     - With a ``token`` all but ``/api/health`` needs it: ``Authorization: Bearer``, a cookie, or
-      once ``?token=`` in the address, which sets the cookie and goes away.
+      once ``?token=`` in the address, which sets the cookie and redirects.
     - A body may have ``limits.upload_bytes``, a request ``limits.request_seconds``.
     """
 
@@ -67,21 +67,21 @@ class Gate:
         self.cookie = f"lookalike-{mark}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it here."""
+        """Pass a request on, or refuse it."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        answering = _Answering(send)
+        response = _Response(send)
         try:
             async with asyncio.timeout(self.limits.request_seconds):
-                await self._within_time(scope, receive, answering)
+                await self._within_time(scope, receive, response)
         except TimeoutError:
-            if not answering.begun:
+            if not response.begun:
                 await self._refuse(
-                    scope, receive, answering, 408, "The request took too long and was dropped."
+                    scope, receive, response, 408, "The request took too long and was dropped."
                 )
 
     async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,15 +93,15 @@ class Gate:
             return
         if scope["method"] == "POST" and headers.get("sec-fetch-site") == "cross-site":
             await self._refuse(
-                scope, receive, send, 403, "Pages of other sites may not ask this server."
+                scope, receive, send, 403, "Requests from pages of other sites are refused."
             )
             return
         if self.token is not None and scope["path"] not in OPEN_PATHS:
             given = [value for name, value in _address_values(scope) if name == "token"]
-            if self._right(given) and scope["method"] in ("GET", "HEAD"):
-                await self._welcome(scope, receive, send)
+            if self._is_token(given) and scope["method"] in ("GET", "HEAD"):
+                await self._set_cookie(scope, receive, send)
                 return
-            if not self._right([*given, *_tokens_in_headers(headers, self.cookie)]):
+            if not self._is_token([*given, *_tokens_in_headers(headers, self.cookie)]):
                 await self._refuse(
                     scope, receive, send, 401, "This server needs its token.",
                     {"WWW-Authenticate": "Bearer"},
@@ -114,12 +114,12 @@ class Gate:
             return
         await self.app(scope, self._counted(receive, most), send)
 
-    def _right(self, given: Iterable[str]) -> bool:
+    def _is_token(self, given: Iterable[str]) -> bool:
         expected = (self.token or "").encode()
         return any(secrets.compare_digest(one.encode(), expected) for one in given)
 
-    async def _welcome(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The token goes from the address into a cookie, and does not stay in the history."""
+    async def _set_cookie(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Move the token from the address, and the browser's history, to a cookie."""
         rest = [pair for pair in _address_values(scope) if pair[0] != "token"]
         path = "/" + quote(scope["path"]).lstrip("/")  # "//host" would lead to another site
         response = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
@@ -154,13 +154,13 @@ class Gate:
         sentence: str,
         headers: dict[str, str] | None = None,
     ) -> None:
-        """Answer with a sentence; the rest of the body is not read, so the connection ends."""
+        """Answer with a sentence; the rest of the body is not read, so close the connection."""
         closing = {"Connection": "close"} | (headers or {})
         await JSONResponse({"detail": sentence}, status, closing)(scope, receive, send)
 
 
-class _Answering:
-    """``send`` that adds the headers and knows whether the answer has begun."""
+class _Response:
+    """``send`` that adds the headers and records whether the answer has begun."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -186,7 +186,7 @@ def _host_name(host: str) -> str:
 def _address_values(scope: Scope) -> list[tuple[str, str]]:
     try:
         return parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=100)
-    except ValueError:  # more of them than anybody needs
+    except ValueError:  # too many
         return []
 
 

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from lookalike.search import Index
-from lookalike.serve.labels import Labels
-from lookalike.serve.plane import Plane
+from lookalike.serve.map import IndexMap
 
 
-def wait_for(plane):
+def wait_for(index_map):
     for _ in range(600):
-        if plane.map().final:
-            return plane.map()
+        if index_map.layout().final:
+            return index_map.layout()
         time.sleep(0.1)
     return pytest.fail("no map")
 
@@ -22,10 +21,10 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 def test_a_rough_map_comes_at_once_and_a_good_one_later(shop):
-    plane = Plane(shop, 1000)
-    rough = plane.map()
+    index_map = IndexMap(shop, 1000)
+    rough = index_map.layout()
     assert (rough.method, rough.final) == ("pca", False)
-    good = wait_for(plane)
+    good = wait_for(index_map)
     assert good.method == "t-sne"
     assert good.rows.tolist() == rough.rows.tolist() == list(range(len(shop)))
     assert abs(good.places).max() == pytest.approx(1)
@@ -38,37 +37,25 @@ def test_a_rough_map_comes_at_once_and_a_good_one_later(shop):
 
 
 def test_the_good_map_is_kept(shop):
-    good = wait_for(Plane(shop, 1000))
-    again = Plane(shop, 1000).map()
+    good = wait_for(IndexMap(shop, 1000))
+    again = IndexMap(shop, 1000).layout()
     assert again.final
     assert np.array_equal(again.places, good.places)
 
 
 def test_a_damaged_map_is_made_again(shop, tmp_path):
-    wait_for(Plane(shop, 1000))
+    wait_for(IndexMap(shop, 1000))
     (kept,) = tmp_path.glob("map-*.npy")
     kept.write_bytes(b"broken")
-    assert not Plane(shop, 1000).map().final
+    assert not IndexMap(shop, 1000).layout().final
 
 
 def test_large_indexes_are_shown_in_part(shop):
-    found = Plane(shop, 20).map()
+    found = IndexMap(shop, 20).layout()
     assert len(set(found.rows.tolist())) == 20
 
 
 def test_an_empty_index_has_an_empty_map(tmp_path, shop):
-    found = Plane(Index.create(tmp_path / "empty.index", shop.embedder), 20).map()
+    found = IndexMap(Index.create(tmp_path / "empty.index", shop.embedder), 20).layout()
     assert found.final
     assert found.places.shape == (0, 2)
-
-
-def test_labels_are_counted(shop):
-    table = Labels(shop).table()
-    assert table.counts == [6] * 9
-    assert [table.names[code] for code in table.codes] == list(shop.labels)
-    assert (
-        table.rows("teal disc").tolist()
-        == np.flatnonzero(np.array(list(shop.labels)) == "teal disc").tolist()
-    )
-    assert len(table.rows(None)) == len(shop)
-    assert len(table.rows("no such")) == 0

@@ -1,5 +1,10 @@
-"""Published numbers beside ours: method by method, or our rows inside one paper's table."""
+"""Published numbers and ours: by method, by year, or our rows in one paper's table.
 
+The chart by year follows figure 2 of A Metric Learning Reality Check (Musgrave, Belongie and Lim,
+ECCV 2020): what papers report over the years, and what a fair test finds.
+"""
+
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,29 +15,34 @@ from lookalike.compare.contenders import Contender
 from lookalike.config import RunConfig, parse, recipes
 from lookalike.errors import BadInput
 from lookalike.published import Published
+from lookalike.report.catalogue import catalogue
 from lookalike.study.intervals import Interval
 from lookalike.study.results import Which
 
 __all__ = [
-    "Beside",
-    "PaperRow",
+    "METRIC",
     "PaperTable",
+    "PublishedScores",
+    "Reality",
     "check_paper",
-    "method_keys",
     "paper_table",
-    "published_beside",
+    "papers_and_reality",
+    "published_scores",
 ]
 
+METRIC = "recall@1"
+OLD_LOSSES = ("contrastive", "triplet")
+"""What every paper compares with, so that its numbers can be followed over the years."""
 
 THEIRS, OURS = "the paper's rows", "our rows"
 
 Identity = tuple[str, str, int | None, str, str]
-"""Method, network, size, protocol and source: what tells two printed rows apart."""
+"""Method, network, size, protocol and source: what distinguishes two printed rows."""
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What papers print for a method that we tested, lowest first."""
+class PublishedScores:
+    """What papers report for a method that we tested, lowest first."""
 
     name: str
     ours: Interval
@@ -90,10 +100,10 @@ def method_keys(config: RunConfig) -> tuple[str, ...]:
     return (name, f"{name}-baseline")
 
 
-def published_beside(
+def published_scores(
     dataset: str, contenders: Sequence[Contender], metric: str, which: Which
-) -> list[Beside]:
-    """For each of our methods that papers have numbers of: those numbers."""
+) -> list[PublishedScores]:
+    """The published numbers of each of our methods that has some."""
     if dataset not in {row.dataset for row in published.load()}:
         return []
     rows = [
@@ -112,16 +122,16 @@ def published_beside(
             theirs.sort(key=lambda row: row.value or 0)
             model = one.config.model
             condition = f"{model.network}, {model.dim or 'all'}-d"
-            found.append(Beside(one.name, ours, condition, tuple(theirs)))
+            found.append(PublishedScores(one.name, ours, condition, tuple(theirs)))
     return found
 
 
 def check_paper(paper: str, datasets: Sequence[str]) -> None:
-    """Refuse a paper that is not known, or that says nothing about any of ``datasets``."""
+    """Refuse a paper that is unknown, or reports nothing about any of ``datasets``."""
     known = sorted({row.dataset for row in published.load(paper)})
     if not set(known) & set(datasets):
         ours = ", ".join(datasets)
-        raise BadInput(f"'{paper}' says nothing about {ours}; it has {', '.join(known)}")
+        raise BadInput(f"'{paper}' reports nothing about {ours}; it has {', '.join(known)}")
 
 
 def paper_table(
@@ -142,7 +152,7 @@ def paper_table(
     groups = [*_grouped(theirs, THEIRS), *(mine := _grouped(ours, OURS))]
     found = audit([experiment for experiment, _ in groups])
     for everyone, side in ((THEIRS, groups[: len(groups) - len(mine)]), (OURS, mine)):
-        found = _said_shorter(found, [experiment.name for experiment, _ in side], everyone)
+        found = _shortened(found, [experiment.name for experiment, _ in side], everyone)
     group_of = {label: experiment.name for experiment, labels in groups for label in labels}
     rows = tuple(
         replace(row, marks=_marks(group_of[row.label], found)) for row, _ in (*theirs, *ours)
@@ -174,7 +184,7 @@ def _our_row(one: Contender, metrics: Sequence[str], which: Which) -> PaperRow:
 
 
 def _our_experiment(one: Contender, dataset: str) -> Experiment:
-    """Our conditions, as far as a paper could tell them too."""
+    """Our conditions, as far as a paper can state them too."""
     known = {k: v for k, v in one.experiment.conditions.items() if k in CONDITIONS}
     return replace(one.experiment, conditions=known | {"data": dataset})
 
@@ -194,8 +204,8 @@ def _grouped(
     return [(replace(one, name=_together(labels)), labels) for one, labels in groups.values()]
 
 
-def _said_shorter(found: Audit, names: Sequence[str], everyone: str) -> Audit:
-    """Sentences that list one whole side call it by its name."""
+def _shortened(found: Audit, names: Sequence[str], everyone: str) -> Audit:
+    """Sentences that list one whole side name it instead."""
     if len(names) < 2:
         return found
     shorter = [
@@ -221,14 +231,13 @@ def _identity(row: Published) -> Identity:
 
 
 def _label(row: Published, printed: Sequence[Published]) -> str:
-    """The paper's own name; with network, size or source where that alone is not enough."""
+    """The paper's own name; with network, size or source where that is not unique."""
     alike = {_identity(other) for other in printed if other.label == row.label}
     if len(alike) == 1:
         return row.label
-    parts = [row.network, f"{row.size}-d" if row.size else "", row.reported_by, row.protocol]
     differing = [
         part
-        for at, part in enumerate(parts)
+        for at, part in enumerate(_details(row))
         if part and len({_details(other)[at] for other in printed if other.label == row.label}) > 1
     ]
     return f"{row.label} ({', '.join(differing)})"
@@ -239,9 +248,9 @@ def _details(row: Published) -> tuple[str, ...]:
 
 
 def _conditions(row: Published) -> dict[str, object]:
-    """What is known of a published number: its recipe's settings, else what stands beside it.
+    """What is known about a published number: its recipe's settings, else its own columns.
 
-    What chose the epoch, and how often a paper trained, no recipe can know.
+    A recipe cannot tell what chose the epoch, and how often a paper trained.
     """
     found: dict[str, object] = {}
     if row.recipe and row.recipe in recipes.names():
@@ -252,3 +261,69 @@ def _conditions(row: Published) -> dict[str, object]:
     found["network"] = row.network or found.get("network")
     found["dim"] = row.size or found.get("dim")
     return {key: value for key, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What one paper reports for an old loss."""
+
+    method: str
+    year: int
+    score: float
+    paper: str
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What we find for a method, at the year of its paper."""
+
+    name: str
+    year: int
+    score: float
+    half: float | None
+
+
+@dataclass(frozen=True)
+class Reality:
+    """The two sides of the chart, scores between 0 and 1."""
+
+    reported: list[Reported]
+    tested: list[Tested]
+
+
+def papers_and_reality(
+    dataset: str, contenders: Sequence[Contender], which: Which
+) -> Reality | None:
+    """None where papers report nothing about the data set, or we have no test of it."""
+    reported = [
+        Reported(
+            row.method.removesuffix("-baseline"),
+            row.year or published.papers()[row.paper].year,
+            row.value / 100,
+            _source(row),
+        )
+        for row in published.load(metric=METRIC)
+        if row.dataset == dataset and row.value is not None and row.part == "test"
+        if row.method.removesuffix("-baseline") in OLD_LOSSES
+    ]
+    years = _years()
+    tested = []
+    for one in contenders:
+        score = one.interval(METRIC, which)
+        year = years.get(one.config.loss.name) if one.config else None
+        if score is not None and year is not None and not one.baseline:
+            tested.append(Tested(one.name, year, score.mean, score.half))
+    return Reality(reported, tested) if reported and tested else None
+
+
+def _source(row: Published) -> str:
+    if row.reported_by:
+        return row.reported_by
+    shown = ", ".join(filter(None, _details(row)[:2]))
+    return published.papers()[row.paper].title + (f" ({shown})" if shown else "")
+
+
+def _years() -> dict[str, int]:
+    """When each loss was published, where its page says so."""
+    found = {row.name: re.findall(r"\b(?:19|20)\d\d\b", row.paper) for row in catalogue("losses")}
+    return {name: int(years[0]) for name, years in found.items() if years}

@@ -3,8 +3,7 @@ import threading
 
 import pytest
 
-from lookalike.serve.limits import Refusal
-from lookalike.serve.workers import Workers
+from lookalike.serve.limits import Refusal, Workers
 
 
 def test_who_finds_the_waiting_room_full_is_told():
@@ -20,7 +19,6 @@ def test_who_finds_the_waiting_room_full_is_told():
         gate.set()
         assert await asyncio.gather(*waiting) == [True] * 3
         assert await workers.run(lambda: 7) == 7
-        workers.close()
 
     asyncio.run(scene())
 
@@ -38,6 +36,5 @@ def test_work_that_nobody_waits_for_is_dropped():
         await first
         await workers.run(done.append, "third")
         assert done == ["third"]
-        workers.close()
 
     asyncio.run(scene())

@@ -1,21 +1,45 @@
-"""How the numbers of a table were had, in plain words."""
+"""The sentences of the page: its title, its lead, and how the scores were obtained."""
 
 from collections.abc import Sequence
 
-from lookalike.compare.contenders import Contender
+from lookalike.compare.contenders import Contender, Gathered
 from lookalike.report.tables import metric_label
 from lookalike.training import Run
 
-__all__ = ["protocols"]
+__all__ = ["leading_sentence", "protocols", "title_of"]
+
+
+def title_of(gathered: Gathered) -> str:
+    """The studies' names, or the data sets'."""
+    if gathered.studies:
+        return "Study: " + ", ".join(study.name for study in gathered.studies)
+    return "Runs on " + ", ".join(gathered.datasets)
+
+
+def leading_sentence(gathered: Gathered) -> str:
+    """How many methods, on what, and whether there is more to come."""
+    methods = len({one.name for one in gathered.contenders if not one.baseline})
+    trainings = sum(len(one.cells) for one in gathered.contenders if not one.baseline)
+    trials = sum(len(one.row.trials) for one in gathered.contenders if one.row)
+    where = " and ".join(gathered.datasets)
+    words = f"{methods} method{'s' if methods != 1 else ''} on {where}"
+    words += f", {trials:,} trials on validation classes" if trials else ""
+    words += (
+        f", {trainings:,} trained model{'s' if trainings != 1 else ''} tested on unseen classes."
+    )
+    unfinished = [study.name for study in gathered.studies if not study.finished]
+    if unfinished:
+        words += f" Not finished yet: {', '.join(unfinished)}."
+    return words
 
 
 def protocols(contenders: Sequence[Contender]) -> list[str]:
-    """One sentence, or one for each way in which the rows were had."""
+    """One sentence for each way in which the rows were obtained."""
     learned = [one for one in contenders if not one.baseline] or list(contenders)
-    return list(dict.fromkeys(sentence for one in learned for sentence in _of(one)))
+    return list(dict.fromkeys(sentence for one in learned for sentence in _protocol(one)))
 
 
-def _of(one: Contender) -> list[str]:
+def _protocol(one: Contender) -> list[str]:
     if one.row is not None and one.config is not None:
         return [_of_study(one)]
     return [_of_run(run, one) for run in one.runs[:1]]

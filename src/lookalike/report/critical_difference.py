@@ -1,6 +1,7 @@
-"""The critical-difference diagram: average ranks on a line, bars over what cannot be told apart.
+"""The critical-difference diagram: average ranks, and bars over methods that do not differ.
 
-Demšar, JMLR 2006, figure 1.
+Demšar, JMLR 2006, figure 1. Not drawn by scikit-posthocs: its Matplotlib picture has fixed fonts and
+colours, while this SVG follows the page's in light and dark, without pandas, seaborn, statsmodels.
 """
 
 import math
@@ -28,7 +29,7 @@ svg { color: #1d2126 }
 
 
 def critical_difference_diagram(tournament: Tournament, *, alone: bool = False) -> str:
-    """The diagram as SVG; ``alone``: a file of its own, which brings its style along."""
+    """The diagram as SVG; ``alone``: a file of its own, which contains its style."""
     standings = tournament.standings
     count = len(standings)
     low, high = 1, max(2, count)
