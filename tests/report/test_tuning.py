@@ -8,7 +8,7 @@ import pytest
 from lookalike.compare.comparison import compare
 from lookalike.compare.contenders import gather
 from lookalike.report.charts import recall_curves, scatters
-from lookalike.report.ranks import critical_difference_diagram
+from lookalike.report.critical_difference import critical_difference_diagram
 from lookalike.report.tuning import tunings
 
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from lookalike.report import gallery
-from lookalike.report.gallery import choose_strips
+from lookalike.report import embeddings as views
+from lookalike.report.embeddings import choose_points, choose_strips
 
 
 def naive_strip(embeddings, labels, query, items, count):
@@ -102,6 +102,23 @@ def test_identical_embeddings_never_show_the_query_itself():
 
 
 def test_a_large_test_set_is_looked_at_in_part(scattered, monkeypatch):
-    monkeypatch.setattr(gallery, "MOST_QUERIES", 30)
+    monkeypatch.setattr(views, "MOST_QUERIES", 30)
     found = choose_strips(*scattered)
     assert (found.looked_at, found.possible) == (30, 100)
+
+
+def test_points_are_few_and_the_same_for_one_seed():
+    labels = np.repeat(np.arange(500), 20)
+    points = choose_points(labels, seed=3)
+    assert len(points) == 36 * 12
+    assert len(np.unique(labels[points])) == 36
+    assert (np.diff(points) > 0).all()
+    assert np.array_equal(points, choose_points(labels, seed=3))
+    assert not np.array_equal(points, choose_points(labels, seed=4))
+
+
+def test_classes_of_one_image_are_left_out_while_there_are_others():
+    labels = np.array([0, 1, 1, 2, 3, 3, 3])
+    assert choose_points(labels, seed=0).tolist() == [1, 2, 4, 5, 6]
+    assert choose_points(np.arange(5), seed=0).tolist() == [0, 1, 2, 3, 4]
+    assert len(choose_points(np.empty(0, np.int64), seed=0)) == 0

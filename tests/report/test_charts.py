@@ -1,4 +1,4 @@
-from lookalike.report.curves import curves, validation_metric
+from lookalike.report.charts import curves, validation_metric
 
 
 def test_curves_of_trained_runs_only(three_runs, gathered):

@@ -2,24 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from lookalike.report.map import choose_points, flatten
-
-
-def test_points_are_few_and_the_same_for_one_seed():
-    labels = np.repeat(np.arange(500), 20)
-    points = choose_points(labels, seed=3)
-    assert len(points) == 36 * 12
-    assert len(np.unique(labels[points])) == 36
-    assert (np.diff(points) > 0).all()
-    assert np.array_equal(points, choose_points(labels, seed=3))
-    assert not np.array_equal(points, choose_points(labels, seed=4))
-
-
-def test_classes_of_one_image_are_left_out_while_there_are_others():
-    labels = np.array([0, 1, 1, 2, 3, 3, 3])
-    assert choose_points(labels, seed=0).tolist() == [1, 2, 4, 5, 6]
-    assert choose_points(np.arange(5), seed=0).tolist() == [0, 1, 2, 3, 4]
-    assert len(choose_points(np.empty(0, np.int64), seed=0)) == 0
+from lookalike.evaluation.flattening import flatten
 
 
 def test_classes_that_lie_apart_are_apart_on_the_map():

@@ -3,8 +3,12 @@ import pytest
 from lookalike.compare.contenders import gather
 from lookalike.errors import BadInput
 from lookalike.published import load
-from lookalike.report.beside import check_paper, paper_table, published_beside
-from lookalike.report.reality import papers_and_reality
+from lookalike.report.papers import (
+    check_paper,
+    paper_table,
+    papers_and_reality,
+    published_scores,
+)
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +22,7 @@ def contenders(make_study, tmp_path_factory):
 
 
 def test_published_numbers_stand_beside_the_same_method(contenders):
-    found = {one.name: one for one in published_beside("cub", contenders, "recall@1", "separate")}
+    found = {one.name: one for one in published_scores("cub", contenders, "recall@1", "separate")}
     assert set(found) == {"contrastive", "triplet", "circle"}
     mixed = found["circle"]  # contrastive with mixed features, as Metrix calls it
     assert [(row.paper, row.value) for row in mixed.published] == [("metrix", 67.4)]
@@ -29,7 +33,7 @@ def test_published_numbers_stand_beside_the_same_method(contenders):
         if row.part == "test"
     ]
     assert (found["contrastive"].low, found["contrastive"].high) == (min(every), max(every))
-    assert published_beside("glyphs", contenders, "recall@1", "separate") == []
+    assert published_scores("glyphs", contenders, "recall@1", "separate") == []
 
 
 def test_our_rows_in_the_papers_table(contenders):
@@ -51,7 +55,7 @@ def test_our_rows_in_the_papers_table(contenders):
 
 
 def test_papers_that_say_nothing_are_refused():
-    with pytest.raises(BadInput, match="'metrix' says nothing about glyphs; it has cars, cub"):
+    with pytest.raises(BadInput, match="'metrix' reports nothing about glyphs; it has cars, cub"):
         check_paper("metrix", ["glyphs"])
     with pytest.raises(BadInput, match="did you mean 'metrix'"):
         check_paper("metrics", ["cub"])
