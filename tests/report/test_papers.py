@@ -22,7 +22,7 @@ def contenders(make_study, tmp_path_factory):
 
 
 def test_published_numbers_stand_beside_the_same_method(contenders):
-    found = {one.name: one for one in published_scores("cub", contenders, "recall@1", "separate")}
+    found = {one.name: one for one in published_scores("cub", contenders)}
     assert set(found) == {"contrastive", "triplet", "circle"}
     mixed = found["circle"]  # contrastive with mixed features, as Metrix calls it
     assert [(row.paper, row.value) for row in mixed.published] == [("metrix", 67.4)]
@@ -33,11 +33,11 @@ def test_published_numbers_stand_beside_the_same_method(contenders):
         if row.part == "test"
     ]
     assert (found["contrastive"].low, found["contrastive"].high) == (min(every), max(every))
-    assert published_scores("glyphs", contenders, "recall@1", "separate") == []
+    assert published_scores("glyphs", contenders) == []
 
 
 def test_our_rows_in_the_papers_table(contenders):
-    table = paper_table("metrix", "cub", contenders, "separate")
+    table = paper_table("metrix", "cub", contenders)
     printed = [row for row in load("metrix", "cub") if row.metric == "recall@1"]
     theirs = [row for row in table.rows if not row.ours]
     assert [row.scores["recall@1"] for row in theirs] == [
@@ -51,7 +51,7 @@ def test_our_rows_in_the_papers_table(contenders):
     assert ("not said", "seeds") in said
     words = next(f.sentence for f in table.audit.flaws if f.condition == "network")
     assert words.endswith("small-cnn (our rows).")
-    assert paper_table("metrix", "glyphs", contenders, "separate") is None
+    assert paper_table("metrix", "glyphs", contenders) is None
 
 
 def test_papers_that_say_nothing_are_refused():
@@ -63,13 +63,13 @@ def test_papers_that_say_nothing_are_refused():
 
 def test_every_table_can_take_our_rows(contenders):
     for paper in ("thesis", "metrix", "dr", "reality-check"):
-        table = paper_table(paper, "cub", contenders, "separate")
+        table = paper_table(paper, "cub", contenders)
         labels = [row.label for row in table.rows]
         assert len(labels) == len(set(labels)) > 3, paper
 
 
 def test_reality_has_the_years_of_papers_and_of_methods(contenders):
-    found = papers_and_reality("cub", contenders, "separate")
+    found = papers_and_reality("cub", contenders)
     lifted = [one for one in found.reported if "Lifted Structured" in one.paper]
     assert {(one.method, one.year, one.score) for one in lifted} == {
         ("contrastive", 2016, 0.264), ("triplet", 2016, 0.361),
@@ -77,4 +77,4 @@ def test_reality_has_the_years_of_papers_and_of_methods(contenders):
     assert {one.name: one.year for one in found.tested} == {
         "contrastive": 2006, "triplet": 2009, "circle": 2006,
     }  # fmt: skip
-    assert papers_and_reality("glyphs", contenders, "separate") is None
+    assert papers_and_reality("glyphs", contenders) is None

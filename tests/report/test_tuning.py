@@ -66,20 +66,20 @@ def test_untuned_rows_have_no_plots(make_study, tmp_path):
 
 
 def test_recall_curves_have_all_k(gathered):
-    curve = recall_curves(gathered.contenders, "separate")[0]
+    curve = recall_curves(gathered.contenders)[0]
     assert curve.ks == [1, 2, 4, 8]
     assert curve.scores == [
         gathered.contenders[0].interval(f"recall@{k}").mean for k in (1, 2, 4, 8)
     ]
-    base = recall_curves([c for c in gathered.contenders if c.baseline], "separate")[0]
+    base = recall_curves([c for c in gathered.contenders if c.baseline])[0]
     assert base.halves == [None] * 4
 
 
 def test_scatters_only_where_something_varies(gathered):
-    found = scatters(gathered.contenders, "map@r", "separate", {})
+    found = scatters(gathered.contenders, "map@r", {})
     assert [chart.key for chart in found] == ["size", "pi-ratio", "rho"]
     trained = [one for one in gathered.contenders if not one.baseline]
-    assert [c.key for c in scatters(trained, "map@r", "separate", {})] == ["pi-ratio", "rho"]
+    assert [c.key for c in scatters(trained, "map@r", {})] == ["pi-ratio", "rho"]
 
 
 def test_the_diagram_of_ranks_is_sound(gathered):

@@ -1,4 +1,4 @@
-"""Everything that can be named in a configuration, with a line or a page about each."""
+"""Every part that a configuration can name, with a line or a page about each."""
 
 import inspect
 from dataclasses import dataclass
@@ -19,14 +19,7 @@ from lookalike.registry import (
 
 __all__ = ["Page", "catalogue", "page"]
 
-ROOMS = (
-    data,
-    losses,
-    miners,
-    models,
-    regularizers,
-    samplers,
-)  # importing them fills the registries
+ROOMS = (data, losses, miners, models, regularizers, samplers)  # importing fills the registries
 REGISTRIES: dict[str, Registry] = {
     registry.kind: registry
     for registry in (LOSSES, MINERS, SAMPLERS, REGULARIZERS, DATASETS, NETWORKS)
@@ -45,7 +38,7 @@ def catalogue(kind: str) -> list[Row]:
 
 @dataclass(frozen=True)
 class Page:
-    """What there is to say about one part."""
+    """The description of one part."""
 
     name: str
     paper: str
@@ -55,7 +48,7 @@ class Page:
 
 
 def page(kind: str, name: str) -> Page:
-    """Formula, paper, defaults and, for a loss, the settings that others found best."""
+    """Formula, paper, defaults and, for a loss, published tuned settings."""
     if kind not in REGISTRIES:
         raise BadInput(f"'{kind}' have no pages; {did_you_mean(kind, REGISTRIES)}")
     entry = REGISTRIES[kind].find(name)

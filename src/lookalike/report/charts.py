@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from lookalike.compare.contenders import Contender
 from lookalike.report.tables import metric_label
-from lookalike.study.results import Which
 
 __all__ = [
     "Curve",
@@ -112,13 +111,13 @@ class Scatter:
     points: list[Point]
 
 
-def recall_curves(contenders: Sequence[Contender], which: Which) -> list[RecallCurve]:
+def recall_curves(contenders: Sequence[Contender]) -> list[RecallCurve]:
     """The curves of methods that were measured at two or more k."""
     found = []
     for one in contenders:
         metrics = [metric for metric in one.metrics if metric.startswith("recall@")]
         ks = sorted(int(metric.partition("@")[2]) for metric in metrics)
-        scores = [one.interval(f"recall@{k}", which) for k in ks]
+        scores = [one.interval(f"recall@{k}") for k in ks]
         kept = [score for score in scores if score is not None]
         if len(kept) == len(ks) > 1:
             means = [score.mean for score in kept]
@@ -127,10 +126,7 @@ def recall_curves(contenders: Sequence[Contender], which: Which) -> list[RecallC
 
 
 def scatters(
-    contenders: Sequence[Contender],
-    metric: str,
-    which: Which,
-    structure: Mapping[str, Mapping[str, float]],
+    contenders: Sequence[Contender], metric: str, structure: Mapping[str, Mapping[str, float]]
 ) -> list[Scatter]:
     """Score against size, density and spectral decay, where at least two values differ.
 
@@ -144,7 +140,7 @@ def scatters(
             "numbers in an embedding",
             "More numbers cost memory and time; a method should not win by size alone.",
             True,
-            _points(contenders, metric, which, {c.name: c.dim for c in contenders if c.dim}),
+            _points(contenders, metric, {c.name: c.dim for c in contenders if c.dim}),
         )
     ]
     words = {
@@ -160,26 +156,20 @@ def scatters(
         ),
     }
     for key, (title, label, note) in words.items():
-        values = {c.name: _measure(c, key, which, structure) for c in contenders}
+        values = {c.name: structure.get(c.name, {}).get(key) for c in contenders}
+        values |= {c.name: told.mean for c in contenders if (told := c.interval(key))}
         known = {name: value for name, value in values.items() if value is not None}
-        points = _points(contenders, metric, which, known)
+        points = _points(contenders, metric, known)
         charts.append(Scatter(key, title, label, note, False, points))
     return [chart for chart in charts if len({point.x for point in chart.points}) > 1]
 
 
-def _measure(
-    one: Contender, key: str, which: Which, structure: Mapping[str, Mapping[str, float]]
-) -> float | None:
-    told = one.interval(key, which)
-    return told.mean if told is not None else structure.get(one.name, {}).get(key)
-
-
 def _points(
-    contenders: Sequence[Contender], metric: str, which: Which, values: Mapping[str, float]
+    contenders: Sequence[Contender], metric: str, values: Mapping[str, float]
 ) -> list[Point]:
     found = []
     for one in contenders:
-        score = one.interval(metric, which)
+        score = one.interval(metric)
         if score is not None and one.name in values:
             found.append(Point(one.name, float(values[one.name]), score.mean, score.half))
     return found

@@ -1,7 +1,7 @@
 """The critical-difference diagram: average ranks, and bars over methods that do not differ.
 
-Demšar, JMLR 2006, figure 1. Not drawn by scikit-posthocs: its Matplotlib picture has fixed fonts and
-colours, while this SVG follows the page's in light and dark, without pandas, seaborn, statsmodels.
+Demšar, JMLR 2006, figure 1. Not by scikit-posthocs, whose Matplotlib picture has fixed fonts and
+colours: this SVG follows the page's in light and dark, without pandas, seaborn and statsmodels.
 """
 
 import math

@@ -36,7 +36,9 @@ class EmbeddingViews:
     """What runs with embeddings show; ``names`` are the methods, in the order of the lists."""
 
     names: list[str]
-    galleries: list[dict[str, Any]]
+    galleries: list["Gallery"]
+    shots: dict[int, dict[str, str]]
+    """The pictures of the galleries by their position in the test set."""
     map: dict[str, Any]
     tiny: bool
     structure: dict[str, dict[str, float]]
@@ -71,11 +73,16 @@ def embedding_views(contenders: Sequence[Contender], seed: int) -> EmbeddingView
     # the pixels that the run itself read, so that nothing is decoded again
     short_side = data.preset(first.runs[0].config.data.transform).short_side
     pictures = Pictures(data.open_store(tested.images, short_side))
-    names = [one.name for one, _ in shown]
+    runs = [each for _, each in shown]
+    galleries = [choose_strips(t.embeddings, t.labels, t.query, t.gallery) for t in runs]
+    strips = [strip for found in galleries for strip in (*found.right, *found.worst)]
+    positions = {strip.position for strip in strips}
+    positions |= {near.position for strip in strips for near in strip.neighbours}
     return EmbeddingViews(
-        names=names,
-        galleries=[_gallery(each, pictures) for _, each in shown],
-        map=_map(names, [each for _, each in shown], pictures, seed),
+        names=[one.name for one, _ in shown],
+        galleries=galleries,
+        shots={position: _shot(tested, position, pictures) for position in positions},
+        map=_map(runs, pictures, seed),
         tiny=pictures.are_tiny(tested.indices[:50].tolist()),
         structure=structure,
         notes=notes,
@@ -92,42 +99,19 @@ def _structure(tested: TestEmbeddings) -> dict[str, float]:
     return {name: float(value) for name, value in found.items() if np.isfinite(value)}
 
 
-def _gallery(tested: TestEmbeddings, pictures: Pictures) -> dict[str, Any]:
-    """One method's strips, for the template."""
-    found = choose_strips(tested.embeddings, tested.labels, tested.query, tested.gallery)
-
-    def shot(position: int) -> dict[str, Any]:
-        index = int(tested.indices[position])
-        name = tested.images.class_names[tested.images.labels[index]]
-        return {
-            "uri": pictures.uri(index, GALLERY_SIDE),
-            "label": class_label(name),
-            "title": class_title(name),
-            "file": tested.images.files[index],
-        }
-
-    def strip(chosen: Strip) -> dict[str, Any]:
-        return {
-            "query": shot(chosen.position),
-            "first_right": chosen.first_right,
-            "neighbours": [
-                shot(near.position) | {"similarity": near.similarity, "right": near.right}
-                for near in chosen.neighbours
-            ],
-        }
-
+def _shot(tested: TestEmbeddings, position: int, pictures: Pictures) -> dict[str, str]:
+    """One picture of a gallery, for the template."""
+    index = int(tested.indices[position])
+    name = tested.images.class_names[tested.images.labels[index]]
     return {
-        "right": [strip(chosen) for chosen in found.right],
-        "worst": [strip(chosen) for chosen in found.worst],
-        "wrong": found.wrong,
-        "looked_at": found.looked_at,
-        "possible": found.possible,
+        "uri": pictures.uri(index, GALLERY_SIDE),
+        "label": class_label(name),
+        "title": class_title(name),
+        "file": tested.images.files[index],
     }
 
 
-def _map(
-    names: list[str], runs: Sequence[TestEmbeddings], pictures: Pictures, seed: int
-) -> dict[str, Any]:
+def _map(runs: Sequence[TestEmbeddings], pictures: Pictures, seed: int) -> dict[str, Any]:
     """What the map's script needs: points, classes, one sheet of pictures."""
     tested = runs[0]
     points = choose_points(tested.labels, seed)
@@ -135,7 +119,6 @@ def _map(
     class_names = [tested.images.class_names[number] for number in classes]
     layouts = [flatten(run.embeddings[points], seed).round(4) for run in runs]
     return {
-        "names": names,
         "classes": [class_label(name) for name in class_names],
         "titles": [class_title(name) for name in class_names],
         "numbers": numbers.tolist(),

@@ -20,29 +20,10 @@ from lookalike.compare.comparison import (
 from lookalike.compare.contenders import Gathered
 from lookalike.errors import BadInput
 from lookalike.files import atomically
-from lookalike.report.charts import (
-    Curve,
-    RecallCurve,
-    Scatter,
-    curves,
-    method_styles,
-    recall_curves,
-    scatters,
-    validation_metric,
-)
+from lookalike.report import charts, papers
 from lookalike.report.critical_difference import critical_difference_diagram
 from lookalike.report.descriptions import protocols
 from lookalike.report.embeddings import EmbeddingViews, embedding_views
-from lookalike.report.papers import (
-    METRIC,
-    PaperTable,
-    PublishedScores,
-    Reality,
-    check_paper,
-    paper_table,
-    papers_and_reality,
-    published_scores,
-)
 from lookalike.report.tables import (
     ScoreTable,
     as_csv,
@@ -69,14 +50,14 @@ class Block:
     table: ScoreTable
     joined: ScoreTable | None
     protocol: list[str]
-    published: list[PublishedScores]
-    paper: PaperTable | None
-    reality: Reality | None
-    curves: list[Curve]
+    published: list[papers.PublishedScores]
+    paper: papers.PaperTable | None
+    reality: papers.Reality | None
+    curves: list[charts.Curve]
     validation: str
     tunings: list[Tuning]
-    recall: list[RecallCurve]
-    scatters: list[Scatter]
+    recall: list[charts.RecallCurve]
+    scatters: list[charts.Scatter]
     views: EmbeddingViews | None
 
     @property
@@ -84,8 +65,8 @@ class Block:
         """Row minus column, both ways, for the table of pairs."""
         found = {}
         for one in self.part.differences:
-            told = "" if one.low is None else f"{signed(one.low)} to {signed(one.high)}, "
-            title = f"{one.better} minus {one.worse}: {told}corrected p = {one.adjusted:.2g}"
+            interval = "" if one.low is None else f"{signed(one.low)} to {signed(one.high)}, "
+            title = f"{one.better} minus {one.worse}: {interval}corrected p = {one.adjusted:.2g}"
             for pair, sign, kind in (
                 ((one.better, one.worse), 1, "better"),
                 ((one.worse, one.better), -1, "worse"),
@@ -110,7 +91,7 @@ class Block:
             "recall": [asdict(one) for one in self.recall],
             "scatters": [asdict(one) for one in self.scatters],
             "reality": asdict(self.reality) if self.reality else None,
-            "map": self.views.map if self.views else None,
+            "map": self.views.map | {"names": self.views.names} if self.views else None,
             "tiny": self.views.tiny if self.views else False,
         }
 
@@ -149,7 +130,7 @@ def write_page(
     if path.suffix != ".html":
         raise BadInput(f"'{path}' must end in .html")
     if paper:
-        check_paper(paper, gathered.datasets)
+        papers.check_paper(paper, gathered.datasets)
     metric = metric or chosen_metric(gathered)
     found = compare(gathered, metric, anyway=anyway)
     joined = None
@@ -190,14 +171,14 @@ def _block(
         table=score_table(part, metrics),
         joined=other,
         protocol=protocols(rows),
-        published=published_scores(part.dataset, rows, METRIC, "separate"),
-        paper=paper_table(paper, part.dataset, rows, "separate") if paper else None,
-        reality=papers_and_reality(part.dataset, rows, "separate"),
-        curves=curves(rows),
-        validation=metric_label(validation_metric(rows)),
+        published=papers.published_scores(part.dataset, rows),
+        paper=papers.paper_table(paper, part.dataset, rows) if paper else None,
+        reality=papers.papers_and_reality(part.dataset, rows),
+        curves=charts.curves(rows),
+        validation=metric_label(charts.validation_metric(rows)),
         tunings=tunings(rows),
-        recall=recall_curves(rows, "separate"),
-        scatters=scatters(rows, found.metric, "separate", structure),
+        recall=charts.recall_curves(rows),
+        scatters=charts.scatters(rows, found.metric, structure),
         views=views,
     )
 
@@ -211,7 +192,7 @@ def _page(
     gathered: Gathered,
     texts: dict[str, str],
 ) -> str:
-    methods = [asdict(method) for method in method_styles(gathered.contenders)]
+    methods = [asdict(method) for method in charts.method_styles(gathered.contenders)]
     diagram = critical_difference_diagram(found.tournament) if found.tournament else None
     page: str = template("page.html.j2").render(
         title=title,

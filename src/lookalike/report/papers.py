@@ -17,10 +17,8 @@ from lookalike.errors import BadInput
 from lookalike.published import Published
 from lookalike.report.catalogue import catalogue
 from lookalike.study.intervals import Interval
-from lookalike.study.results import Which
 
 __all__ = [
-    "METRIC",
     "PaperTable",
     "PublishedScores",
     "Reality",
@@ -100,20 +98,18 @@ def method_keys(config: RunConfig) -> tuple[str, ...]:
     return (name, f"{name}-baseline")
 
 
-def published_scores(
-    dataset: str, contenders: Sequence[Contender], metric: str, which: Which
-) -> list[PublishedScores]:
+def published_scores(dataset: str, contenders: Sequence[Contender]) -> list[PublishedScores]:
     """The published numbers of each of our methods that has some."""
     if dataset not in {row.dataset for row in published.load()}:
         return []
     rows = [
         row
-        for row in published.load(dataset=dataset, metric=metric)
+        for row in published.load(dataset=dataset, metric=METRIC)
         if row.value is not None and row.part == "test"
     ]
     found = []
     for one in contenders:
-        ours = one.interval(metric, which)
+        ours = one.interval(METRIC)
         if one.baseline or one.config is None or ours is None:
             continue
         keys = method_keys(one.config)
@@ -134,9 +130,7 @@ def check_paper(paper: str, datasets: Sequence[str]) -> None:
         raise BadInput(f"'{paper}' reports nothing about {ours}; it has {', '.join(known)}")
 
 
-def paper_table(
-    paper: str, dataset: str, contenders: Sequence[Contender], which: Which
-) -> PaperTable | None:
+def paper_table(paper: str, dataset: str, contenders: Sequence[Contender]) -> PaperTable | None:
     """Our rows in the table that ``paper`` prints of ``dataset``; None if it prints none."""
     if dataset not in {row.dataset for row in published.load(paper)}:
         return None
@@ -145,7 +139,7 @@ def paper_table(
     metrics = tuple(dict.fromkeys(row.metric for row in printed))
     theirs = [_their_row(key, printed) for key in dict.fromkeys(map(_identity, printed))]
     ours = [
-        (_our_row(one, metrics, which), _our_experiment(one, dataset))
+        (_our_row(one, metrics), _our_experiment(one, dataset))
         for one in contenders
         if not one.baseline and one.config is not None
     ]
@@ -169,9 +163,9 @@ def _their_row(key: Identity, printed: Sequence[Published]) -> tuple[PaperRow, E
     return row, Experiment(label, _conditions(first))
 
 
-def _our_row(one: Contender, metrics: Sequence[str], which: Which) -> PaperRow:
+def _our_row(one: Contender, metrics: Sequence[str]) -> PaperRow:
     assert one.config is not None
-    found = {m: score for m in metrics if (score := one.interval(m, which)) is not None}
+    found = {m: score for m in metrics if (score := one.interval(m)) is not None}
     return PaperRow(
         label=f"{one.name} (ours)",
         network=one.config.model.network,
@@ -291,9 +285,7 @@ class Reality:
     tested: list[Tested]
 
 
-def papers_and_reality(
-    dataset: str, contenders: Sequence[Contender], which: Which
-) -> Reality | None:
+def papers_and_reality(dataset: str, contenders: Sequence[Contender]) -> Reality | None:
     """None where papers report nothing about the data set, or we have no test of it."""
     reported = [
         Reported(
@@ -309,7 +301,7 @@ def papers_and_reality(
     years = _years()
     tested = []
     for one in contenders:
-        score = one.interval(METRIC, which)
+        score = one.interval(METRIC)
         year = years.get(one.config.loss.name) if one.config else None
         if score is not None and year is not None and not one.baseline:
             tested.append(Tested(one.name, year, score.mean, score.half))

@@ -1,4 +1,4 @@
-"""The templates of the pages, and the words that they may use."""
+"""The templates of the pages and their filters."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ __all__ = ["template", "template_text"]
 
 
 def template(name: str) -> Template:
-    """The template of a page; a word that it does not know is an error."""
+    """The template of a page; an undefined variable in it is an error."""
     environment = Environment(
         loader=PackageLoader("lookalike.report"),
         autoescape=True,
@@ -28,5 +28,5 @@ def template(name: str) -> Template:
 
 
 def template_text(name: str) -> str:
-    """A file beside the templates as it is: styles, scripts."""
+    """The text of a style sheet or script in the templates' folder."""
     return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")

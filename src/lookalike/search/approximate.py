@@ -93,18 +93,9 @@ def build(
     next_id: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> Approximation:
-    """Write a FAISS index of unit vectors under their ids, and measure it.
+    """Write a FAISS index of unit vectors under their ids, and choose its effort.
 
-    Args:
-        path: The file to write.
-        kind: Of which kind.
-        vectors: Unit vectors, float32 [n, dim].
-        ids: The id of each vector.
-        next_id: The least id that a later vector can get.
-        progress: Called with how many vectors are done, and of how many.
-
-    Returns:
-        The least effort that reaches the target recall, else the greatest; and the recall.
+    ``next_id`` is the least id that a later vector can get.
     """
     import faiss
 

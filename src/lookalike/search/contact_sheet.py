@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from PIL import Image, ImageDraw, ImageFont
 
@@ -12,6 +13,8 @@ from lookalike.search.items import Hit
 from lookalike.search.sources import read_picture
 
 __all__ = ["write_contact_sheet"]
+
+Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 SIDE = 180
 CAPTION = 40
@@ -28,7 +31,7 @@ def write_contact_sheet(
     columns = min(COLUMNS, max((1 + len(hits) for _, _, hits in queries), default=1))
     cell, height = SIDE + GAP, SIDE + CAPTION + GAP
     sheet = Image.new("RGB", (columns * cell + GAP, sum(blocks) * height + GAP), PAPER)
-    drawn = ImageDraw.Draw(sheet)
+    drawn, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
     top = 0
     for (name, image, hits), block in zip(queries, blocks, strict=True):
         cells: list[tuple[Image.Image | None, str, str, str]] = [(image, "query", name, ACCENT)]
@@ -39,9 +42,17 @@ def write_contact_sheet(
         for number, (picture, first, second, frame) in enumerate(cells):
             row, column = divmod(number, COLUMNS)
             left, upper = GAP + column * cell, GAP + (top + row) * height
-            paste(sheet, drawn, picture, left, upper, frame)
-            drawn.text((left, upper + SIDE + 4), fitted(drawn, first), INK, font())
-            drawn.text((left, upper + SIDE + 21), fitted(drawn, second), SOFT, font())
+            if picture is None:
+                drawn.text((left + 8, upper + SIDE // 2), "the file is missing", SOFT, font)
+            else:
+                small = picture.copy()
+                small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+                x, y = left + (SIDE - small.width) // 2, upper + (SIDE - small.height) // 2
+                sheet.paste(small, (x, y))
+            edges = (left, upper, left + SIDE - 1, upper + SIDE - 1)
+            drawn.rectangle(edges, outline=frame, width=3 if frame == ACCENT else 1)
+            drawn.text((left, upper + SIDE + 4), fitted(font, first), INK, font)
+            drawn.text((left, upper + SIDE + 21), fitted(font, second), SOFT, font)
         top += block
     with atomically(path) as draft:
         sheet.save(draft, "PNG", optimize=True)
@@ -55,35 +66,11 @@ def picture_of(index: Index, hit: Hit) -> Image.Image | None:
         return None
 
 
-def paste(
-    sheet: Image.Image,
-    drawn: ImageDraw.ImageDraw,
-    picture: Image.Image | None,
-    left: int,
-    upper: int,
-    frame: str,
-) -> None:
-    """One picture, centred in its cell."""
-    if picture is None:
-        drawn.text((left + 8, upper + SIDE // 2), "the file is missing", SOFT, font())
-    else:
-        small = picture.copy()
-        small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
-        sheet.paste(small, (left + (SIDE - small.width) // 2, upper + (SIDE - small.height) // 2))
-    wide = 3 if frame == ACCENT else 1
-    drawn.rectangle((left, upper, left + SIDE - 1, upper + SIDE - 1), outline=frame, width=wide)
-
-
-def fitted(drawn: ImageDraw.ImageDraw, text: str) -> str:
-    """``text``, shortened at its end until it fits under a picture."""
+def fitted(font: Font, text: str) -> str:
+    """``text``, shortened until it fits under a picture."""
     text = text.replace("_", " ").replace("\n", " ")
-    if drawn.textlength(text, font()) <= SIDE:
+    if font.getlength(text) <= SIDE:
         return text
-    while text and drawn.textlength(text + "\u2026", font()) > SIDE:
+    while text and font.getlength(text + "\u2026") > SIDE:
         text = text[:-1]
     return text + "\u2026"
-
-
-def font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """The font that comes with Pillow."""
-    return ImageFont.load_default(13)

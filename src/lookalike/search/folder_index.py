@@ -7,7 +7,6 @@ from typing import Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.neighbours import exact_nearest
@@ -89,31 +88,6 @@ class FolderIndex(Index):
                     raise damaged(folder, f"'{error.filename}' is missing") from error
                 manifest = newer
         raise LookalikeError(f"the index '{folder}' changes faster than it can be opened")
-
-    @property
-    def ids(self) -> NDArray[np.int64]:
-        """The id of each picture."""
-        return self.state.ids
-
-    @property
-    def vectors(self) -> Vectors:
-        """Unit vectors, mapped into memory."""
-        return self.state.vectors
-
-    @property
-    def records(self) -> Sequence[Record]:
-        """What is stored about each picture, read when it is needed."""
-        return self.state.records
-
-    @property
-    def label_names(self) -> list[str]:
-        """Every label, sorted."""
-        return self.state.label_names
-
-    @property
-    def label_codes(self) -> NDArray[np.int32]:
-        """The position of each picture's label in ``label_names``."""
-        return self.state.codes
 
     def records_of(self, ids: Sequence[int]) -> list[Record]:
         """What is stored about some pictures."""
@@ -211,7 +185,9 @@ class FolderIndex(Index):
         self._open()
 
     def _open(self) -> None:
-        self.state = State.open(self.folder, self.manifest)
+        self.state = state = State.open(self.folder, self.manifest)
+        self.ids, self.vectors, self.records = state.ids, state.vectors, state.records
+        self.label_names, self.label_codes = state.label_names, state.codes
         noted = self.manifest.fast
         self.fast = None if noted is None else self._open_fast(noted)
         self.approximation = None if noted is None else str(noted)

@@ -34,8 +34,19 @@ class Index(ABC):
     place: str
     embedder: Embedder
     roots: tuple[Path, ...]
+    """The folders that were indexed."""
     approximation: str | None
     """How search is made fast, and its recall against exact search; None: always exact."""
+    ids: NDArray[np.int64]
+    """The id of each picture: ascending, never used again."""
+    vectors: Vectors
+    """A unit vector for each picture, float32 [n, dim]."""
+    records: Sequence[Record]
+    """What is stored about each picture."""
+    label_names: list[str]
+    """Every label, sorted."""
+    label_codes: NDArray[np.int32]
+    """The position of each picture's label in ``label_names``; -1: it has none."""
 
     @staticmethod
     def create(
@@ -86,31 +97,6 @@ class Index(ABC):
     def root(self) -> Path:
         """The folder that was indexed first; paths are relative to it."""
         return self.roots[0] if self.roots else Path()
-
-    @property
-    @abstractmethod
-    def ids(self) -> NDArray[np.int64]:
-        """The id of each picture: ascending, never used again."""
-
-    @property
-    @abstractmethod
-    def vectors(self) -> Vectors:
-        """A unit vector for each picture, float32 [n, dim]."""
-
-    @property
-    @abstractmethod
-    def records(self) -> Sequence[Record]:
-        """What is stored about each picture."""
-
-    @property
-    @abstractmethod
-    def label_names(self) -> list[str]:
-        """Every label, sorted."""
-
-    @property
-    @abstractmethod
-    def label_codes(self) -> NDArray[np.int32]:
-        """The position of each picture's label in ``label_names``; -1: it has none."""
 
     @property
     def paths(self) -> Sequence[str]:

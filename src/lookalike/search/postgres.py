@@ -7,10 +7,11 @@ how the index searches), ``root`` and ``item``. What changes together changes in
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -29,8 +30,6 @@ from lookalike.search.index import Found, Index
 from lookalike.search.items import Record
 
 __all__ = ["PostgresIndex"]
-
-Kept = TypeVar("Kept")
 
 VERSION = 1
 DEFAULT_NAME = "lookalike"
@@ -65,7 +64,6 @@ class PostgresIndex(Index):
         self.place = without_password(place)
         self._lock = threading.RLock()
         self._connection: psycopg.Connection[Any] | None = None
-        self._columns: dict[str, Any] = {}
 
     @classmethod
     def create_empty(cls, place: str, embedder: Embedder) -> Self:
@@ -99,8 +97,8 @@ class PostgresIndex(Index):
         """An existing index."""
         index = cls(place)
         with index._transaction() as run:
-            asked = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'model'"
-            if not run(asked, [index.schema]).fetchone():
+            statement = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'model'"
+            if not run(statement, [index.schema]).fetchone():
                 raise BadInput(f"there is no index '{index.schema}' in '{index.place}'")
             version = run("SELECT version FROM {schema}.model").fetchone()
             if version is None or version[0] != VERSION:
@@ -116,37 +114,39 @@ class PostgresIndex(Index):
         index._refresh()
         return index
 
-    @property
-    def ids(self) -> NDArray[np.int64]:
-        """The id of each picture."""
-        return self._kept("ids", lambda: np.array([row[0] for row in self._rows()], np.int64))
+    @cached_property
+    def ids(self) -> NDArray[np.int64]:  # type: ignore[override]
+        """The id of each picture; like the following, fetched on first use."""
+        return np.array([row[0] for row in self._rows], np.int64)
 
-    @property
-    def vectors(self) -> Vectors:
-        """All vectors, fetched on first use."""
-        return self._kept("vectors", self._fetch_vectors)
+    @cached_property
+    def vectors(self) -> Vectors:  # type: ignore[override]
+        """All vectors."""
+        rows = self._all("SELECT embedding::real[] FROM {schema}.item ORDER BY id")
+        return np.array([row[0] for row in rows], np.float32).reshape(-1, self.embedder.dim)
 
-    @property
-    def records(self) -> Sequence[Record]:
-        """What is stored about each picture, fetched on first use."""
-        return self._kept("records", lambda: [Record(*row[1:]) for row in self._rows()])
+    @cached_property
+    def records(self) -> Sequence[Record]:  # type: ignore[override]
+        """What is stored about each picture."""
+        return [Record(*row[1:]) for row in self._rows]
 
-    @property
-    def label_names(self) -> list[str]:
+    @cached_property
+    def label_names(self) -> list[str]:  # type: ignore[override]
         """Every label, sorted."""
-        asked = "SELECT DISTINCT label FROM {schema}.item WHERE label IS NOT NULL"
-        return self._kept("label_names", lambda: sorted(row[0] for row in self._all(asked)))
+        statement = "SELECT DISTINCT label FROM {schema}.item WHERE label IS NOT NULL"
+        return sorted(row[0] for row in self._all(statement))
 
-    @property
-    def label_codes(self) -> NDArray[np.int32]:
+    @cached_property
+    def label_codes(self) -> NDArray[np.int32]:  # type: ignore[override]
         """The position of each picture's label in ``label_names``."""
         number = {name: code for code, name in enumerate(self.label_names)}
-        codes = (number.get(row[2], -1) for row in self._rows())
-        return self._kept("label_codes", lambda: np.fromiter(codes, np.int32))
+        return np.array([number.get(row[2], -1) for row in self._rows], np.int32)
+
+    @cached_property
+    def _rows(self) -> list[tuple[Any, ...]]:
+        return self._all(ALL)
 
     def __len__(self) -> int:
-        if "ids" in self._columns:
-            return len(self.ids)
         return int(self._all("SELECT count(*) FROM {schema}.item")[0][0])
 
     def records_of(self, ids: Sequence[int]) -> list[Record]:
@@ -222,7 +222,7 @@ class PostgresIndex(Index):
     ) -> list[tuple[int, float]]:
         """By the graph with some effort, or (None) by comparing with every picture."""
         where = "" if label is None else "WHERE label = %(label)s"
-        asked = f"SELECT id, -(embedding <#> %(query)s) FROM {{schema}}.item {where} ORDER BY "
+        statement = f"SELECT id, -(embedding <#> %(query)s) FROM {{schema}}.item {where} ORDER BY "
         with self._transaction() as run:
             if effort is None:
                 run("SET LOCAL enable_indexscan = off")
@@ -232,19 +232,20 @@ class PostgresIndex(Index):
             return [
                 (int(id), float(similarity))
                 for id, similarity in run(
-                    asked + "embedding <#> %(query)s LIMIT %(k)s",
+                    statement + "embedding <#> %(query)s LIMIT %(k)s",
                     {"query": query, "label": label, "k": k},
                 )
             ]
 
     def _refresh(self) -> None:
         """Discard what was fetched; read how the index searches and its folders."""
-        self._columns.clear()
+        for name in ("ids", "vectors", "records", "label_names", "label_codes", "_rows"):
+            self.__dict__.pop(name, None)
         self.roots = tuple(
             Path(row[0]) for row in self._all("SELECT path FROM {schema}.root ORDER BY number")
         )
-        asked = "SELECT effort, recall, sample FROM {schema}.model"
-        self._effort, recall, sample = self._all(asked)[0]
+        statement = "SELECT effort, recall, sample FROM {schema}.model"
+        self._effort, recall, sample = self._all(statement)[0]
         self.approximation = None
         if self._effort is not None:
             self.approximation = (
@@ -252,25 +253,9 @@ class PostgresIndex(Index):
                 f"{recall:.3f} against exact search, on {sample} pictures"
             )
 
-    def _fetch_vectors(self) -> Vectors:
-        rows = self._all("SELECT embedding::real[] FROM {schema}.item ORDER BY id")
-        if not rows:
-            return np.empty((0, self.embedder.dim), np.float32)
-        return np.stack([np.asarray(row[0], np.float32) for row in rows])
-
-    def _rows(self) -> list[tuple[Any, ...]]:
-        return self._kept("rows", lambda: self._all(ALL))
-
-    def _kept(self, name: str, fetch: Callable[[], Kept]) -> Kept:
-        with self._lock:
-            if name not in self._columns:
-                self._columns[name] = fetch()
-            found: Kept = self._columns[name]
-            return found
-
-    def _all(self, asked: str, values: Any = None) -> list[tuple[Any, ...]]:
+    def _all(self, statement: str, values: Any = None) -> list[tuple[Any, ...]]:
         with self._transaction() as run:
-            found: list[tuple[Any, ...]] = run(asked, values).fetchall()
+            found: list[tuple[Any, ...]] = run(statement, values).fetchall()
             return found
 
     @contextmanager

@@ -60,7 +60,7 @@ def list_pictures(source: Path, root: Path | None = None) -> Listing:
     home = (source.parent if table else source).resolve()
     root = home if root is None else root.resolve()
     if not home.is_relative_to(root):
-        raise BadInput(f"'{source}' does not lie in '{root}'")
+        raise BadInput(f"'{source}' is not in '{root}'")
     found = rows_of(source, home) if table else files_of(home)
     records: list[Record] = []
     skipped: list[Skipped] = []

@@ -10,19 +10,7 @@ from lookalike.errors import BadInput
 from lookalike.inference.encoder import Encoder, Vectors
 from lookalike.search.index import Index
 from lookalike.search.items import Item
-from lookalike.serve.answers import (
-    About,
-    Health,
-    ItemAnswer,
-    ItemsAnswer,
-    LabelAnswer,
-    MapAnswer,
-    NeighbourAnswer,
-    NeighboursAnswer,
-    Problem,
-    ShareMap,
-    WhyAnswer,
-)
+from lookalike.serve import answers
 from lookalike.serve.attribution import Attribution, attribute
 from lookalike.serve.limits import Limits, Refusal, Workers, cores
 from lookalike.serve.map import IndexMap
@@ -45,7 +33,7 @@ SIZES: dict[SizeName, int] = {"tiny": 96, "small": 320, "large": 1_024}
 def problems(**sentences: str) -> dict[int | str, dict[str, Any]]:
     """The documented refusals of a route: ``_404="when"``."""
     return {
-        int(status.lstrip("_")): {"model": Problem, "description": when}
+        int(status.lstrip("_")): {"model": answers.Problem, "description": when}
         for status, when in sentences.items()
     }
 
@@ -83,23 +71,23 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
 
     def nearest(
         vector: Vectors, k: int, label: str | None, at_least: float, without: int | None
-    ) -> list[NeighbourAnswer]:
+    ) -> list[answers.NeighbourAnswer]:
         if label is not None and label not in index.label_names:
             raise Refusal(422, f"No picture has the label '{label}'.")
         wanted = k if without is None else k + 1
         (hits,) = index.search(vector, wanted, label=label)
         found = [hit for hit in hits if hit.id != without and hit.similarity >= at_least]
-        return [NeighbourAnswer.model_validate(hit) for hit in found[:k]]
+        return [answers.NeighbourAnswer.model_validate(hit) for hit in found[:k]]
 
     @router.get("/health", tags=["about"])
-    async def health() -> Health:
+    async def health() -> answers.Health:
         """Whether the server runs; needs no token."""
-        return Health()
+        return answers.Health()
 
     @router.get("/about", tags=["about"])
-    async def about() -> About:
+    async def about() -> answers.About:
         """What is being searched, by which network, within which limits."""
-        return About(
+        return answers.About(
             name=name_of(index.place),
             pictures=await light.run(index.__len__),
             network=index.embedder.blueprint.network,
@@ -112,13 +100,13 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         )
 
     @router.get("/labels", tags=["about"])
-    async def list_labels() -> list[LabelAnswer]:
+    async def list_labels() -> list[answers.LabelAnswer]:
         """Every label with the number of its pictures, by name."""
 
-        def listed() -> list[LabelAnswer]:
+        def listed() -> list[answers.LabelAnswer]:
             counts = np.bincount(index.label_codes + 1, minlength=len(index.label_names) + 1)[1:]
             pairs = zip(index.label_names, counts.tolist(), strict=True)
-            return [LabelAnswer(name=name, count=count) for name, count in pairs]
+            return [answers.LabelAnswer(name=name, count=count) for name, count in pairs]
 
         return await light.run(listed)
 
@@ -131,10 +119,10 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
             int | None,
             Query(ge=0, lt=2**63, description="Draw pictures at random; one seed, one order."),
         ] = None,
-    ) -> ItemsAnswer:
+    ) -> answers.ItemsAnswer:
         """Pictures in the order of the index, or drawn at random."""
 
-        def listed() -> ItemsAnswer:
+        def listed() -> answers.ItemsAnswer:
             ids = index.ids
             if label is not None:
                 code = index.label_names.index(label) if label in index.label_names else -2
@@ -142,15 +130,18 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
             total = len(ids)
             if seed is not None:
                 ids = np.random.default_rng(seed).permutation(ids)
-            items = [ItemAnswer.model_validate(item) for item in index.items(ids[offset:][:limit])]
-            return ItemsAnswer(items=items, total=total)
+            items = [
+                answers.ItemAnswer.model_validate(item)
+                for item in index.items(ids[offset:][:limit])
+            ]
+            return answers.ItemsAnswer(items=items, total=total)
 
         return await light.run(listed)
 
     @router.get("/items/{id}", tags=["pictures"], responses=UNKNOWN)
-    async def get_item(id: Id) -> ItemAnswer:
+    async def get_item(id: Id) -> answers.ItemAnswer:
         """What is known about a picture."""
-        return await light.run(lambda: ItemAnswer.model_validate(known(id)))
+        return await light.run(lambda: answers.ItemAnswer.model_validate(known(id)))
 
     @router.get(
         "/items/{id}/image",
@@ -183,14 +174,14 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
     @router.get("/items/{id}/neighbours", tags=["search"], responses=UNKNOWN)
     async def neighbours_of_item(
         id: Id, k: K = 24, label: Label = None, at_least: AtLeast = -1.0
-    ) -> NeighboursAnswer:
+    ) -> answers.NeighboursAnswer:
         """The pictures most similar to an indexed one, without itself."""
 
-        def found() -> NeighboursAnswer:
+        def found() -> answers.NeighboursAnswer:
             start = time.perf_counter()
             known(id)
             neighbours = nearest(index.vector_of(id), k, label, at_least, without=id)
-            return NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
+            return answers.NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
 
         return await heavy.run(found)
 
@@ -200,15 +191,15 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         k: K = 24,
         label: Label = None,
         at_least: AtLeast = -1.0,
-    ) -> NeighboursAnswer:
+    ) -> answers.NeighboursAnswer:
         """The indexed pictures most similar to an upload, which is not stored."""
         data = await image.read()
 
-        def found() -> NeighboursAnswer:
+        def found() -> answers.NeighboursAnswer:
             start = time.perf_counter()
             (vector,) = encoder.embed([decode_upload(data, limits)])
             neighbours = nearest(vector, k, label, at_least, without=None)
-            return NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
+            return answers.NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
 
         return await heavy.run(found)
 
@@ -219,13 +210,13 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
             int | None, Form(ge=0, lt=2**63, description="The query, an indexed picture.")
         ] = None,
         image: Annotated[UploadFile | None, File(description="Or the query as a file.")] = None,
-    ) -> WhyAnswer:
+    ) -> answers.WhyAnswer:
         """Which places of two pictures make them similar. Give ``item`` or ``image``."""
         if (item is None) == (image is None):
             raise Refusal(422, "Give either 'item' or 'image'.")
         data = None if image is None else await image.read()
 
-        def explained() -> WhyAnswer:
+        def explained() -> answers.WhyAnswer:
             start = time.perf_counter()
             known(neighbour)
             if data is not None:
@@ -236,7 +227,7 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
                 known(item)
                 query, vector = pictures.whole(item), index.vector_of(item)
             other = index.vector_of(neighbour)
-            return WhyAnswer(
+            return answers.WhyAnswer(
                 similarity=round(float(vector @ other), 5),
                 query=share_map(attribute(index.embedder, query, other)),
                 neighbour=share_map(attribute(index.embedder, pictures.whole(neighbour), vector)),
@@ -246,13 +237,13 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         return await heavy.run(explained)
 
     @router.get("/map", tags=["map"])
-    async def get_map() -> MapAnswer:
+    async def get_map() -> answers.MapAnswer:
         """The map of the pictures: near means similar."""
 
-        def drawn() -> MapAnswer:
+        def drawn() -> answers.MapAnswer:
             found = index_map.layout()
             places = found.places.round(4)
-            return MapAnswer(
+            return answers.MapAnswer(
                 method="pca" if found.method == "pca" else "t-sne",
                 final=found.final,
                 total=len(index),
@@ -283,7 +274,7 @@ def since(start: float) -> float:
     return round(1e3 * (time.perf_counter() - start), 1)
 
 
-def share_map(found: Attribution) -> ShareMap:
+def share_map(found: Attribution) -> answers.ShareMap:
     """An attribution as an answer."""
     rows = np.round(found.shares.astype(np.float64), 6).tolist()
-    return ShareMap(shares=rows, box=found.box)
+    return answers.ShareMap(shares=rows, box=found.box)
