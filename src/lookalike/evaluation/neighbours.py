@@ -18,7 +18,7 @@ from lookalike.evaluation.inputs import (
 )
 from lookalike.evaluation.precision import full_precision
 
-__all__ = ["IndexKind", "build_index", "empty_index", "exact_nearest", "knn_accuracy", "nearest"]
+__all__ = ["IndexKind", "build_index", "empty_index", "exact_search", "knn_accuracy", "nearest"]
 
 IndexKind = Literal["flat", "ivf", "hnsw"]
 
@@ -55,7 +55,7 @@ def nearest(
     block = max(1, min(len(rows), memory_mb * 2**20 // (4 * 3 * (COLUMNS + 2 * k))))
     best, where = [], []
     for start in range(0, len(rows), block):
-        values, places = exact_nearest(rows[start : start + block], items, k, distance)
+        values, places = exact_search(rows[start : start + block], items, k, distance)
         best.append(values)
         where.append(places)
         if progress:
@@ -155,7 +155,7 @@ def _checked(
     return rows, items
 
 
-def exact_nearest(
+def exact_search(
     rows: Tensor, items: Tensor, k: int, distance: Distance = "cosine"
 ) -> tuple[Tensor, Tensor]:
     """The k best of one block of queries, merged over pieces of the gallery, read in order, once.

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from lookalike.evaluation.neighbours import empty_index, exact_nearest
+from lookalike.evaluation.neighbours import empty_index, exact_search
 from lookalike.inference.encoder import Vectors
 
 __all__ = [
@@ -114,7 +114,7 @@ def build(
 
     rows = np.random.default_rng(1).choice(len(ids), min(SAMPLE, len(ids)), replace=False)
     queries = np.ascontiguousarray(vectors[np.sort(rows)])
-    nearest = exact_nearest(torch.from_numpy(queries), torch.from_numpy(vectors), NEIGHBOURS + 1)
+    nearest = exact_search(torch.from_numpy(queries), torch.from_numpy(vectors), NEIGHBOURS + 1)
     built = Approximation(
         file=path.name,
         size=path.stat().st_size,
@@ -186,7 +186,7 @@ class FastSearch:
             inside = at < known
             there = at[inside][ids[at[inside]] == found[inside]]
             if len(there) < min(k, known):
-                every = exact_nearest(torch.from_numpy(query[None]), torch.from_numpy(vectors), k)
+                every = exact_search(torch.from_numpy(query[None]), torch.from_numpy(vectors), k)
                 similarities[number], rows[number] = (each[0].numpy() for each in every)
                 continue
             near = np.concatenate([there, later])

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.evaluation.neighbours import exact_nearest
+from lookalike.evaluation.neighbours import exact_search
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
@@ -113,7 +113,7 @@ class FolderIndex(Index):
             if label is not None:
                 all_rows = np.flatnonzero(self.label_codes == self.label_names.index(label))
                 vectors = vectors[all_rows]
-            best, places = exact_nearest(
+            best, places = exact_search(
                 torch.from_numpy(queries), torch.from_numpy(vectors), min(k, len(vectors))
             )
             rows, similarities = all_rows[places.numpy()], best.numpy()
