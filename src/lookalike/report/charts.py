@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lookalike.compare.contenders import Contender
-from lookalike.report.tables import metric_label
+from lookalike.report.formatting import metric_label
 
 __all__ = [
     "Curve",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lookalike.compare.contenders import Contender, Gathered
-from lookalike.report.tables import metric_label
+from lookalike.report.formatting import metric_label
 from lookalike.training import Run
 
 __all__ = ["leading_sentence", "protocols", "title_of"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from lookalike.files import atomically
-from lookalike.report.templating import template, template_text
+from lookalike.report.formatting import template, template_text
 
 __all__ = ["Finding", "Picture", "write_findings"]
 

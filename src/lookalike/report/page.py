@@ -24,16 +24,8 @@ from lookalike.report import charts, papers
 from lookalike.report.critical_difference import critical_difference_diagram
 from lookalike.report.descriptions import protocols
 from lookalike.report.embeddings import EmbeddingViews, embedding_views
-from lookalike.report.tables import (
-    ScoreTable,
-    as_csv,
-    as_latex,
-    as_markdown,
-    metric_label,
-    score_table,
-    signed,
-)
-from lookalike.report.templating import template, template_text
+from lookalike.report.formatting import metric_label, signed, template, template_text
+from lookalike.report.tables import ScoreTable, as_csv, as_latex, as_markdown, score_table
 from lookalike.report.tuning import Tuning, tunings
 
 __all__ = ["Block", "write_page"]

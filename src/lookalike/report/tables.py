@@ -12,6 +12,7 @@ from rich.table import Table
 from lookalike.compare.audit import listed
 from lookalike.compare.comparison import OnDataset, Ranking
 from lookalike.compare.contenders import Contender
+from lookalike.report.formatting import NOTHING, metric_label, percent, plus_minus, signed
 from lookalike.study.intervals import Interval
 from lookalike.study.results import Which
 
@@ -22,15 +23,8 @@ __all__ = [
     "as_latex",
     "as_markdown",
     "as_text",
-    "metric_label",
-    "percent",
-    "plus_minus",
     "score_table",
-    "signed",
 ]
-
-_INITIALS = {"map", "mrr", "ndcg", "nmi", "ami"}
-NOTHING = "–"
 
 
 @dataclass(frozen=True)
@@ -122,10 +116,11 @@ class ScoreTable:
             return f"{row.trials} ({row.failed} failed)" if row.failed else str(row.trials)
         if name == "epoch":
             return f"{row.chosen_epoch or row.epochs} of {row.epochs}" if row.epochs else NOTHING
-        if name == "seconds":
-            shown = NOTHING if row.seconds is None else f"{row.seconds:,.1f}"
-            return shown[:-2] if len(shown) > len("999.9") else shown
-        return str(row.trainings)
+        if name == "trainings":
+            return str(row.trainings)
+        if row.seconds is None:
+            return NOTHING
+        return f"{row.seconds:.1f}" if row.seconds < 1000 else f"{row.seconds:,.0f}"
 
     def is_best(self, row: ScoreRow, metric: str) -> bool:
         """Whether no trained method shows a higher score; equal to the shown digit is a tie.
@@ -193,48 +188,6 @@ def _telling_marks(one: Contender, part: OnDataset) -> tuple[int, ...]:
     trained = {other.name for other in part.trained}
     flaws = part.audit.flaws
     return tuple(m for m in part.audit.marks(one.name) if not trained <= set(flaws[m - 1].rows))
-
-
-def metric_label(metric: str) -> str:
-    """The name of a metric as papers print it.
-
-    >>> metric_label("recall@1"), metric_label("map@r"), metric_label("r-precision")
-    ('Recall@1', 'MAP@R', 'R-precision')
-    """
-    name, at, cut = metric.partition("@")
-    shown = name.upper() if name in _INITIALS else name[:1].upper() + name[1:]
-    return shown + at + cut.upper()
-
-
-def percent(score: float | None) -> str:
-    """A score between 0 and 1 in per cent with one decimal.
-
-    >>> percent(0.8349)
-    '83.5'
-    """
-    return NOTHING if score is None else f"{100 * score:.1f}"
-
-
-def signed(difference: float | None) -> str:
-    """A difference of scores in points, always with its sign.
-
-    >>> signed(0.4), signed(-0.001), signed(0.0)
-    ('+40.0', '−0.1', '±0.0')
-    """
-    if difference is None:
-        return NOTHING
-    points = round(100 * difference, 1)
-    sign = "+" if points > 0 else "−" if points < 0 else "±"
-    return f"{sign}{abs(points):.1f}"
-
-
-def plus_minus(score: Interval | None) -> str:
-    """Half the interval in points, or the deviation over folds, where there is one.
-
-    >>> plus_minus(Interval(0.5, 0.01, 0.49, 0.51, 4)), plus_minus(None)
-    ('1.0', '')
-    """
-    return "" if score is None or score.half is None else f"{100 * score.half:.1f}"
 
 
 def as_text(table: ScoreTable) -> Table:
@@ -315,8 +268,8 @@ def _markdown(table: ScoreTable, heading: bool) -> str:
         lines.append([row.name.replace("|", "\\|") + _marks(row), *cells, *facts])
     top = f"### {table.dataset}\n\n" if heading else ""
     body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    notes = [f"{table.spread}."] if table.spread else []
-    notes = "".join(f"{line}\n" for line in [*notes, *_notes(table)])
+    spread = [f"{table.spread}."] if table.spread else []
+    notes = "".join(f"{line}\n" for line in [*spread, *_notes(table)])
     return top + body + (f"\n{notes}" if notes else "")
 
 
