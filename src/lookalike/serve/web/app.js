@@ -377,7 +377,7 @@ Promise.all([api.about(), api.labels()]).then(([about, labels]) => {
   info = about;
   $("about").textContent = `${about.name} · ${count(about.pictures, "picture")}${labels.length ? ` · ${count(labels.length, "label")}` : ""}`;
   $("zone-note").textContent = `It is compared and not stored. Up to ${Math.floor(about.upload_bytes / 2 ** 20)} MB.`;
-  $("engine").textContent = `${about.network}, ${about.dim} numbers a picture${about.approximation ? ", fast search" : ", exact search"}${about.runtime === "onnx" ? ", ONNX" : ""} ·`;
+  $("engine").textContent = `${about.network}, ${about.dim} numbers per picture${about.approximation ? ", fast search" : ", exact search"}${about.runtime === "onnx" ? ", ONNX" : ""} ·`;
   for (const id of ["label", "map-label"]) {
     $(id).append(...labels.map(({ name, count: pictures }) => new Option(`${readable(name)} (${pictures})`, name)));
     $(id).value = read().label;

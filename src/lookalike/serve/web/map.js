@@ -297,7 +297,7 @@ export function prepareMap({ hrefOf, go, say }) {
     const count = points.ids.length;
     const part = count < points.total ? `${count.toLocaleString("en")} of ${points.total.toLocaleString("en")} pictures, drawn at random` : `${count.toLocaleString("en")} pictures`;
     $("map-note").textContent = count
-      ? `${part}: near each other where they look alike${points.labels.some((l) => l >= 0) ? ", one colour a label" : ""}.` +
+      ? `${part}: near each other where they look alike${points.labels.some((l) => l >= 0) ? ", one colour per label" : ""}.` +
         (points.final ? " Distances between far groups mean little." : " A better map is being drawn…")
       : "There are no pictures in this index yet.";
     canvas.setAttribute("aria-label", `Map of ${part}`);
