@@ -31,6 +31,7 @@ from lookalike.signatures import show_options
 
 __all__ = [
     "AnchorLoss",
+    "Compared",
     "Loss",
     "LossOptions",
     "PairLoss",
