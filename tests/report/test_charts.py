@@ -1,4 +1,12 @@
-from lookalike.report.charts import curves, validation_metric
+import pytest
+
+from lookalike.compare.contenders import gather
+from lookalike.report.charts import curves, recall_curves, scatters, validation_metric
+
+
+@pytest.fixture(scope="module")
+def study(make_study, tmp_path_factory):
+    return gather([make_study(tmp_path_factory.mktemp("s") / "s", trials=20)])
 
 
 def test_curves_of_trained_runs_only(three_runs, gathered):
@@ -26,3 +34,29 @@ def test_epochs_that_were_not_validated_leave_a_gap(make_run, gathered):
     curve = curves(gathered([run]).contenders)[0]
     assert curve.epochs == [1, 2, 3]
     assert curve.validated == [1, 3]
+
+
+def test_recall_curves_have_all_k(study):
+    curve = recall_curves(study.contenders)[0]
+    assert curve.ks == [1, 2, 4, 8]
+    assert curve.scores == [study.contenders[0].interval(f"recall@{k}").mean for k in (1, 2, 4, 8)]
+    base = recall_curves([c for c in study.contenders if c.baseline])[0]
+    assert base.halves == [None] * 4
+
+
+def test_scatters_only_where_something_varies(study):
+    found = scatters(study.contenders, "map@r", {})
+    assert [chart.key for chart in found] == ["size", "pi-ratio", "rho"]
+    trained = [one for one in study.contenders if not one.baseline]
+    assert [c.key for c in scatters(trained, "map@r", {})] == ["pi-ratio", "rho"]
+
+
+def test_structure_of_embeddings_fills_what_results_do_not_tell(three_runs, gathered):
+    contenders = gathered(three_runs).contenders
+    assert [chart.key for chart in scatters(contenders, "map@r", {})] == []
+    known = {one.name: {"rho": 0.1 * at} for at, one in enumerate(contenders)}
+    (chart,) = scatters(contenders, "map@r", known)
+    assert chart.key == "rho"
+    assert {point.name: point.x for point in chart.points} == pytest.approx(
+        {name: values["rho"] for name, values in known.items()}
+    )

@@ -220,3 +220,19 @@ def test_two_writers_do_not_overwrite_each_other(index, photos):
     with pytest.raises(LookalikeError, match="another process has changed"):
         index.add(photos)
     assert len(Index.open(index.place)) == 13
+
+
+def test_pictures_are_selected_by_path_folder_label_and_missing_file(index, photos):
+    by_path = dict(zip(index.paths, index.ids.tolist(), strict=True))
+    red = [id for path, id in by_path.items() if path.startswith("red/")]
+    assert index.select(["./red/1.png"]) == [by_path["red/1.png"]]
+    assert index.select(["red/"]) == red
+    assert index.select(label="red") == red
+    (photos / "blue" / "2.png").unlink()
+    assert index.select(missing=True) == [by_path["blue/2.png"]]
+    assert set(index.select(["red"], missing=True)) == {*red, by_path["blue/2.png"]}
+    assert index.select() == []
+    with pytest.raises(BadInput, match=r"did you mean .red/1\.png"):
+        index.select(["red/1.pgn"])
+    with pytest.raises(BadInput, match="did you mean 'green'"):
+        index.select(label="grene")

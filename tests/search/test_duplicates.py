@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lookalike.errors import BadInput, LookalikeError
+from lookalike.errors import LookalikeError
 from lookalike.search import Embedder, Index
 from lookalike.search.duplicates import calibrate, find_duplicates, threshold_for
-from lookalike.search.mislabelled import find_mislabelled
 
 
 @pytest.fixture(scope="module")
@@ -64,19 +63,3 @@ def test_too_few_pictures_are_refused(tmp_path, embedder):
     (tmp_path / "p" / "a.png").write_bytes(buffer.getvalue())
     with pytest.raises(LookalikeError, match="4 readable pictures, and there are 1"):
         calibrate(Index.create(tmp_path / "i", embedder, tmp_path / "p"))
-
-
-def test_swapped_labels_are_found():
-    random = np.random.default_rng(4)
-    centres = random.normal(size=(5, 32))
-    labels = np.repeat(np.arange(5), 20)
-    vectors = (centres[labels] + 0.2 * random.normal(size=(100, 32))).astype(np.float32)
-    wrong = labels.copy()
-    wrong[[3, 50, 77]] = [2, 4, 0]
-    suspects = find_mislabelled(vectors, wrong)
-    assert sorted(s.row for s in suspects) == [3, 50, 77]
-    assert {s.row: s.proposed for s in suspects} == {3: 0, 50: 2, 77: 3}
-    assert all(s.share > s.agreement for s in suspects)
-    assert find_mislabelled(vectors, labels) == []
-    with pytest.raises(BadInput, match="too few"):
-        find_mislabelled(vectors[:2], labels[:2])
