@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
 from lookalike.evaluation import score
 from lookalike.files import atomically
-from lookalike.inference.card import write_card
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.onnx_encoder import OnnxEncoder
 from lookalike.models import EmbeddingModel
@@ -100,6 +100,23 @@ def export(embedder: Embedder, kind: str, target: Path) -> float:
         least = write(embedder, draft)
     write_card(target.with_name(f"{target.name}.md"), embedder, kind, target.name, least)
     return least
+
+
+def write_card(path: Path, embedder: Embedder, kind: str, name: str, cosine: float) -> None:
+    """Write the model card: model, use, training data, protocol and scores of its run."""
+    environment = Environment(
+        loader=PackageLoader("lookalike.inference", "."),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["cell"] = lambda text: text.replace("|", "\\|")
+    card = environment.get_template("card.md.j2").render(
+        embedder=embedder, kind=kind, name=name, cosine=cosine
+    )
+    with atomically(path) as draft:
+        draft.write_text(card, encoding="utf-8")
 
 
 def write_onnx(embedder: Embedder, path: Path) -> float:
