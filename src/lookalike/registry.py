@@ -1,8 +1,8 @@
-"""Names for parts: losses, miners, samplers, data sets, networks.
+"""Names of parts: losses, miners, samplers, metrics, data sets, networks.
 
 A part registers itself under a kebab-case name; other packages add theirs by entry point
 (group ``lookalike.losses``, ``lookalike.miners``, ...), and ``package.module:Class`` names any
-class that can be imported.
+class or function that can be imported.
 """
 
 import importlib
@@ -20,6 +20,7 @@ from lookalike.errors import BadInput, LookalikeWarning, did_you_mean
 __all__ = [
     "DATASETS",
     "LOSSES",
+    "METRICS",
     "MINERS",
     "NETWORKS",
     "REGULARIZERS",
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 PLAIN = (str, int, float, list, dict, type(None))
-"""What a configuration can hold; only such values are checked, objects are the caller's matter."""
+"""Types that a configuration can hold: only such values are checked, never other objects."""
 
 Part = TypeVar("Part", bound=Callable[..., Any])
 
@@ -64,14 +65,19 @@ class Registry:
         self._plugins_loaded = False
 
     def register(self, name: str, *, paper: str = "") -> Callable[[Part], Part]:
-        """Decorate a class or function to make it known as ``name``."""
+        """Decorate a class or function to register it as ``name``; ``paper`` is its source."""
 
         def add(build: Part) -> Part:
-            summary = (inspect.getdoc(build) or "").partition("\n")[0]
-            self._entries[name] = Entry(name, build, paper, summary)
+            self._entries[name] = Entry(name, build, paper, _summary(build))
             return build
 
         return add
+
+    def __contains__(self, name: str) -> bool:
+        """Whether ``name`` is registered, here or by a plug-in, or names something to import."""
+        if ":" not in name and name not in self._entries:
+            self._load_plugins()
+        return ":" in name or name in self._entries
 
     def names(self) -> list[str]:
         """Every name, sorted, those of other packages included."""
@@ -83,17 +89,18 @@ class Registry:
         return [self._entries[name] for name in self.names()]
 
     def find(self, name: str) -> Entry:
-        """The entry called ``name``, or a class named as ``package.module:Class``."""
+        """The entry called ``name``, or a class or function named ``package.module:Class``."""
         if ":" in name:
             return Entry(name, self._imported(name), "", "")
-        if name not in self._entries:
-            self._load_plugins()
-        if name not in self._entries:
-            raise BadInput(f"there is no '{name}' among the {self.kind}; {self._near(name)}")
+        if name not in self:
+            raise BadInput(
+                f"there is no '{name}' among the {self.kind}; {did_you_mean(name, self._entries)} "
+                f"('lookalike list {self.kind}' shows all)"
+            )
         return self._entries[name]
 
     def create(self, name: str, /, *args: Any, **arguments: Any) -> Any:
-        """Build the part called ``name``; wrong arguments are refused with the nearest."""
+        """Build the part called ``name``; an unknown argument is an error with the nearest one."""
         build = self.find(name).build
         self.check(name, arguments)
         try:
@@ -105,7 +112,7 @@ class Registry:
         return build(*args, **arguments)
 
     def check(self, name: str, arguments: dict[str, Any]) -> None:
-        """Refuse an argument, or a value for it, that the part called ``name`` does not take."""
+        """Raise if ``name`` does not take one of the arguments, or the value given for it."""
         accepted = self.arguments(name)
         for argument, value in arguments.items():
             if accepted is not None and argument not in accepted:
@@ -121,7 +128,7 @@ class Registry:
                     )
 
     def arguments(self, name: str) -> dict[str, inspect.Parameter] | None:
-        """The arguments that ``name`` takes; None where it takes any (``**kwargs``)."""
+        """The arguments that ``name`` takes; None if it takes any (``**kwargs``)."""
         try:
             parameters = inspect.signature(self.find(name).build).parameters
         except ValueError:  # a builtin without signature
@@ -129,9 +136,6 @@ class Registry:
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
             return None
         return dict(parameters)
-
-    def _near(self, name: str) -> str:
-        return did_you_mean(name, self._entries) + f" ('lookalike list {self.kind}' shows all)"
 
     def _imported(self, path: str) -> Callable[..., Any]:
         module, _, attribute = path.partition(":")
@@ -160,12 +164,16 @@ class Registry:
                         stacklevel=2,
                     )
                     continue
-                summary = (inspect.getdoc(build) or "").partition("\n")[0]
-                self._entries[point.name] = Entry(point.name, build, "", summary)
+                self._entries[point.name] = Entry(point.name, build, "", _summary(build))
+
+
+def _summary(build: Callable[..., Any]) -> str:
+    """The first line of the docstring."""
+    return (inspect.getdoc(build) or "").partition("\n")[0]
 
 
 def misfit(value: Any, annotation: Any) -> str:
-    """Why ``value`` is not what ``annotation`` says; nothing where it is, or says nothing."""
+    """Why ``value`` does not match ``annotation``; empty if it does, or cannot be checked."""
     if annotation is inspect.Parameter.empty:
         return ""
     try:
@@ -181,6 +189,7 @@ def misfit(value: Any, annotation: Any) -> str:
 
 
 LOSSES = Registry("losses")
+METRICS = Registry("metrics")
 MINERS = Registry("miners")
 SAMPLERS = Registry("samplers")
 REGULARIZERS = Registry("regularizers")

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.evaluation.flattening import flatten
+from lookalike.evaluation.projection import project_tsne
 
-__all__ = ["choose_points", "flatten"]
+__all__ = ["choose_points", "project_tsne"]
 
 Ints = NDArray[np.int64]
 

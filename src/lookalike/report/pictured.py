@@ -11,7 +11,7 @@ from lookalike.compare.contenders import Contender
 from lookalike.errors import LookalikeError
 from lookalike.evaluation import evaluate
 from lookalike.report.gallery import Strip, choose_strips
-from lookalike.report.map import choose_points, flatten
+from lookalike.report.map import choose_points, project_tsne
 from lookalike.report.pictures import Pictures, class_label, class_title
 from lookalike.report.run_data import ReportRun
 from lookalike.runs.finished import TestEmbeddings
@@ -127,7 +127,7 @@ def _map(runs: Sequence[ReportRun], pictures: Pictures, seed: int) -> dict[str, 
     points = choose_points(tested.labels, seed)
     classes, numbers = np.unique(tested.labels[points], return_inverse=True)
     names = [tested.images.class_names[number] for number in classes]
-    layouts = [flatten(run.tested.embeddings[points], seed).round(4) for run in runs]
+    layouts = [project_tsne(run.tested.embeddings[points], seed).round(4) for run in runs]
     return {
         "names": [run.name for run in runs],
         "classes": [class_label(name) for name in names],
