@@ -202,8 +202,6 @@ def test_rho_share_and_refusals(data):
     miner = miners.RhoMiner(miners.RandomMiner(200), probability=0.2)
     anchor, positive, _ = miner(*data)
     assert abs((anchor == positive).double().mean() - 0.2) < 0.02
-    with pytest.raises(BadInput, match="finds pairs"):
-        miners.RhoMiner("multi-similarity")(*data)
     with pytest.raises(BadInput, match="from 0 to 1"):
         miners.RhoMiner(probability=2)
 
