@@ -164,7 +164,8 @@ class Registry:
                         stacklevel=2,
                     )
                     continue
-                self._entries[point.name] = Entry(point.name, build, "", _summary(build))
+                # A module that registers itself has done so by now, with its paper.
+                self._entries.setdefault(point.name, Entry(point.name, build, "", _summary(build)))
 
 
 def _summary(build: Callable[..., Any]) -> str:
