@@ -48,6 +48,9 @@ class Entry:
 class Registry:
     """The parts of one kind, by name.
 
+    Args:
+        kind: The plural that names the kind; plug-ins use the entry points ``lookalike.<kind>``.
+
     >>> colours = Registry("colours")
     >>> @colours.register("red", paper="Newton, 1704")
     ... def red(depth: int = 1) -> str:
@@ -80,7 +83,11 @@ class Registry:
         return ":" in name or name in self._entries
 
     def names(self) -> list[str]:
-        """Every name, sorted, those of other packages included."""
+        """Every name, those of plug-ins included.
+
+        Returns:
+            The names, sorted.
+        """
         self._load_plugins()
         return sorted(self._entries)
 
@@ -100,7 +107,20 @@ class Registry:
         return self._entries[name]
 
     def create(self, name: str, /, *args: Any, **arguments: Any) -> Any:
-        """Build the part called ``name``; an unknown argument is an error with the nearest one."""
+        """Build a part by name.
+
+        Args:
+            name: A registered name, or ``package.module:Class``.
+            *args: Positional arguments of the part.
+            **arguments: Its other arguments.
+
+        Returns:
+            The part.
+
+        Raises:
+            BadInput: The name, an argument or its value is unknown or invalid; the sentence has
+                the nearest valid one.
+        """
         build = self.find(name).build
         self.check(name, arguments)
         try:

@@ -1,7 +1,7 @@
 """A key declared in one place is seen by the hash, the audit, the warnings, the help and the pages.
 
-The declaration is the example of docs/extending.md. It is put into a copy of the schema, and nothing
-else of the package is changed.
+The declaration is the example of docs/extending.md. It is put into a copy of the schema, and
+nothing else of the package is changed.
 """
 
 import json

@@ -82,7 +82,7 @@ def test_items_in_a_file_are_searched_where_they_are(clusters, tmp_path, monkeyp
     np.save(tmp_path / "points.npy", points)
     in_file = np.load(tmp_path / "points.npy", mmap_mode="c")
     monkeypatch.setattr("lookalike.evaluation.neighbours.COLUMNS", 40)
-    similar, places = exact_search(torch.from_numpy(points[:10]), in_file, 6)
+    similar, places = exact_search(torch.from_numpy(points[:10]), torch.from_numpy(in_file), 6)
     expected = points[:10].astype(np.float64) @ points.T
     np.testing.assert_array_equal(places, np.argsort(-expected)[:, :6])
     np.testing.assert_allclose(similar, -np.sort(-expected)[:, :6], rtol=1e-5)

@@ -133,7 +133,7 @@ class TileCounter:
                 if progress:
                     progress((done + 1) / len(tiles))
             work.share(number, kernels.finish, levels)
-        return Counts(above, equal)
+        return above, equal
 
 
 class _Work:

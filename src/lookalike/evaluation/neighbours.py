@@ -17,7 +17,7 @@ from lookalike.evaluation.inputs import (
     full_precision,
 )
 
-__all__ = ["IndexKind", "build_index", "exact_search", "nearest"]
+__all__ = ["IndexKind", "empty_index", "exact_search", "nearest"]
 
 IndexKind = Literal["flat", "ivf", "hnsw"]
 
@@ -71,12 +71,8 @@ def nearest(
         raise BadInput(f"queries have {rows.shape[1]} columns and the gallery {items.shape[1]}")
     k = min(k, len(items))
     if index is not None:
-        built = build_index(items.cpu().numpy(), index, distance)
-        found, places = built.search(rows.cpu().numpy(), k)
-        similar = torch.from_numpy(found).to(rows.device)
-        if distance == "l2":
-            similar = -similar.clamp_min(0).sqrt()
-        return similar, torch.from_numpy(places).to(rows.device)
+        found = _faiss_search(rows.cpu().numpy(), items.cpu().numpy(), k, index, distance)
+        return found[0].to(rows.device), found[1].to(rows.device)
     block = max(1, min(len(rows), memory_mb * 2**20 // (4 * 3 * (COLUMNS + 2 * k))))
     parts = []
     for start in range(0, len(rows), block):
@@ -87,18 +83,17 @@ def nearest(
 
 
 def exact_search(
-    rows: Tensor, items: Tensor | NDArray[np.float32], k: int, distance: Distance = "cosine"
+    rows: Tensor, items: Tensor, k: int, distance: Distance = "cosine"
 ) -> tuple[Tensor, Tensor]:
-    """The ``k`` nearest of some rows, taken as they are; of unit length for the cosine.
+    """The ``k`` nearest of one block of queries, merged over pieces of the gallery.
 
-    ``items`` may be an array in a file mapped into memory: it is read once, in order.
+    For the cosine all rows have unit length already. ``items`` may be mapped from a file: they are
+    read in order, once.
     """
     values = rows.new_empty(len(rows), 0)
     places = torch.empty(len(rows), 0, dtype=torch.int64, device=rows.device)
     for start in range(0, len(items), COLUMNS):
         piece = items[start : start + COLUMNS]
-        if not isinstance(piece, Tensor):
-            piece = torch.from_numpy(np.asarray(piece)).to(rows.device)
         if distance == "cosine":
             with full_precision():
                 similar = rows @ piece.T
@@ -114,23 +109,43 @@ def exact_search(
     return values, places
 
 
-def build_index(rows: NDArray[np.float32], kind: IndexKind, distance: Distance) -> Any:
-    """A FAISS index of rows that are taken as they are.
-
-    "ivf" visits an eighth of its sqrt(n) cells, at least 8; "hnsw" has 32 links per item.
-    """
+def empty_index(
+    sample: NDArray[np.float32],
+    kind: IndexKind | Literal["pq"],
+    cells: int,
+    distance: Distance = "cosine",
+) -> Any:
+    """A FAISS index without items, trained on ``sample`` where it has cells ("ivf", "pq")."""
     import faiss
 
+    width = sample.shape[1]
+    parts = next(m for m in range(-(-width // 2), 0, -1) if width % m == 0)
+    names = {"hnsw": "HNSW32", "ivf": f"IVF{cells},Flat", "pq": f"IVF{cells},PQ{parts}x8"}
     metric = faiss.METRIC_INNER_PRODUCT if distance == "cosine" else faiss.METRIC_L2
-    cells = max(1, int(len(rows) ** 0.5))
-    recipe = {"flat": "Flat", "ivf": f"IVF{cells},Flat", "hnsw": "HNSW32,Flat"}[kind]
-    index: Any = faiss.index_factory(rows.shape[1], recipe, metric)
+    index: Any = faiss.index_factory(width, names.get(kind, "Flat"), metric)
     if kind == "hnsw":
         index.hnsw.efConstruction = 80
+    elif kind != "flat":
+        index.cp.min_points_per_centroid = 1
+        index.cp.spherical = distance == "cosine"
+        index.train(sample)
+    return index
+
+
+def _faiss_search(
+    rows: NDArray[np.float32],
+    items: NDArray[np.float32],
+    k: int,
+    kind: IndexKind,
+    distance: Distance,
+) -> tuple[Tensor, Tensor]:
+    """The ``k`` nearest by a FAISS index; "ivf" visits an eighth of its cells, at least 8."""
+    cells = max(1, int(len(items) ** 0.5))
+    index = empty_index(items, kind, cells, distance)
+    if kind == "hnsw":
         index.hnsw.efSearch = 128
     elif kind == "ivf":
-        index.cp.min_points_per_centroid = 1
         index.nprobe = min(cells, max(8, cells // 8))
-        index.train(rows)
-    index.add(rows)
-    return index
+    index.add(items)
+    similar, places = (torch.from_numpy(found) for found in index.search(rows, k))
+    return (-similar.clamp_min(0).sqrt() if distance == "l2" else similar), places

@@ -16,7 +16,7 @@ from lookalike.evaluation.inputs import Distance, full_precision
 from lookalike.evaluation.ranks import Counts, Ranks, Ties
 from lookalike.evaluation.relevance import Lists, Relevance
 
-__all__ = ["Progress", "RowCounter", "Rows", "Similarities", "rank_embeddings", "rank_rows"]
+__all__ = ["Progress", "Rows", "Similarities", "count_in_rows", "rank_embeddings", "rank_rows"]
 
 Progress = Callable[[int, int], None]
 
@@ -89,12 +89,15 @@ def rank_rows(
     span: tuple[int, int] | None = None,
 ) -> Iterator[Ranks]:
     """Ranks of the relevant items from whole rows of any similarities."""
-    counter = RowCounter(similarities, memory_mb)
-    first, last = span or (0, similarities.shape[0])
-    for start in range(first, last, counter.block):
-        stop = min(start + counter.block, last)
+    queries, gallery = similarities.shape
+    bytes_per_row = gallery * 8 * 3  # the row, its copy, comparisons; in double precision
+    block = max(1, min(queries, memory_mb * 2**20 // bytes_per_row))
+    first, last = span or (0, queries)
+    for start in range(first, last, block):
+        stop = min(start + block, last)
         relevant, skipped = relevance.lists(start, stop)
-        yield Ranks.of(relevant, counter.count(start, relevant, skipped), ties)
+        counts = count_in_rows(similarities.rows(start, stop), relevant, skipped)
+        yield Ranks.of(relevant, counts, ties)
         if progress:
             progress(stop - first, last - first)
 
@@ -134,45 +137,36 @@ class Similarities:
         return product if self._columns is None else product[:, self._columns]
 
 
-class RowCounter:
-    """Counts from whole rows; the similarities of the relevant items are read from the rows."""
-
-    def __init__(self, similarities: Rows, memory_mb: int = 512) -> None:
-        self._similarities = similarities
-        queries, gallery = similarities.shape
-        bytes_per_row = gallery * 8 * 3  # the row, its copy, comparisons; in double precision
-        self.block = max(1, min(queries, memory_mb * 2**20 // bytes_per_row))
-
-    def count(self, start: int, relevant: Lists, skipped: Lists) -> Counts:
-        """The counts for the queries from ``start`` whose lists are given."""
-        queries = len(relevant.offsets) - 1
-        rows = self._similarities.rows(start, start + queries)
-        device = rows.device
-        owners = torch.from_numpy(relevant.owners).to(device)
-        similar = rows[owners, torch.from_numpy(relevant.items).to(device)]
-        rows[
-            torch.from_numpy(skipped.owners).to(device),
-            torch.from_numpy(skipped.items).to(device),
-        ] = -torch.inf
-        most = int(relevant.sizes.max(initial=0))
-        places = torch.arange(len(similar), device=device)
-        places -= torch.from_numpy(relevant.offsets[:-1]).to(device)[owners]
-        levels = torch.full((queries, most), -torch.inf, dtype=rows.dtype, device=device)
-        levels[owners, places] = similar
-        levels = levels.sort(dim=1, descending=True).values
-        above, at_least = _by_passes(rows, levels) if most <= FEW else _by_sorting(rows, levels)
-        above, at_least = above[owners, places], at_least[owners, places]
-        return Counts(
-            above.cpu().numpy().astype(np.int64), (at_least - above).cpu().numpy().astype(np.int64)
+def count_in_rows(rows: Tensor, relevant: Lists, skipped: Lists) -> Counts:
+    """The counts for some queries, from the rows of their similarities, which are changed."""
+    device = rows.device
+    owners, items, skipped_owners, skipped_items, starts = (
+        torch.from_numpy(indices).to(device)
+        for indices in (
+            relevant.owners,
+            relevant.items,
+            skipped.owners,
+            skipped.items,
+            relevant.offsets[:-1],
         )
+    )
+    similar = rows[owners, items]
+    rows[skipped_owners, skipped_items] = -torch.inf
+    most = int(relevant.sizes.max(initial=0))
+    places = torch.arange(len(similar), device=device) - starts[owners]
+    levels = torch.full((len(rows), most), -torch.inf, dtype=rows.dtype, device=device)
+    levels[owners, places] = similar
+    levels = levels.sort(dim=1, descending=True).values
+    above, at_least = _by_passes(rows, levels) if most <= FEW else _by_sorting(rows, levels)
+    above, at_least = above[owners, places].cpu(), at_least[owners, places].cpu()
+    return above.numpy(), (at_least - above).numpy()
 
 
 def _by_passes(rows: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
     """How many values of each row are above, and at least, each of its levels."""
     above = torch.empty(levels.shape, dtype=torch.int64, device=rows.device)
     at_least = torch.empty_like(above)
-    for place in range(levels.shape[1]):
-        level = levels[:, place : place + 1]
+    for place, level in enumerate(levels[:, :, None].unbind(1)):
         above[:, place] = (rows > level).sum(1)
         at_least[:, place] = (rows >= level).sum(1)
     return above, at_least

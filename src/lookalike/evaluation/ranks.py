@@ -7,7 +7,7 @@ of neighbours is kept.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,11 @@ __all__ = ["Counts", "Ranks", "Ties"]
 Ties = Literal["worst", "average", "best"]
 
 
-@dataclass(frozen=True)
-class Counts:
-    """How many wrong answers are above each relevant item, and how many tie with it.
+Counts: TypeAlias = tuple[Ints, Ints]
+"""How many wrong answers are more similar than each relevant item, and how many tie with it.
 
-    By query, and then from the most to the least similar relevant item: the number of gallery
-    items that are not relevant and strictly more (``above``) or equally (``equal``) similar.
-    """
-
-    above: Ints
-    equal: Ints
+By query, and then from the most to the least similar relevant item.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,9 +45,10 @@ class Ranks:
         Among equally similar items the relevant come last ("worst"), first ("best"), or in the
         middle of the two ("average").
         """
+        above, equal = counts
         place = np.arange(len(relevant.items)) - np.repeat(relevant.offsets[:-1], relevant.sizes)
         share = {"worst": 1.0, "average": 0.5, "best": 0.0}[ties]
-        return Ranks(relevant.offsets, 1.0 + place + counts.above + share * counts.equal)
+        return Ranks(relevant.offsets, 1.0 + place + above + share * equal)
 
     @cached_property
     def relevant(self) -> Ints:
