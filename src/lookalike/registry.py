@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
@@ -27,6 +27,7 @@ __all__ = [
     "SAMPLERS",
     "Entry",
     "Registry",
+    "show_options",
 ]
 
 PLAIN = (str, int, float, list, dict, type(None))
@@ -207,6 +208,37 @@ def misfit(value: Any, annotation: Any) -> str:
         first = error.errors()[-1]["msg"]
         return first[0].lower() + first[1:]
     return ""
+
+
+def show_options(cls: type) -> None:
+    """Set the signature of ``cls``: its own arguments, then those that it passes to its parent.
+
+    Parts take the options that all of their kind share as ``**options``. Written out, the registry
+    can check their names, and ``help`` shows them. Of the parent's arguments these are the ones
+    that ``**options: Unpack[...]`` names; all, where it names none.
+
+    >>> class Parent:
+    ...     def __init__(self, colour: str = "red") -> None: ...
+    >>> class Child(Parent):
+    ...     def __init__(self, depth: int = 1, **options: str) -> None: ...
+    >>> show_options(Child)
+    >>> list(inspect.signature(Child).parameters)
+    ['depth', 'colour']
+    """
+    own = list(inspect.signature(cls.__init__).parameters.values())[1:]  # type: ignore[misc]
+    shown = [p for p in own if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    if len(shown) < len(own):
+        unpacked = get_args(own[-1].annotation)
+        named = unpacked[0].__annotations__ if unpacked else None
+        names = {p.name for p in shown}
+        shown += [
+            p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for p in inspect.signature(cls.__mro__[1]).parameters.values()
+            if p.name not in names
+            and p.kind is not inspect.Parameter.VAR_KEYWORD
+            and (named is None or p.name in named)
+        ]
+    cls.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
 
 
 LOSSES = Registry("losses")

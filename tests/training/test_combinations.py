@@ -93,7 +93,9 @@ def learn(seed):
 
 
 def _sampler(name, images):
-    more = {"super_labels": LABELS % 2} if name == "hierarchical" else {}
+    more = {} if name in ("random", "spc-r") else {"per_class": 2}
+    if name == "hierarchical":
+        more["super_labels"] = LABELS % 2
     sampler = samplers.create(name, LABELS, batch_size=BATCH, seed=0, **more)
     if isinstance(sampler, samplers.StoreSampler):
         sampler.fill(images.flatten(1)[:, :DIM])
