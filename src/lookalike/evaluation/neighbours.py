@@ -1,4 +1,4 @@
-"""Nearest neighbours: exact in blocks, or by a FAISS index for millions; k-NN classification."""
+"""Nearest neighbours: exact in blocks, or by a FAISS index for millions."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -14,11 +14,10 @@ from lookalike.evaluation.inputs import (
     Distance,
     check_choice,
     embeddings_of,
-    labels_of,
+    full_precision,
 )
-from lookalike.evaluation.precision import full_precision
 
-__all__ = ["IndexKind", "build_index", "empty_index", "exact_search", "knn_accuracy", "nearest"]
+__all__ = ["IndexKind", "empty_index", "exact_search", "nearest"]
 
 IndexKind = Literal["flat", "ivf", "hnsw"]
 
@@ -36,49 +35,78 @@ def nearest(
     memory_mb: int = 512,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The ``k`` most similar gallery items of each query: (similarities, indices).
+    """The ``k`` most similar gallery items of each query.
 
-    Similarities are cosines; with "l2" they are minus the Euclidean distances, so that more is
-    always nearer. A gallery of fewer than ``k`` items gives them all. Without ``index`` the
-    search is exact, in blocks; "flat" (exact), "ivf" and "hnsw" use FAISS. Equal similarities
-    are in no particular order.
+    Args:
+        queries: One row per query.
+        gallery: One row per item. Fewer than ``k`` items are all returned.
+        k: Number of neighbours.
+        distance: "cosine", or "l2": similarities are then minus the Euclidean distances, so that
+            more is always nearer.
+        index: None searches exactly, in blocks; "flat" (exact), "ivf" and "hnsw" use FAISS.
+        memory_mb: Memory for the blocks of the exact search.
+        progress: Called with the number of queries that are done, and of all.
+
+    Returns:
+        Similarities and indices of the neighbours, both queries x k, nearest first. Equal
+        similarities are in no particular order.
+
+    Raises:
+        BadInput: The gallery is empty, or has another number of columns than the queries.
 
     >>> similarities, indices = nearest([[1.0, 0.0]], [[0.0, 1.0], [2.0, 0.0]], k=1)
     >>> indices.tolist()
     [[1]]
     """
-    rows, items = _checked(queries, gallery, k, distance)
+    check_choice(distance, Distance, "distance")
+    if index is not None:
+        check_choice(index, IndexKind, "index")
+    if k < 1:
+        raise BadInput(f"k must be at least 1, not {k}")
+    rows = embeddings_of(queries, "queries", distance)
+    items = embeddings_of(gallery, "gallery", distance).to(rows.device)
+    if len(items) == 0:
+        raise BadInput("the gallery is empty")
+    if rows.shape[1] != items.shape[1]:
+        raise BadInput(f"queries have {rows.shape[1]} columns and the gallery {items.shape[1]}")
     k = min(k, len(items))
     if index is not None:
-        found = build_index(items, index, distance)
-        return _searched(found, rows, k, distance)
+        found = _faiss_search(rows.cpu().numpy(), items.cpu().numpy(), k, index, distance)
+        return found[0].to(rows.device), found[1].to(rows.device)
     block = max(1, min(len(rows), memory_mb * 2**20 // (4 * 3 * (COLUMNS + 2 * k))))
-    best, where = [], []
+    parts = []
     for start in range(0, len(rows), block):
-        values, places = exact_search(rows[start : start + block], items, k, distance)
-        best.append(values)
-        where.append(places)
+        parts.append(exact_search(rows[start : start + block], items, k, distance))
         if progress:
             progress(min(start + block, len(rows)), len(rows))
-    return torch.cat(best), torch.cat(where)
+    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
 
-def build_index(gallery: ArrayLike, kind: IndexKind, distance: Distance = "cosine") -> Any:
-    """A FAISS index of the gallery (for the cosine, of its rows at unit length).
+def exact_search(
+    rows: Tensor, items: Tensor, k: int, distance: Distance = "cosine"
+) -> tuple[Tensor, Tensor]:
+    """The ``k`` nearest of one block of queries, merged over pieces of the gallery.
 
-    "flat" compares with everything; "ivf" visits an eighth of sqrt(n) cells, at least 8;
-    "hnsw" walks a graph with 32 links an item.
+    For the cosine all rows have unit length already. ``items`` may be mapped from a file: they are
+    read in order, once.
     """
-    check_choice(kind, IndexKind, "index")
-    rows = embeddings_of(gallery, "gallery", distance).cpu().numpy()
-    cells = max(1, int(len(rows) ** 0.5))
-    index = empty_index(rows, kind, cells, distance)
-    if kind == "hnsw":
-        index.hnsw.efSearch = 128
-    elif kind == "ivf":
-        index.nprobe = min(cells, max(8, cells // 8))
-    index.add(rows)
-    return index
+    values = rows.new_empty(len(rows), 0)
+    places = torch.empty(len(rows), 0, dtype=torch.int64, device=rows.device)
+    for start in range(0, len(items), COLUMNS):
+        piece = items[start : start + COLUMNS]
+        if distance == "cosine":
+            with full_precision():
+                similar = rows @ piece.T
+        else:
+            # In double precision: the difference of large squares would lose small distances.
+            similar = -torch.cdist(rows.double(), piece.double()).to(rows)
+        best = similar.topk(min(k, len(piece)), dim=1)
+        values = torch.cat([values, best.values], 1)
+        places = torch.cat([places, best.indices + start], 1)
+        if values.shape[1] > k:
+            values, order = values.topk(k, dim=1)
+            places = places.gather(1, order)
+    return values, places
 
 
 def empty_index(
@@ -104,86 +132,20 @@ def empty_index(
     return index
 
 
-def knn_accuracy(
-    queries: ArrayLike,
-    labels: ArrayLike,
-    gallery: ArrayLike,
-    gallery_labels: ArrayLike,
-    k: int = 20,
-    *,
-    temperature: float = 0.07,
-    distance: Distance = "cosine",
-) -> float:
-    """Share of queries whose class wins the vote of the ``k`` nearest.
-
-    Each neighbour votes with weight e^(s / temperature) (Wu et al., CVPR 2018).
-
-    >>> knn_accuracy([[1.0, 0.1]], ["a"], [[1.0, 0.0], [0.0, 1.0]], ["a", "b"], k=2)
-    1.0
-    """
-    wanted, known = labels_of(labels, "labels"), labels_of(gallery_labels, "gallery labels")
-    if wanted.ndim != 1 or known.ndim != 1:
-        raise BadInput("k-NN classification needs one label an item, not a multi-hot table")
-    if temperature <= 0:
-        raise BadInput(f"temperature must be above 0, not {temperature}")
-    if len(queries) != len(wanted):
-        raise BadInput(f"there are {len(queries)} queries but {len(wanted)} labels")
-    if len(gallery) != len(known):
-        raise BadInput(f"the gallery has {len(gallery)} items but {len(known)} labels")
-    similarities, indices = nearest(queries, gallery, k, distance=distance)
-    classes, codes = np.unique(known, return_inverse=True)
-    voters = torch.from_numpy(codes)[indices.cpu()]
-    weights = (similarities.cpu().double() / temperature).softmax(dim=1)
-    # Only the classes among the neighbours can win: compare the k voters with each other.
-    votes = (weights[:, None, :] * (voters[:, :, None] == voters[:, None, :])).sum(2)
-    winners = voters.gather(1, votes.argmax(1, keepdim=True))[:, 0].numpy()
-    return float((classes[winners] == wanted).mean())
-
-
-def _checked(
-    queries: ArrayLike, gallery: ArrayLike, k: int, distance: Distance
+def _faiss_search(
+    rows: NDArray[np.float32],
+    items: NDArray[np.float32],
+    k: int,
+    kind: IndexKind,
+    distance: Distance,
 ) -> tuple[Tensor, Tensor]:
-    check_choice(distance, Distance, "distance")
-    if k < 1:
-        raise BadInput(f"k must be at least 1, not {k}")
-    rows = embeddings_of(queries, "queries", distance)
-    items = embeddings_of(gallery, "gallery", distance).to(rows.device)
-    if len(items) == 0:
-        raise BadInput("the gallery is empty")
-    if rows.shape[1] != items.shape[1]:
-        raise BadInput(f"queries have {rows.shape[1]} columns and the gallery {items.shape[1]}")
-    return rows, items
-
-
-def exact_search(
-    rows: Tensor, items: Tensor, k: int, distance: Distance = "cosine"
-) -> tuple[Tensor, Tensor]:
-    """The k best of one block of queries, merged over pieces of the gallery, read in order, once.
-
-    For the cosine all rows have unit length already; ``items`` may be mapped from a file.
-    """
-    values = rows.new_empty(len(rows), 0)
-    places = torch.empty(len(rows), 0, dtype=torch.int64, device=rows.device)
-    for start in range(0, len(items), COLUMNS):
-        piece = items[start : start + COLUMNS]
-        if distance == "cosine":
-            with full_precision():
-                similar = rows @ piece.T
-        else:
-            # In double precision: the difference of large squares would lose small distances.
-            similar = -torch.cdist(rows.double(), piece.double()).to(rows)
-        best = similar.topk(min(k, len(piece)), dim=1)
-        values = torch.cat([values, best.values], 1)
-        places = torch.cat([places, best.indices + start], 1)
-        if values.shape[1] > k:
-            values, order = values.topk(k, dim=1)
-            places = places.gather(1, order)
-    return values, places
-
-
-def _searched(index: Any, rows: Tensor, k: int, distance: Distance) -> tuple[Tensor, Tensor]:
-    found, places = index.search(rows.cpu().numpy(), k)
-    similar = torch.from_numpy(found)
-    if distance == "l2":
-        similar = -similar.clamp_min(0).sqrt()
-    return similar.to(rows.device), torch.from_numpy(places).to(rows.device)
+    """The ``k`` nearest by a FAISS index; "ivf" visits an eighth of its cells, at least 8."""
+    cells = max(1, int(len(items) ** 0.5))
+    index = empty_index(items, kind, cells, distance)
+    if kind == "hnsw":
+        index.hnsw.efSearch = 128
+    elif kind == "ivf":
+        index.nprobe = min(cells, max(8, cells // 8))
+    index.add(items)
+    similar, places = (torch.from_numpy(found) for found in index.search(rows, k))
+    return (-similar.clamp_min(0).sqrt() if distance == "l2" else similar), places

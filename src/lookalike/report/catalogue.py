@@ -4,12 +4,13 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from lookalike import data, losses, miners, models, regularizers, samplers
+from lookalike import data, evaluation, losses, miners, models, regularizers, samplers
 from lookalike.config.recipe_pages import Row, find_recipes
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.registry import (
     DATASETS,
     LOSSES,
+    METRICS,
     MINERS,
     NETWORKS,
     REGULARIZERS,
@@ -19,10 +20,10 @@ from lookalike.registry import (
 
 __all__ = ["Page", "catalogue", "page"]
 
-ROOMS = (data, losses, miners, models, regularizers, samplers)  # importing fills the registries
+ROOMS = (data, evaluation, losses, miners, models, regularizers, samplers)  # fills the registries
 REGISTRIES: dict[str, Registry] = {
     registry.kind: registry
-    for registry in (LOSSES, MINERS, SAMPLERS, REGULARIZERS, DATASETS, NETWORKS)
+    for registry in (LOSSES, MINERS, SAMPLERS, REGULARIZERS, METRICS, DATASETS, NETWORKS)
 }
 
 

@@ -13,7 +13,7 @@ from lookalike import data
 from lookalike.compare.contenders import Contender
 from lookalike.errors import LookalikeError
 from lookalike.evaluation import evaluate, nearest
-from lookalike.evaluation.flattening import flatten
+from lookalike.evaluation.projection import project_tsne
 from lookalike.ops.rows import unit
 from lookalike.report.pictures import Pictures, class_label, class_title
 from lookalike.runs.finished import TestEmbeddings, test_embeddings
@@ -117,7 +117,7 @@ def _map(runs: Sequence[TestEmbeddings], pictures: Pictures, seed: int) -> dict[
     points = choose_points(tested.labels, seed)
     classes, numbers = np.unique(tested.labels[points], return_inverse=True)
     class_names = [tested.images.class_names[number] for number in classes]
-    layouts = [flatten(run.embeddings[points], seed).round(4) for run in runs]
+    layouts = [project_tsne(run.embeddings[points], seed).round(4) for run in runs]
     return {
         "classes": [class_label(name) for name in class_names],
         "titles": [class_title(name) for name in class_names],

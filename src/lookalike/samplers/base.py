@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from lookalike.errors import BadInput
-from lookalike.signatures import show_options
+from lookalike.registry import show_options
 
 __all__ = ["BatchSampler", "Indices", "Labels", "SamplerOptions", "as_labels", "members_of"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lookalike.data.cache_folder import cache_folder
 from lookalike.data.image_set import digest
 from lookalike.errors import BadInput
-from lookalike.evaluation.flattening import flatten, principal_plane
+from lookalike.evaluation.projection import project_pca, project_tsne
 from lookalike.files import atomically
 from lookalike.search.index import Index
 
@@ -62,7 +62,7 @@ class IndexMap:
             return
         tensor = torch.from_numpy(vectors)
         few = len(rows) < 8
-        rough = principal_plane(tensor)
+        rough = project_pca(tensor)
         self._layout = Layout(rows, rough, "pca", final=few)
         if not few:
             work = threading.Thread(
@@ -72,7 +72,7 @@ class IndexMap:
 
     def _improve(self, rows: NDArray[np.int64], vectors: torch.Tensor, name: str) -> None:
         try:
-            places = flatten(vectors, SEED)
+            places = project_tsne(vectors, SEED)
         except BaseException:
             if self._layout is not None:
                 self._layout = replace(

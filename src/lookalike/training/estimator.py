@@ -23,11 +23,23 @@ __all__ = ["MetricLearner"]
 
 
 class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear map to unit vectors in which items of a class lie close.
+    """A linear map to unit vectors in which items of one class are close.
 
-    ``loss`` and ``miner`` are names (``lookalike.losses.names()``), with their arguments in
-    ``loss_settings`` and ``miner_settings``. The map starts from ``start``: "pca", "lda" (shrunk by
-    ``shrink``) or "random". The embedding has ``dim`` numbers, or as many as there are features.
+    Args:
+        loss: The name of the loss (``lookalike.losses.names()``).
+        dim: The size of the embedding; at most the number of features.
+        loss_settings: The arguments of the loss.
+        miner: The name of the miner (``lookalike.miners.names()``); None: no miner.
+        miner_settings: The arguments of the miner.
+        start: The initial map: "pca", "lda" or "random".
+        shrink: The shrinkage of "lda".
+        epochs: Passes over the data.
+        batch_size: Items per batch.
+        per_class: Items per class in a batch.
+        lr: The learning rate of the map.
+        loss_lr: The learning rate of the loss's parameters; None: ``lr``.
+        weight_decay: The weight decay of the map.
+        random_state: Seed or NumPy random state.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)

@@ -4,12 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookalike.evaluation import score_distributed
-from lookalike.evaluation.metrics import is_ranking
+from lookalike import evaluation
+from lookalike.evaluation.metrics import is_score
 
-__all__ = ["chance", "format_score", "more_is_better", "score"]
-
-CLUSTERING = ("nmi", "ami", "f1")
+__all__ = ["chance", "format_score", "score"]
 
 
 def score(
@@ -21,11 +19,11 @@ def score(
 ) -> dict[str, float]:
     """All against all, or queries against a gallery; several processes share the queries."""
     if query is None or gallery is None:
-        return score_distributed(embeddings, labels, metrics).scores
+        return evaluation.evaluate(embeddings, labels, metrics, distributed=True)
     rows = embeddings.numpy()
-    return score_distributed(
-        rows[query], labels[query], metrics, rows[gallery], labels[gallery]
-    ).scores
+    return evaluation.evaluate(
+        rows[query], labels[query], metrics, rows[gallery], labels[gallery], distributed=True
+    )
 
 
 def chance(
@@ -48,11 +46,6 @@ def chance(
     return float(share.mean()) if len(share) else 0.0
 
 
-def more_is_better(name: str) -> bool:
-    """Whether the metric is a share, of which more is better."""
-    return is_ranking(name) or name in CLUSTERING
-
-
 def format_score(name: str, value: float) -> str:
     """A score for people: per cent with one decimal where it is a share, else four places.
 
@@ -61,5 +54,5 @@ def format_score(name: str, value: float) -> str:
     >>> format_score("validation map@r", 0.12345), format_score("loss", 0.12345)
     ('12.3 %', '0.1235')
     """
-    share = more_is_better(name.removeprefix("validation "))
+    share = is_score(name.removeprefix("validation "))
     return f"{100 * value:.1f} %" if share else f"{value:.4f}"

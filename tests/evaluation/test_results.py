@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lookalike.evaluation.bootstrap import bootstrap_intervals
+from lookalike.evaluation.results import bootstrap_intervals
 
 
 def test_agrees_with_scipy():
@@ -41,6 +41,6 @@ def test_left_out_queries_and_seeds():
 
 def test_in_several_rounds(monkeypatch):
     values = {"map": np.random.default_rng(2).random(100)}
-    monkeypatch.setattr("lookalike.evaluation.bootstrap.DRAWS_AT_ONCE", 1000)
+    monkeypatch.setattr("lookalike.evaluation.results.DRAWS_AT_ONCE", 1000)
     low, high = bootstrap_intervals(values, resamples=995)["map"]
     assert low < values["map"].mean() < high
