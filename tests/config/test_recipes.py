@@ -16,7 +16,7 @@ from lookalike.data import preset
 from lookalike.errors import BadInput
 from lookalike.evaluation.metrics import check_metrics
 from lookalike.models import EmbeddingModel
-from lookalike.published.hyperparameters import hyperparameters
+from lookalike.published import hyperparameters
 from lookalike.training.building import check_model
 from lookalike.training.objective import build_objective, check_parts, sized
 from lookalike.training.optimizer import build_optimizer

@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 
 from lookalike import losses
 from lookalike.config.overrides import nested
-from lookalike.published.hyperparameters import Hyperparameter, hyperparameters
+from lookalike.published import Hyperparameter, hyperparameters
 from lookalike.study.config import MethodConfig
 from lookalike.study.ranges import Choices
 from lookalike.study.spaces import shipped

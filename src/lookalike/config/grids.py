@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lookalike.config.overrides import merge, nested
 from lookalike.errors import BadInput, did_you_mean
-from lookalike.published.hyperparameters import Hyperparameter, hyperparameters
+from lookalike.published import Hyperparameter, hyperparameters
 
 __all__ = ["Choice", "Grid", "read_grids"]
 

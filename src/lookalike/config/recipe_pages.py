@@ -9,7 +9,7 @@ from typing import Any
 
 from lookalike.config import recipes
 from lookalike.errors import BadInput, did_you_mean
-from lookalike.published.papers import papers
+from lookalike.published import papers
 
 __all__ = ["RecipePage", "Row", "find_recipes", "recipe_page", "tables"]
 

@@ -6,8 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from lookalike.config.overrides import nested
-from lookalike.published.hyperparameters import Hyperparameter, hyperparameters
-from lookalike.published.papers import papers
+from lookalike.published import Hyperparameter, hyperparameters, papers
 
 __all__ = ["Tuned", "tuned"]
 
