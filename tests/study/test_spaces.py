@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import normalize
 
 from lookalike import losses
-from lookalike.config.overrides import nested
+from lookalike.config.loading import nested
 from lookalike.published import Hyperparameter, hyperparameters
 from lookalike.study.config import MethodConfig
 from lookalike.study.ranges import Choices

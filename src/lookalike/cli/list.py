@@ -8,7 +8,7 @@ import typer
 import yaml
 
 if TYPE_CHECKING:
-    from lookalike.config.recipe_pages import RecipePage, Row
+    from lookalike.config.recipes import RecipePage, Row
     from lookalike.report.catalogue import Page
 
 __all__ = ["list_parts"]
@@ -56,15 +56,15 @@ def list_parts(
 
 def show_recipes(words: list[str], as_json: bool) -> None:
     """One recipe whole, those that have all words, or what tables there are."""
-    from lookalike.config import recipe_pages, recipes
+    from lookalike.config import recipes
 
     if len(words) == 1 and words[0] in recipes.names():
-        found = recipe_pages.recipe_page(words[0])
+        found = recipes.recipe_page(words[0])
         print(json.dumps(vars(found), indent=2) if as_json else recipe_text(found))
     elif words or as_json:
-        show_rows(recipe_pages.find_recipes(words), as_json)
+        show_rows(recipes.find_recipes(words), as_json)
     else:
-        show_rows(recipe_pages.tables(), as_json)
+        show_rows(recipes.tables(), as_json)
 
 
 def show_rows(rows: Sequence["Row"], as_json: bool) -> None:

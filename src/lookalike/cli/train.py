@@ -51,7 +51,7 @@ def train(
     given = arguments or []
     named = bool(given) and not is_override(given[0])
     settings = given[1:] if named else given
-    config = load(given[0] if named else recipes.usual(settings), settings)
+    config = load(given[0] if named else recipes.default_recipe(settings), settings)
     if profile:
         show_profile(config, as_json)
         return

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lookalike.compare.audit import CONDITIONS, NO_VALIDATION, SELECTED_ON_TEST, Experiment
-from lookalike.config.overrides import plain_yaml
+from lookalike.config.loading import plain_yaml
 from lookalike.errors import BadInput, did_you_mean
 
 __all__ = ["Description", "describe", "read_description"]

@@ -1,4 +1,4 @@
-"""All keys for readers: the help text, the reference page, and the JSON schema for editors.
+"""The documentation of all keys: help text, reference page, and the JSON schema for editors.
 
 ``make keys`` writes the page ``docs/keys.md`` (``python -m lookalike.config.reference``) and
 ``recipes/schema.json`` (``lookalike train --schema``).
@@ -50,7 +50,7 @@ HASHED = {"always": "yes", "when set": "when set", "never": "no"}
 
 @dataclass(frozen=True)
 class KeyEntry:
-    """One key as readers see it."""
+    """The documentation of one key."""
 
     name: str
     type: str
@@ -62,7 +62,7 @@ class KeyEntry:
 
 
 def key_entries(model: type[BaseModel] = RunConfig) -> list[KeyEntry]:
-    """Every key that takes a value, in the order of the schema."""
+    """The documentation of every key that takes a value, in the order of the schema."""
     schema = json_schema(model)
     defaults = flattened(model().model_dump(mode="json"))
     return [
@@ -153,7 +153,7 @@ def _section_meaning(one: DeclaredKey) -> str:
 
 
 def _property(schema: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The part of a JSON schema that describes a dotted key; empty for an argument of a part."""
+    """The part of a JSON schema that describes a dotted key; empty for the argument of a part."""
     found: dict[str, Any] = dict(schema)
     for part in name.split("."):
         found = _resolved(schema, found).get("properties", {}).get(part, {})
@@ -161,7 +161,7 @@ def _property(schema: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _resolved(schema: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a reference points to, also where null may stand in its place."""
+    """The target of a reference, also where null is allowed instead."""
     for choice in (given, *given.get("anyOf", ())):
         if "$ref" in choice:
             found: Mapping[str, Any] = schema["$defs"][choice["$ref"].rpartition("/")[2]]
@@ -170,7 +170,7 @@ def _resolved(schema: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[st
 
 
 def _type(given: Mapping[str, Any]) -> str:
-    """A type in words: ``number above 0, or null``."""
+    """A readable type: ``number above 0, or null``."""
     if "anyOf" in given:
         first, *others = given["anyOf"]
         if [choice.get("items") for choice in others] == [first]:
@@ -184,7 +184,7 @@ def _type(given: Mapping[str, Any]) -> str:
 
 
 def _without_titles(given: Any) -> Any:
-    """A JSON schema without the titles that pydantic makes of names."""
+    """A JSON schema without the titles that pydantic derives from names."""
     if isinstance(given, list):
         return [_without_titles(item) for item in given]
     if not isinstance(given, dict):

@@ -5,7 +5,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from lookalike.config.overrides import nested
+from lookalike.config.loading import nested
 from lookalike.published import Hyperparameter, hyperparameters, papers
 
 __all__ = ["Tuned", "tuned"]

@@ -21,7 +21,7 @@ from lookalike.config import (
     read_yaml,
     recipes,
 )
-from lookalike.config.overrides import merge, override
+from lookalike.config.loading import merge, override
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.study.ranges import SearchSpace
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lookalike.config import RunConfig, parse
-from lookalike.config.overrides import merge
+from lookalike.config.loading import merge
 from lookalike.errors import BadInput
 from lookalike.study.config import MethodConfig, StudyConfig, StudyData
 from lookalike.study.ranges import Choices, Range, SearchSpace, grid_values

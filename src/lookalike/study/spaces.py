@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from lookalike.config.overrides import ScientificLoader
+from lookalike.config.loading import ScientificLoader
 from lookalike.errors import BadInput, did_you_mean
 
 __all__ = ["shipped", "space"]
