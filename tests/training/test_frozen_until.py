@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from lookalike import data, losses, models
 from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
-from lookalike.runs.finished import model_tensors
+from lookalike.runs.run import model_tensors
 from lookalike.study.bench import Bench
 from lookalike.study.tasks import Task
 from lookalike.training import Interrupted, Watcher, loop, train

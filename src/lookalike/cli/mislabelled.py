@@ -24,7 +24,7 @@ def mislabelled(
 
     Only test pictures are judged: the network has not learned their labels.
     """
-    from lookalike.runs.finished import test_embeddings
+    from lookalike.runs.run import test_embeddings
     from lookalike.search.mislabelled import find_mislabelled
     from lookalike.training import Run
 

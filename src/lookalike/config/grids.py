@@ -15,8 +15,8 @@ A grid file has what its recipes share, the axes of the paper's tables, and patt
       - name: thesis/{dataset}/{method}
 
 A grid iterates over the axes that its name mentions. ``only`` selects some values of an axis, or
-one value of an axis that the name does not mention. Settings are merged in this order: common, axes,
-printed hyper-parameters, cells, the grid's own ``set``. The page of a recipe shows the file's
+one value of an axis that the name does not mention. Settings are merged in this order: common,
+axes, printed hyper-parameters, cells, the grid's own ``set``. The page of a recipe shows the file's
 ``notes`` and each ``note`` of its cell.
 """
 
@@ -145,9 +145,9 @@ def read_grids(path: Path, content: Mapping[str, Any]) -> list[Grid]:
         file = GridFile.model_validate(content)
     except ValidationError as error:
         raise BadInput(f"'{path}': {explain(error, GridFile)}") from None
-    named: list[Mapping[str, str | list[str]]] = [cells.when for cells in file.cells]
+    named: list[Mapping[str, str | Sequence[str]]] = [cells.when for cells in file.cells]
     named += [spec.only for spec in file.grids]
-    named += [dict.fromkeys(_axes_in(spec.name), []) for spec in file.grids]
+    named += [dict.fromkeys(_axes_in(spec.name), ()) for spec in file.grids]
     for mentioned in named:
         for axis, given in mentioned.items():
             if axis not in file.axes:

@@ -14,7 +14,7 @@ from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
 from lookalike.errors import LookalikeError
 from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
-from lookalike.runs.finished import test_embeddings
+from lookalike.runs.run import test_embeddings
 from lookalike.study.baselines import FoldFeatures, baselines, final_scores
 from lookalike.study.tasks import Task
 from lookalike.training.batches import embed
