@@ -12,7 +12,7 @@ from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
 from lookalike.study.local import LocalExecutor
 from lookalike.study.ray import RayExecutor, places_on
-from lookalike.study.tasks import Task
+from lookalike.study.runner import Task
 
 
 @pytest.fixture(scope="module")
