@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from lookalike.compare.audit import CONDITIONS, Experiment, audit
-from lookalike.compare.descriptions import describe, read_description
+from lookalike.compare.conditions import describe, read_description
 from lookalike.errors import BadInput
 
 AUDITS = Path(__file__).parents[2] / "docs" / "audits"

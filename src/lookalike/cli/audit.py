@@ -21,7 +21,7 @@ def audit(
     The exit code is 1 where the comparison is unfair.
     """
     from lookalike.compare.audit import audit as audit_rows
-    from lookalike.compare.descriptions import read_description
+    from lookalike.compare.conditions import read_description
 
     described = read_description(paper)
     found = audit_rows(described.experiments)

@@ -212,6 +212,10 @@ class StudyResults:
         """The rows of one data set."""
         return tuple(row for row in self.rows if row.dataset == dataset)
 
+    def fingerprint(self, dataset: str) -> str | None:
+        """The fingerprint of the images of a data set, if it is known."""
+        return self.facts.get(dataset, {}).get("fingerprint")
+
     def row(self, dataset: str, method: str) -> MethodRow | None:
         """One row, or None."""
         return next((row for row in self.of(dataset) if row.method == method), None)
