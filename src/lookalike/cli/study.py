@@ -1,4 +1,4 @@
-"""``lookalike study``: tune and test many methods under one protocol, and watch it."""
+"""``lookalike study``: tune and test many methods under one protocol, and show the progress."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from lookalike.cli.console import ConsoleWatcher
 from lookalike.errors import BadInput
 
 if TYPE_CHECKING:
@@ -27,12 +28,10 @@ Arguments = Annotated[
         help="A YAML file or recipe:studies/NAME, then keys to override.",
     ),
 ]
-Results = Annotated[
-    Path | None, typer.Option(help="The folder of results; results/NAME if not given.")
-]
+Results = Annotated[Path | None, typer.Option(help="The folder of results; default: results/NAME.")]
 Storage = Annotated[
     str | None,
-    typer.Option(help="postgresql://... to share a study; SQLite in the folder if not given."),
+    typer.Option(help="postgresql://... to share a study; default: SQLite in the folder."),
 ]
 
 
@@ -41,17 +40,17 @@ def run(
     arguments: Arguments,
     results: Results = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Trainings at the same time; all cores if not given.")
+        int | None, typer.Option(min=1, help="Trainings at the same time; default: all cores.")
     ] = None,
     executor: Annotated[
         Literal["local", "ray"], typer.Option(help="Processes on this machine, or a Ray cluster.")
     ] = "local",
     address: Annotated[
-        str | None, typer.Option(help="Of the Ray cluster; one on this machine if not given.")
+        str | None, typer.Option(help="Address of the Ray cluster; default: this machine.")
     ] = None,
-    cpus: Annotated[float, typer.Option(help="Of one training, on Ray.")] = 1,
+    cpus: Annotated[float, typer.Option(help="CPUs of one training, on Ray.")] = 1,
     gpus: Annotated[
-        float, typer.Option(help="Of one training, on Ray: a part of one, or whole ones.")
+        float, typer.Option(help="GPUs of one training, on Ray: a fraction or whole ones.")
     ] = 0,
     storage: Storage = None,
     lease: Annotated[
@@ -59,13 +58,12 @@ def run(
     ] = 30,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Do all of a study that is not done yet.
+    """Run everything of a study that is not finished.
 
     Example: lookalike study run recipes/studies/laptop-reality-check.yaml tuner.trials=5
 
-    Killed anywhere, the same command goes on; what is finished is not repeated.
+    If interrupted, the same command resumes; finished work is not repeated.
     """
-    from lookalike.cli.console import ConsoleWatcher
     from lookalike.study.driver import run_study
     from lookalike.training.signals import Interrupted
 
@@ -81,7 +79,7 @@ def run(
                 watcher=watcher,
             )
     except KeyboardInterrupt:
-        raise Interrupted("stopped; the same command goes on with what is not done yet") from None
+        raise Interrupted("stopped; the same command resumes the study") from None
     show(found.folder, as_json)
 
 
@@ -94,7 +92,7 @@ def status(
     results: Results = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Show how far a study is: trials, best so far, time left.
+    """Show the progress of a study: trials, best score so far, time left.
 
     Example: lookalike study status recipes/studies/laptop-reality-check.yaml
     """
@@ -121,12 +119,12 @@ def chosen_executor(
     gpus: float,
     watcher: "Watcher",
 ) -> "Callable[[], AbstractContextManager[Executor]]":
-    """What does the trainings."""
+    """The executor that the options name."""
     from lookalike.study.local import LocalExecutor
 
     if name == "local":
         if address is not None or gpus or cpus != 1:
-            raise BadInput("--address, --cpus and --gpus are of --executor ray")
+            raise BadInput("--address, --cpus and --gpus need --executor ray")
         count = workers or os.cpu_count() or 1
         return lambda: LocalExecutor(count, watcher)
     from lookalike.study.ray import RayExecutor
@@ -135,7 +133,7 @@ def chosen_executor(
 
 
 def show(folder: Path, as_json: bool) -> None:
-    """Print where a study stands."""
+    """Print the progress of a study."""
     from lookalike.study.status import status_of, status_table
 
     found = status_of(folder)

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lookalike.cli.console import ConsoleWatcher
+
 if TYPE_CHECKING:
     from lookalike.config import RunConfig
 
@@ -22,7 +24,7 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     profile: Annotated[
         bool,
-        typer.Option("--profile", help="Say where the time of a step goes; no run is left behind."),
+        typer.Option("--profile", help="Print the time of each stage of a step; no run is kept."),
     ] = False,
     help_keys: Annotated[
         bool, typer.Option("--help-keys", help="Show every key: type, default, meaning.")
@@ -37,13 +39,12 @@ def train(
 
     Example: lookalike train data.name=folder data.root=photos
 
-    Started again after an interruption it goes on where it stopped; a finished run is not repeated.
+    If interrupted, the same command resumes; a finished run is not repeated.
     """
     if help_keys or schema:
         show_keys(schema)
         return
     from lookalike import training
-    from lookalike.cli.console import ConsoleWatcher
     from lookalike.config import load, recipes
     from lookalike.training.distributed.devices import is_first_machine
     from lookalike.training.summary import summary, warnings
@@ -58,7 +59,7 @@ def train(
     with ConsoleWatcher() as watcher:
         run = training.train(config, watcher)
     if not (training.is_first() and is_first_machine(config.train)):
-        return  # one process of several says it
+        return  # only one process prints
     if as_json:
         print(json.dumps(run.result, indent=2))
         for sentence in warnings(run.result):
@@ -74,15 +75,14 @@ def is_override(argument: str) -> bool:
 
 
 def show_keys(schema: bool) -> None:
-    """Print all that there is to set."""
+    """Print the reference of all keys, or the JSON schema."""
     from lookalike.config.reference import help_text, json_schema
 
     print(json.dumps(json_schema(), indent=2) if schema else help_text())
 
 
 def show_profile(config: "RunConfig", as_json: bool) -> None:
-    """Time some steps and print the stages."""
-    from lookalike.cli.console import ConsoleWatcher
+    """Time some steps and print the median of each stage."""
     from lookalike.training.profiling import profile
 
     with ConsoleWatcher() as watcher:
