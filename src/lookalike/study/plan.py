@@ -76,15 +76,12 @@ class Plan:
         return [baseline.task.key for baseline in self.baselines] + mine
 
     def ready(self) -> Iterable[Task]:
-        """Tasks that can run now: baselines, then methods in the order of the study file.
-
-        Trials come before repeats: trials wait for one another, repeats for nothing.
-        """
+        """Tasks that can run now: baselines, then methods in the order of the study file."""
         for baseline in self.baselines:
             if not baseline.ended:
                 yield baseline.task
         for progress in self.methods:
-            yield from sorted(progress.ready, key=lambda task: task.kind == "repeat")
+            yield from progress.ready
 
     def take(self, records: Mapping[str, dict[str, Any]]) -> None:
         """Add records, and write the files of the rows that they change."""
@@ -92,10 +89,9 @@ class Plan:
         self.records |= fresh
         for progress in self.methods:
             if any(key.startswith(progress.prefix) for key in fresh):
-                before = len(progress.trials), len(progress.repeats), len(progress.errors)
+                before = progress.size
                 progress.update(self.records)
-                after = len(progress.trials), len(progress.repeats), len(progress.errors)
-                if after != before:
+                if progress.size != before:
                     write_method(self.folder, progress.row())
         for baseline in self.baselines:
             if baseline.task.key in fresh:

@@ -5,27 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lookalike.config import RunConfig
 from lookalike.study.config import StudyConfig
 from lookalike.study.methods import Method
 from lookalike.study.results import MethodRow, Repeat, Trial
-from lookalike.study.runner import Task
-from lookalike.study.tuning import (
-    best_trial,
-    should_prune,
-    suggest,
-    trials_asked,
-    visible_trials,
-)
+from lookalike.study.runner import Kind, Task
+from lookalike.study.tuning import best_trial, should_prune, suggest, trials_asked, visible_trials
 
-__all__ = ["MethodProgress", "folds_of", "records_of"]
+__all__ = ["MethodProgress", "records_of"]
 
 Records = Mapping[str, Mapping[str, Any]]
-
-
-def folds_of(study: StudyConfig) -> int:
-    """How many models are trained for one setting."""
-    return study.protocol.folds if study.protocol.name == "cross-validation" else 1
 
 
 @dataclass
@@ -44,12 +32,18 @@ class MethodProgress:
 
     def __post_init__(self) -> None:
         self.trials_asked = trials_asked(self.study.tuner, self.method.search)
-        self.folds = folds_of(self.study)
+        protocol = self.study.protocol
+        self.folds = protocol.folds if protocol.name == "cross-validation" else 1
 
     @property
     def prefix(self) -> str:
         """The prefix of the keys of all its tasks."""
         return f"{self.method.identity}/"
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """The numbers of finished trials, repeats and failed repeats."""
+        return len(self.trials), len(self.repeats), len(self.errors)
 
     @property
     def tuned(self) -> bool:
@@ -92,14 +86,13 @@ class MethodProgress:
         validation = best.value if best else None
         if best and not self.trials_asked and self.repeats:
             validation = statistics.fmean(statistics.fmean(r.validation) for r in self.repeats)
-        config = self.method.config
+        tuned = best.parameters if best else {}
+        config = self.method.with_parameters(tuned)
         return MethodRow(
             dataset=self.method.dataset,
             method=self.method.name,
-            config=self.method.with_parameters(best.parameters if best else {}).model_dump(
-                mode="json", exclude={"runs_dir": True, "data": {"root"}}
-            ),
-            tuned=best.parameters if best else {},
+            config=config.model_dump(mode="json", exclude={"runs_dir": True, "data": {"root"}}),
+            tuned=tuned,
             validation=validation,
             trials=tuple(self.trials),
             repeats=tuple(self.repeats),
@@ -158,8 +151,8 @@ class MethodProgress:
             key, seed = repeat_key(self.method, best.number, number), self.study.seed + 1 + number
             record = records.get(key)
             if record is None:
-                config = self._config(best.parameters, seed=seed)
-                self.ready.append(self._task(key, "repeat", config, f"repeat {number + 1}"))
+                title = f"repeat {number + 1}"
+                self.ready.append(self._task(key, "repeat", best.parameters, title, seed=seed))
             elif "error" in record:
                 self.errors.append(str(record["error"]))
             else:
@@ -175,33 +168,33 @@ class MethodProgress:
                 )
 
     def _fold_task(self, number: int, fold: int) -> Task:
-        config = self._config(self.asked[number], seed=self.study.seed)
-        values = config.model_dump(mode="json")
-        values["protocol"] |= {"fold": fold, "test": False, "metrics": [self.study.metric]}
-        title = f"trial {number + 1}, fold {fold + 1}"
-        key = fold_key(self.method, number, fold)
-        return self._task(key, "validate", RunConfig.model_validate(values), title)
+        protocol = {"fold": fold, "test": False, "metrics": (self.study.metric,)}
+        return self._task(
+            fold_key(self.method, number, fold),
+            "validate",
+            self.asked[number],
+            f"trial {number + 1}, fold {fold + 1}",
+            seed=self.study.seed,
+            protocol=self.method.config.protocol.model_copy(update=protocol),
+        )
 
-    def _config(self, parameters: Mapping[str, Any], seed: int) -> RunConfig:
-        return self.method.with_parameters(parameters).model_copy(update={"seed": seed})
-
-    def _task(self, key: str, kind: Any, config: RunConfig, what: str) -> Task:
+    def _task(
+        self, key: str, kind: Kind, parameters: Mapping[str, Any], title: str, **changes: Any
+    ) -> Task:
+        """A run of the method with hyper-parameters; ``changes`` replace parts of its config."""
+        config = self.method.with_parameters(parameters).model_copy(update=changes)
+        keep = self.study.checkpoints
         return Task(
             key=key,
             kind=kind,
             config=config.model_dump(mode="json"),
-            checkpoints=keeps_checkpoints(self.study, config),
-            title=f"{self.method.dataset} {self.method.name} {what}",
+            checkpoints=not config.model.frozen if keep is None else keep,
+            title=f"{self.method.dataset} {self.method.name} {title}",
         )
 
     def _seed(self) -> int:
         """The seed of the search, different for each method."""
         return int(self.method.identity[:7], 16) ^ self.study.seed
-
-
-def keeps_checkpoints(study: StudyConfig, config: RunConfig) -> bool:
-    """Whether runs have folders with checkpoints."""
-    return not config.model.frozen if study.checkpoints is None else study.checkpoints
 
 
 def fold_key(method: Method, trial: int, fold: int) -> str:

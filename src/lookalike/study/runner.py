@@ -35,9 +35,10 @@ from lookalike.training.building import (
 from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.loop import Learning, splits_of, train
 
-__all__ = ["Outcome", "Task", "TaskRunner"]
+__all__ = ["Kind", "Outcome", "Task", "TaskRunner"]
 
 Made = TypeVar("Made")
+Kind = Literal["validate", "repeat", "baselines"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Task:
     """
 
     key: str
-    kind: Literal["validate", "repeat", "baselines"]
+    kind: Kind
     config: dict[str, Any]
     """A resolved ``RunConfig``."""
     checkpoints: bool = False
