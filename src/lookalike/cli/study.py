@@ -2,20 +2,14 @@
 
 import json
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from lookalike.cli.console import ConsoleWatcher
 from lookalike.errors import BadInput
-
-if TYPE_CHECKING:
-    from lookalike.progress import Watcher
-    from lookalike.study.config import StudyConfig
-    from lookalike.study.driver import Executor
 
 __all__ = ["study"]
 
@@ -64,15 +58,24 @@ def run(
 
     If interrupted, the same command resumes; finished work is not repeated.
     """
+    from lookalike.study.config import load_study
     from lookalike.study.driver import run_study
+    from lookalike.study.local import LocalExecutor
+    from lookalike.study.ray import RayExecutor
     from lookalike.training.signals import Interrupted
 
-    config = load(arguments)
+    if executor == "local" and (address is not None or gpus or cpus != 1):
+        raise BadInput("--address, --cpus and --gpus need --executor ray")
+    config = load_study(arguments[0], arguments[1:])
     try:
         with ConsoleWatcher() as watcher:
+            local = partial(LocalExecutor, workers or os.cpu_count() or 1, watcher)
+            ray = partial(
+                RayExecutor, address, workers=workers, cpus=cpus, gpus=gpus, watcher=watcher
+            )
             found = run_study(
                 config,
-                chosen_executor(executor, workers, address, cpus, gpus, watcher),
+                local if executor == "local" else ray,
                 folder=results,
                 storage=storage,
                 lease=lease,
@@ -96,40 +99,13 @@ def status(
 
     Example: lookalike study status recipes/studies/laptop-reality-check.yaml
     """
+    from lookalike.study.config import load_study
     from lookalike.study.plan import results_folder
 
     folder = Path(arguments[0])
     if not (folder / "study.json").is_file():
-        folder = results_folder(load(arguments), results)
+        folder = results_folder(load_study(arguments[0], arguments[1:]), results)
     show(folder, as_json)
-
-
-def load(arguments: list[str]) -> "StudyConfig":
-    """The study that the arguments name."""
-    from lookalike.study.config import load_study
-
-    return load_study(arguments[0], arguments[1:])
-
-
-def chosen_executor(
-    name: str,
-    workers: int | None,
-    address: str | None,
-    cpus: float,
-    gpus: float,
-    watcher: "Watcher",
-) -> "Callable[[], AbstractContextManager[Executor]]":
-    """The executor that the options name."""
-    from lookalike.study.local import LocalExecutor
-
-    if name == "local":
-        if address is not None or gpus or cpus != 1:
-            raise BadInput("--address, --cpus and --gpus need --executor ray")
-        count = workers or os.cpu_count() or 1
-        return lambda: LocalExecutor(count, watcher)
-    from lookalike.study.ray import RayExecutor
-
-    return lambda: RayExecutor(address, workers=workers, cpus=cpus, gpus=gpus, watcher=watcher)
 
 
 def show(folder: Path, as_json: bool) -> None:

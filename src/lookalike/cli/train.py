@@ -42,7 +42,9 @@ def train(
     If interrupted, the same command resumes; a finished run is not repeated.
     """
     if help_keys or schema:
-        show_keys(schema)
+        from lookalike.config.reference import help_text, json_schema
+
+        print(json.dumps(json_schema(), indent=2) if schema else help_text())
         return
     from lookalike import training
     from lookalike.config import load, recipes
@@ -50,7 +52,7 @@ def train(
     from lookalike.training.summary import summary, warnings
 
     given = arguments or []
-    named = bool(given) and not is_override(given[0])
+    named = bool(given) and ("=" not in given[0] or given[0].endswith((".yaml", ".yml")))
     settings = given[1:] if named else given
     config = load(given[0] if named else recipes.default_recipe(settings), settings)
     if profile:
@@ -67,18 +69,6 @@ def train(
         return
     print(f"{run.folder}: {run.result['protocol']}, {run.seconds:.0f} s of training")
     print("\n".join(summary(run.result)))
-
-
-def is_override(argument: str) -> bool:
-    """Whether a first argument is a ``key=value`` rather than a recipe."""
-    return "=" in argument and not argument.endswith((".yaml", ".yml"))
-
-
-def show_keys(schema: bool) -> None:
-    """Print the reference of all keys, or the JSON schema."""
-    from lookalike.config.reference import help_text, json_schema
-
-    print(json.dumps(json_schema(), indent=2) if schema else help_text())
 
 
 def show_profile(config: "RunConfig", as_json: bool) -> None:

@@ -90,7 +90,8 @@ class Grid:
         """Every cell: one value of each axis that the name or ``only`` mentions."""
         mentioned = {*_axes_in(self.spec.name), *self.spec.only}
         axes = [axis for axis in self.file.axes if axis in mentioned]
-        for values in itertools.product(*(self._values(axis) for axis in axes)):
+        columns = (as_list(self.spec.only.get(axis, list(self.file.axes[axis]))) for axis in axes)
+        for values in itertools.product(*columns):
             yield dict(zip(axes, values, strict=True))
 
     def name(self, choice: Choice) -> str:
@@ -134,9 +135,6 @@ class Grid:
             for row in hyperparameters()
             if all(getattr(row, column) in allowed for column, allowed in fits.items())
         )
-
-    def _values(self, axis: str) -> list[str]:
-        return as_list(self.spec.only.get(axis, list(self.file.axes[axis])))
 
 
 def read_grids(path: Path, content: Mapping[str, Any]) -> list[Grid]:

@@ -100,15 +100,19 @@ def reference_page(model: type[BaseModel] = RunConfig) -> str:
         sections.setdefault(entry.name.rpartition(".")[0], []).append(entry)
     lines = [INTRODUCTION]
     for section, entries in sections.items():
-        about = _section_meaning(declared_keys(model)[section]) if section else ""
+        about = ""
+        if section:
+            one = declared_keys(model)[section]
+            about = one.description or ((one.section.__doc__ or "").strip() if one.section else "")
+            about = about[:1].upper() + about[1:].rstrip(".") + "."
         lines += [f"## {section or 'Top level'}", "", *([about, ""] if about else [])]
         lines += ["| key | type | default | meaning | in the run's name | audit | since |"]
         lines += ["|---|---|---|---|---|---|---|"]
-        for one in entries:
-            default = one.default if one.default == REQUIRED else f"`{one.default}`"
-            condition = f"`{one.condition}`" if one.condition else "-"
-            cells = (one.type, default, one.meaning, one.hashed, condition, one.since)
-            row = [f"`{one.name}`", *(cell.replace("|", "\\|") for cell in cells)]
+        for entry in entries:
+            default = entry.default if entry.default == REQUIRED else f"`{entry.default}`"
+            condition = f"`{entry.condition}`" if entry.condition else "-"
+            cells = (entry.type, default, entry.meaning, entry.hashed, condition, entry.since)
+            row = [f"`{entry.name}`", *(cell.replace("|", "\\|") for cell in cells)]
             lines.append(f"| {' | '.join(row)} |")
         lines.append("")
     return "\n".join(lines)
@@ -145,11 +149,6 @@ def _meaning(one: DeclaredKey) -> str:
     if not one.key.active_when:
         return one.description
     return f"{one.description}; only with {' or '.join(map(str, one.key.active_when))}"
-
-
-def _section_meaning(one: DeclaredKey) -> str:
-    text = one.description or ((one.section.__doc__ or "").strip() if one.section else "")
-    return text[:1].upper() + text[1:].rstrip(".") + "." if text else ""
 
 
 def _property(schema: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -48,7 +48,13 @@ class Ledger:
         self.heartbeat = threading.Thread(target=self._renew, daemon=True)
 
     def __enter__(self) -> Self:
-        self._create()
+        try:
+            TABLE.metadata.create_all(self.engine)
+        except IntegrityError:  # another driver created it at the same moment
+            TABLE.metadata.create_all(self.engine)
+        except OperationalError as error:
+            reason = str(error.orig).strip().partition("\n")[0]
+            raise BadInput(f"cannot open the storage '{self.url}': {reason}") from None
         self.heartbeat.start()
         return self
 
@@ -157,15 +163,6 @@ class Ledger:
             if held:
                 with self.engine.begin() as connection:
                     connection.execute(self._ours(held).values(until=self._now() + self.lease))
-
-    def _create(self) -> None:
-        try:
-            TABLE.metadata.create_all(self.engine)
-        except IntegrityError:  # another driver made it at the same moment
-            TABLE.metadata.create_all(self.engine)
-        except OperationalError as error:
-            reason = str(error.orig).strip().partition("\n")[0]
-            raise BadInput(f"cannot open the storage '{self.url}': {reason}") from None
 
     def _now(self) -> sql.ColumnElement[float]:
         """The time; the database's clock where drivers may run on several machines."""

@@ -112,9 +112,11 @@ class Plan:
                     "settings, data or weights; give another folder (--results), or remove it"
                 )
             found |= records_of(method, row)
+        stored = (self.folder / "study.json").is_file()
+        former = load_results(self.folder).facts if stored else {}
         for baseline in self.baselines:
             rows = read_baselines(self.folder, baseline.dataset)
-            if rows and baseline.dataset in self.same_facts():
+            if rows and former.get(baseline.dataset) == self.facts[baseline.dataset]:
                 values = [
                     {name: value for name, value in vars(row).items() if name != "dataset"}
                     for row in rows
@@ -133,13 +135,6 @@ class Plan:
                 write_method(self.folder, progress.row())
                 names.append(f"{method.dataset} {method.name}")
         return names
-
-    def same_facts(self) -> set[str]:
-        """The data sets whose baselines in the folder are those of this study."""
-        if not (self.folder / "study.json").is_file():
-            return set()
-        former = load_results(self.folder).facts
-        return {name for name, facts in self.facts.items() if former.get(name) == facts}
 
     def write_head(self, workers: int) -> None:
         """Write the study file, without paths, and the number of workers."""

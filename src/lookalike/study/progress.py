@@ -111,8 +111,9 @@ class MethodProgress:
                 break
             history = [finished[before] for before in range(seen)]
             if number not in self.asked:
+                seed = int(self.method.identity[:7], 16) ^ self.study.seed  # one for each method
                 self.asked[number] = suggest(
-                    self.study.tuner, self.method.search, self._seed(), number, history
+                    self.study.tuner, self.method.search, seed, number, history
                 )
             trial = self._trial(number, history, records)
             if trial is not None:
@@ -191,10 +192,6 @@ class MethodProgress:
             checkpoints=not config.model.frozen if keep is None else keep,
             title=f"{self.method.dataset} {self.method.name} {title}",
         )
-
-    def _seed(self) -> int:
-        """The seed of the search, different for each method."""
-        return int(self.method.identity[:7], 16) ^ self.study.seed
 
 
 def fold_key(method: Method, trial: int, fold: int) -> str:

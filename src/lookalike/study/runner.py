@@ -107,7 +107,10 @@ class TaskRunner:
         test: Subset | None = None
         images, _, _ = self.store(config)
         for fold, split in enumerate(splits_of(config, images)):
-            one = on_fold(config, fold)
+            # the untrained network is a baseline of the study already
+            changes = {"fold": fold, "test_untrained": False}
+            protocol = config.protocol.model_copy(update=changes)
+            one = config.model_copy(update={"protocol": protocol})
             if checkpoints:
                 run = train(one, self.watcher)
                 validation.append(float(run.result["validation"][metric]))
@@ -200,9 +203,3 @@ class TaskRunner:
             self.cache[name] = make()
         made: Made = self.cache[name]
         return made
-
-
-def on_fold(config: RunConfig, fold: int) -> RunConfig:
-    """The same run on another fold, without testing the untrained network, which is a baseline."""
-    protocol = config.protocol.model_copy(update={"fold": fold, "test_untrained": False})
-    return config.model_copy(update={"protocol": protocol})
