@@ -316,7 +316,7 @@ def test_the_page_of_a_recipe_can_be_printed():
 def test_the_page_of_the_docs_counts_right_and_runs():
     page = (recipes.folder().parent / "docs" / "recipes.md").read_text(encoding="utf-8")
     numbers = [int(n) for n in re.findall(r"^\| `.* \| (\d+) \|", page, re.MULTILINE)]
-    assert f"{sum(numbers)} in all" in page
+    assert f"{sum(numbers)} in total" in page
     assert sum(numbers) == len(NAMES)
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(block, {})
