@@ -75,9 +75,9 @@ def print_claims(part: "OnDataset") -> None:
         print(sentence)
     if part.differences:
         pairs = len(part.differences)
-        print(f"Of {part.open} of {pairs} pairs nothing can be said ({part.blocks} blocks).")
+        print(f"No significant difference in {part.open} of {pairs} pairs ({part.blocks} blocks).")
     elif part.ranking != "refused" and len(part.contenders) > 1:
-        print("One training of each: differences may be chance, and nothing is claimed.")
+        print("One training of each: differences may be due to chance, so none is reported.")
     for base, methods in part.no_better_than_baseline.items():
         if part.differences and methods:
             print(f"Not shown to beat {base}: {', '.join(methods)}.")
@@ -95,7 +95,7 @@ def print_tournament(found: "Comparison") -> None:
         print(f"  {one.name:<{width}}  average rank {one.rank:5.2f}{spread}")
     if result.friedman:
         print(f"Friedman: p = {result.friedman.p:.2g}. ", end="")
-    print(f"Ranks closer than {result.distance:.2f} cannot be told apart (Nemenyi, 5 %).")
+    print(f"Ranks closer than {result.distance:.2f} cannot be distinguished (Nemenyi, 5 %).")
 
 
 def as_mapping(found: "Comparison") -> dict[str, Any]:

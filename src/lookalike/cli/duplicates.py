@@ -56,8 +56,8 @@ def duplicates(
         if page is not None:
             write_page(page, index, groups, how)
     if as_json:
-        told = [{"similarity": g.similarity, "items": [vars(i) for i in g.items]} for g in groups]
-        print(json.dumps({"calibration": found and vars(found), "groups": told}, indent=2))
+        rows = [{"similarity": g.similarity, "items": [vars(i) for i in g.items]} for g in groups]
+        print(json.dumps({"calibration": found and vars(found), "groups": rows}, indent=2))
         return
     print(f"{len(groups):,} groups in {len(index):,} pictures; {how}")
     for group in groups:

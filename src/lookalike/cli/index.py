@@ -153,7 +153,7 @@ def show(place: Place, as_json: AsJson = False) -> None:
     from lookalike.search import Index
 
     found = Index.open(place)
-    told = {
+    values = {
         "pictures": len(found),
         "labels": len(found.label_names),
         "dim": found.embedder.dim,
@@ -164,16 +164,16 @@ def show(place: Place, as_json: AsJson = False) -> None:
         "search": found.approximation or "exact",
     }
     if as_json:
-        print(json.dumps(told, indent=2))
+        print(json.dumps(values, indent=2))
         return
-    for name, value in told.items():
+    for name, value in values.items():
         print(f"{name:<10} {', '.join(value) if isinstance(value, list) else value}")
 
 
 def print_added(index: Any, added: Any, as_json: bool) -> None:
     """Print what was added, and what was skipped."""
     if as_json:
-        told = {
+        values = {
             "index": index.place,
             "pictures": len(index),
             "new": added.new,
@@ -182,7 +182,7 @@ def print_added(index: Any, added: Any, as_json: bool) -> None:
             "skipped": [vars(skipped) for skipped in added.skipped],
             "search": index.approximation or "exact",
         }
-        print(json.dumps(told, indent=2))
+        print(json.dumps(values, indent=2))
         return
     print(f"{index.place}: {len(index):,} pictures ({added})")
     for skipped in added.skipped[:10]:

@@ -35,7 +35,7 @@ def mislabelled(
     names = tested.images.class_names
     files = [tested.images.files[index] for index in tested.indices]
     if as_json:
-        told = [
+        rows = [
             {
                 "path": files[s.row],
                 "label": names[s.label],
@@ -46,7 +46,7 @@ def mislabelled(
             }
             for s in suspects
         ]
-        print(json.dumps(told, indent=2))
+        print(json.dumps(rows, indent=2))
     else:
         print(f"{len(suspects):,} of {len(files):,} test pictures are in doubt")
         for s in suspects:

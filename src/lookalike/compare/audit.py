@@ -198,17 +198,17 @@ def _weak_evidence(experiments: Sequence[Experiment]) -> Iterable[Flaw]:
         (
             "selection",
             _where(experiments, "selection", NO_VALIDATION),
-            "No validation set stands behind {}.",
+            "No validation set was used for {}.",
         ),
         (
             "seeds",
             [one.name for one in once if one.folds == 1],
-            "One training only, so no interval, stands behind {}.",
+            "Only one training, so no interval, for {}.",
         ),
         (
             "seeds",
             [one.name for one in once if one.folds > 1],
-            "One seed only stands behind {}: ± is the standard deviation over the models of the "
+            "Only one seed for {}: ± is the standard deviation over the models of the "
             "folds, not a confidence interval over seeds.",
         ),
     ):

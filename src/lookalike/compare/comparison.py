@@ -156,8 +156,8 @@ def ranking_metrics(gathered: Gathered) -> tuple[str, ...]:
 def chosen_metric(gathered: Gathered) -> str:
     """The default metric: the one that selected the study's trials, else MAP@R."""
     known = ranking_metrics(gathered)
-    wishes = [*(study.metric for study in gathered.studies), "map@r", "recall@1", *known]
-    found = next((metric for metric in wishes if metric in known), None)
+    preferred = [*(study.metric for study in gathered.studies), "map@r", "recall@1", *known]
+    found = next((metric for metric in preferred if metric in known), None)
     if found is None:
         raise BadInput("the rows have no metric in common that ranks; see protocol.metrics")
     return found

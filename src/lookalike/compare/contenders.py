@@ -212,8 +212,8 @@ def _of_runs(runs: Sequence[Run], names: Mapping[Path, str]) -> list[Contender]:
         config = run.config
         values = config.identity()
         del values["seed"], values["protocol"]["fold"]
-        wish = names.get(run.folder)
-        key = json.dumps([values, run.result["data_fingerprint"], wish], sort_keys=True)
+        parts = [values, run.result["data_fingerprint"], names.get(run.folder)]
+        key = json.dumps(parts, sort_keys=True)
         groups.setdefault(key, []).append((run, config))
     return [_of_group(group, names) for group in groups.values()]
 

@@ -127,7 +127,7 @@ def json_schema(model: type[BaseModel] = RunConfig) -> dict[str, Any]:
     for part in (schema, *schema.get("$defs", {}).values()):
         part.pop("required", None)
         for name, given in part.get("properties", {}).items():
-            if given.get("type") == "array":  # one value may stand without brackets
+            if given.get("type") == "array":  # one value may be written without brackets
                 one_or_more = {
                     "anyOf": [given["items"], {"type": "array", "items": given["items"]}]
                 }

@@ -128,7 +128,7 @@ class PartConfig(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     name: Annotated[str, Key("0.1", "always")] = Field(
-        description="a registered name or package.module:Class; its arguments stand beside it"
+        description="a registered name or package.module:Class; its arguments are further keys"
     )
 
     @property
@@ -147,7 +147,7 @@ class MixConfig(Section):
         2, gt=0, description="shares are drawn from Beta(alpha, alpha)"
     )
     weight: Annotated[float, Key("0.1", "always")] = Field(
-        0.4, ge=0, description="weight of the mixed loss beside the clean one"
+        0.4, ge=0, description="weight of the mixed loss relative to the clean one"
     )
     pairs: Annotated[
         Literal["both", "positive-negative", "anchor-negative"], Key("0.1", "always")

@@ -72,7 +72,7 @@ class RayExecutor:
     """As many actors as the cluster has room for, or ``workers``; those of dead nodes are dropped.
 
     An actor that has not started after ``start_seconds`` is given up; another one gets its task.
-    (``ray.util.ActorPool`` does not tell whose task was lost when an actor dies.)
+    (``ray.util.ActorPool`` does not report which task was lost when an actor dies.)
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class RayExecutor:
             if amount != 0 and not amount * UNITS >= 1:
                 raise BadInput(f"--{name} {amount:g} is invalid: give 0.0001 or more, or 0")
         if gpus > 1 and gpus != int(gpus):
-            raise BadInput(f"--gpus {gpus:g} is invalid: give a part of one GPU or whole ones")
+            raise BadInput(f"--gpus {gpus:g} is invalid: give a fraction of one GPU or whole ones")
         self.ray: Any = ray
         self.address = address
         self.limit = workers
@@ -209,7 +209,7 @@ class RayExecutor:
         self.limit = len(self.workers)
         self.watcher.note(
             f"{len(late)} of {len(late) + self.limit} workers did not start {within}; "
-            f"the study goes on with {self.limit}"
+            f"the study continues with {self.limit}"
         )
         return [Outcome(worker.task, None) for worker in late if worker.task is not None]
 
