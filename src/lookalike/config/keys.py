@@ -158,7 +158,14 @@ def identity(section: BaseModel) -> dict[str, Any]:
 
 
 def without_effect(config: BaseModel) -> list[str]:
-    """A sentence for each setting that differs from its default and has no effect."""
+    """The settings that differ from their default and have no effect.
+
+    Args:
+        config: The configuration of a run.
+
+    Returns:
+        One sentence for each such setting.
+    """
     values = flattened(config.model_dump())
     found = []
     for name, one in declared_keys(type(config)).items():
