@@ -16,6 +16,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any, Self
 
+import torch
+
 from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
 from lookalike.study.runner import Outcome, Task, TaskRunner
@@ -139,8 +141,6 @@ class WorkerWatcher(Watcher):
 
 def run_worker(connection: Connection) -> None:
     """Execute tasks until the driver closes the connection."""
-    import torch
-
     threading.Thread(target=exit_with, args=(os.getppid(),), daemon=True).start()
     torch.set_num_threads(1)
     runner = TaskRunner(WorkerWatcher(connection))
