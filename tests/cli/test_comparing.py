@@ -48,7 +48,7 @@ def test_one_repeat_is_compared_by_the_deviation_over_its_folds(lookalike, make_
     folder = make_study(tmp_path / "s", repeats=1, folds=4)
     done = lookalike("compare", folder)
     assert done.returncode == 0
-    assert "One training only" not in done.stdout
+    assert "Only one training" not in done.stdout
     told = " ".join(done.stdout.split())
     assert "Only one seed for any row: ± is the standard deviation over the models" in told
     (repeat,) = load_results(folder).row("glyphs", "triplet").repeats
