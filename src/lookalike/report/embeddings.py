@@ -16,7 +16,7 @@ from lookalike.evaluation import evaluate, nearest
 from lookalike.evaluation.flattening import flatten
 from lookalike.ops.rows import unit
 from lookalike.report.pictures import Pictures, class_label, class_title
-from lookalike.runs.finished import TestEmbeddings, test_embeddings
+from lookalike.runs.run import TestEmbeddings, test_embeddings
 
 __all__ = ["EmbeddingViews", "choose_points", "choose_strips", "embedding_views"]
 
