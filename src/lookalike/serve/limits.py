@@ -55,8 +55,8 @@ class Workers:
     """A pool of threads with a queue of bounded length; what comes when it is full is refused.
 
     Work whose visitor has gone, or whose time is up, is dropped if it has not begun; if it has, it
-    keeps its thread (anyio's limiter would give the place to the next one). The processes of a
-    study share nothing with this but the word: they live for hours, are sent JSON, and may die.
+    keeps its thread (anyio's limiter would start the next task beside it). The workers of a study
+    are another thing: processes that run for hours, receive JSON and may be killed.
     """
 
     def __init__(self, threads: int, waiting: int, name: str) -> None:
