@@ -9,7 +9,7 @@ import torch
 from lightning_fabric import seed_everything
 from torch import Tensor, nn
 
-from lookalike import models, samplers
+from lookalike import data, models, samplers
 from lookalike.config import ModelConfig, RunConfig
 from lookalike.data import ImageSet, PixelStore, Preset, Subset
 from lookalike.errors import BadInput
@@ -31,6 +31,8 @@ __all__ = [
     "frozen_features",
     "head_start",
     "learner_of",
+    "load_images",
+    "open_store",
 ]
 
 HeadStart: TypeAlias = tuple[Tensor, Tensor]
@@ -49,6 +51,22 @@ class Learner:
     def parameters(self) -> int:
         """How many numbers there are, those of the frozen network included."""
         return self.frozen_parameters + sum(p.numel() for p in self.model.parameters())
+
+
+def load_images(config: RunConfig) -> tuple[ImageSet, Preset]:
+    """The images of a run and how they are transformed; nothing is decoded yet."""
+    given = config.data
+    preset = data.preset(given.transform)
+    return data.load(given.name, given.root, given.skip_unreadable), preset
+
+
+def open_store(images: ImageSet, preset: Preset, watcher: Watcher) -> PixelStore:
+    """The decoded images, from the cache or decoded now."""
+    return data.open_store(
+        images,
+        preset.short_side,
+        progress=lambda done, total: watcher.stage("decoding", done, total),
+    )
 
 
 def check_model(config: RunConfig) -> None:

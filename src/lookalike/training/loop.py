@@ -35,6 +35,8 @@ from lookalike.training.building import (
     build_sampler,
     check_model,
     head_start,
+    load_images,
+    open_store,
 )
 from lookalike.training.compiling import compile_parts, telling_of_failed_compilers
 from lookalike.training.distributed.batch_norm import share_statistics
@@ -83,8 +85,7 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     """Train and test what ``config`` describes, or go on with it, or find it done."""
     watcher = watcher if watcher and is_first() else Watcher()
     check(config)
-    preset = data.preset(config.data.transform)
-    images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
+    images, preset = load_images(config)
     split = chosen_split(config, images)
     weights = models.fingerprint(config.model.network, config.model.weights)
     run = Run(config.runs_dir.expanduser() / run_name(config, images.fingerprint, weights))
@@ -92,9 +93,7 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
         return run
     for sentence in without_effect(config):
         watcher.note(sentence)
-    store = data.open_store(
-        images, preset.short_side, progress=lambda a, b: watcher.stage("decoding", a, b)
-    )
+    store = open_store(images, preset, watcher)
     if must_launch(config):
         launch(config, watcher)
         return run

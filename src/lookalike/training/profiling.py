@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from lookalike import data
 from lookalike.config import RunConfig
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run
+from lookalike.training.building import load_images, open_store
 from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.loop import Training, check, chosen_split
 
@@ -51,12 +51,11 @@ def profile(config: RunConfig, watcher: Watcher | None = None, steps: int = 20) 
 def ready(config: RunConfig, run: Run, watcher: Watcher | None = None) -> Training:
     """What ``train`` would start in the folder of ``run``, stopped before its first step."""
     check(config)
-    images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
-    preset = data.preset(config.data.transform)
-    store = data.open_store(images, preset.short_side)
+    watcher = watcher or Watcher()
+    images, preset = load_images(config)
+    store = open_store(images, preset, watcher)
     split = chosen_split(config, images)
-    fabric = prepared_fabric(config.train)
-    return Training(config, fabric, run, split, store, preset, watcher or Watcher())
+    return Training(config, prepared_fabric(config.train), run, split, store, preset, watcher)
 
 
 class Clock:
