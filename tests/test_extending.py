@@ -117,6 +117,9 @@ def place(request):
 def test_each_part_has_a_file_and_a_test():
     assert len(PARTS) == 6
     assert {f"test_{name}" for name in PARTS} == set(TESTS)
+    pages = re.findall(r"a row in `(docs/\w+\.md)`", PAGE)
+    assert len(pages) == len(PARTS)
+    assert all((ROOT / page).is_file() for page in pages)
 
 
 def test_the_tests_of_the_examples_pass(place):

@@ -5,7 +5,7 @@ import pytest
 
 from lookalike.errors import BadInput
 from lookalike.evaluation import METRICS, Ranks, check_metrics, diagnostic, evaluate, score
-from lookalike.evaluation.metrics import is_score
+from lookalike.evaluation.metrics import more_is_better
 
 SOURCE = """
 from lookalike.evaluation import diagnostic
@@ -66,7 +66,7 @@ def test_registered_by_name(points, monkeypatch):
 
     found = evaluate(*points, ("miss@2", "recall@2"))
     assert found["miss@2"] == pytest.approx(1 - found["recall@2"])
-    assert not is_score("miss@2")
+    assert not more_is_better("miss@2")
     with pytest.raises(BadInput, match=r"no metric 'mis@7'; did you mean 'miss@7'\?"):
         check_metrics(["mis@7"])
 
@@ -100,8 +100,8 @@ def test_what_is_no_metric_is_refused_in_a_sentence(points, name, sentence):
 
 
 def test_scores_are_those_of_which_more_is_better():
-    scores = [n for n in METRICS.names() if is_score(n.replace("@k", "@1"))]
+    scores = [n for n in METRICS.names() if more_is_better(n.replace("@k", "@1"))]
     assert {"recall@k", "map@r", "nmi", "ami", "f1"} <= set(scores)
     assert not {"pi-ratio", "rho", "alignment", "uniformity"} & set(scores)
-    assert not is_score("loss")
-    assert not is_score("no_such_module:metric")
+    assert not more_is_better("loss")
+    assert not more_is_better("no_such_module:metric")

@@ -18,7 +18,7 @@ from lookalike.errors import BadInput, did_you_mean
 from lookalike.evaluation.ranks import Ranks
 from lookalike.registry import METRICS
 
-__all__ = ["Metric", "check_metrics", "diagnostic", "find_metric", "is_score"]
+__all__ = ["Metric", "check_metrics", "diagnostic", "find_metric", "more_is_better"]
 
 Values = NDArray[np.float64]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -100,10 +100,10 @@ def check_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
     return tuple(find_metric(name) for name in dict.fromkeys(names))
 
 
-def is_score(name: str) -> bool:
+def more_is_better(name: str) -> bool:
     """Whether ``name`` is a metric between 0 and 1 of which more is better.
 
-    >>> is_score("recall@5"), is_score("rho"), is_score("loss")
+    >>> more_is_better("recall@5"), more_is_better("rho"), more_is_better("loss")
     (True, False, False)
     """
     try:

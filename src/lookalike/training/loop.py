@@ -21,7 +21,7 @@ from lookalike import data, models, samplers
 from lookalike.config import RunConfig, without_effect
 from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.evaluation.metrics import check_metrics, is_score
+from lookalike.evaluation.metrics import check_metrics
 from lookalike.files import atomically
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, run_name
@@ -56,7 +56,7 @@ from lookalike.training.loggers import check_loggers, open_loggers
 from lookalike.training.objective import build_objective, check_parts
 from lookalike.training.optimizer import QuickStep, build_optimizer, build_schedule
 from lookalike.training.randomness import PassRandom
-from lookalike.training.score import chance, format_score, score
+from lookalike.training.score import chance, format_score, more_is_better, score
 from lookalike.training.signals import Interrupted, stop_signals
 from lookalike.training.untrained import untrained_scores
 
@@ -121,7 +121,7 @@ def check(config: RunConfig) -> None:
         raise BadInput(
             "train.patience (validations) and train.patience_epochs (epochs) exclude each other"
         )
-    if not is_score(config.train.metric):
+    if not more_is_better(config.train.metric):
         raise BadInput(f"train.metric = {config.train.metric!r}: more of it is not better")
 
 

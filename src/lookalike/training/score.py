@@ -5,9 +5,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike import evaluation
-from lookalike.evaluation.metrics import is_score
+from lookalike.evaluation.metrics import more_is_better
 
-__all__ = ["chance", "format_score", "score"]
+__all__ = ["chance", "format_score", "more_is_better", "score"]
 
 
 def score(
@@ -54,5 +54,5 @@ def format_score(name: str, value: float) -> str:
     >>> format_score("validation map@r", 0.12345), format_score("loss", 0.12345)
     ('12.3 %', '0.1235')
     """
-    share = is_score(name.removeprefix("validation "))
+    share = more_is_better(name.removeprefix("validation "))
     return f"{100 * value:.1f} %" if share else f"{value:.4f}"

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lookalike.evaluation.metrics import is_score
-from lookalike.training.score import format_score
+from lookalike.training.score import format_score, more_is_better
 
 __all__ = ["summary", "warnings"]
 
@@ -60,7 +59,9 @@ def _below(result: Mapping[str, Any], state: str) -> str:
     return ", ".join(
         f"{name} {_percent(other[name])} against {_percent(value)}"
         for name, value in tested.items()
-        if name in other and is_score(name) and round(100 * value, 1) < round(100 * other[name], 1)
+        if name in other
+        and more_is_better(name)
+        and round(100 * value, 1) < round(100 * other[name], 1)
     )
 
 
@@ -94,7 +95,7 @@ def _table(result: Mapping[str, Any]) -> list[str]:
 
 def _gain(name: str, result: Mapping[str, Any], value: float) -> str:
     difference = value - result["untrained"][name]
-    return f"{100 * difference:+.1f}" if is_score(name) else f"{difference:+.4f}"
+    return f"{100 * difference:+.1f}" if more_is_better(name) else f"{difference:+.4f}"
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
