@@ -30,10 +30,7 @@ PACKAGES = [
 ]
 UNFINISHED = {
     "lookalike.data",
-    "lookalike.distances",
     "lookalike.inference",
-    "lookalike.losses",
-    "lookalike.mixing",
     "lookalike.models",
     "lookalike.samplers",
     "lookalike.search",

@@ -279,7 +279,10 @@ _NAMED: dict[str, Callable[[], Distance]] = {
 
 
 def names() -> list[str]:
-    """The names that ``create`` knows.
+    """The names that ``create`` takes.
+
+    Returns:
+        Names, sorted.
 
     >>> names()
     ['cosine', 'dot', 'l2', 'l2-squared', 'snr']
@@ -288,7 +291,13 @@ def names() -> list[str]:
 
 
 def create(distance: DistanceLike) -> Distance:
-    """A distance by name; a distance (ours, or one of PML's) is taken as it is.
+    """A distance by name.
+
+    Args:
+        distance: A name, or a distance (ours, or one of PML's), which is taken as it is.
+
+    Returns:
+        A distance.
 
     >>> create("l2-squared")
     LpDistance(normalize_embeddings=True, p=2, power=2)

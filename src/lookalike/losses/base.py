@@ -50,6 +50,7 @@ class Terms(NamedTuple):
     """One value per element: pair, triplet, anchor, image or proxy; a reducer makes one number."""
 
     values: Tensor
+    """One value per element."""
     weights: Tensor | None = None
     """How much each value counts in the sum; None is 1."""
     counts: Tensor | None = None
@@ -58,6 +59,12 @@ class Terms(NamedTuple):
 
 def mean(terms: Terms) -> Tensor:
     """``sum of w v / sum of counts``; 0 where nothing counts.
+
+    Args:
+        terms: One value per element.
+
+    Returns:
+        A scalar.
 
     >>> mean(Terms(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 0.0])))
     tensor(1.)
@@ -71,6 +78,12 @@ def mean(terms: Terms) -> Tensor:
 
 def mean_above_zero(terms: Terms) -> Tensor:
     """The mean over the values above zero; 0 where there is none.
+
+    Args:
+        terms: One value per element.
+
+    Returns:
+        A scalar.
 
     >>> mean_above_zero(Terms(torch.tensor([0.0, 3.0])))
     tensor(3.)

@@ -30,7 +30,13 @@ class Tuned:
 
 
 def tuned(name: str) -> list[Tuned]:
-    """The tuned settings of the loss called ``name``, of every data set; none is an empty list.
+    """The tuned settings of a loss that papers report.
+
+    Args:
+        name: The loss by its name in ``create``.
+
+    Returns:
+        One entry per data set; an empty list where there is none.
 
     >>> tuned("triplet")[0].values
     {'margin': 0.0961}

@@ -325,5 +325,9 @@ def _similarity(loss: Loss, anchors: Tensor, others: Tensor) -> Tensor:
 
 
 def additive_names() -> list[str]:
-    """The losses by name that mixing works with."""
+    """The losses that mixing works with.
+
+    Returns:
+        Names, sorted.
+    """
     return [e.name for e in LOSSES.entries() if getattr(e.build, "additive", False)]
