@@ -1,34 +1,64 @@
-"""Images decoded and resized once, kept as raw bytes in a memory-mapped file.
+"""The cache folder, and in it images decoded and resized once, as memory-mapped raw bytes.
 
 File layout: the pixels of all images one after another ([H, W, C], the order in which the resize
 kernel is fastest), then their shapes, then a trailer that says where the shapes begin. The file
 appears under its name only when it is complete.
 """
 
+import glob
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from lookalike.data.cache_folder import cache_folder, remove_abandoned
 from lookalike.data.image_set import ImageSet, UnreadableImage, refuse_unreadable
-from lookalike.errors import LookalikeError
+from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import atomically, one_at_a_time
 
-__all__ = ["PixelStore", "decoded", "open_store", "shortened"]
+__all__ = [
+    "PixelStore",
+    "cache_folder",
+    "decoded",
+    "open_store",
+    "remove_abandoned",
+    "shortened",
+]
 
 _MAGIC = b"LOOKPIX1"
 _TRAILER = len(_MAGIC) + 8
 _AT_A_TIME = 256
+_ABANDONED_SECONDS = 3600
 
 Progress = Callable[[int, int], None]
+
+
+def cache_folder(folder: Path | None = None) -> Path:
+    """``folder``, else the environment variable LOOKALIKE_CACHE, else the user's cache folder."""
+    usual = os.environ.get("LOOKALIKE_CACHE") or platformdirs.user_cache_dir("lookalike")
+    chosen = folder or Path(usual)
+    try:
+        chosen.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot use {chosen} as cache folder (LOOKALIKE_CACHE): {error}") from error
+    return chosen
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove drafts of ``path`` that killed processes left; one at work writes at least hourly."""
+    for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        with suppress(OSError):
+            if draft.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+                draft.unlink()
 
 
 class PixelStore:

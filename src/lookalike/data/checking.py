@@ -9,7 +9,7 @@ import numpy as np
 
 from lookalike.data.cache import decoded
 from lookalike.data.image_set import ImageSet, UnreadableImage, digest
-from lookalike.data.listing import Counts
+from lookalike.data.official import Counts
 
 __all__ = ["CheckReport", "check"]
 

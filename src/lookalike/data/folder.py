@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lookalike.data.files import IMAGE_SUFFIXES, from_files
+from lookalike.data.image_files import IMAGE_SUFFIXES, from_files
 from lookalike.data.image_set import ImageSet
 from lookalike.errors import BadInput
 from lookalike.registry import DATASETS

@@ -21,7 +21,7 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from lookalike.data.cache_folder import cache_folder
+from lookalike.data.cache import cache_folder
 from lookalike.data.image_set import ImageSet, digest
 from lookalike.errors import BadInput
 from lookalike.files import atomically

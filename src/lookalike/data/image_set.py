@@ -3,16 +3,14 @@
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.registry import DATASETS
 
-__all__ = ["ImageSet", "UnreadableImage", "digest", "load", "refuse_unreadable"]
+__all__ = ["ImageSet", "UnreadableImage", "digest", "refuse_unreadable"]
 
 Pixels = NDArray[np.uint8]
 
@@ -122,17 +120,3 @@ def refuse_unreadable(name: str, found: list[UnreadableImage]) -> BadInput:
         f"{images} of '{name}' cannot be read: {shown}{more}; "
         "mend or remove them, or set data.skip_unreadable=true"
     )
-
-
-def load(name: str, root: str | Path | None = None, skip_unreadable: bool = False) -> ImageSet:
-    """The data set called ``name`` (``lookalike list datasets``), found under ``root``.
-
-    With ``skip_unreadable`` every image is decoded once to see whether it can be, and those that
-    cannot are left out and named in ``unreadable``; the finding is remembered in the cache.
-    """
-    images: ImageSet = DATASETS.find(name).build(None if root is None else Path(root).expanduser())
-    if not skip_unreadable:
-        return images
-    from lookalike.data.readable import readable
-
-    return readable(images)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.data.files import from_files
+from lookalike.data.image_files import from_files
 from lookalike.data.image_set import ImageSet
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.registry import DATASETS

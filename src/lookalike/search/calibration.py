@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageEnhance
 
-from lookalike.data.opening import open_rgb
+from lookalike.data.image_files import open_rgb
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher

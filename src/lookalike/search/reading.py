@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from lookalike.data.opening import open_rgb
+from lookalike.data.image_files import open_rgb
 from lookalike.errors import BadInput
 
 __all__ = ["Unreadable", "read_picture"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lookalike.data.files import IMAGE_SUFFIXES
+from lookalike.data.image_files import IMAGE_SUFFIXES
 from lookalike.errors import BadInput
 from lookalike.search.items import Record
 from lookalike.search.reading import Unreadable, read_picture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from lookalike.data.opening import open_rgb
+from lookalike.data.image_files import open_rgb
 from lookalike.errors import LookalikeError
 from lookalike.search.index import Index
 from lookalike.serve.limits import Refusal

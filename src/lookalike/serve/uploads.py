@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from PIL import Image, UnidentifiedImageError
 
-from lookalike.data.opening import FORMATS, open_rgb
+from lookalike.data.image_files import FORMATS, open_rgb
 from lookalike.serve.limits import Limits, Refusal
 
 __all__ = ["decode_upload"]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lookalike.data import ImageSet, Part
-from lookalike.data.cache_folder import cache_folder, remove_abandoned
+from lookalike.data.cache import cache_folder, remove_abandoned
 from lookalike.errors import BadInput
 from lookalike.files import atomically, one_at_a_time, write_json
 from lookalike.progress import Watcher

@@ -1,22 +1,56 @@
-"""Image files on disk as an ImageSet: reading, sizes, fingerprint."""
+"""Image files: decoding them safely, and a list of them on disk as an ImageSet."""
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 
 from lookalike.data.image_set import ImageSet, UnreadableImage, digest
-from lookalike.data.opening import open_rgb
 from lookalike.errors import BadInput
 
-__all__ = ["IMAGE_SUFFIXES", "from_files", "read_image", "require"]
+__all__ = ["FORMATS", "IMAGE_SUFFIXES", "from_files", "open_rgb", "read_image", "require"]
 
 IMAGE_SUFFIXES = frozenset(
     {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
 )
+
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""What is decoded, whatever a file is called; others may start programs (EPS) or fetch things."""
+
+MOST_PIXELS = 120_000_000
+"""Larger pictures are refused before a pixel is decoded: a small file can hold a huge one."""
+
+
+def open_rgb(
+    source: Path | BinaryIO,
+    *,
+    upright: bool = True,
+    most_pixels: int = MOST_PIXELS,
+    at_least: int | None = None,
+) -> Image.Image:
+    """The whole picture as RGB; transparent parts become white.
+
+    ``upright`` turns photos as their camera noted. ``at_least`` is for thumbnails: a JPEG may then
+    come smaller than it is, which is faster, but its sides not below that. A file that is broken,
+    too large or something else makes decoders raise whatever they meet first.
+    """
+    with Image.open(source, formats=FORMATS) as opened:
+        width, height = opened.size
+        if width * height > most_pixels:
+            raise ValueError(f"{width} x {height} pixels are more than {most_pixels:,}")
+        if at_least is not None:
+            opened.draft("RGB", (at_least, at_least))
+        image: Image.Image = ImageOps.exif_transpose(opened) if upright else opened
+        if image.has_transparency_data:
+            coloured = image.convert("RGBA")
+            image = Image.new("RGBA", coloured.size, "white")
+            image.alpha_composite(coloured)
+        return image.convert("RGB")
 
 
 def read_image(path: Path, file: str, upright: bool) -> NDArray[np.uint8]:

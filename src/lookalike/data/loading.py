@@ -1,21 +1,21 @@
-"""Downloading the official archives and putting them where the loaders look."""
+"""Data sets by name: loading them, and downloading the official archives."""
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lookalike.data.cars import cars
-from lookalike.data.cub import cub
-from lookalike.data.download import download
-from lookalike.data.image_set import ImageSet, load
-from lookalike.data.sop import sop
-from lookalike.data.unpack import unpack
+from lookalike.data.archives import download, unpack
+from lookalike.data.cache import cache_folder, decoded
+from lookalike.data.image_set import ImageSet, UnreadableImage
+from lookalike.data.official import cars, cub, sop
 from lookalike.errors import BadInput
+from lookalike.files import write_json
 from lookalike.registry import DATASETS
 
-__all__ = ["SOURCES", "Archive", "Source", "prepare"]
+__all__ = ["SOURCES", "Archive", "Source", "load", "prepare"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,32 @@ _BY_HAND = {
     "folder": "'folder' is your own pictures: there is nothing to download",
     "csv": "'csv' is your own pictures: there is nothing to download",
 }
+
+
+def load(name: str, root: str | Path | None = None, skip_unreadable: bool = False) -> ImageSet:
+    """The data set called ``name`` (``lookalike list datasets``), found under ``root``.
+
+    With ``skip_unreadable`` every image is decoded once to see whether it can be, and those that
+    cannot are left out and named in ``unreadable``; the finding is remembered in the cache.
+    """
+    images: ImageSet = DATASETS.find(name).build(None if root is None else Path(root).expanduser())
+    return readable(images) if skip_unreadable else images
+
+
+def readable(images: ImageSet) -> ImageSet:
+    """``images`` without those that cannot be decoded.
+
+    Decoding everything takes a while, so the finding is kept in the cache, under a name that
+    changes when any file does.
+    """
+    path = cache_folder() / f"unreadable-{images.name}-{images.stamp}.json"
+    if path.exists():
+        bad: list[int] = json.loads(path.read_text(encoding="utf-8"))
+    else:
+        found = enumerate(decoded(images, None))
+        bad = [index for index, pixels in found if isinstance(pixels, UnreadableImage)]
+        write_json(path, bad)
+    return images.without(bad)
 
 
 def prepare(

@@ -1,23 +1,29 @@
-"""Fetching one file over HTTP: goes on where it stopped, and is whole or not there."""
+"""Archives: a resumable download over HTTP, and unpacking that never leaves the target folder."""
 
 import hashlib
 import http.client
+import shutil
+import stat
+import tarfile
+import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from pathlib import Path
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from lookalike.errors import LookalikeError
+from lookalike.errors import BadInput, LookalikeError
 
-__all__ = ["download"]
+__all__ = ["download", "unpack"]
 
 Progress = Callable[[int, int | None], None]
 
 _CHUNK = 1 << 20
 _TIMEOUT_SECONDS = 60
 _FRUITLESS_TRIES = 3
-_TRY_AGAIN = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
+_RETRIED = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
+_MAC_METADATA = "__MACOSX"
 
 
 def download(
@@ -49,7 +55,7 @@ def download(
             break
         except urllib.error.HTTPError as error:
             reason: Exception = error
-            if error.code < 500 and error.code not in _TRY_AGAIN:
+            if error.code < 500 and error.code not in _RETRIED:
                 raise LookalikeError(f"cannot download {url}: {error}") from error
         except (OSError, http.client.HTTPException) as error:
             reason = error
@@ -123,3 +129,66 @@ def _size(path: Path) -> int:
 
 def _version_file(part: Path) -> Path:
     return part.with_name(part.name + ".version")
+
+
+def unpack(archive: Path, target: Path) -> None:
+    """Unpack a .tgz, .tar or .zip into ``target``.
+
+    Only ordinary files and folders whose path stays inside are taken; anything else (links,
+    devices, absolute paths, "..") refuses the whole archive. The content is unpacked aside and
+    moved into place at the end.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target, prefix=".unpacking-") as aside:
+        try:
+            if zipfile.is_zipfile(archive):
+                _unpack_zip(archive, Path(aside))
+            else:
+                _unpack_tar(archive, Path(aside))
+        except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+            raise LookalikeError(
+                f"cannot unpack {archive}: {error}; remove it to download it again"
+            ) from error
+        entries = sorted(Path(aside).iterdir())
+        for entry in entries:
+            if (target / entry.name).exists():
+                raise BadInput(
+                    f"{target / entry.name} is there already; move it away to unpack {archive.name}"
+                )
+        for entry in entries:
+            shutil.move(entry, target / entry.name)
+
+
+def _unpack_tar(archive: Path, aside: Path) -> None:
+    with tarfile.open(archive) as opened:
+        opened.extractall(aside, members=_plain_members(archive, opened), filter="data")
+
+
+def _plain_members(archive: Path, opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    for member in opened:
+        if not (member.isfile() or member.isdir()):
+            raise _refused(archive, member.name, "is neither file nor folder")
+        _check_inside(archive, member.name)
+        yield member
+
+
+def _unpack_zip(archive: Path, aside: Path) -> None:
+    with zipfile.ZipFile(archive) as opened:
+        for info in opened.infolist():
+            _check_inside(archive, info.filename)
+            kind = stat.S_IFMT(info.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise _refused(archive, info.filename, "is neither file nor folder")
+            if PurePosixPath(info.filename).parts[:1] != (_MAC_METADATA,):
+                opened.extract(info, aside)
+
+
+def _check_inside(archive: Path, name: str) -> None:
+    """Refuse a name that could lead out of the target on any system."""
+    windows = PureWindowsPath(name)  # splits at both kinds of slash
+    if name.startswith(("/", "\\")) or windows.drive or ".." in windows.parts:
+        raise _refused(archive, name, "would leave the target folder")
+
+
+def _refused(archive: Path, name: str, why: str) -> LookalikeError:
+    return LookalikeError(f"refused to unpack {archive}: its entry '{name}' {why}")
