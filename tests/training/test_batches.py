@@ -47,7 +47,7 @@ def test_going_on_anywhere(done, at_a_time):
     assert first(again, 20) == first(stream(1), done + 20)[done:]
 
 
-def test_a_sampler_that_looks_at_embeddings_is_one_batch_ahead_only():
+def test_a_sampler_that_uses_embeddings_is_one_batch_ahead_only():
     batches = stream(8, "frd")
     batches.sampler.fill(torch.randn(70, 4))
     first(iter(batches), 3)

@@ -66,7 +66,7 @@ class TrainingBatches:
         steps = count(self.step)
         if self.drawn:
             yield [(next(steps), positions) for positions in self.drawn]
-        together = 1 if self.sampler.looks_at_embeddings else self.at_a_time
+        together = 1 if self.sampler.uses_embeddings else self.at_a_time
         waiting: list[tuple[int, list[int]]] = []
         while True:
             for positions in self.sampler:

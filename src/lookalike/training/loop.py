@@ -285,7 +285,7 @@ class Learning:
         self.schedule.step()
         if self.average is not None:
             self.average.follow(self.model)
-        if self.batches.sampler.looks_at_embeddings:
+        if self.batches.sampler.uses_embeddings:
             self.batches.sampler.observe(torch.as_tensor(positions), embeddings.detach())
         value: Tensor = loss.detach()
         return value
