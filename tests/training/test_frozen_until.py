@@ -16,11 +16,10 @@ from lookalike.inference.embedder import Embedder
 from lookalike.runs.finished import model_tensors
 from lookalike.study.bench import Bench
 from lookalike.study.tasks import Task
-from lookalike.training import Interrupted, Watcher, loop, train
-from lookalike.training.building import build_sampler
+from lookalike.training import Interrupted, Watcher, runner, train
+from lookalike.training.batches import Pixels
+from lookalike.training.building import build_sampler, chosen_split
 from lookalike.training.features import room_for
-from lookalike.training.loop import chosen_split
-from lookalike.training.sources import Pixels
 
 SGD = ["optim.name=sgd", "optim.lr=0.1", "optim.weight_decay=0", "protocol.name=paper"]
 
@@ -118,7 +117,7 @@ def test_it_learns_what_the_network_with_a_standing_front_learns(
     """
     monkeypatch.setenv("LOOKALIKE_CACHE", str(tmp_path / "cache"))
     double = Fabric(accelerator="cpu", devices=1, plugins=[Double()])
-    monkeypatch.setattr(loop, "prepared_fabric", lambda _: double)
+    monkeypatch.setattr(runner, "prepared_fabric", lambda _: double)
     short = ("model.frozen_views=0", "train.epochs=1", "train.batches_per_epoch=3")
     config = cut(*SGD, *short, *settings)
     found = load_file(str(train(config).weights))

@@ -25,10 +25,12 @@ from lookalike.training.building import (
     frozen_features,
     head_start,
     learner_of,
+    splits_of,
 )
 from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.features import Features
-from lookalike.training.loop import Learning, splits_of, train
+from lookalike.training.loop import TrainingLoop
+from lookalike.training.runner import train
 
 __all__ = ["Bench"]
 
@@ -108,11 +110,13 @@ class Bench:
         dim = config.model.dim
         return {"rows": baselines(folds, dim, config.train.metric, config.protocol.metrics)}
 
-    def learned(self, config: RunConfig, split: Split) -> Learning:
+    def learned(self, config: RunConfig, split: Split) -> TrainingLoop:
         """A model trained on a split, without a folder; its epochs are scored by one metric."""
         chooser = config.protocol.model_copy(update={"metrics": (config.train.metric,)})
         scored = config.model_copy(update={"protocol": chooser})
-        learning = Learning(scored, self.fabric(config), split, self.learner(config), self.watcher)
+        learning = TrainingLoop(
+            scored, self.fabric(config), split, self.learner(config), self.watcher
+        )
         learning.learn(self.start(config, learning))
         return learning
 
@@ -130,7 +134,7 @@ class Bench:
             )
         return learner_of(config, self.features[key], device)
 
-    def start(self, config: RunConfig, learning: Learning) -> HeadStart | None:
+    def start(self, config: RunConfig, learning: TrainingLoop) -> HeadStart | None:
         """Where the head starts; on frozen features that is the same for all trials of a fold."""
         if not config.model.frozen:
             return None

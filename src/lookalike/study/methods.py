@@ -12,7 +12,7 @@ from lookalike.errors import BadInput
 from lookalike.study.config import MethodConfig, StudyConfig, StudyData
 from lookalike.study.ranges import Choices, Range, SearchSpace, grid_values
 from lookalike.study.spaces import space
-from lookalike.training.loop import check
+from lookalike.training.runner import check
 
 __all__ = ["Ground", "Method", "base_config", "identity_of", "resolve", "with_parameters"]
 

@@ -22,7 +22,7 @@ from lookalike.study.results import (
     write_study,
 )
 from lookalike.study.tasks import Task
-from lookalike.training.loop import splits_of
+from lookalike.training.building import splits_of
 
 __all__ = ["BaselineProgress", "Plan", "make_plan", "results_folder"]
 

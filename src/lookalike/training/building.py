@@ -1,4 +1,4 @@
-"""From a configuration to the model that learns and the source that feeds it."""
+"""From a configuration to its data, the model that learns, and the source of its inputs."""
 
 import math
 from dataclasses import dataclass
@@ -9,17 +9,16 @@ import torch
 from lightning_fabric import seed_everything
 from torch import Tensor, nn
 
-from lookalike import models, samplers
+from lookalike import data, models, samplers
 from lookalike.config import ModelConfig, RunConfig
-from lookalike.data import ImageSet, PixelStore, Preset, Subset
+from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
 from lookalike.progress import Watcher
 from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
-from lookalike.training.batches import embed_together
+from lookalike.training.batches import Pixels, Source, embed_distributed
 from lookalike.training.features import Features, Frozen, open_features
-from lookalike.training.sources import Pixels, Source
 
 __all__ = [
     "HeadStart",
@@ -28,9 +27,13 @@ __all__ = [
     "build_model",
     "build_sampler",
     "check_model",
+    "chosen_split",
     "frozen_features",
     "head_start",
     "learner_of",
+    "load_images",
+    "open_store",
+    "splits_of",
 ]
 
 HeadStart: TypeAlias = tuple[Tensor, Tensor]
@@ -49,6 +52,46 @@ class Learner:
     def parameters(self) -> int:
         """How many numbers there are, those of the frozen network included."""
         return self.frozen_parameters + sum(p.numel() for p in self.model.parameters())
+
+
+def load_images(config: RunConfig) -> tuple[ImageSet, Preset]:
+    """The images of a run and how they are transformed; nothing is decoded yet."""
+    given = config.data
+    preset = data.preset(given.transform)
+    return data.load(given.name, given.root, given.skip_unreadable), preset
+
+
+def open_store(images: ImageSet, preset: Preset, watcher: Watcher) -> PixelStore:
+    """The decoded images, from the cache or decoded now."""
+    return data.open_store(
+        images,
+        preset.short_side,
+        progress=lambda done, total: watcher.stage("decoding", done, total),
+    )
+
+
+def chosen_split(config: RunConfig, images: ImageSet) -> Split:
+    """The split that a run trains on: the only one of its protocol, or the configured fold."""
+    protocol, splits = config.protocol, splits_of(config, images)
+    if protocol.fold >= len(splits):
+        raise BadInput(
+            f"protocol.fold = {protocol.fold}: '{protocol.name}' has {len(splits)}, from 0"
+        )
+    chosen = splits[protocol.fold]
+    return chosen if protocol.test else chosen.for_tuning()
+
+
+def splits_of(config: RunConfig, images: ImageSet) -> list[Split]:
+    """All folds of a run's protocol."""
+    protocol = config.protocol
+    return data.make_splits(
+        images,
+        protocol.name,
+        seed=config.seed if protocol.seed is None else protocol.seed,
+        ratio=protocol.ratio,
+        folds=protocol.folds,
+        order=protocol.order,
+    )
 
 
 def check_model(config: RunConfig) -> None:
@@ -240,7 +283,7 @@ def head_start(
     wanted = config.model
     if wanted.head_init == "random":
         return None
-    features: Tensor = embed_together(
+    features: Tensor = embed_distributed(
         model.without_linear(), subset, source, batch_size=config.train.eval_batch_size
     )
     labels = torch.from_numpy(subset.labels)

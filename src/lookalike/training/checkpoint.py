@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from lookalike.errors import LookalikeError
 from lookalike.files import atomically
@@ -30,6 +30,7 @@ __all__ = [
     "save",
     "save_start",
     "save_weights",
+    "temporary_weights",
 ]
 
 Weights = dict[str, Tensor]
@@ -65,7 +66,7 @@ def latest(folder: Path) -> tuple[dict[str, Weights], dict[str, Any]] | None:
     if not found:
         return None
     newest = found[-1]
-    with telling_of_damage(newest):
+    with explain_damage(newest):
         weights = {file.stem: load_file(str(file)) for file in newest.glob("*.safetensors")}
         return weights, torch.load(newest / "state.pt", weights_only=True, map_location="cpu")
 
@@ -80,12 +81,12 @@ def read_start(folder: Path) -> Weights | None:
     path = folder / START
     if not path.is_file():
         return None
-    with telling_of_damage(path):
+    with explain_damage(path):
         return load_file(str(path))
 
 
 @contextmanager
-def telling_of_damage(path: Path) -> Iterator[None]:
+def explain_damage(path: Path) -> Iterator[None]:
     """Turn whatever a damaged file makes its readers raise into one sentence."""
     try:
         yield
@@ -110,6 +111,17 @@ def save_weights(path: Path, tensors: Weights) -> None:
     plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     with atomically(path) as draft:
         save_file(plain, str(draft))
+
+
+@contextmanager
+def temporary_weights(model: nn.Module, weights: Weights) -> Iterator[None]:
+    """Give ``model`` other weights for the duration of the context."""
+    own = {name: t.detach().clone() for name, t in model.state_dict().items()}
+    model.load_state_dict(weights)
+    try:
+        yield
+    finally:
+        model.load_state_dict(own)
 
 
 def random_states() -> dict[str, Any]:

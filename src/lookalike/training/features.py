@@ -25,8 +25,7 @@ from lookalike.data.cache import cache_folder, remove_abandoned
 from lookalike.errors import BadInput
 from lookalike.files import atomically, one_at_a_time, write_json
 from lookalike.progress import Watcher
-from lookalike.training.batches import ahead, step_generator
-from lookalike.training.sources import Pixels
+from lookalike.training.batches import Pixels, prefetch, step_generator
 
 __all__ = ["Features", "Frozen", "open_features"]
 
@@ -129,7 +128,7 @@ def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher
         return pixels.training(slices[number], step_generator(view, number))
 
     written: NDArray[np.float16] | None = None
-    for done, ((view, number), batch) in enumerate(ahead(jobs, read, frozen.device)):
+    for done, ((view, number), batch) in enumerate(prefetch(jobs, read, frozen.device)):
         maps = frozen.part(batch.to(frozen.device)).float().clamp_(-LARGEST, LARGEST).cpu().numpy()
         if written is None:
             shape = (views + 1, count, *maps.shape[1:])

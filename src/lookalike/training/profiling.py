@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from lookalike import data
 from lookalike.config import RunConfig
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run
+from lookalike.training.building import chosen_split, load_images, open_store
 from lookalike.training.distributed.devices import prepared_fabric
-from lookalike.training.loop import Training, check, chosen_split
+from lookalike.training.runner import TrainingRun, check
 
-__all__ = ["STAGES", "profile", "ready"]
+__all__ = ["STAGES", "prepare_training", "profile"]
 
 STAGES = ("data", "forward", "loss", "backward", "optimiser", "other")
 
@@ -28,7 +28,7 @@ def profile(config: RunConfig, watcher: Watcher | None = None, steps: int = 20) 
     The steps are those of ``config``; the first three are not counted.
     """
     with TemporaryDirectory() as folder:
-        training = ready(config, Run(Path(folder)), watcher)
+        training = prepare_training(config, Run(Path(folder)), watcher)
         clock = Clock(training)
         training.fill_store()
         training.begin_epoch(config.optim.warmup_epochs)
@@ -48,28 +48,27 @@ def profile(config: RunConfig, watcher: Watcher | None = None, steps: int = 20) 
     return summary(rows[3:])
 
 
-def ready(config: RunConfig, run: Run, watcher: Watcher | None = None) -> Training:
+def prepare_training(config: RunConfig, run: Run, watcher: Watcher | None = None) -> TrainingRun:
     """What ``train`` would start in the folder of ``run``, stopped before its first step."""
     check(config)
-    images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
-    preset = data.preset(config.data.transform)
-    store = data.open_store(images, preset.short_side)
-    split = chosen_split(config, images)
+    watcher = watcher or Watcher()
+    images, preset = load_images(config)
+    split, store = chosen_split(config, images), open_store(images, preset, watcher)
     fabric = prepared_fabric(config.train)
-    return Training(config, fabric, run, split, store, preset, watcher or Watcher())
+    return TrainingRun(config, fabric, run, split, store, preset, watcher)
 
 
 class Clock:
     """Seconds by stage, taken round the parts of a training."""
 
-    def __init__(self, training: Training) -> None:
+    def __init__(self, training: TrainingRun) -> None:
         self.device = training.fabric.device
         self.spent: dict[str, float] = defaultdict(float)
         self.timed(training, "prepared", "forward")
         self.timed(training, "objective", "objective")
         self.timed(training.fabric, "backward", "backward")  # of a batch in chunks
         self.timed(training, "backpropagate", "backward")
-        self.timed(training, "move", "optimiser")
+        self.timed(training, "optimizer_step", "optimiser")
 
     def now(self) -> float:
         """Seconds, when everything asked of the device is done."""

@@ -1,13 +1,17 @@
-"""Scores of embeddings, by query and gallery where the data set defines them, and how they read."""
+"""Scores of embeddings and of untrained networks, and how they are printed."""
+
+from collections.abc import Callable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from lookalike.evaluation import score_distributed
 from lookalike.evaluation.metrics import is_ranking
+from lookalike.models.head import Head, l2_normalise
 
-__all__ = ["chance", "format_score", "more_is_better", "score"]
+__all__ = ["chance", "format_score", "more_is_better", "score", "untrained_scores"]
 
 CLUSTERING = ("nmi", "ami", "f1")
 
@@ -46,6 +50,29 @@ def chance(
     relevant = np.bincount(answering, minlength=int(labels.max()) + 1)[asking] - itself
     share = relevant[relevant > 0] / (len(answering) - itself)
     return float(share.mean()) if len(share) else 0.0
+
+
+@torch.no_grad()
+def untrained_scores(
+    head: Head, features: Tensor, score: Callable[[Tensor], dict[str, float]]
+) -> dict[str, dict[str, float]]:
+    """The scores of a model that has not learned, from what goes into its head's linear layer.
+
+    Args:
+        head: As it is before training.
+        features: What goes into its linear layer [n, width].
+        score: Embeddings to scores.
+
+    Returns:
+        ``untrained``: of the model with its head, the state before the first step; and
+        ``raw_features``: of the network's own features, where the head changes them.
+    """
+    raw = l2_normalise(features) if head.normalize else features
+    if not isinstance(head.linear, nn.Linear):
+        return {"untrained": score(raw)}
+    projected: Tensor = head.linear(features.to(head.linear.weight)).float().cpu()
+    embeddings = l2_normalise(projected) if head.normalize else projected
+    return {"untrained": score(embeddings), "raw_features": score(raw)}
 
 
 def more_is_better(name: str) -> bool:

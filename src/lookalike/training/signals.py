@@ -16,7 +16,7 @@ class Interrupted(LookalikeError):
 
 
 @contextmanager
-def stop_signals(heeded: bool = True) -> Iterator[list[int]]:
+def stop_signals(enabled: bool = True) -> Iterator[list[int]]:
     """A list that is empty until Ctrl-C or SIGTERM asks the run to stop after its step.
 
     Of several processes only the first one heeds them: it saves, and its end is that of all.
@@ -27,7 +27,7 @@ def stop_signals(heeded: bool = True) -> Iterator[list[int]]:
         return
 
     def ask(number: int, _: FrameType | None) -> None:
-        if heeded:
+        if enabled:
             asked.append(number)
 
     former = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}

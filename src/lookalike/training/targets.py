@@ -13,7 +13,7 @@ from lookalike.evaluation import EmbeddingsFile, read_embeddings
 from lookalike.progress import Watcher
 from lookalike.runs.finished import test_embeddings
 from lookalike.runs.run import Run
-from lookalike.training.loop import train
+from lookalike.training.runner import train
 
 __all__ = ["Target", "read_target"]
 

@@ -1,7 +1,9 @@
 """The devices of a run: how many, of which kind, and how their processes find one another."""
 
+import ctypes
 import inspect
 import os
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -12,18 +14,25 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lookalike.config import RunConfig, TrainConfig
 from lookalike.errors import BadInput
-from lookalike.training.allocator import keep_freed_memory
 from lookalike.training.distributed.ranks import launched, world_size
 
-__all__ = ["check_devices", "is_first_machine", "must_launch", "prepared_fabric"]
+__all__ = [
+    "check_devices",
+    "is_first_machine",
+    "keep_freed_memory",
+    "must_launch",
+    "prepared_fabric",
+]
 
 UNSYNCED = (
     "forward_sync_buffers"
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
     else "broadcast_buffers"  # what older versions of torch call it
 )
-PATIENCE = timedelta(minutes=30)
+TIMEOUT = timedelta(minutes=30)
 """How long a process waits for another one, which may be writing or clustering."""
+
+TRIM_THRESHOLD, MMAP_MAX = -1, -4  # of glibc's <malloc.h>
 
 
 def is_first_machine(train: TrainConfig) -> bool:
@@ -73,7 +82,7 @@ def prepared_fabric(config: TrainConfig) -> Fabric:
     unsynced: dict[str, Any] = {UNSYNCED: False}  # batch norm shares them by itself
     strategy = DDPStrategy(
         cluster_environment=TorchElasticEnvironment(),
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         # A backbone that warms up has no gradient for a while, and some networks have unused parts.
         find_unused_parameters=True,
         **unsynced,
@@ -107,3 +116,18 @@ def fabric_for(
         os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "0"
         keep_freed_memory()
     return fabric
+
+
+def keep_freed_memory() -> bool:
+    """Have glibc keep freed memory for this process; False where there is no glibc.
+
+    A step on the CPU needs the same large tensors as the one before. glibc returns those above
+    32 MB to the system at once, and the kernel hands them out again page by page, filled with
+    zeros. Measured on glyphs with small-cnn: steps of 512 images take 1.25 to 1.4 times the CPU
+    time without this, steps of 128 images the same. The process stays as large as it ever was.
+    A user's own settings of glibc (``MALLOC_MMAP_MAX_``, ...) take precedence.
+    """
+    if any(name.startswith("MALLOC_") for name in os.environ):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    return mallopt is not None and bool(mallopt(MMAP_MAX, 0)) and bool(mallopt(TRIM_THRESHOLD, -1))

@@ -16,7 +16,13 @@ from torch.autograd.function import Function
 
 from lookalike.training.distributed.ranks import own_part, rank, sizes_of, world_size
 
-__all__ = ["average_gradients", "gather_rows", "in_step", "shared_out", "sum_over_ranks"]
+__all__ = [
+    "average_gradients",
+    "broadcast_from_first",
+    "gather_rows",
+    "shared_out",
+    "sum_over_ranks",
+]
 
 
 def gather_rows(rows: Tensor, whole: int | None = None) -> Tensor:
@@ -67,8 +73,8 @@ def average_gradients(weights: Iterable[Tensor]) -> None:
             weight.grad /= world_size()
 
 
-def in_step(tensors: Iterable[Tensor]) -> None:
-    """Give every process the values of the first one."""
+def broadcast_from_first(tensors: Iterable[Tensor]) -> None:
+    """Copy the values of the first process to all others."""
     if world_size() == 1:
         return
     for tensor in tensors:

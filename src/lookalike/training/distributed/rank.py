@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from lookalike.config import load
 from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
-from lookalike.training.loop import train
+from lookalike.training.runner import train
 
 __all__ = ["main"]
 

@@ -16,13 +16,13 @@ from lookalike.errors import LookalikeError
 
 __all__ = [
     "LostRank",
+    "explain_lost_ranks",
     "from_first",
     "is_first",
     "launched",
     "own_part",
     "rank",
     "sizes_of",
-    "telling_of_lost_ranks",
     "world_size",
 ]
 
@@ -98,7 +98,7 @@ def from_first(make: Callable[[], Made]) -> Made:
 
 
 @contextmanager
-def telling_of_lost_ranks() -> Iterator[None]:
+def explain_lost_ranks() -> Iterator[None]:
     """Turn what a backend raises when another process is gone into one sentence."""
     try:
         yield
