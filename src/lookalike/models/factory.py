@@ -5,10 +5,9 @@ from pathlib import Path
 
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.models.backbone import Backbone
-from lookalike.models.efficientnet_lite import efficientnet_lite0_file
 from lookalike.models.embedding import EmbeddingModel
 from lookalike.models.head import Head
-from lookalike.models.hubs import HUBS
+from lookalike.models.hubs import HUBS, efficientnet_lite0_file
 from lookalike.models.weights import content_hash, load_by_name, read_tensors
 from lookalike.registry import NETWORKS, Entry
 
