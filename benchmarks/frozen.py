@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from lookalike import data
 from lookalike.config import load
 from lookalike.training.batches import Pixels
-from lookalike.training.building import PooledMaps, build_model
+from lookalike.training.building import build_model, pooled_features
 from lookalike.training.features import AT_A_TIME
 from lookalike.training.monitor import StepMonitor
 from lookalike.training.runner import TrainingRun
@@ -95,7 +95,9 @@ def plain_loop(features: Tensor, labels: list[int]) -> Callable[[], int]:
     return steps
 
 
-def extraction(training: TrainingRun, pixels: Pixels, part: PooledMaps) -> dict[str, float]:
+def extraction(
+    training: TrainingRun, pixels: Pixels, part: Callable[[Tensor], Tensor]
+) -> dict[str, float]:
     """Images/s of the bare network, and of reading, preparing and computing."""
     every = training.split.train.indices
     slices = [every[i : i + AT_A_TIME] for i in range(0, len(every) - AT_A_TIME, AT_A_TIME)]
@@ -144,7 +146,7 @@ def main() -> None:
         store = data.open_store(images, preset.short_side)
         model = build_model(config, store).eval()
         pixels = Pixels(store, preset, model.normalisation, torch.channels_last)
-        views = extraction(training, pixels, PooledMaps(model))
+        views = extraction(training, pixels, pooled_features(model))
     lines = [
         "# Frozen features: speed",
         "",

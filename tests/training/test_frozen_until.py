@@ -19,7 +19,7 @@ from lookalike.study.tasks import Task
 from lookalike.training import Interrupted, Watcher, runner, train
 from lookalike.training.batches import Pixels
 from lookalike.training.building import build_sampler, chosen_split
-from lookalike.training.features import room_for
+from lookalike.training.features import disk_space
 
 SGD = ["optim.name=sgd", "optim.lr=0.1", "optim.weight_decay=0", "protocol.name=paper"]
 
@@ -254,7 +254,7 @@ def test_it_says_how_large_the_maps_are_and_computes_them_once(cut, tmp_path, mo
 
 def test_a_disk_that_is_too_small(tmp_path):
     with pytest.raises(BadInput, match="are free; take fewer"):
-        room_for((5, 10**9, 112, 8, 8), tmp_path)
+        disk_space((5, 10**9, 112, 8, 8), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A run's result for people: what was chosen, what training gained on unseen classes, or lost."""
+"""The result of a run as text: the chosen epoch, and the gain of training on unseen classes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,13 +12,13 @@ STATES = {"raw_features": "raw features", "untrained": "before training", "test"
 
 
 def summary(result: Mapping[str, Any]) -> list[str]:
-    """The lines that ``lookalike train`` prints about a result; older results say less.
+    """The lines that ``lookalike train`` prints about a result; older results have fewer.
 
     Args:
         result: What ``result.json`` holds.
 
     Returns:
-        Lines of text; the last ones are warnings, if there is anything to warn of.
+        Lines of text; warnings, if any, come last.
     """
     lines = [_chosen(result)]
     if "test" in result:
@@ -34,7 +34,7 @@ def summary(result: Mapping[str, Any]) -> list[str]:
 
 
 def warnings(result: Mapping[str, Any]) -> list[str]:
-    """Sentences about a training that was of no use, or did harm."""
+    """Warnings about a training that did not help, or did harm."""
     found = []
     if result["epochs"] > 0 and result.get("chosen_epoch") == 0:
         found.append(
@@ -54,7 +54,7 @@ def warnings(result: Mapping[str, Any]) -> list[str]:
 
 
 def _below(result: Mapping[str, Any], state: str) -> str:
-    """The metrics in which the tested model scores lower, as printed, than another state."""
+    """The metrics in which the tested model scores lower than another state, rounded."""
     tested, other = result.get("test", {}), result.get(state, {})
     return ", ".join(
         f"{name} {_percent(other[name])} against {_percent(value)}"
@@ -80,7 +80,7 @@ def _tested(result: Mapping[str, Any]) -> str:
 
 
 def _table(result: Mapping[str, Any]) -> list[str]:
-    """A line a metric: every state that was tested, and what training gained."""
+    """One line per metric: every tested state, and the gain of training."""
     states = {key: title for key, title in STATES.items() if key in result}
     if len(states) == 1:
         states = {"test": "score"}
