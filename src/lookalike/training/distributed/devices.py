@@ -1,4 +1,4 @@
-"""The devices of a run: how many, of which kind, and how their processes find one another."""
+"""The devices of a run: their number and kind, and the connection between their processes."""
 
 import ctypes
 import inspect
@@ -36,7 +36,7 @@ TRIM_THRESHOLD, MMAP_MAX = -1, -4  # of glibc's <malloc.h>
 
 
 def is_first_machine(train: TrainConfig) -> bool:
-    """Whether the process that writes runs here, of the machines that share a run."""
+    """Whether the process that writes files runs on this machine."""
     return train.nodes == 1 or int(os.environ.get("NODE_RANK", 0)) == 0
 
 
@@ -46,7 +46,7 @@ def must_launch(config: RunConfig) -> bool:
 
 
 def check_devices(config: RunConfig) -> None:
-    """Refuse what cannot be shared out before anything is started."""
+    """Refuse a batch that cannot be shared by the processes, before any is started."""
     train = config.train
     asked = train.devices * train.nodes
     there = world_size() if launched() else asked
@@ -75,7 +75,7 @@ def check_devices(config: RunConfig) -> None:
 
 
 def prepared_fabric(config: TrainConfig) -> Fabric:
-    """The devices and the precision that a run asks for, connected to one another."""
+    """Fabric with the devices and the precision of a run, its processes connected."""
     if world_size() == 1:
         return fabric_for(config, 1, 1)
     here = int(os.environ["LOCAL_WORLD_SIZE"])
@@ -95,7 +95,7 @@ def prepared_fabric(config: TrainConfig) -> Fabric:
 def fabric_for(
     config: TrainConfig, devices: int, nodes: int, strategy: DDPStrategy | str = "auto"
 ) -> Fabric:
-    """Fabric, or a sentence why the devices cannot be had."""
+    """Fabric; BadInput with the reason if the devices are not available."""
     precision: Any = config.precision
     try:
         fabric = Fabric(
@@ -111,8 +111,8 @@ def fabric_for(
     if fabric.device.type == "cpu" and config.precision == "16-mixed":
         raise BadInput("train.precision = '16-mixed' needs a GPU; on a CPU use 'bf16-mixed'")
     if fabric.device.type == "cpu":
-        # Fabric makes torch load the driver's library to see whether there is a GPU, and every
-        # optimiser step asks; a run on the CPU need not know.
+        # Fabric makes torch load the driver's library to look for a GPU, at every optimiser step;
+        # a run on the CPU does not need it.
         os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "0"
         keep_freed_memory()
     return fabric
