@@ -13,6 +13,13 @@ __all__ = ["Head", "l2_normalise"]
 def l2_normalise(vectors: Tensor, eps: float = 1e-12) -> Tensor:
     """``x / max(|x|, eps)`` per row, in float32 at least; a zero row has finite gradients.
 
+    Args:
+        vectors: Rows [N, dim].
+        eps: The least length that a row is divided by.
+
+    Returns:
+        Rows of length 1.
+
     >>> l2_normalise(torch.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
     """
@@ -21,11 +28,16 @@ def l2_normalise(vectors: Tensor, eps: float = 1e-12) -> Tensor:
 
 
 class Head(nn.Module):
-    """Pooling, layer norm if asked, linear layer, L2 normalisation, in this order.
+    """Pooling, optional layer norm, linear layer, L2 normalisation, in this order.
 
-    The layer norm stands between pooling and linear layer and has no learned scale and shift,
-    which the linear layer would only repeat. ``dim=0`` leaves the linear layer out: the embedding
-    is then the pooled feature itself, which is what an untrained network is measured with.
+    The layer norm has no learned scale and shift, which would duplicate the linear layer.
+
+    Args:
+        width: The channels of the feature map.
+        dim: The size of the embedding; 0 omits the linear layer, as for untrained networks.
+        pooling: One of ``POOLINGS``.
+        layer_norm: Whether a layer norm follows the pooling.
+        normalize: Whether embeddings have length 1.
     """
 
     def __init__(
@@ -53,7 +65,7 @@ class Head(nn.Module):
             self.linear = linear
 
     def start_from(self, weight: Tensor, bias: Tensor) -> None:
-        """Give the linear layer these values."""
+        """Set the weight and bias of the linear layer."""
         if not isinstance(self.linear, nn.Linear):
             raise BadInput("a head without linear layer (model.dim=0) has nothing to start from")
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""From a feature map [B, C, H, W] to one vector [B, C] an image."""
+"""From a feature map [B, C, H, W] to one vector [B, C] per image."""
 
 import math
 from collections.abc import Callable
@@ -12,19 +12,19 @@ __all__ = ["POOLINGS", "AvgMaxPool", "AvgPool", "GeMPool", "MaxPool", "create_po
 
 
 class AvgPool(nn.Module):
-    """The mean over all places of the map."""
+    """The mean over all positions of the map."""
 
     linear = True  # the pooled mix of two maps is the mix of the pooled maps
 
     def forward(self, features: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C]."""
-        if features.shape[2:] == (1, 1):  # pooled already: nothing to add up
+        if features.shape[2:] == (1, 1):  # pooled already
             return features.flatten(1)
         return features.mean((2, 3))
 
 
 class MaxPool(nn.Module):
-    """The largest value over all places of the map."""
+    """The maximum over all positions of the map."""
 
     def forward(self, features: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C]."""

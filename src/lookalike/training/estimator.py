@@ -1,4 +1,4 @@
-"""Metric learning on arrays of features, with the face of scikit-learn."""
+"""Metric learning on arrays of features, as a scikit-learn estimator."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -23,11 +23,23 @@ __all__ = ["MetricLearner"]
 
 
 class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear map to unit vectors in which items of a class lie close.
+    """A linear map to unit vectors in which items of one class are close.
 
-    ``loss`` and ``miner`` are names (``lookalike.losses.names()``), with their arguments in
-    ``loss_settings`` and ``miner_settings``. The map starts from ``start``: "pca", "lda" (shrunk by
-    ``shrink``) or "random". The embedding has ``dim`` numbers, or as many as there are features.
+    Args:
+        loss: The name of the loss (``lookalike.losses.names()``).
+        dim: The size of the embedding; at most the number of features.
+        loss_settings: The arguments of the loss.
+        miner: The name of the miner (``lookalike.miners.names()``); None: no miner.
+        miner_settings: The arguments of the miner.
+        start: The initial map: "pca", "lda" or "random".
+        shrink: The shrinkage of "lda".
+        epochs: Passes over the data.
+        batch_size: Items per batch.
+        per_class: Items per class in a batch.
+        lr: The learning rate of the map.
+        loss_lr: The learning rate of the loss's parameters; None: ``lr``.
+        weight_decay: The weight decay of the map.
+        random_state: Seed or NumPy random state.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -87,8 +99,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """The embeddings [n, dim] of features ``X``, each of length one.
 
-        Computed in double precision, so that the embedding of a row does not depend on the rows
-        beside it.
+        Computed in double precision, so that the embedding of a row does not depend on the other
+        rows.
         """
         check_is_fitted(self, "head_")
         X = validate_data(self, X, dtype=np.float32, reset=False)
@@ -120,14 +132,15 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             groups.append({"params": learned, "lr": self.loss_lr or self.lr, "weight_decay": 0.0})
         optimizer = torch.optim.AdamW(groups, lr=self.lr, weight_decay=self.weight_decay)
         for batch in self._batches(labels, seed):
-            embeddings, known = self.head_(maps(rows[batch])), labels[batch]
-            value = loss(embeddings, known, None if miner is None else miner(embeddings, known))
+            embeddings, classes = self.head_(maps(rows[batch])), labels[batch]
+            mined = None if miner is None else miner(embeddings, classes)
+            value = loss(embeddings, classes, mined)
             optimizer.zero_grad()
             value.backward()
             optimizer.step()
 
     def _batches(self, labels: Tensor, seed: int) -> Iterator[Tensor]:
-        """Everything at once where it fits, else several images of several classes."""
+        """All items if they fit into one batch, else several items of several classes."""
         classes = min(self.batch_size // self.per_class, len(self.classes_))
         size = classes * self.per_class
         if len(labels) <= self.batch_size or not size:
@@ -146,5 +159,5 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
 
 def maps(rows: Tensor) -> Tensor:
-    """Features as maps of one place, which is what a head takes."""
+    """Features as feature maps of one pixel, the input of a head."""
     return rows[:, :, None, None]

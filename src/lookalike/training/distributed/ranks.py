@@ -61,7 +61,7 @@ def is_first() -> bool:
 
 
 def own_part(count: int) -> Part:
-    """This process's part of ``count`` rows: contiguous, and as equal as possible."""
+    """The part of ``count`` rows that this process has: contiguous, all as equal as possible."""
     return part_of(count, rank(), world_size())
 
 
