@@ -21,7 +21,7 @@ Progress = Callable[[int, int | None], None]
 
 _CHUNK = 1 << 20
 _TIMEOUT_SECONDS = 60
-_FRUITLESS_TRIES = 3
+_MAX_FAILURES = 3
 _RETRIED = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
 _MAC_METADATA = "__MACOSX"
 
@@ -33,11 +33,11 @@ def download(
     progress: Progress | None = None,
     pause_seconds: float = 1.0,
 ) -> bool:
-    """Fetch ``url`` into ``target``, which appears only when complete and with the right checksum.
+    """Download ``url`` to ``target``, which exists only when complete and with the right checksum.
 
-    What has come so far lies in ``target`` + ".part"; a later call, or a try after a broken
-    connection, asks for the rest only. The server's mark of the version is kept beside it, so
-    halves of two versions are never joined. Returns False where ``target`` was there already.
+    A partial download is kept in ``target`` + ".part"; a later call, or a retry after a broken
+    connection, requests the rest only. The server's version tag is kept beside it, so that parts of
+    two versions are never joined. Returns False if ``target`` existed already.
     """
     if target.exists():
         if md5 is not None and (found := _md5(target)) != md5:
@@ -47,7 +47,7 @@ def download(
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
-    fruitless = 0
+    failures = 0
     while True:
         before = _size(part)
         try:
@@ -59,8 +59,8 @@ def download(
                 raise LookalikeError(f"cannot download {url}: {error}") from error
         except (OSError, http.client.HTTPException) as error:
             reason = error
-        fruitless = 0 if _size(part) > before else fruitless + 1
-        if fruitless >= _FRUITLESS_TRIES:
+        failures = 0 if _size(part) > before else failures + 1
+        if failures >= _MAX_FAILURES:
             raise LookalikeError(
                 f"cannot download {url}: {reason}; {_size(part):,} bytes are kept in {part}, "
                 "run the same command again to go on"
@@ -77,7 +77,7 @@ def download(
 
 
 def _fetch_rest(url: str, part: Path, progress: Progress | None, checked_later: bool) -> None:
-    """Append to ``part`` what it lacks; raise where the connection ends before the file does."""
+    """Append the missing bytes to ``part``; raise if the connection ends too early."""
     have = _size(part)
     version = _version_file(part)
     headers = {"User-Agent": "lookalike", "Accept-Encoding": "identity"}
@@ -103,9 +103,9 @@ def _fetch_rest(url: str, part: Path, progress: Progress | None, checked_later: 
         have = have if goes_on else 0
         length = response.headers.get("Content-Length")
         total = None if length is None else have + int(length)
-        mark = response.headers.get("ETag") or response.headers.get("Last-Modified")
-        if mark and not mark.startswith("W/"):  # weak marks may not be used to join parts
-            version.write_text(mark)
+        tag = response.headers.get("ETag") or response.headers.get("Last-Modified")
+        if tag and not tag.startswith("W/"):  # weak tags may not be used to join parts
+            version.write_text(tag)
         else:
             version.unlink(missing_ok=True)
         with part.open("ab" if goes_on else "wb") as file:
@@ -134,9 +134,9 @@ def _version_file(part: Path) -> Path:
 def unpack(archive: Path, target: Path) -> None:
     """Unpack a .tgz, .tar or .zip into ``target``.
 
-    Only ordinary files and folders whose path stays inside are taken; anything else (links,
-    devices, absolute paths, "..") refuses the whole archive. The content is unpacked aside and
-    moved into place at the end.
+    Only regular files and folders inside the target are allowed; anything else (links, devices,
+    absolute paths, "..") refuses the whole archive. The content is unpacked into a temporary folder
+    and moved at the end.
     """
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target, prefix=".unpacking-") as aside:

@@ -54,7 +54,7 @@ def cache_folder(folder: Path | None = None) -> Path:
 
 
 def remove_abandoned(path: Path) -> None:
-    """Remove drafts of ``path`` that killed processes left; one at work writes at least hourly."""
+    """Remove temporary files of ``path`` left by killed processes; live ones are written hourly."""
     for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):
         with suppress(OSError):
             if draft.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
@@ -64,7 +64,13 @@ def remove_abandoned(path: Path) -> None:
 class PixelStore:
     """The decoded images of one data set, read without copying.
 
-    The views share memory with the file's pages; writing to one changes no file.
+    The images share memory with the file's pages; writing to one does not change the file.
+
+    Args:
+        path: A file that :func:`open_store` wrote.
+
+    Raises:
+        ValueError: The file is no pixel store, or damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -114,17 +120,27 @@ def open_store(
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> PixelStore:
-    """The store of ``images`` with the shorter side resized to ``short_side`` (None: as they are).
+    """Open the decoded images of a data set; decode them if this is the first use.
 
-    Built on first use; unreadable images stop the build with their names.
+    Args:
+        images: The data set.
+        short_side: The size of the shorter side; None: unchanged.
+        folder: The cache folder; None: the default one.
+        progress: Is called with the images decoded so far, and all.
+
+    Returns:
+        The store.
+
+    Raises:
+        BadInput: Some images cannot be decoded; the message names them.
     """
     path = cache_folder(folder) / f"{images.name}-{short_side or 'full'}px-{images.stamp}.pixels"
-    there = _there(path)
-    if there is not None:
-        return there
+    existing = _existing(path)
+    if existing is not None:
+        return existing
     try:
         with one_at_a_time(path):
-            if _there(path) is None:
+            if _existing(path) is None:
                 _build(images, short_side, path, progress)
     except OSError as error:
         raise LookalikeError(
@@ -133,8 +149,8 @@ def open_store(
     return PixelStore(path)
 
 
-def _there(path: Path) -> PixelStore | None:
-    """The store, unless it is not there or was damaged after it was written."""
+def _existing(path: Path) -> PixelStore | None:
+    """The store, if there is one that is not damaged."""
     try:
         return PixelStore(path)
     except (FileNotFoundError, ValueError, EOFError):
@@ -164,7 +180,7 @@ def _build(images: ImageSet, short_side: int | None, path: Path, progress: Progr
 def decoded(
     images: ImageSet, short_side: int | None
 ) -> Iterator[NDArray[np.uint8] | UnreadableImage]:
-    """Every image in order, or what is wrong with it; decoded by a few threads."""
+    """Every image in order, or its error; decoded by several threads."""
 
     def one(index: int) -> NDArray[np.uint8] | UnreadableImage:
         try:

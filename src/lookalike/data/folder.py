@@ -1,4 +1,4 @@
-"""The user's own pictures: one folder a class."""
+"""The user's own images: one folder per class."""
 
 import os
 from pathlib import Path
@@ -15,13 +15,13 @@ __all__ = ["folder"]
 
 @DATASETS.register("folder")
 def folder(root: Path | None = None) -> ImageSet:
-    """Your own pictures, one folder a class; the second half of the classes is for testing.
+    """Your own images, one folder per class; the second half of the classes is for testing.
 
-    Classes are the sub-folders of ``root``, sorted by name; pictures may lie deeper inside. Other
-    files and names that begin with a dot are passed over.
+    Classes are the sub-folders of ``root``, sorted by name; images may be in deeper folders. Other
+    files and names that begin with a dot are ignored.
     """
     if root is None:
-        raise BadInput("'folder' needs data.root: a folder with one sub-folder a class")
+        raise BadInput("'folder' needs data.root: a folder with one sub-folder per class")
     if not root.is_dir():
         raise BadInput(f"data.root of 'folder' is no folder: {root}")
     entries = sorted(entry for entry in root.iterdir() if not entry.name.startswith("."))
@@ -33,7 +33,7 @@ def folder(root: Path | None = None) -> ImageSet:
         )
     class_folders = [entry for entry in entries if entry.is_dir()]
     if not class_folders:
-        raise BadInput(f"{root} holds no class folders; one sub-folder a class expected there")
+        raise BadInput(f"{root} contains no class folders; one sub-folder per class is expected there")
     files: list[str] = []
     labels: list[int] = []
     for label, class_folder in enumerate(class_folders):

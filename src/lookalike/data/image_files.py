@@ -20,10 +20,10 @@ IMAGE_SUFFIXES = frozenset(
 )
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""What is decoded, whatever a file is called; others may start programs (EPS) or fetch things."""
+"""The formats that are decoded, whatever a file's name; others may start programs (EPS)."""
 
 MOST_PIXELS = 120_000_000
-"""Larger pictures are refused before a pixel is decoded: a small file can hold a huge one."""
+"""Larger images are refused before decoding: a small file can contain a huge image."""
 
 
 def open_rgb(
@@ -33,11 +33,11 @@ def open_rgb(
     most_pixels: int = MOST_PIXELS,
     at_least: int | None = None,
 ) -> Image.Image:
-    """The whole picture as RGB; transparent parts become white.
+    """The whole image as RGB; transparent parts become white.
 
-    ``upright`` turns photos as their camera noted. ``at_least`` is for thumbnails: a JPEG may then
-    come smaller than it is, which is faster, but its sides not below that. A file that is broken,
-    too large or something else makes decoders raise whatever they meet first.
+    ``upright`` applies the orientation of the EXIF data. ``at_least`` is for thumbnails: a JPEG may
+    be decoded at a smaller size, which is faster, but with sides not below that. For a file that is
+    broken, too large or of another kind, decoders raise almost any exception.
     """
     with Image.open(source, formats=FORMATS) as opened:
         width, height = opened.size
@@ -56,8 +56,8 @@ def open_rgb(
 def read_image(path: Path, file: str, upright: bool) -> NDArray[np.uint8]:
     """The pixels of one file as RGB [H, W, 3]; transparent parts become white.
 
-    ``upright`` turns photos as their camera noted. The published results on the official data
-    sets were made without that, so only users' own pictures are turned.
+    ``upright`` applies the orientation of the EXIF data. The published results on the official
+    data sets were made without it, so it is for users' own images only.
     """
     try:
         return np.array(open_rgb(path, upright=upright))
@@ -65,7 +65,7 @@ def read_image(path: Path, file: str, upright: bool) -> NDArray[np.uint8]:
         raise UnreadableImage(file, "there is no such file") from error
     except MemoryError:
         raise
-    except Exception as error:  # a broken file makes decoders raise whatever they meet first
+    except Exception as error:  # decoders raise almost any exception for a broken file
         raise UnreadableImage(file, str(error) or type(error).__name__) from error
 
 
@@ -93,13 +93,13 @@ def from_files(
     gallery: NDArray[np.bool_] | None = None,
     upright: bool = False,
 ) -> ImageSet:
-    """An ImageSet of ``files``, named relative to ``folder``; nothing is decoded."""
+    """An ImageSet of ``files``, which are relative to ``folder``; nothing is decoded."""
     sizes = np.full(len(files), -1, np.int64)
     times = np.zeros(len(files), np.int64)
     for index, file in enumerate(files):
         try:
             status = os.stat(folder / file)
-        except OSError:  # decoding will name it
+        except OSError:  # decoding will report it
             continue
         sizes[index], times[index] = status.st_size, status.st_mtime_ns
     masks = [mask for mask in (test, query, gallery) if mask is not None]
@@ -121,7 +121,7 @@ def from_files(
 def require(name: str, root: Path | None, inner: str, needed: Sequence[str]) -> Path:
     """The folder with the official layout: ``root`` itself or ``root/inner``.
 
-    A sentence says what is missing where.
+    BadInput names what is missing, and where.
     """
     if root is None:
         raise BadInput(f"'{name}' needs data.root: the folder that holds {inner}/")

@@ -20,7 +20,7 @@ __all__ = ["SOURCES", "Archive", "Source", "load", "prepare"]
 
 @dataclass(frozen=True)
 class Archive:
-    """One file to fetch into ``folder`` (relative to the root), unpacked there or kept."""
+    """One file to download into ``folder`` (relative to the root), unpacked there or kept."""
 
     url: str
     folder: str = "."
@@ -35,7 +35,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from, and what reads it under the root once it is there."""
+    """The archives of a data set, and the function that reads it under the root."""
 
     archives: tuple[Archive, ...]
     read: Callable[[Path], ImageSet]
@@ -83,10 +83,19 @@ _BY_HAND = {
 
 
 def load(name: str, root: str | Path | None = None, skip_unreadable: bool = False) -> ImageSet:
-    """The data set called ``name`` (``lookalike list datasets``), found under ``root``.
+    """Load a data set; no image is decoded yet.
 
-    With ``skip_unreadable`` every image is decoded once to see whether it can be, and those that
-    cannot are left out and named in ``unreadable``; the finding is remembered in the cache.
+    Args:
+        name: Its name (``lookalike list datasets``).
+        root: The folder or file with its images; built-in data sets need none.
+        skip_unreadable: Decode every image once, leave out those that cannot be decoded, and name
+            them in ``unreadable``. The result is cached.
+
+    Returns:
+        The data set.
+
+    Raises:
+        BadInput: There is no such data set, or its files are not as expected.
     """
     images: ImageSet = DATASETS.find(name).build(None if root is None else Path(root).expanduser())
     return readable(images) if skip_unreadable else images
@@ -95,8 +104,7 @@ def load(name: str, root: str | Path | None = None, skip_unreadable: bool = Fals
 def readable(images: ImageSet) -> ImageSet:
     """``images`` without those that cannot be decoded.
 
-    Decoding everything takes a while, so the finding is kept in the cache, under a name that
-    changes when any file does.
+    The result is cached under a name that changes when any file does.
     """
     path = cache_folder() / f"unreadable-{images.name}-{images.stamp}.json"
     if path.exists():
@@ -115,11 +123,22 @@ def prepare(
     base_url: str | None = None,
     sources: Mapping[str, Source] = SOURCES,
 ) -> ImageSet:
-    """Download, unpack and check the data set called ``name`` under ``root``; returns it.
+    """Download, unpack and check a data set.
 
-    What is complete already is not fetched again, and an interrupted download goes on.
-    ``progress`` gets the file's name, the bytes so far and all bytes (None: unknown). With
-    ``base_url`` the same files come from a mirror. ``glyphs`` needs no root: it is drawn.
+    Complete files are not downloaded again, and an interrupted download is resumed.
+
+    Args:
+        name: Its name.
+        root: The folder to put it into; built-in data sets need none.
+        progress: Is called with the file's name, the bytes so far and all bytes (None: unknown).
+        base_url: A mirror with the same files.
+        sources: Where each data set comes from.
+
+    Returns:
+        The data set.
+
+    Raises:
+        BadInput: The data set cannot be downloaded by a program.
     """
     DATASETS.find(name)
     if name in _BY_HAND:
@@ -134,17 +153,17 @@ def prepare(
     with suppress(BadInput):
         return source.read(home)  # it is there already
     for archive in source.archives:
-        _bring(archive, home, progress, base_url)
+        _fetch(archive, home, progress, base_url)
     return source.read(home)
 
 
-def _bring(
+def _fetch(
     archive: Archive,
     home: Path,
     progress: Callable[[str, int, int | None], None] | None,
     base_url: str | None,
 ) -> None:
-    """Fetch one archive and unpack it; an archive that the user put there is not removed."""
+    """Download one archive and unpack it; an archive that the user put there is not removed."""
     target = home / archive.folder / archive.file
     url = f"{base_url.rstrip('/')}/{archive.file}" if base_url else archive.url
 

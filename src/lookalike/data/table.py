@@ -1,4 +1,4 @@
-"""The user's own pictures: a CSV table of paths and labels."""
+"""The user's own images: a CSV table of paths and labels."""
 
 import csv
 from pathlib import Path
@@ -22,7 +22,7 @@ Row = dict[str, str]
 
 @DATASETS.register("csv")
 def table(root: Path | None = None) -> ImageSet:
-    """Your own pictures from a CSV with path, label and optionally split, query, gallery.
+    """Your own images from a CSV with path, label and optionally split, query, gallery.
 
     ``root`` is the CSV file; paths are relative to its folder. ``split`` is train or test; without
     it the second half of the classes, in order of appearance, is for testing. ``query`` and
