@@ -35,7 +35,7 @@ def test_wrong_roots_are_refused(tmp_path):
         load("folder")
     with pytest.raises(BadInput, match="is no folder"):
         load("folder", tmp_path / "gone")
-    with pytest.raises(BadInput, match="holds no class folders"):
+    with pytest.raises(BadInput, match="contains no class folders"):
         load("folder", tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match="empty holds no picture"):

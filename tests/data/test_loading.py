@@ -7,7 +7,7 @@ import pytest
 
 from lookalike.data import Counts, load, open_store, prepare
 from lookalike.data.loading import SOURCES, Archive, Source
-from lookalike.data.official import read_cars, read_cub
+from lookalike.data.official import cars, cub
 from lookalike.errors import BadInput, LookalikeError
 
 TINY = Counts(4, 4, 2, 2)
@@ -31,7 +31,7 @@ def cub_site(site, tiny_cub):
     site.files["CUB_200_2011.tgz"] = data
     url = f"{site.url}/CUB_200_2011.tgz?download=1"
     archive = Archive(url, md5=hashlib.md5(data).hexdigest())
-    return {"cub": Source((archive,), lambda root: read_cub(root, TINY))}
+    return {"cub": Source((archive,), lambda root: cub(root, TINY))}
 
 
 def test_downloads_unpacks_and_reads(cub_site, site, tmp_path):
@@ -85,7 +85,7 @@ def test_an_incomplete_data_set_is_not_overwritten(cub_site, tmp_path):
 def test_several_files_and_a_mirror(site, tiny_cars, tmp_path):
     site.files["mirror/cars_annos.mat"] = (tiny_cars / "cars196" / "cars_annos.mat").read_bytes()
     site.files["mirror/car_ims.tgz"] = packed(tiny_cars / "cars196", "car_ims")
-    sources = {"cars": Source(SOURCES["cars"].archives, lambda root: read_cars(root, TINY))}
+    sources = {"cars": Source(SOURCES["cars"].archives, lambda root: cars(root, TINY))}
     images = prepare("cars", tmp_path / "new", base_url=f"{site.url}/mirror/", sources=sources)
     assert len(images) == 8
     home = tmp_path / "new" / "cars196"

@@ -33,7 +33,7 @@ def folder(root: Path | None = None) -> ImageSet:
         )
     class_folders = [entry for entry in entries if entry.is_dir()]
     if not class_folders:
-        raise BadInput(f"{root} contains no class folders; one sub-folder per class is expected there")
+        raise BadInput(f"{root} contains no class folders; one sub-folder per class is expected")
     files: list[str] = []
     labels: list[int] = []
     for label, class_folder in enumerate(class_folders):

@@ -11,17 +11,7 @@ from lookalike.data.image_set import ImageSet
 from lookalike.errors import BadInput
 from lookalike.registry import DATASETS
 
-__all__ = [
-    "Counts",
-    "cars",
-    "cub",
-    "inshop",
-    "read_cars",
-    "read_cub",
-    "read_inshop",
-    "read_sop",
-    "sop",
-]
+__all__ = ["Counts", "cars", "cub", "inshop", "sop"]
 
 
 @dataclass(frozen=True)
@@ -76,13 +66,11 @@ _INSHOP_PARTS = ("train", "query", "gallery")
 
 
 @DATASETS.register("cub", paper="Wah et al., Caltech technical report 2011")
-def cub(root: Path | None = None) -> ImageSet:
-    """CUB-200-2011: 11,788 photos of 200 kinds of birds; 100 to train, 100 to test."""
-    return read_cub(root, CUB)
+def cub(root: Path | None = None, expected: Counts = CUB) -> ImageSet:
+    """CUB-200-2011: 11,788 photos of 200 kinds of birds; 100 to train, 100 to test.
 
-
-def read_cub(root: Path | None, expected: Counts) -> ImageSet:
-    """Read the official layout; the first half of the class numbers is the training half."""
+    The first half of the class numbers is the training half.
+    """
     home = require(
         "cub",
         root,
@@ -113,16 +101,11 @@ def read_cub(root: Path | None, expected: Counts) -> ImageSet:
 
 
 @DATASETS.register("cars", paper="Krause et al., 3dRR Workshop 2013")
-def cars(root: Path | None = None) -> ImageSet:
-    """Cars196: 16,185 photos of 196 models of cars; 98 to train, 98 to test."""
-    return read_cars(root, CARS)
+def cars(root: Path | None = None, expected: Counts = CARS) -> ImageSet:
+    """Cars196: 16,185 photos of 196 models of cars; 98 to train, 98 to test.
 
-
-def read_cars(root: Path | None, expected: Counts) -> ImageSet:
-    """Read the official layout; the first half of the class numbers is the training half.
-
-    The file's own ``test`` column is the split for classification, with every class in both
-    parts; metric learning does not use it.
+    The first half of the class numbers is the training half. The file's own ``test`` column is the
+    split for classification, with every class in both parts; metric learning does not use it.
     """
     home = require("cars", root, "cars196", ("cars_annos.mat", "car_ims"))
     path = home / "cars_annos.mat"
@@ -143,13 +126,11 @@ def read_cars(root: Path | None, expected: Counts) -> ImageSet:
 
 
 @DATASETS.register("sop", paper="Oh Song et al., CVPR 2016")
-def sop(root: Path | None = None) -> ImageSet:
-    """Stanford Online Products: 120,053 photos of 22,634 things for sale."""
-    return read_sop(root, SOP)
+def sop(root: Path | None = None, expected: Counts = SOP) -> ImageSet:
+    """Stanford Online Products: 120,053 photos of 22,634 things for sale.
 
-
-def read_sop(root: Path | None, expected: Counts) -> ImageSet:
-    """Read the official layout; the two lists are the two halves."""
+    The two lists are the two halves.
+    """
     lists = ("Ebay_train.txt", "Ebay_test.txt")
     home = require("sop", root, "Stanford_Online_Products", lists)
     halves = [_sop_rows(home / name) for name in lists]
@@ -183,13 +164,11 @@ def _sop_rows(path: Path) -> list[tuple[int, str]]:
 
 
 @DATASETS.register("inshop", paper="Liu et al., CVPR 2016")
-def inshop(root: Path | None = None) -> ImageSet:
-    """In-Shop Clothes Retrieval: 52,712 photos of 7,982 pieces of clothing."""
-    return read_inshop(root, INSHOP)
+def inshop(root: Path | None = None, expected: Counts = INSHOP) -> ImageSet:
+    """In-Shop Clothes Retrieval: 52,712 photos of 7,982 pieces of clothing.
 
-
-def read_inshop(root: Path | None, expected: Counts) -> ImageSet:
-    """Read the official layout; classes are the item ids in sorted order."""
+    Classes are the item ids in sorted order.
+    """
     home = require("inshop", root, "InShop_Clothes", ("list_eval_partition.txt", "img"))
     path = home / "list_eval_partition.txt"
     lines = _lines(path)

@@ -44,7 +44,7 @@ class HierarchicalSampler(BatchSampler):
         if min(per_class, super_classes) < 1 or batch_size % (per_class * super_classes):
             raise BadInput(
                 f"a batch of {batch_size} is not a multiple of {super_classes} super-classes "
-                f"with {per_class} images a class"
+                f"with {per_class} images per class"
             )
         self.per_class = per_class
         self.super_classes = super_classes

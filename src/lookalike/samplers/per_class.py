@@ -75,8 +75,8 @@ class PerClassSampler(BatchSampler):
             per_class = batch_size // max(n for n in possible if batch_size % n == 0)
         if len(self.members) < batch_size // per_class:
             raise BadInput(
-                f"a batch of {batch_size} with {per_class} a class needs {batch_size // per_class}"
-                f" classes, and there are {len(self.members)}"
+                f"a batch of {batch_size} with {per_class} per class needs "
+                f"{batch_size // per_class} classes, and there are {len(self.members)}"
             )
         self.per_class = per_class
         self.unseen: list[int] | None = None
