@@ -31,34 +31,49 @@ class Triplets(NamedTuple):
 
 
 class Relations(NamedTuple):
-    """Every anchor against every candidate.
+    """Every anchor against every candidate: what all parts of a training step exchange.
 
     A loss reads ``same * valid`` as the weight of a pair as a positive, and ``(1 - same) * valid``
-    as its weight as a negative.
+    as its weight as a negative. A miner narrows them (``only_pairs``, ``only_triplets``,
+    ``only_gap``); the loss then takes what the miner kept.
     """
 
     similarity: Tensor
     """[anchors, candidates]; larger is closer (for a distance: minus the distance)."""
     same: Tensor
-    """Float: 1 one class, 0 two, between: mixed or multi-label."""
+    """Float: 1 same class, 0 different classes, between: mixed or multi-label."""
     valid: Tensor
-    """0: not a pair (itself, or dropped by a miner); else 1, or how often a miner named it."""
+    """0: not a pair (an image and itself, or dropped by a miner); else how often it counts."""
     candidate_similarity: Tensor | None = None
     """[candidates, candidates], for the losses that compare candidates with one another."""
-    lengths: Tensor | None = None
-    """[anchors, 1] lengths of the anchors, for a loss that keeps them."""
-    anchor_labels: Tensor | None = None
-    """[anchors] the label of each anchor, where it has one."""
+    embeddings: Tensor | None = None
+    """[N, D] the images of the batch."""
+    labels: Tensor | None = None
+    """Class indices [N] or rows [N, classes] of ``embeddings``."""
+    ref_emb: Tensor | None = None
+    """[M, D] the images that are candidates, where they are not the batch itself."""
+    ref_labels: Tensor | None = None
+    """The labels of ``ref_emb``."""
+    distance: Distance | None = None
+    """What ``similarity`` was computed by."""
+    itself: Tensor | None = None
+    """[anchors] the candidate that is the anchor itself, or its copy in a memory."""
     triplets: Triplets | None = None
-    """The triplets that a miner chose; None is all that the pairs make."""
+    """The triplets that a miner chose; None: all that the pairs make."""
     gap: Gap | None = None
-    """A condition that triplets must meet; None is none."""
+    """A condition that triplets must meet; None: no condition."""
+    anchor_weights: Tensor | None = None
+    """[anchors] a factor on the value of each anchor; None: 1."""
     self_comparison: bool = False
     """Whether the candidates are the anchors themselves."""
     all_valid: bool = False
     """Whether ``valid`` is 1 everywhere."""
     binary: bool = False
     """Whether no pair is a positive in part: ``positives`` and ``negatives`` are whole counts."""
+    mined: bool = False
+    """Whether a miner has narrowed these."""
+    once: bool = False
+    """Whether a miner named every pair at most once."""
 
     @property
     def positives(self) -> Tensor:
@@ -90,26 +105,95 @@ class Relations(NamedTuple):
         """How often each of ``listed_pairs(positives)`` counts in the number of positives."""
         return pairs.weights if self.binary else at_places(self.positive_counts, pairs.places)
 
+    @property
+    def class_indices(self) -> Tensor | None:
+        """[N] the class index of each image; None where labels are rows or unknown."""
+        return None if self.labels is None or self.labels.ndim != 1 else self.labels
+
     def between_candidates(self) -> Tensor:
         """The similarities of the candidates to one another.
 
         Raises:
-            BadInput: They were not asked for when these relations were built.
+            BadInput: They are not there, and the candidates are unknown.
         """
-        if self.candidate_similarity is None:
+        if self.candidate_similarity is not None:
+            return self.candidate_similarity
+        if self.distance is None or self.ref_emb is None:
             raise BadInput(
                 "direction regularisation, swap and the angular loss need the similarities of "
                 "candidates to one another; give Relations(..., candidate_similarity=...)"
             )
-        return self.candidate_similarity
+        return self.distance.similarity(self.ref_emb)
 
     def with_similarity(self, similarity: Tensor, between: Tensor | None = None) -> "Relations":
-        """The same relations with other numbers; ``between`` None keeps to what these have."""
+        """The same relations with other numbers; ``between`` None keeps those of these."""
         if self.self_comparison and self.candidate_similarity is not None:
             between = similarity
         elif between is None:
             between = self.candidate_similarity
         return self._replace(similarity=similarity, candidate_similarity=between)
+
+    def of_images(self, distance: Distance) -> "Relations":
+        """Images against other images by ``distance``, without gradient: what a miner reads.
+
+        The similarities are computed only if these are of another distance or of proxies.
+        """
+        assert self.embeddings is not None
+        rows = self.embeddings.detach()
+        others = None if self.ref_emb is None else self.ref_emb.detach()
+        if not self.self_comparison and others is None:  # images against proxies
+            return relate(rows, self.labels, distance=distance)
+        if distance == self.distance:
+            similarity = self.similarity.detach()
+        else:
+            similarity = distance.similarity(rows, others)
+        valid, all_valid = self.valid, self.all_valid
+        if all_valid and self.itself is not None:
+            valid, all_valid = _others_only(similarity, self.itself), False
+        return self._replace(
+            similarity=similarity,
+            same=self.same if self.binary else (self.same > 0).to(similarity.dtype),
+            valid=valid,
+            candidate_similarity=similarity if self.self_comparison else None,
+            distance=distance,
+            all_valid=all_valid,
+            binary=True,
+        )
+
+    def only_pairs(self, positive: Tensor, negative: Tensor) -> "Relations":
+        """Only these pairs: two disjoint masks (numbers or truth values)."""
+        positive = positive.to(self.similarity.dtype)
+        return self._narrowed(positive, positive + negative, once=True)
+
+    def counted_pairs(self, positive: Tensor, negative: Tensor) -> "Relations":
+        """Only these pairs, each as often as it is named as a positive and as a negative."""
+        positive = positive.to(self.similarity.dtype)
+        valid = positive + negative
+        return self._narrowed(positive / valid.clamp_min(torch.finfo(valid.dtype).tiny), valid)
+
+    def only_triplets(
+        self, anchor: Tensor, positive: Tensor, negative: Tensor, keep: Tensor | None = None
+    ) -> "Relations":
+        """Only these triplets; ``keep`` False marks an entry of the lists that is none."""
+        weights = torch.ones_like(anchor) if keep is None else keep
+        triplets = Triplets(anchor, positive, negative, weights.to(self.similarity.dtype))
+        return self._replace(triplets=triplets, gap=None, mined=True)
+
+    def only_gap(self, above: float, upto: float) -> "Relations":
+        """Only the triplets with ``above < s_ap - s_an <= upto``; none is written out."""
+        return self._replace(gap=Gap(self.similarity, above, upto), triplets=None, mined=True)
+
+    def _narrowed(self, same: Tensor, valid: Tensor, *, once: bool = False) -> "Relations":
+        return self._replace(
+            same=same,
+            valid=valid,
+            triplets=None,
+            gap=None,
+            all_valid=False,
+            binary=True,
+            mined=True,
+            once=once,
+        )
 
     def part(self, rows: slice) -> "Relations":
         """The relations of some anchors."""
@@ -130,8 +214,8 @@ def relate(
     distance: Distance | None = None,
     overlap: Overlap = "any",
     *,
+    itself: Tensor | None = None,
     self_pairs: bool = False,
-    between_candidates: bool = False,
 ) -> Relations:
     """The relations of ``embeddings`` to themselves, or to ``ref_emb``.
 
@@ -144,8 +228,8 @@ def relate(
         ref_labels: The labels of ``ref_emb``.
         distance: Defaults to the cosine.
         overlap: How multi-hot labels agree.
+        itself: [N] which row of ``ref_emb`` is the copy of each anchor; None: none is.
         self_pairs: Whether an image is a candidate of its own.
-        between_candidates: Whether candidates are compared with one another too.
 
     Returns:
         Relations of all pairs.
@@ -162,30 +246,42 @@ def relate(
     alone = ref_emb is None or ref_emb is embeddings
     candidates = anchors if ref_emb is None or alone else in_full_precision(ref_emb)
     similarity = distance.similarity(anchors, None if alone else candidates)
-    rows = None
+    rows = columns = None
     if labels is None:
         same = torch.zeros_like(similarity, requires_grad=False)
     else:
         rows, columns = _both_labels(labels, ref_labels, similarity, alone)
         same = agreement(rows, columns, overlap, similarity.dtype)
-    all_valid = self_pairs or not alone
-    if all_valid:
+    if alone:
+        itself = torch.arange(similarity.shape[0], device=similarity.device)
+    all_valid = self_pairs or itself is None
+    if all_valid or itself is None:
         valid = similarity.new_ones(()).expand(similarity.shape)
-    else:
+    elif alone:
         valid = torch.ones_like(similarity, requires_grad=False).fill_diagonal_(0)
-    between = similarity if alone else None
-    if between_candidates and not alone:
-        between = distance.similarity(candidates)
+    else:
+        valid = _others_only(similarity, itself)
     return Relations(
         similarity,
         same,
         valid,
-        between,
-        anchor_labels=None if rows is None or rows.ndim != 1 else rows,
+        similarity if alone else None,
+        embeddings=anchors,
+        labels=rows,
+        ref_emb=None if alone else candidates,
+        ref_labels=None if alone else columns,
+        distance=distance,
+        itself=itself,
         self_comparison=alone,
         all_valid=all_valid,
         binary=overlap == "any",  # class indices agree or not, whatever the overlap of rows is
     )
+
+
+def _others_only(similarity: Tensor, itself: Tensor) -> Tensor:
+    """1 for every pair but that of an anchor and itself."""
+    ones = torch.ones_like(similarity, requires_grad=False)
+    return ones.scatter_(1, itself.unsqueeze(1), 0)
 
 
 def _both_labels(

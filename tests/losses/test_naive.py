@@ -300,7 +300,7 @@ def test_softmax_over_some_classes(name, data):
     torch.manual_seed(0)
     loss = getattr(losses, name)(6, DIM).double()
     labels = torch.tensor(labels) % 4
-    relations = loss.relations(embeddings * 3, labels)._replace(lengths=None)
+    relations = loss.relations(embeddings * 3, labels)._replace(embeddings=None)
     some = torch.ones_like(relations.similarity)
     some[:, 4:] = 0  # classes of which there is no image
     narrowed = relations._replace(valid=some, all_valid=False)

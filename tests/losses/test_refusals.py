@@ -76,12 +76,14 @@ def test_margin_of_classes_needs_class_indices():
     rows = torch.randn(4, 2)
     with pytest.raises(BadInput, match="one class index per embedding"):
         loss(rows, torch.eye(4, 3))
-    with pytest.raises(BadInput, match="needs the labels of the anchors"):
-        loss.compute(loss.relations(rows, torch.arange(4) % 3)._replace(anchor_labels=None))
+    with pytest.raises(BadInput, match="needs one class index per embedding"):
+        loss.compute(loss.relations(rows, torch.arange(4) % 3)._replace(labels=None))
 
 
 def test_comparing_candidates_needs_their_similarities():
     rows, others = torch.randn(4, 2), torch.randn(6, 2)
-    relations = relate(rows, torch.arange(4) % 2, others, torch.arange(6) % 2)
+    relations = relate(rows, torch.arange(4) % 2, others, torch.arange(6) % 2)._replace(
+        ref_emb=None
+    )
     with pytest.raises(BadInput, match="similarities of candidates to one another"):
         losses.AngularLoss().compute(relations)

@@ -179,7 +179,7 @@ def test_near_positives_are_others_not_copies():
     memory = CrossBatchMemory(losses.TripletMarginLoss(), DIM, 64, Watching("easy", "hard"))
     for at, (rows, labels) in enumerate(batches(3)):
         memory(rows, labels)
-        anchor, positive, _, _ = found[-1]
+        anchor, positive = found[-1].positives.nonzero(as_tuple=True)
         assert len(anchor)
         assert not (positive == anchor + 6 * at).any()
 
@@ -234,8 +234,6 @@ def test_no_gradient_stays_in_the_memory():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(BadInput, match="learned vectors"):
-        CrossBatchMemory(losses.ProxyAnchorLoss(3, DIM), DIM)
     ((rows, labels),) = batches(1)
     with pytest.raises(BadInput, match="cannot hold a batch of 6"):
         CrossBatchMemory(losses.ContrastiveLoss(), DIM, 5)(rows, labels)
@@ -260,3 +258,31 @@ def test_triplets_per_anchor_is_heeded_without_a_miner(build):
 
     assert values().unique().numel() == 1
     assert values(triplets_per_anchor=1).unique().numel() == 4
+
+
+@pytest.mark.parametrize("name", [name for name in losses.names() if name not in OVER_IMAGES])
+def test_for_proxies_the_memory_has_further_images(name):
+    """The loss of the batch and all stored images together; only the batch gets a gradient."""
+    torch.manual_seed(0)
+    loss = losses.create(name, num_classes=4, embedding_size=DIM).double()
+    memory = CrossBatchMemory(loss, DIM, 18)
+    stored = []
+    for rows, labels in batches(5):
+        expected = loss(
+            torch.cat([rows, *(before.detach() for before, _ in stored)]),
+            torch.cat([labels, *(classes for _, classes in stored)]),
+        )
+        value = memory(rows, labels)
+        torch.testing.assert_close(value, expected)
+        leaves = [rows, *loss.parameters()]
+        ours, theirs = (torch.autograd.grad(each, leaves) for each in (value, expected))
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other)
+        stored = [*stored, (rows, labels)][-2:]  # three batches fill the memory
+
+
+def test_proxies_need_to_know_which_images_are_copies():
+    memory = CrossBatchMemory(losses.ProxyAnchorLoss(4, DIM).double(), DIM, 18)
+    ((rows, labels),) = batches(1)
+    with pytest.raises(BadInput, match="learned vectors"):
+        memory(rows, labels, enqueue_mask=torch.arange(6) < 3)

@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 
 import lookalike.losses as losses
 import lookalike.miners as miners
+from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
 from lookalike.registry import MINERS
 
@@ -202,10 +203,46 @@ def test_rho_share_and_refusals(data):
     miner = miners.RhoMiner(miners.RandomMiner(200), probability=0.2)
     anchor, positive, _ = miner(*data)
     assert abs((anchor == positive).double().mean() - 0.2) < 0.02
-    with pytest.raises(BadInput, match="finds pairs"):
-        miners.RhoMiner("multi-similarity")(*data)
     with pytest.raises(BadInput, match="from 0 to 1"):
         miners.RhoMiner(probability=2)
+
+
+@pytest.mark.parametrize("with_reference", [False, True])
+def test_rho_of_pairs_turns_positives_into_negatives(with_reference, data, reference, branch):
+    """A positive pair becomes the negative pair of such a triplet: anchor and a classmate."""
+    rest = reference if with_reference else ()
+    labels = data[1]
+    classes = reference[1] if with_reference else labels
+    before = as_sets(miners.AllMiner()(*data, *rest))
+    assert as_sets(miners.RhoMiner("all", probability=0)(*data, *rest)) == before
+    anchor, positive, other, negative = miners.RhoMiner("all", probability=1)(*data, *rest)
+    kept = list(zip(anchor.tolist(), positive.tolist(), strict=True))
+    # only an image whose class has no other candidate keeps its positive
+    assert all((labels[a] == classes).sum() == 1 for a, _ in kept)
+    assert with_reference or not kept
+    pushed = labels[other] == classes[negative]
+    assert pushed.sum() == len(before[0]) - len(kept)
+    assert with_reference or (other != negative).all()
+    assert (~pushed).sum() == len(before[1])
+
+
+def test_a_miner_reads_the_similarities_of_a_loss_with_its_distance(data):
+    computed = []
+
+    class Counting(LpDistance):
+        def similarity(self, query, reference=None):
+            computed.append(self)
+            return super().similarity(query, reference)
+
+    loss, labels = losses.TripletMarginLoss(distance=Counting()), data[1]
+    relations = loss.relations(*data)
+    same, other = miners.SemiHardMiner(distance=Counting()), miners.SemiHardMiner()
+    found = loss.narrow(relations, same.narrow(relations))
+    assert len(computed) == 1
+    expected = loss.narrow(relations, other.narrow(relations))
+    assert len(computed) == 1  # by its own
+    torch.testing.assert_close(loss.compute(found), loss.compute(expected))
+    assert loss.compute(found) == loss(data[0], labels, same(*data))
 
 
 @pytest.mark.parametrize("name", miners.names())

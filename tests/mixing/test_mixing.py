@@ -76,7 +76,7 @@ def test_weight_0_adds_nothing_and_draws_nothing(name, where, batch, built):
 def unmixed(loss, embeddings, labels, kind):
     """The loss on the first image of every pair, as a positive of its anchor."""
     first, _ = all_pairs(labels)
-    if isinstance(loss, losses.ProxyLoss) and not loss.proxies_are_anchors:
+    if loss.compares == "images with proxies":
         return loss.compute(loss.relations(embeddings[first], labels[first]))
     anchor, classes = torch.arange(len(labels))[:, None], labels[:, None]
     if isinstance(loss, losses.ProxyLoss):

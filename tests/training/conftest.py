@@ -1,5 +1,8 @@
 import os
 import signal
+import socket
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -64,3 +67,33 @@ class StopsAt(Watcher):
 def stops_at():
     """A watcher that asks a run to stop at a step."""
     return StopsAt
+
+
+@pytest.fixture(scope="session")
+def in_two_processes():
+    """Runs a script with one argument in two real processes that know of each other."""
+
+    def run(script, argument):
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = str(listener.getsockname()[1])
+        processes = [
+            subprocess.Popen(
+                [sys.executable, script, str(argument)],
+                env=os.environ
+                | {
+                    "PYTHONPATH": ":".join(path for path in sys.path if path),
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": port,
+                    "WORLD_SIZE": "2",
+                    "LOCAL_WORLD_SIZE": "2",
+                    "RANK": str(number),
+                    "LOCAL_RANK": str(number),
+                    "TORCHELASTIC_RUN_ID": "test",
+                },
+            )
+            for number in range(2)
+        ]
+        assert [process.wait(timeout=600) for process in processes] == [0, 0]
+
+    return run

@@ -7,17 +7,23 @@ image, and get miners, memory, mixing, labels of any kind and regularisers for n
 
 import inspect
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, TypedDict
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypedDict
 
 import torch
 from torch import Tensor, nn
 
 from lookalike.distances import CosineSimilarity, Distance, DistanceLike, create
 from lookalike.errors import BadInput
-from lookalike.labels import Labels, Overlap, as_tensor, check_range, class_rows
+from lookalike.labels import Labels, Overlap, as_tensor, class_rows
 from lookalike.losses import kernels
-from lookalike.miners.mined import Indices, Mined, mined, narrow, narrow_triplets
-from lookalike.ops.autocast import autocast, autocast_enabled
+from lookalike.miners.mined import (
+    Indices,
+    from_indices,
+    sample_weights,
+    take_pairs,
+    take_triplets,
+)
+from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import check_rows, in_full_precision
 from lookalike.regularizers.base import RegularizerLike, build
 from lookalike.relations import Relations, relate
@@ -34,6 +40,9 @@ __all__ = [
     "mean",
     "mean_above_zero",
 ]
+
+
+Compared: TypeAlias = Literal["images", "images with proxies", "proxies with images"]
 
 
 class Terms(NamedTuple):
@@ -103,12 +112,20 @@ class Loss(nn.Module):
     additive: ClassVar[bool] = False
     """Whether the loss sums over candidates by weight, so that mixed candidates make sense.
 
-    A loss says so itself: a ranking loss would be mixed into something else in silence.
+    A loss says so itself: mixing would silently turn a ranking loss into another one.
     """
+    compares: ClassVar[Compared] = "images"
+    """What the anchors and the candidates are."""
+    between_candidates: bool = False
+    """Whether the loss compares candidates with one another."""
+    by_row: ClassVar[bool] = True
+    """Whether an anchor's part reads its own row only, so that anchors may differ in candidates."""
     setting_names: ClassVar[tuple[str, ...]] = ()
     """The arguments that the loss takes."""
     default_distance: ClassVar[Callable[[], Distance]] = CosineSimilarity
     """What ``distance=None`` means."""
+    needs_labels: ClassVar[bool] = True
+    """Whether an ``indices_tuple`` alone is not enough."""
     never_decayed: ClassVar[tuple[str, ...]] = ()
     """Names of its parameters that weight decay leaves alone, whatever ``optim`` says."""
 
@@ -148,6 +165,8 @@ class Loss(nn.Module):
         """The loss of these relations as its formula says, a scalar."""
         found = self.terms(relations)
         parts = (found,) if isinstance(found, Terms) else found
+        if relations.anchor_weights is not None:
+            parts = tuple(p._replace(values=p.values * relations.anchor_weights) for p in parts)
         total = self.reduce(parts[0])
         for part in parts[1:]:
             total = total + self.reduce(part)
@@ -161,11 +180,81 @@ class Loss(nn.Module):
         """The loss of these relations, a scalar; by a kernel where there is one that fits."""
         return kernels.compute(self, relations)
 
-    def _regularized(self, loss: Tensor, embeddings: Tensor) -> Tensor:
-        if self.embedding_regularizer is None:
-            return loss
-        penalty: Tensor = self.embedding_regularizer(in_full_precision(embeddings))
-        return loss + self.embedding_reg_weight * penalty
+    def relations(
+        self,
+        embeddings: Tensor,
+        labels: Labels | None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,
+        itself: Tensor | None = None,
+    ) -> Relations:
+        """The relations that this loss reads.
+
+        Args:
+            embeddings: [N, D], the images of the batch.
+            labels: One per embedding.
+            ref_emb: [M, D], further images.
+            ref_labels: Their labels.
+            itself: [N] which of ``ref_emb`` is the copy of each image, in a memory.
+
+        Returns:
+            Anchors x candidates.
+        """
+        raise NotImplementedError
+
+    def narrow(self, relations: Relations, mined: Relations) -> Relations:
+        """How this loss reads what a miner chose.
+
+        Args:
+            relations: What it would read without a miner.
+            mined: What the miner made of them.
+
+        Returns:
+            What it reads instead.
+        """
+        raise NotImplementedError
+
+    def value(self, relations: Relations) -> Tensor:
+        """The loss of these relations with its regularisers, a scalar."""
+        loss = self.compute(relations)
+        if self.embedding_regularizer is not None and relations.embeddings is not None:
+            loss = loss + self.embedding_reg_weight * self.embedding_regularizer(
+                relations.embeddings
+            )
+        return loss
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Labels | None = None,
+        indices_tuple: Indices | None = None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,
+    ) -> Tensor:
+        """The loss of a batch, in float32 at least.
+
+        Args:
+            embeddings: [N, D], the images of the batch.
+            labels: One per embedding; some losses need none where ``indices_tuple`` says all.
+            indices_tuple: What a miner returned, or PML's index tensors.
+            ref_emb: The candidates, where they are not the batch itself.
+            ref_labels: Their labels.
+
+        Returns:
+            A scalar.
+        """
+        if labels is None and (indices_tuple is None or self.needs_labels):
+            raise BadInput(f"{type(self).__name__} needs labels")
+        if embeddings.shape[0] == 0:
+            return in_full_precision(embeddings).sum()
+        with autocast(embeddings.device, enabled=False):
+            relations = self.relations(embeddings, labels, ref_emb, ref_labels)
+            if indices_tuple is not None:
+                rows = embeddings.shape[0]
+                columns = rows if ref_emb is None else ref_emb.shape[0]
+                chosen = from_indices(indices_tuple, rows, columns, relations.similarity)
+                relations = self.narrow(relations, chosen)
+            return self.value(relations)
 
 
 class PairLoss(Loss):
@@ -175,18 +264,13 @@ class PairLoss(Loss):
     unless the loss says otherwise.
     """
 
+    needs_labels = False
     counts: ClassVar[bool] = True
     """Whether a pair that a miner names several times weighs as much (PML: differs by loss)."""
-    needs_labels: ClassVar[bool] = False
-    """Whether an ``indices_tuple`` alone is not enough."""
     self_pairs: ClassVar[bool] = False
     """Whether an image is a candidate of its own."""
-    between_candidates: bool = False
-    """Whether the loss compares candidates with one another."""
     reads_triplets: ClassVar[bool] = False
     """Whether triplets that a miner chose stay triplets, or become the pairs they are made of."""
-    by_row: ClassVar[bool] = True
-    """Whether an anchor's part reads its own row only, so that anchors may differ in candidates."""
 
     def __init__(
         self,
@@ -198,58 +282,15 @@ class PairLoss(Loss):
         super().__init__(distance, embedding_regularizer, embedding_reg_weight)
         self.overlap = overlap
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Labels | None = None,
-        indices_tuple: Indices | None = None,
-        ref_emb: Tensor | None = None,
-        ref_labels: Labels | None = None,
-        *,
-        valid: Tensor | None = None,
-    ) -> Tensor:
-        """The loss of a batch, in float32 at least.
-
-        Args:
-            embeddings: [N, D], the anchors.
-            labels: One per embedding; may be left out where ``indices_tuple`` says all.
-            indices_tuple: What a miner returned, or PML's index tensors.
-            ref_emb: The candidates, where they are not the anchors.
-            ref_labels: Their labels.
-            valid: [N, candidates], 0 where two are not to be compared (a memory's own copies).
-
-        Returns:
-            A scalar.
-        """
-        if autocast_enabled(embeddings.device):
-            with autocast(embeddings.device, enabled=False):
-                return self.forward(
-                    embeddings, labels, indices_tuple, ref_emb, ref_labels, valid=valid
-                )
-        if labels is None and (indices_tuple is None or self.needs_labels):
-            raise BadInput(f"{type(self).__name__} needs labels")
-        if embeddings.shape[0] == 0:
-            return in_full_precision(embeddings).sum()
-        relations = self.relations(embeddings, labels, ref_emb, ref_labels)
-        if valid is not None:
-            valid = valid.to(relations.similarity.dtype)
-            relations = relations._replace(valid=valid, all_valid=False)
-        if indices_tuple is None:
-            loss = self.compute(relations)
-        else:
-            rows, columns = relations.similarity.shape
-            found = mined(indices_tuple, (rows, columns), embeddings.device)
-            loss = self.compute_mined(relations, found)
-        return self._regularized(loss, embeddings)
-
     def relations(
         self,
         embeddings: Tensor,
         labels: Labels | None,
         ref_emb: Tensor | None = None,
         ref_labels: Labels | None = None,
+        itself: Tensor | None = None,
     ) -> Relations:
-        """The relations this loss reads."""
+        """Images x images."""
         return relate(
             embeddings,
             labels,
@@ -257,47 +298,45 @@ class PairLoss(Loss):
             ref_labels,
             self.distance,
             self.overlap,
+            itself=itself,
             self_pairs=self.self_pairs,
-            between_candidates=self.between_candidates,
         )
 
-    def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
-        """The loss of what a miner found."""
+    def narrow(self, relations: Relations, mined: Relations) -> Relations:
+        """Only the pairs or triplets that the miner chose."""
         if self.reads_triplets:
-            return self.compute(narrow_triplets(relations, found, self.distance))
-        return self.compute(narrow(relations, found, count=self.counts))
+            return take_triplets(relations, mined)
+        return take_pairs(relations, mined, count=self.counts)
 
 
 class AnchorLoss(PairLoss):
-    """A loss with one value an anchor, of all its pairs.
+    """A loss with one value per anchor, of all its pairs.
 
-    What a miner found does not choose pairs here but weighs anchors: by how often each is named,
+    What a miner chose does not choose pairs here but weighs anchors: by how often each is named,
     over the largest count (as PML).
     """
 
     needs_labels = True
 
-    def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
-        """The mean over the anchors that count, each times its weight."""
-        weights = found.sample_weights(
-            relations.similarity.dtype, anchors_only=not relations.self_comparison
+    def narrow(self, relations: Relations, mined: Relations) -> Relations:
+        """All pairs, each anchor times its weight."""
+        weights = sample_weights(
+            mined, relations.similarity.dtype, anchors_only=not relations.self_comparison
         )
-        terms = self.terms(relations)
-        assert isinstance(terms, Terms)
-        return self.reduce(terms._replace(values=terms.values * weights))
+        return relations._replace(anchor_weights=weights, mined=True)
 
 
 class ProxyLoss(Loss):
-    """A loss over images compared with learned vectors, one or several a class.
+    """A loss over images compared with learned vectors (proxies), one or several per class.
 
-    ``relations(embeddings, labels)`` gives images x classes; labels are class numbers from 0, or
-    rows [N, classes] that say how much of each class an image is (mixed images).
+    Labels are class indices from 0, or rows [N, classes] that say how much of each class an image
+    is (mixed images). What a miner chose weighs the images: by how often each is named, over the
+    largest count (as PML). A memory adds images, which train the proxies only.
     """
 
+    compares: ClassVar[Compared] = "images with proxies"
     anchors_only: ClassVar[bool] = False
-    """Whether a miner's finding weighs an image only by how often it is an anchor."""
-    proxies_are_anchors: ClassVar[bool] = False
-    """Whether the loss sums over the images of each proxy, one per class: proxies x images."""
+    """Whether a miner's choice weighs an image only by how often it is an anchor."""
 
     def __init__(
         self,
@@ -337,66 +376,47 @@ class ProxyLoss(Loss):
         check_rows(embeddings, self.embedding_size)
         return in_full_precision(embeddings)
 
-    def class_indices(self, embeddings: Tensor, labels: Labels) -> Tensor | None:
-        """The class index of each image where the labels are indices, None where they are rows."""
-        given = as_tensor(labels, embeddings.shape[0])
-        if given.ndim != 1:
-            return None
-        check_range(given, self.num_classes)
-        return given
-
-    def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
-        """Images x classes, all of them valid."""
-        similarity = self.similarities(embeddings)
-        indices = self.class_indices(embeddings, labels)
-        return Relations(
-            similarity,
-            class_rows(labels, similarity.shape[0], self.num_classes, similarity),
-            similarity.new_ones(()).expand(similarity.shape),
-            anchor_labels=None if indices is None else indices.to(similarity.device, torch.long),
-            all_valid=True,
-            binary=indices is not None,
-        )
-
-    def compute_weighted(self, relations: Relations, weights: Tensor) -> Tensor:
-        """The mean over the images, each times its weight."""
-        terms = self.terms(relations)
-        assert isinstance(terms, Terms)
-        return self.reduce(terms._replace(values=terms.values * weights))
-
-    def forward(
+    def relations(
         self,
         embeddings: Tensor,
-        labels: Labels,
-        indices_tuple: Indices | None = None,
+        labels: Labels | None,
         ref_emb: Tensor | None = None,
         ref_labels: Labels | None = None,
-    ) -> Tensor:
-        """The loss of a batch, in float32 at least.
+        itself: Tensor | None = None,
+    ) -> Relations:
+        """Images and proxies; the images of a memory are further ones, without gradient."""
+        assert labels is not None
+        if ref_emb is not None and ref_emb is not embeddings:
+            if itself is None or ref_labels is None:
+                raise BadInput(
+                    f"{type(self).__name__} compares with learned vectors, not with ref_emb"
+                )
+            embeddings = ref_emb.index_copy(0, itself, in_full_precision(embeddings))
+            labels = ref_labels
+        return self.to_proxies(embeddings, labels)._replace(embeddings=self.rows(embeddings))
 
-        What a miner found weighs the images: by how often each is named, over the largest count
-        (as PML). Candidates are the learned vectors, so ``ref_emb`` is refused.
-        """
-        if autocast_enabled(embeddings.device):
-            with autocast(embeddings.device, enabled=False):
-                return self.forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
-        if (ref_emb is not None and ref_emb is not embeddings) or (
-            ref_labels is not None and ref_labels is not labels
-        ):
-            raise BadInput(f"{type(self).__name__} compares with learned vectors, not with ref_emb")
-        if embeddings.shape[0] == 0:
-            return in_full_precision(embeddings).sum()
-        relations = self.relations(embeddings, labels)
-        if indices_tuple is None:
-            loss = self.compute(relations)
-        else:
-            size = embeddings.shape[0]
-            found = mined(indices_tuple, (size, size), embeddings.device)
-            weights = found.sample_weights(
-                relations.similarity.dtype, anchors_only=self.anchors_only
-            )
-            loss = self.compute_weighted(relations, weights)
+    def to_proxies(self, embeddings: Tensor, labels: Labels) -> Relations:
+        """Images x classes, all of them valid."""
+        similarity = self.similarities(embeddings)
+        given = as_tensor(labels, embeddings.shape[0])
+        return Relations(
+            similarity,
+            class_rows(given, similarity.shape[0], self.num_classes, similarity),
+            similarity.new_ones(()).expand(similarity.shape),
+            labels=given.to(similarity.device, torch.long if given.ndim == 1 else None),
+            all_valid=True,
+            binary=given.ndim == 1,
+        )
+
+    def narrow(self, relations: Relations, mined: Relations) -> Relations:
+        """All images, each times its weight."""
+        weights = sample_weights(mined, relations.similarity.dtype, anchors_only=self.anchors_only)
+        return relations._replace(anchor_weights=weights, mined=True)
+
+    def value(self, relations: Relations) -> Tensor:
+        """The loss of these relations with its regularisers, a scalar."""
+        loss = super().value(relations)
         if self.weight_regularizer is not None:
             vectors = self.class_vectors().to(loss.dtype)
             loss = loss + self.weight_reg_weight * self.weight_regularizer(vectors)
-        return self._regularized(loss, embeddings)
+        return loss

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
-from lookalike.labels import Labels, check_range
+from lookalike.labels import check_range
 from lookalike.losses.base import LossOptions, PairLoss, Terms, mean_above_zero
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.margin import margin_kernel
 from lookalike.miners.everything import RandomMiner
-from lookalike.miners.mined import narrow_triplets
+from lookalike.miners.mined import take_triplets
 from lookalike.ops.pairs import picked
 from lookalike.ops.triplets import count_triplets
 from lookalike.registry import LOSSES
@@ -56,28 +56,15 @@ class MarginLoss(PairLoss):
         else:
             self.register_buffer("beta", start)
 
-    def relations(
-        self,
-        embeddings: Tensor,
-        labels: Labels | None,
-        ref_emb: Tensor | None = None,
-        ref_labels: Labels | None = None,
-    ) -> Relations:
-        """The relations; a beta for each class needs class indices as labels."""
-        relations = super().relations(embeddings, labels, ref_emb, ref_labels)
-        if self.beta.numel() > 1:
-            if relations.anchor_labels is None:
-                raise BadInput("a beta for each class needs one class index per embedding")
-            check_range(relations.anchor_labels, self.beta.numel())
-        return relations
-
     def boundary(self, relations: Relations) -> Tensor:
         """Beta as a similarity: one number, or [anchors, 1]."""
         beta = self.beta.to(relations.similarity.dtype)
         if beta.numel() > 1:
-            if relations.anchor_labels is None:
-                raise BadInput("a beta for each class needs the labels of the anchors")
-            beta = beta[relations.anchor_labels].unsqueeze(1)
+            classes = relations.class_indices
+            if classes is None:
+                raise BadInput("a beta for each class needs one class index per embedding")
+            check_range(classes, self.beta.numel())
+            beta = beta[classes].unsqueeze(1)
         return beta if self.distance.is_inverted else -beta
 
     def terms(self, relations: Relations) -> Terms:
@@ -123,10 +110,10 @@ class MarginLoss(PairLoss):
             return loss + self.nu * self.beta.to(loss.dtype).sum()
         # a beta for each class: those of the triplets' anchors, over the terms above zero
         assert terms.counts is not None
-        assert relations.anchor_labels is not None
+        assert relations.class_indices is not None
         times = self._triplets_of_anchors(relations)
         number = (terms.counts * (terms.values > 0)).sum().clamp_min(1e-30)
-        beta = self.beta.to(loss.dtype)[relations.anchor_labels]
+        beta = self.beta.to(loss.dtype)[relations.class_indices]
         return loss + self.nu * (beta * times).sum() / number
 
     def _triplets_of_anchors(self, relations: Relations) -> Tensor:
@@ -146,6 +133,5 @@ class MarginLoss(PairLoss):
     def compute(self, relations: Relations) -> Tensor:
         """The loss of these relations, or of random triplets of them."""
         if self.random is not None and relations.triplets is None and relations.gap is None:
-            found = self.random.mine(relations)
-            relations = narrow_triplets(relations, found, self.distance)
+            relations = take_triplets(relations, self.random.mine(relations))
         return super().compute(relations)

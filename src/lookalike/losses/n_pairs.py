@@ -1,11 +1,10 @@
 """The N-pairs loss: one anchor-positive pair a class."""
 
 import torch
-from torch import Tensor
 
 from lookalike.distances import DotProductSimilarity
 from lookalike.losses.base import PairLoss, Terms
-from lookalike.miners.mined import Mined, restrict
+from lookalike.miners.mined import keep_pairs
 from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
@@ -26,9 +25,9 @@ class NPairsLoss(PairLoss):
     needs_labels = True
     default_distance = DotProductSimilarity
 
-    def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
-        """The loss of the positive pairs found (of each class the first, in order of index)."""
-        return self.compute(restrict(relations, found))
+    def narrow(self, relations: Relations, mined: Relations) -> Relations:
+        """The positive pairs that the miner chose (of each class the first, in order of index)."""
+        return keep_pairs(relations, mined)
 
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per anchor; only the first pair of each class counts."""

@@ -5,10 +5,11 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from lookalike.labels import Labels, class_rows
+from lookalike.labels import Labels, as_tensor, class_rows
 from lookalike.losses.base import ProxyLoss, ProxyOptions, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.proxy_anchor import proxy_anchor_kernel
+from lookalike.miners.mined import sample_weights
 from lookalike.ops.soft import log1p_sum_exp
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
@@ -36,7 +37,7 @@ class ProxyAnchorLoss(ProxyLoss):
     """
 
     additive = True
-    proxies_are_anchors = True
+    compares = "proxies with images"
 
     def __init__(
         self,
@@ -59,19 +60,24 @@ class ProxyAnchorLoss(ProxyLoss):
         """The proxies."""
         return self.proxies
 
-    def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
+    def to_proxies(self, embeddings: Tensor, labels: Labels) -> Relations:
         """Proxies x images."""
         if not self.distance.symmetric:
-            turned = super().relations(embeddings, labels)
+            turned = super().to_proxies(embeddings, labels)
             return turned._replace(
                 similarity=turned.similarity.T, same=turned.same.T, valid=turned.valid.T
             )
         rows = self.rows(embeddings)
+        given = as_tensor(labels, rows.shape[0])
         similarity = self.distance.similarity(self.proxies.to(rows.dtype), rows)
-        binary = self.class_indices(embeddings, labels) is not None
-        same = class_rows(labels, rows.shape[0], self.num_classes, rows).T
-        valid = similarity.new_ones(()).expand(similarity.shape)
-        return Relations(similarity, same, valid, all_valid=True, binary=binary)
+        return Relations(
+            similarity,
+            class_rows(given, rows.shape[0], self.num_classes, rows).T,
+            similarity.new_ones(()).expand(similarity.shape),
+            labels=given.to(rows.device),
+            all_valid=True,
+            binary=given.ndim == 1,
+        )
 
     def terms(self, relations: Relations) -> tuple[Terms, ...]:
         """The formula, on proxies x images."""
@@ -85,7 +91,8 @@ class ProxyAnchorLoss(ProxyLoss):
         """Both sums and their gradients in one pass."""
         return proxy_anchor_kernel
 
-    def compute_weighted(self, relations: Relations, weights: Tensor) -> Tensor:
+    def narrow(self, relations: Relations, mined: Relations) -> Relations:
         """As PML: an image of weight w counts ``e^(w - 1)`` times in each sum."""
+        weights = sample_weights(mined, relations.similarity.dtype, anchors_only=False)
         times = torch.exp(weights - 1).expand(relations.similarity.shape)
-        return self.compute(relations._replace(valid=relations.valid * times, all_valid=False))
+        return relations._replace(valid=relations.valid * times, all_valid=False, mined=True)

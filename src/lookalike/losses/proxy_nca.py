@@ -60,9 +60,9 @@ class ProxyNCALoss(ProxyLoss):
         """The proxies."""
         return self.proxies
 
-    def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
+    def to_proxies(self, embeddings: Tensor, labels: Labels) -> Relations:
         """Images x proxies, with the similarities among proxies where direction needs them."""
-        relations = super().relations(embeddings, labels)
+        relations = super().to_proxies(embeddings, labels)
         if not self.direction:
             return relations
         rows = self.proxies.to(in_full_precision(embeddings).dtype)
@@ -82,7 +82,7 @@ class ProxyNCALoss(ProxyLoss):
     def kernel(self, relations: Relations) -> Kernel | None:
         """The plain form is a softmax; value and gradient in one pass."""
         plain = self.denominator == "all" and not self.direction
-        whole = relations.anchor_labels is not None and relations.all_valid
+        whole = relations.class_indices is not None and relations.all_valid
         return partial(softmax_kernel, scale=self.softmax_scale) if plain and whole else None
 
     def _direction(self, relations: Relations) -> Tensor:

@@ -8,7 +8,7 @@ from lookalike.losses.base import LossOptions, PairLoss, Terms, mean_above_zero
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.quadruplet import quadruplet_kernel
 from lookalike.losses.nca import squared_l2
-from lookalike.miners.mined import Mined, restrict
+from lookalike.miners.mined import keep_pairs
 from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
@@ -39,9 +39,9 @@ class QuadrupletLoss(PairLoss):
         self.margin_alpha_1 = margin_alpha_1
         self.margin_alpha_2 = margin_alpha_2
 
-    def compute_mined(self, relations: Relations, found: Mined) -> Tensor:
-        """The loss of the pairs found."""
-        return self.compute(restrict(relations, found))
+    def narrow(self, relations: Relations, mined: Relations) -> Relations:
+        """Only the pairs that the miner chose, as the labels say."""
+        return keep_pairs(relations, mined)
 
     def terms(self, relations: Relations) -> tuple[Terms, Terms]:
         """The formula, one value per triplet and one per quadruplet."""

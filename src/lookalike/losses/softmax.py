@@ -10,7 +10,6 @@ from torch.nn.functional import cross_entropy
 
 from lookalike.distances import DotProductSimilarity
 from lookalike.errors import BadInput
-from lookalike.labels import Labels
 from lookalike.losses.base import ProxyLoss, ProxyOptions, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.softmax import softmax_kernel
@@ -56,7 +55,7 @@ class SoftmaxLoss(ProxyLoss):
 
     def kernel(self, relations: Relations) -> Kernel | None:
         """Value and gradient in one pass, where every image has one class."""
-        if relations.anchor_labels is None or not relations.all_valid:
+        if relations.class_indices is None or not relations.all_valid:
             return None
         harder = None if type(self).harder is SoftmaxLoss.harder else self.harder
         return partial(softmax_kernel, scale=self.scale, harder=harder)
@@ -229,18 +228,12 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
     ) -> None:
         super().__init__(num_classes, embedding_size, int(margin), scale, **options)
 
-    def relations(self, embeddings: Tensor, labels: Labels) -> Relations:
-        """Images x classes, with the lengths of the embeddings."""
-        relations = super().relations(embeddings, labels)
-        lengths = torch.linalg.vector_norm(self.rows(embeddings), dim=1, keepdim=True)
-        return relations._replace(lengths=lengths)
-
     def terms(self, relations: Relations) -> Terms:
-        """Cross-entropy of ``scale * |x| * psi``; without lengths those of unit vectors."""
+        """Cross-entropy of ``scale * |x| * psi``."""
         s = relations.similarity
         logits = self.scale * torch.lerp(s, self.harder(s), relations.same)
-        if relations.lengths is not None:
-            logits = logits * relations.lengths
+        if relations.embeddings is not None:
+            logits = logits * torch.linalg.vector_norm(relations.embeddings, dim=1, keepdim=True)
         return Terms(soft_cross_entropy(logits, relations))
 
     def kernel(self, relations: Relations) -> None:

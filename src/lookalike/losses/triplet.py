@@ -12,7 +12,7 @@ from lookalike.losses.direction import direction_cosine
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.triplet import all_triplets_kernel, blocks_kernel
 from lookalike.miners.everything import RandomMiner
-from lookalike.miners.mined import narrow_triplets
+from lookalike.miners.mined import take_triplets
 from lookalike.ops.pairs import at_places, listed_pairs, picked
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
@@ -100,6 +100,5 @@ class TripletMarginLoss(PairLoss):
         """The loss of these relations, or of random triplets of them."""
         if self.random is not None and relations.triplets is None and relations.gap is None:
             with torch.no_grad():
-                found = self.random.mine(relations)
-            relations = narrow_triplets(relations, found, self.distance)
+                relations = take_triplets(relations, self.random.mine(relations))
         return super().compute(relations)

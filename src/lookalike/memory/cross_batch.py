@@ -7,48 +7,36 @@ from torch import Tensor, nn
 
 from lookalike.errors import BadInput
 from lookalike.labels import as_tensor
-from lookalike.losses.base import Loss, PairLoss
-from lookalike.miners.base import Miner
-from lookalike.miners.mined import Gaps, Indices, Listed, Mined, Pairs, mined
+from lookalike.losses.adapter import as_loss
+from lookalike.losses.base import Loss
+from lookalike.miners.base import as_miner
 from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import check_rows, in_full_precision
-from lookalike.relations import relate
+from lookalike.relations import Relations
 
-__all__ = ["CrossBatchMemory", "refuse_unless_paired"]
+__all__ = ["CrossBatchMemory", "EmbeddingMemory"]
 
 
-class CrossBatchMemory(nn.Module):
-    """A loss over pairs or triplets whose candidates are the last ``memory_size`` embeddings.
+class EmbeddingMemory(nn.Module):
+    """The last ``memory_size`` embeddings with their labels, as further candidates.
 
     Each batch goes into the memory, without gradient, and is then compared with all of it; an
     image is not compared with its own copy. The memory is filled from the first batch on, but read
-    only after ``start`` batches: until then the loss is that of the batch alone. Candidates stored
-    a few hundred steps ago still fit when the network changes slowly, which it does not at first.
+    only after ``start`` batches: until then the relations are those of the batch alone. Candidates
+    stored a few hundred steps ago still fit when the network changes slowly, which it does not at
+    first. The state is in the state dict.
 
-    ``loss`` is any loss over images (ours, or one of PML's), ``miner`` any miner; it chooses from
-    the memory. The state is in the state dict.
-
-    >>> from lookalike.losses import ContrastiveLoss
-    >>> loss = CrossBatchMemory(ContrastiveLoss(), embedding_size=2, memory_size=8)
-    >>> loss(torch.eye(2), torch.tensor([0, 1])), len(loss)
-    (tensor(0.), 2)
+    Args:
+        embedding_size: The dimension of the embeddings.
+        memory_size: How many embeddings are kept.
+        start: For how many batches the memory is only filled.
     """
 
     embedding_memory: Tensor
     label_memory: Tensor
 
-    def __init__(
-        self,
-        loss: nn.Module,
-        embedding_size: int,
-        memory_size: int = 1024,
-        miner: nn.Module | None = None,
-        start: int = 0,
-    ) -> None:
+    def __init__(self, embedding_size: int, memory_size: int = 1024, start: int = 0) -> None:
         super().__init__()
-        refuse_unless_paired(type(loss))
-        self.loss = loss
-        self.miner = miner
         self.memory_size = memory_size
         self.start = start
         self.batches = 0
@@ -79,13 +67,26 @@ class CrossBatchMemory(nn.Module):
         """Forget everything."""
         self.batches = self.seen = 0
 
-    def forward(
-        self, embeddings: Tensor, labels: Tensor, *, enqueue_mask: Tensor | None = None
-    ) -> Tensor:
-        """The loss of a batch against the memory.
+    def relations(
+        self,
+        loss: Loss,
+        embeddings: Tensor,
+        labels: Tensor,
+        *,
+        enqueue_mask: Tensor | None = None,
+    ) -> Relations:
+        """What ``loss`` reads of a batch and the memory, in which the batch is put first.
 
-        ``enqueue_mask`` says which rows go into the memory; the others are then the anchors, and
-        there are no copies to leave out (as in MoCo, where the two come from two networks).
+        Args:
+            loss: The loss that will read them.
+            embeddings: [N, D], the batch.
+            labels: [N] class indices.
+            enqueue_mask: [N] which rows go into the memory; the others are then the anchors, and
+                have no copies in it (as in MoCo, where the two come from two networks). None: all
+                rows are both.
+
+        Returns:
+            Relations to the memory.
         """
         check_rows(embeddings, self.embedding_memory.shape[1])
         labels = as_tensor(labels, embeddings.shape[0]).to(embeddings.device)
@@ -98,13 +99,14 @@ class CrossBatchMemory(nn.Module):
             embeddings, labels = embeddings[~enqueue_mask], labels[~enqueue_mask]
         slots = self._enqueue(*stored)
         if self.batches <= self.start:
-            found = None if self.miner is None else self.miner(embeddings, labels)
-            return self.loss(embeddings, labels, found)  # type: ignore[no-any-return]
-        candidates, classes = self.embedding_memory[: len(self)], self.label_memory[: len(self)]
-        others = candidates.new_ones(embeddings.shape[0], len(self))
-        if enqueue_mask is None:
-            others.scatter_(1, slots.unsqueeze(1), 0)
-        return self._compared(embeddings, labels, candidates, classes, others)
+            return loss.relations(embeddings, labels)
+        return loss.relations(
+            embeddings,
+            labels,
+            self.embedding_memory[: len(self)],
+            self.label_memory[: len(self)],
+            itself=slots if enqueue_mask is None else None,
+        )
 
     @torch.no_grad()
     def _enqueue(self, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -121,76 +123,43 @@ class CrossBatchMemory(nn.Module):
         self.seen += size
         return slots
 
-    def _compared(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        candidates: Tensor,
-        classes: Tensor,
-        others: Tensor,
-    ) -> Tensor:
-        loss: Any = self.loss
-        found = None
-        if self.miner is not None:
-            found = mine(self.miner, embeddings, labels, candidates, classes, others)
-        if isinstance(loss, PairLoss):
-            valid = None if loss.self_pairs else others
-            return loss(embeddings, labels, found, candidates, classes, valid=valid)  # type: ignore[no-any-return]
-        if found is None:
-            same = labels.unsqueeze(1) == classes
-            found = Pairs(same & (others > 0), ~same, once=True)
-        value: Tensor = loss(embeddings, labels, found, candidates, classes)
-        return value
 
+class CrossBatchMemory(EmbeddingMemory):
+    """A loss that compares each batch with the last ``memory_size`` embeddings.
 
-def refuse_unless_paired(build: object) -> None:
-    """Refuse a loss that compares images with learned vectors: it has no candidates to add."""
-    if isinstance(build, type) and issubclass(build, Loss) and not issubclass(build, PairLoss):
-        raise BadInput(
-            f"{build.__name__} compares images with learned vectors; a memory of images is for "
-            "losses over pairs and triplets"
-        )
+    For a loss over images they are the candidates; for one with proxies they are further images.
 
+    Args:
+        loss: Any loss, ours or one of PML's.
+        embedding_size: The dimension of the embeddings.
+        memory_size: How many embeddings are kept.
+        miner: Any miner; it chooses from the memory.
+        start: For how many batches the memory is only filled.
 
-def mine(
-    miner: nn.Module,
-    embeddings: Tensor,
-    labels: Tensor,
-    candidates: Tensor,
-    classes: Tensor,
-    others: Tensor,
-) -> Mined:
-    """What a miner finds in the memory; no image with its own copy (``others`` is 0 there)."""
-    if isinstance(miner, Miner) and type(miner).forward is Miner.forward:
-        # hide the copies before it looks: one that wants near positives would find only them
-        with torch.no_grad(), autocast(embeddings.device, enabled=False):
-            relations = relate(
-                embeddings,
-                labels,
-                candidates,
-                classes,
-                miner.distance,
-                between_candidates=miner.between_candidates,
-            )
-            valid = others.to(relations.similarity.dtype)
-            return miner.mine(relations._replace(valid=valid, all_valid=False))
-    found: Indices = miner(embeddings, labels, candidates, classes)
-    shape = (others.shape[0], others.shape[1])
-    return without_copies(mined(found, shape, others.device), labels, classes, others)
-
-
-def without_copies(found: Mined, labels: Tensor, classes: Tensor, others: Tensor) -> Mined:
-    """What was found, less the positive pairs of an image with its own copy.
-
-    A triplet whose negative is of the anchor's class stays: rho-regularisation means the copy.
+    >>> from lookalike.losses import ContrastiveLoss
+    >>> loss = CrossBatchMemory(ContrastiveLoss(), embedding_size=2, memory_size=8)
+    >>> loss(torch.eye(2), torch.tensor([0, 1])), len(loss)
+    (tensor(0.), 2)
     """
-    if isinstance(found, Gaps):
-        return Gaps(found.positive * others, found.negative, found.gap, found.distance)
-    if isinstance(found, Listed):
-        keep = others[found.anchor, found.positive] > 0
-        keep |= labels[found.anchor] == classes[found.negative]
-        if found.keep is not None:
-            keep &= found.keep
-        return Listed(found.anchor, found.positive, found.negative, keep, found.shape)
-    positive, negative = found.pairs()
-    return Pairs(positive * others.to(torch.float32), negative, once=found.once)
+
+    def __init__(
+        self,
+        loss: nn.Module,
+        embedding_size: int,
+        memory_size: int = 1024,
+        miner: nn.Module | None = None,
+        start: int = 0,
+    ) -> None:
+        super().__init__(embedding_size, memory_size, start)
+        self.loss = as_loss(loss)
+        self.miner = None if miner is None else as_miner(miner)
+
+    def forward(
+        self, embeddings: Tensor, labels: Tensor, *, enqueue_mask: Tensor | None = None
+    ) -> Tensor:
+        """The loss of a batch against the memory; arguments as of ``relations``."""
+        with autocast(embeddings.device, enabled=False):
+            relations = self.relations(self.loss, embeddings, labels, enqueue_mask=enqueue_mask)
+            if self.miner is not None:
+                relations = self.loss.narrow(relations, self.miner.narrow(relations))
+            return self.loss.value(relations)

@@ -5,7 +5,7 @@ from lookalike.miners.base import Miner
 from lookalike.miners.distance_weighted import DistanceWeightedMiner
 from lookalike.miners.easy_hard import BatchEasyHardMiner, BatchHardMiner
 from lookalike.miners.everything import AllMiner, RandomMiner
-from lookalike.miners.mined import Gaps, Listed, Mined, Pairs
+from lookalike.miners.mined import Mined
 from lookalike.miners.multi_similarity import MultiSimilarityMiner
 from lookalike.miners.pair_margin import PairMarginMiner
 from lookalike.miners.rho import RhoMiner
@@ -19,13 +19,10 @@ __all__ = [
     "BatchEasyHardMiner",
     "BatchHardMiner",
     "DistanceWeightedMiner",
-    "Gaps",
-    "Listed",
     "Mined",
     "Miner",
     "MultiSimilarityMiner",
     "PairMarginMiner",
-    "Pairs",
     "RandomMiner",
     "RhoMiner",
     "SemiHardMiner",

@@ -7,7 +7,6 @@ import torch
 
 from lookalike.errors import BadInput
 from lookalike.miners.base import Miner, MinerOptions
-from lookalike.miners.mined import Listed
 from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.registry import MINERS
 from lookalike.relations import Relations
@@ -23,15 +22,13 @@ class AngularMiner(Miner):
     centre follow from similarities: ``|x_n - c|^2 = 1 + (1 + s_ap)/2 - s_an - s_pn``.
     """
 
-    between_candidates = True
-
     def __init__(self, angle: float = 20, **options: Unpack[MinerOptions]) -> None:
         super().__init__(**options)
         if not self.distance.ordered_by_cosine:
             raise BadInput("angular mining needs distances of unit vectors (l2)")
         self.angle = angle
 
-    def mine(self, relations: Relations) -> Listed:
+    def mine(self, relations: Relations) -> Relations:
         """Triplets with a place for each positive pair and candidate."""
         cosine = 1 - self.distance.squared_euclidean(relations.similarity) / 2
         between = 1 - self.distance.squared_euclidean(relations.between_candidates()) / 2
@@ -44,11 +41,9 @@ class AngularMiner(Miner):
         wide = 2 - 2 * near > 4 * math.tan(math.radians(self.angle)) ** 2 * to_centre
         keep = wide & (relations.negatives[rows] > 0) & (weight > 0).unsqueeze(1)
         candidate = torch.arange(keep.shape[1], device=rows.device)
-        height, width = cosine.shape
-        return Listed(
+        return relations.only_triplets(
             rows.unsqueeze(1).expand_as(keep).reshape(-1),
             columns.unsqueeze(1).expand_as(keep).reshape(-1),
             candidate.expand_as(keep).reshape(-1),
             keep.reshape(-1),
-            (height, width),
         )

@@ -6,10 +6,8 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.labels import Labels
 from lookalike.miners.base import Miner, MinerOptions
 from lookalike.miners.everything import random_negatives
-from lookalike.miners.mined import Listed, Mined
 from lookalike.registry import MINERS
 from lookalike.relations import Relations
 
@@ -37,20 +35,10 @@ class DistanceWeightedMiner(Miner):
         self.cutoff = cutoff
         self.nonzero_loss_cutoff = nonzero_loss_cutoff
 
-    @torch.no_grad()
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Labels,
-        ref_emb: Tensor | None = None,
-        ref_labels: Labels | None = None,
-    ) -> Mined:
-        """One triplet for each positive pair."""
-        self.dimension = embeddings.shape[1]
-        return super().forward(embeddings, labels, ref_emb, ref_labels)
-
-    def weights(self, relations: Relations, dimension: int) -> Tensor:
-        """How likely each candidate is drawn, up to a factor an anchor."""
+    def weights(self, relations: Relations) -> Tensor:
+        """How likely each candidate is drawn, up to a factor per anchor."""
+        assert relations.embeddings is not None
+        dimension = relations.embeddings.shape[1]
         squared = self.distance.squared_euclidean(relations.similarity)
         allowed = relations.negatives * (squared < self.nonzero_loss_cutoff**2)
         # a distance of 0 (an image and itself) is not less likely than never: log 0 has no number
@@ -62,6 +50,6 @@ class DistanceWeightedMiner(Miner):
         chance.sub_(chance.amax(1, keepdim=True)).clamp_min_(-80)
         return chance.exp_().mul_(allowed)
 
-    def mine(self, relations: Relations) -> Listed:
+    def mine(self, relations: Relations) -> Relations:
         """One negative for each positive pair, drawn by its weight."""
-        return random_negatives(relations.positives, self.weights(relations, self.dimension))
+        return random_negatives(relations, self.weights(relations))

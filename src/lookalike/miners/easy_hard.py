@@ -7,7 +7,6 @@ from torch import Tensor
 
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.miners.base import Miner, MinerOptions
-from lookalike.miners.mined import Listed, Mined, Pairs
 from lookalike.registry import MINERS
 from lookalike.relations import Relations
 
@@ -50,13 +49,13 @@ class BatchEasyHardMiner(Miner):
         self.allowed_pos_range = allowed_pos_range
         self.allowed_neg_range = allowed_neg_range
 
-    def mine(self, relations: Relations) -> Mined:
+    def mine(self, relations: Relations) -> Relations:
         """One positive and one negative pair an anchor, or all of a kind."""
         positive, negative = self._chosen(relations)
         if "all" not in (self.pos_strategy, self.neg_strategy):
             both = positive.any(1, keepdim=True) & negative.any(1, keepdim=True)
-            return Pairs(positive & both, negative & both, once=True)
-        return Pairs(positive, negative, once=True)
+            return relations.only_pairs(positive & both, negative & both)
+        return relations.only_pairs(positive, negative)
 
     def _chosen(self, relations: Relations) -> tuple[Tensor, Tensor]:
         similarity = relations.similarity
@@ -102,12 +101,11 @@ class BatchHardMiner(BatchEasyHardMiner):
     def __init__(self, **options: Unpack[MinerOptions]) -> None:
         super().__init__("hard", "hard", **options)
 
-    def mine(self, relations: Relations) -> Listed:
+    def mine(self, relations: Relations) -> Relations:
         """One triplet an anchor that has a positive and a negative."""
         positive, negative = self._chosen(relations)
         keep = positive.any(1) & negative.any(1)
         anchor = torch.arange(positive.shape[0], device=positive.device)
-        height, width = positive.shape
-        return Listed(
-            anchor, positive.int().argmax(1), negative.int().argmax(1), keep, (height, width)
+        return relations.only_triplets(
+            anchor, positive.int().argmax(1), negative.int().argmax(1), keep
         )

@@ -6,7 +6,6 @@ import torch
 
 from lookalike.errors import BadInput
 from lookalike.miners.base import Miner, MinerOptions
-from lookalike.miners.mined import Listed, Pairs
 from lookalike.ops.pairs import listed_pairs
 from lookalike.ops.triplets import row_positions
 from lookalike.registry import MINERS
@@ -19,9 +18,9 @@ __all__ = ["AllMiner", "RandomMiner", "random_negatives"]
 class AllMiner(Miner):
     """Every positive and every negative pair."""
 
-    def mine(self, relations: Relations) -> Pairs:
+    def mine(self, relations: Relations) -> Relations:
         """Both masks."""
-        return Pairs(relations.positives > 0, relations.negatives > 0, once=True)
+        return relations.only_pairs(relations.positives > 0, relations.negatives > 0)
 
 
 @MINERS.register("random")
@@ -37,7 +36,7 @@ class RandomMiner(Miner):
             raise BadInput(f"triplets_per_anchor is {triplets_per_anchor}; it must be at least 1")
         self.triplets_per_anchor = triplets_per_anchor
 
-    def mine(self, relations: Relations) -> Listed:
+    def mine(self, relations: Relations) -> Relations:
         """Anchors in order, each with its random pairs."""
         height, width = relations.similarity.shape
         times = self.triplets_per_anchor
@@ -52,16 +51,15 @@ class RandomMiner(Miner):
             place = torch.searchsorted(sums, level.view(height, times), right=True).view(-1)
             drawn.append(place.clamp_max(width - 1))
             keep &= total > 0
-        return Listed(anchor, drawn[0], drawn[1], keep, (height, width))
+        return relations.only_triplets(anchor, drawn[0], drawn[1], keep)
 
 
-def random_negatives(positive: torch.Tensor, weights: torch.Tensor) -> Listed:
+def random_negatives(relations: Relations, weights: torch.Tensor) -> Relations:
     """For each positive pair one negative of its anchor, drawn with these weights."""
-    pairs = listed_pairs(positive)
-    rows, weight = pairs.rows, pairs.weights
+    pairs = listed_pairs(relations.positives)
+    rows, last = pairs.rows, weights.shape[1] - 1
     sums = weights.cumsum(1)
     total = sums[:, -1][rows]
     place = row_positions(sums, rows, torch.rand_like(total) * total, right=True)
-    height, width = weights.shape
-    keep = (weight > 0) & (total > 0)
-    return Listed(rows, pairs.columns(positive), place.clamp_max(width - 1), keep, (height, width))
+    keep = (pairs.weights > 0) & (total > 0)
+    return relations.only_triplets(rows, pairs.columns(weights), place.clamp_max(last), keep)

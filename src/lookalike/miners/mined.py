@@ -1,8 +1,8 @@
-"""What a miner found: pairs or triplets that any loss accepts.
+"""What a miner kept, as losses take it and as PML's index tuples.
 
-Inside, all is dense (weights over anchors x candidates, a condition on triplets, or lists of fixed
-length), so that nothing waits for the device. Unpacking gives index tuples as PML's:
-``anchors, positives, negatives`` or ``anchors, positives, anchors, negatives``.
+On the way from a miner to a loss it is ``Relations`` (dense weights, lists of a fixed length or a
+condition on triplets), so that nothing waits for the device. Index tuples exist only at the door
+of the library: ``anchors, positives, negatives`` or ``anchors, positives, anchors, negatives``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,262 +11,209 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from lookalike.distances import Distance
 from lookalike.errors import BadInput
 from lookalike.ops.pairs import at_places, listed_pairs
-from lookalike.ops.triplets import Gap, count_triplets
-from lookalike.relations import Relations, Triplets
+from lookalike.ops.triplets import count_triplets
+from lookalike.relations import Relations
 
 __all__ = [
-    "Gaps",
     "Indices",
-    "Listed",
     "Mined",
-    "Pairs",
-    "mined",
-    "narrow",
-    "narrow_triplets",
-    "restrict",
+    "from_indices",
+    "index_tuple",
+    "keep_pairs",
+    "list_triplets",
+    "named_pairs",
+    "sample_weights",
+    "take_pairs",
+    "take_triplets",
 ]
 
 
 class Mined:
-    """Pairs or triplets chosen from anchors x candidates."""
+    """What calling a miner returns: any loss takes it, and it unpacks to PML's index tensors.
 
-    once: bool = False
-    """Whether every pair is named at most once, and none as both positive and negative."""
-
-    def pairs(self) -> tuple[Tensor, Tensor]:
-        """How often each pair is named as positive and as negative, [anchors, candidates]."""
-        raise NotImplementedError
-
-    def indices(self) -> tuple[Tensor, ...]:
-        """Three or four index tensors, as PML's. This looks at the data, so it may wait for it."""
-        raise NotImplementedError
-
-    def anchor_counts(self, positive: Tensor, negative: Tensor) -> Tensor:
-        """How often each anchor is named."""
-        raise NotImplementedError
-
-    def sample_weights(self, dtype: torch.dtype, *, anchors_only: bool) -> Tensor:
-        """How often each image is named, over the largest count; all 1 where nothing was found.
-
-        With ``anchors_only`` the candidates are other images, and only anchors are counted.
-        """
-        positive, negative = self.pairs()
-        counts = self.anchor_counts(positive, negative)
-        if not anchors_only:
-            counts = counts + positive.sum(0) + negative.sum(0)
-        counts = counts.to(dtype)
-        top = counts.max()
-        return torch.where(top > 0, counts / top.clamp_min(1), torch.ones_like(counts))
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return iter(self.indices())
-
-    def __len__(self) -> int:
-        return len(self.indices())
-
-    def __getitem__(self, position: int) -> Tensor:
-        return self.indices()[position]
-
-
-class Pairs(Mined):
-    """Positive and negative pairs: two weights (or truth values) over anchors x candidates.
-
-    ``once`` promises that the weights are 0 or 1 and that no pair is positive and negative.
+    Args:
+        relations: The relations that the miner narrowed.
     """
 
-    def __init__(self, positive: Tensor, negative: Tensor, *, once: bool) -> None:
-        self.positive = positive
-        self.negative = negative
-        self.once = once
+    def __init__(self, relations: Relations) -> None:
+        self.relations = relations
 
-    def pairs(self) -> tuple[Tensor, Tensor]:
-        """The two weights."""
-        return self.positive, self.negative
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(index_tuple(self.relations))
 
-    def anchor_counts(self, positive: Tensor, negative: Tensor) -> Tensor:
-        """Positive and negative pairs name their anchor each."""
-        return positive.sum(1, dtype=torch.float32) + negative.sum(1, dtype=torch.float32)
+    def __len__(self) -> int:
+        pairs = self.relations.triplets is None and self.relations.gap is None
+        return 4 if pairs else 3
 
-    def indices(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Anchors and positives, anchors and negatives."""
-        anchor, positive = _repeated(self.positive)
-        other, negative = _repeated(self.negative)
-        return anchor, positive, other, negative
-
-
-def _repeated(weights: Tensor) -> tuple[Tensor, Tensor]:
-    rows, columns = weights.nonzero(as_tuple=True)
-    if weights.dtype == torch.bool:
-        return rows, columns
-    if weights.isnan().any():
-        raise BadInput("the similarities are not numbers: the embeddings hold NaN or infinity")
-    times = weights[rows, columns].round().long()
-    return rows.repeat_interleave(times), columns.repeat_interleave(times)
-
-
-class Listed(Mined):
-    """Triplets one by one; ``keep`` False marks a place of the list that holds none."""
-
-    def __init__(
-        self,
-        anchor: Tensor,
-        positive: Tensor,
-        negative: Tensor,
-        keep: Tensor | None,
-        shape: tuple[int, int],
-    ) -> None:
-        self.anchor = anchor
-        self.positive = positive
-        self.negative = negative
-        self.keep = keep
-        self.shape = shape
-
-    def pairs(self) -> tuple[Tensor, Tensor]:
-        """Every triplet names its positive and its negative pair."""
-        weights = self.weights(torch.float32)
-        to_positive, to_negative = (
-            weights.new_zeros(self.shape[0] * self.shape[1])
-            .index_add_(0, places, weights)
-            .view(self.shape)
-            for places in self.places()
-        )
-        return to_positive, to_negative
-
-    def places(self) -> tuple[Tensor, Tensor]:
-        """Where the positive and the negative pair of each lie in the flattened matrix."""
-        starts = self.anchor * self.shape[1]
-        return starts + self.positive, starts + self.negative
-
-    def weights(self, dtype: torch.dtype) -> Tensor:
-        """1 for a triplet, 0 for a place that holds none."""
-        if self.keep is None:
-            return torch.ones(self.anchor.shape, dtype=dtype, device=self.anchor.device)
-        return self.keep.to(dtype)
-
-    def anchor_counts(self, positive: Tensor, negative: Tensor) -> Tensor:  # noqa: ARG002
-        """A triplet names its anchor once."""
-        return positive.sum(1)
-
-    def indices(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Anchors, positives, negatives."""
-        if self.keep is None:
-            return self.anchor, self.positive, self.negative
-        return self.anchor[self.keep], self.positive[self.keep], self.negative[self.keep]
-
-
-class Gaps(Mined):
-    """All triplets whose gap ``s_ap - s_an`` lies in a range: many triplets in little room."""
-
-    def __init__(
-        self,
-        positive: Tensor,
-        negative: Tensor,
-        gap: Gap,
-        distance: Distance,
-    ) -> None:
-        self.positive = positive
-        self.negative = negative
-        self.gap = gap
-        self.distance = distance
-
-    def pairs(self) -> tuple[Tensor, Tensor]:
-        """Counts; no triplet is written out."""
-        return count_triplets(self.positive, self.negative, gap=self.gap)
-
-    def anchor_counts(self, positive: Tensor, negative: Tensor) -> Tensor:  # noqa: ARG002
-        """A triplet names its anchor once."""
-        return positive.sum(1)
-
-    def listed(self) -> Listed:
-        """Every triplet written out, with a place for each positive pair and candidate."""
-        pairs = listed_pairs(self.positive)
-        rows, places, weight = pairs
-        columns = pairs.columns(self.positive)
-        near = at_places(self.gap.similarity, places).unsqueeze(1)
-        keep = (self.negative[rows] > 0) & (weight > 0).unsqueeze(1)
-        keep &= self.gap.of(near, rows) > 0
-        candidate = torch.arange(keep.shape[1], device=rows.device)
-        return Listed(
-            rows.unsqueeze(1).expand_as(keep).reshape(-1),
-            columns.unsqueeze(1).expand_as(keep).reshape(-1),
-            candidate.expand_as(keep).reshape(-1),
-            keep.reshape(-1),
-            (self.positive.shape[0], self.positive.shape[1]),
-        )
-
-    def indices(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Anchors, positives, negatives."""
-        return self.listed().indices()
+    def __getitem__(self, position: int) -> Tensor:
+        return index_tuple(self.relations)[position]
 
 
 Indices: TypeAlias = Mined | Sequence[Tensor]
 
 
-def mined(indices: Indices, shape: tuple[int, int], device: torch.device) -> Mined:
-    """A mined value as it is; a plain tuple of three or four index tensors as a mined value."""
+def from_indices(indices: Indices, rows: int, columns: int, like: Tensor) -> Relations:
+    """What a miner returned, or a tuple of three or four index tensors, as narrowed relations.
+
+    Args:
+        indices: Triplets (3 tensors) or pairs (4 tensors).
+        rows: The number of anchors.
+        columns: The number of candidates.
+        like: A tensor of the device and type that the relations are to have.
+
+    Returns:
+        Relations of which only what was chosen has a meaning.
+    """
     if isinstance(indices, Mined):
-        return indices
+        return indices.relations
     if len(indices) not in (3, 4):
         raise BadInput(
             f"an indices_tuple has 3 tensors (triplets) or 4 (pairs); this one has {len(indices)}"
         )
-    found = [torch.as_tensor(index, device=device) for index in indices]
+    found = [torch.as_tensor(index, device=like.device) for index in indices]
+    blank = like.new_zeros(()).expand(rows, columns)
+    relations = Relations(blank, blank, blank)
     if len(found) == 3:
-        return Listed(found[0], found[1], found[2], None, shape)
-    return Pairs(_counts(found[0], found[1], shape), _counts(found[2], found[3], shape), once=False)
+        return relations.only_triplets(*found)
+    positive, negative = (
+        _counts(blank, anchor * columns + other, like.new_ones(anchor.shape))
+        for anchor, other in (found[:2], found[2:])
+    )
+    return relations.counted_pairs(positive, negative)
 
 
-def _counts(rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> Tensor:
-    counts = torch.zeros(shape[0] * shape[1], device=rows.device)
-    once = torch.ones(rows.shape, device=rows.device)
-    return counts.index_add_(0, rows * shape[1] + columns, once).view(shape)
+def _counts(like: Tensor, places: Tensor, weights: Tensor) -> Tensor:
+    """A matrix as ``like`` with the sum of the weights at each place."""
+    flat = weights.new_zeros(like.shape.numel())
+    return flat.index_add_(0, places, weights).view(like.shape)
 
 
-def narrow(relations: Relations, found: Mined, *, count: bool) -> Relations:
-    """The relations with only the pairs found, positive and negative as the miner says.
+def named_pairs(relations: Relations) -> tuple[Tensor, Tensor]:
+    """How often each pair is named as a positive and as a negative, [anchors, candidates]."""
+    if relations.triplets is not None:
+        anchor, positive, negative, weights = relations.triplets
+        starts = anchor * relations.similarity.shape[1]
+        return (
+            _counts(relations.similarity, starts + positive, weights),
+            _counts(relations.similarity, starts + negative, weights),
+        )
+    if relations.gap is not None:
+        return count_triplets(relations.positives, relations.negatives, gap=relations.gap)
+    return relations.positives, relations.negatives
 
-    ``count``: a pair named several times weighs as much; otherwise it weighs 1.
-    """
-    dtype = relations.similarity.dtype
-    positive, negative = found.pairs()
-    if not count and not found.once:
-        positive, negative = positive > 0, negative > 0
-    positive, negative = positive.to(dtype), negative.to(dtype)
-    valid = positive + negative
-    same = positive if found.once else positive / valid.clamp_min(torch.finfo(dtype).tiny)
-    return relations._replace(same=same, valid=valid, binary=True, all_valid=False)
+
+def list_triplets(relations: Relations) -> Relations:
+    """The triplets of a gap written out, with an entry for each positive pair and candidate."""
+    gap = relations.gap
+    assert gap is not None
+    pairs = listed_pairs(relations.positives)
+    near = at_places(gap.similarity, pairs.places).unsqueeze(1)
+    keep = relations.negatives.index_select(0, pairs.rows) * gap.of(near, pairs.rows)
+    keep = (keep * pairs.weights.unsqueeze(1)) > 0
+    candidate = torch.arange(keep.shape[1], device=keep.device)
+    anchor, positive = pairs.rows.unsqueeze(1), pairs.columns(relations.similarity).unsqueeze(1)
+    lists = (part.expand_as(keep).reshape(-1) for part in (anchor, positive, candidate, keep))
+    return relations.only_triplets(*lists)
 
 
-def narrow_triplets(relations: Relations, found: Mined, distance: Distance) -> Relations:
-    """The relations with only the triplets found; pairs found make all triplets that they can.
+def index_tuple(relations: Relations) -> tuple[Tensor, ...]:
+    """Three or four index tensors as PML's; reading them may wait for the device."""
+    if relations.gap is not None:
+        relations = list_triplets(relations)
+    if relations.triplets is not None:
+        anchor, positive, negative, weights = relations.triplets
+        keep = weights > 0
+        return anchor[keep], positive[keep], negative[keep]
+    return _repeated(relations.positives) + _repeated(relations.negatives)
+
+
+def _repeated(counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and columns of the pairs, each as often as it counts."""
+    if counts.isnan().any():
+        raise BadInput("the similarities are not numbers: the embeddings hold NaN or infinity")
+    rows, columns = counts.nonzero(as_tuple=True)
+    times = counts[rows, columns].round().long()
+    return rows.repeat_interleave(times), columns.repeat_interleave(times)
+
+
+def take_pairs(relations: Relations, mined: Relations, *, count: bool) -> Relations:
+    """A loss's relations with only the pairs that a miner chose, positive and negative as it says.
 
     Args:
-        relations: Anchors x candidates.
-        found: What a miner found.
-        distance: That of ``relations``; the miner may have used another one.
+        relations: What the loss would read without a miner.
+        mined: What the miner made of it.
+        count: Whether a pair that is named several times weighs as much; otherwise it weighs 1.
 
     Returns:
-        Relations with ``triplets``, or with other pairs and the ``gap`` of their triplets.
+        ``relations`` with other pairs.
     """
-    if isinstance(found, Listed):
-        weights = found.weights(relations.similarity.dtype)
-        triplets = Triplets(found.anchor, found.positive, found.negative, weights)
-        return relations._replace(triplets=triplets)
-    if isinstance(found, Gaps):
-        gap = found.gap._replace(same_order=distance.same_order(found.distance))
-        pairs = Pairs(found.positive, found.negative, once=False)
-        return narrow(relations, pairs, count=True)._replace(gap=gap)
-    return narrow(relations, found, count=True)
+    direct = mined.triplets is None and mined.gap is None and (count or mined.once)
+    if not direct:
+        positive, negative = named_pairs(mined)
+        if not count:
+            positive, negative = (part.sign() for part in (positive, negative))
+        mined = mined.counted_pairs(positive, negative)
+    return _with_pairs(relations, mined)
 
 
-def restrict(relations: Relations, found: Mined) -> Relations:
-    """The relations with only the pairs found, positive and negative as the labels say.
+def take_triplets(relations: Relations, mined: Relations) -> Relations:
+    """A loss's relations with only the triplets that a miner chose; pairs make all they can.
 
-    For losses that must know the classes of images whose pairs were not found.
+    Args:
+        relations: What the loss would read without a miner.
+        mined: What the miner made of it, perhaps by another distance.
+
+    Returns:
+        ``relations`` with triplets, or with other pairs and a condition on their triplets.
     """
-    positive, negative = (part.to(relations.same.dtype) for part in found.pairs())
+    if mined.triplets is not None:
+        return relations._replace(triplets=mined.triplets, gap=None, mined=True)
+    gap = mined.gap
+    if gap is not None and relations.distance is not None and mined.distance is not None:
+        gap = gap._replace(same_order=relations.distance.same_order(mined.distance))
+    return _with_pairs(relations, mined)._replace(gap=gap)
+
+
+def _with_pairs(relations: Relations, mined: Relations) -> Relations:
+    dtype = relations.similarity.dtype
+    return relations._replace(
+        same=mined.same.to(dtype),
+        valid=mined.valid.to(dtype),
+        binary=True,
+        all_valid=False,
+        mined=True,
+    )
+
+
+def keep_pairs(relations: Relations, mined: Relations) -> Relations:
+    """The relations with only the pairs chosen, positive and negative as the labels say.
+
+    For losses that must know the classes of images whose pairs were not chosen.
+    """
+    positive, negative = (part.to(relations.same.dtype) for part in named_pairs(mined))
     valid = torch.lerp(negative, positive, relations.same).clamp_max(1)
-    return relations._replace(valid=valid, all_valid=False)
+    return relations._replace(valid=valid, all_valid=False, mined=True)
+
+
+def sample_weights(mined: Relations, dtype: torch.dtype, *, anchors_only: bool) -> Tensor:
+    """How often each image is named, over the largest count; all 1 where nothing was chosen.
+
+    Args:
+        mined: What a miner chose.
+        dtype: Of the result.
+        anchors_only: Whether candidates are other images, and only anchors are counted.
+
+    Returns:
+        [anchors]
+    """
+    positive, negative = named_pairs(mined)
+    counts = positive.sum(1)
+    if mined.triplets is None and mined.gap is None:
+        counts = counts + negative.sum(1)  # of a pair each; a triplet names its anchor once
+    if not anchors_only:
+        counts = counts + positive.sum(0) + negative.sum(0)
+    counts = counts.to(dtype)
+    top = counts.max()
+    return torch.where(top > 0, counts / top.clamp_min(1), torch.ones_like(counts))

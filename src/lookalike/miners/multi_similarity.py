@@ -7,7 +7,6 @@ from torch import Tensor
 
 from lookalike.distances import CosineSimilarity
 from lookalike.miners.base import Miner, MinerOptions
-from lookalike.miners.mined import Pairs
 from lookalike.ops.hinge import step
 from lookalike.registry import MINERS
 from lookalike.relations import Relations, in_row_blocks
@@ -30,9 +29,9 @@ class MultiSimilarityMiner(Miner):
         super().__init__(**options)
         self.epsilon = epsilon
 
-    def mine(self, relations: Relations) -> Pairs:
+    def mine(self, relations: Relations) -> Relations:
         """Both kinds of pairs."""
-        return Pairs(*in_row_blocks(relations, self._kept), once=True)
+        return relations.only_pairs(*in_row_blocks(relations, self._kept))
 
     def _kept(self, relations: Relations) -> tuple[Tensor, Tensor]:
         """1 at the positives that are kept, and at the negatives."""

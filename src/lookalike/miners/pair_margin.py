@@ -3,7 +3,6 @@
 from typing import Unpack
 
 from lookalike.miners.base import Miner, MinerOptions
-from lookalike.miners.mined import Pairs
 from lookalike.registry import MINERS
 from lookalike.relations import Relations
 
@@ -24,11 +23,10 @@ class PairMarginMiner(Miner):
         self.pos_margin = pos_margin
         self.neg_margin = neg_margin
 
-    def mine(self, relations: Relations) -> Pairs:
+    def mine(self, relations: Relations) -> Relations:
         """Both kinds of pairs, as truth values."""
         similarity, level = relations.similarity, self.distance.level
-        return Pairs(
+        return relations.only_pairs(
             (relations.positives > 0) & (similarity < level(self.pos_margin)),
             (relations.negatives > 0) & (similarity > level(self.neg_margin)),
-            once=True,
         )

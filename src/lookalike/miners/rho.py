@@ -1,4 +1,4 @@
-"""rho-regularisation: now and then, push a class apart."""
+"""rho-regularisation: now and then, push the images of a class apart."""
 
 from typing import Any
 
@@ -6,12 +6,11 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.labels import Labels
-from lookalike.miners.base import Miner
-from lookalike.miners.mined import Gaps, Listed, Mined
-from lookalike.ops.pairs import picked
+from lookalike.miners.base import Miner, as_miner
+from lookalike.miners.mined import list_triplets
+from lookalike.ops.pairs import listed_pairs, picked
 from lookalike.registry import MINERS
-from lookalike.relations import relate
+from lookalike.relations import Relations
 
 __all__ = ["RhoMiner"]
 
@@ -21,8 +20,13 @@ class RhoMiner(Miner):
     """With a probability, replaces a triplet by one that keeps the spread inside the class.
 
     The replaced triplet is (anchor, the anchor itself, another image of its class), so the class
-    is pushed apart a little. ``miner`` is any miner of triplets, or its name (its arguments come
-    as ``settings``). With ``ref_emb`` "itself" is the nearest candidate of its class.
+    is pushed apart a little. Of a miner of pairs, a positive pair is replaced by what such a
+    triplet adds: the negative pair (anchor, another image of its class).
+
+    Args:
+        miner: Any miner, or its name.
+        probability: Of a replacement.
+        settings: The arguments of the miner, where it is given by name.
     """
 
     def __init__(
@@ -31,50 +35,45 @@ class RhoMiner(Miner):
         probability: float = 0.2,
         settings: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__()
+        made = MINERS.create(miner, **(settings or {})) if isinstance(miner, str) else miner
+        made = as_miner(made)
+        super().__init__(made.distance)
         if not 0 <= probability <= 1:
             raise BadInput(f"probability is {probability}; it must be from 0 to 1")
-        made = MINERS.create(miner, **(settings or {})) if isinstance(miner, str) else miner
-        self.miner: Miner = made
+        self.miner = made
         self.probability = probability
 
-    @torch.no_grad()
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Labels,
-        ref_emb: Tensor | None = None,
-        ref_labels: Labels | None = None,
-    ) -> Mined:
-        """The triplets of the inner miner, some of them replaced."""
-        found = self.miner(embeddings, labels, ref_emb, ref_labels)
-        if isinstance(found, Gaps):
-            found = found.listed()
-        if not isinstance(found, Listed):
-            raise BadInput(
-                f"rho needs a miner of triplets; {type(self.miner).__name__} finds pairs "
-                "(use semi-hard, hard, random or distance-weighted)"
-            )
-        relations = relate(embeddings, labels, ref_emb, ref_labels, self.distance)
-        same = relations.positives
-        if relations.self_comparison:
-            itself = torch.arange(same.shape[0], device=same.device)
-        else:
-            itself = (relations.similarity + (same.ceil() - 1) * 1e30).argmax(1)
-            same = same.scatter(1, itself.unsqueeze(1), 0)
-        classmates, number = _columns_of(same > 0)
-        rows = found.anchor
-        which = (torch.rand(rows.shape, device=rows.device) * number[rows]).long()
-        classmate = picked(classmates, rows, which)
-        replaced = torch.rand(rows.shape, device=rows.device) < self.probability
-        replaced &= number[rows] > 0
-        return Listed(
-            rows,
-            torch.where(replaced, itself[rows], found.positive),
-            torch.where(replaced, classmate, found.negative),
-            found.keep,
-            found.shape,
-        )
+    def mine(self, relations: Relations) -> Relations:
+        """What the inner miner chose, some of it replaced."""
+        found = self.miner.mine(relations)
+        if found.gap is not None:
+            found = list_triplets(found)
+        itself, classmates = _in_class(relations)
+        columns, number = _columns_of(classmates)
+        pairs = listed_pairs(found.positives)
+        anchor = pairs.rows if found.triplets is None else found.triplets.anchor
+        number = number[anchor]
+        chance = torch.rand(2, *anchor.shape, device=anchor.device)
+        classmate = picked(columns, anchor, (chance[0] * number).long())
+        replaced = (chance[1] < self.probability) & (number > 0)
+        if found.triplets is not None:
+            _, positive, negative, weights = found.triplets
+            positive = torch.where(replaced, itself[anchor], positive)
+            negative = torch.where(replaced, classmate, negative)
+            return found.only_triplets(anchor, positive, negative, weights > 0)
+        moved = pairs.weights * replaced
+        places = anchor * classmates.shape[1] + classmate
+        positive = found.positives.flatten().index_add(0, pairs.places, moved, alpha=-1)
+        negative = found.negatives.flatten().index_add(0, places, moved)
+        return found.counted_pairs(positive.view_as(classmates), negative.view_as(classmates))
+
+
+def _in_class(relations: Relations) -> tuple[Tensor, Tensor]:
+    """Which candidate is the anchor itself (or the nearest of its class), and its classmates."""
+    itself, same = relations.itself, relations.same
+    if itself is None:
+        itself = (relations.similarity + (same.ceil() - 1) * 1e30).argmax(1)
+    return itself, same.scatter(1, itself.unsqueeze(1), 0) > 0
 
 
 def _columns_of(mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,6 @@ import torch
 
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.miners.base import Miner, MinerOptions
-from lookalike.miners.mined import Listed
 from lookalike.ops.pairs import at_places, listed_pairs, picked
 from lookalike.ops.triplets import row_positions
 from lookalike.registry import MINERS
@@ -49,7 +48,7 @@ class SemiHardMiner(Miner):
         self.margin = margin
         self.fallback = fallback
 
-    def mine(self, relations: Relations) -> Listed:
+    def mine(self, relations: Relations) -> Relations:
         """One triplet for each positive pair that has a fitting negative, or a fallback."""
         away = (-relations.similarity).where(relations.negatives > 0, torch.inf)
         ranked, order = away.sort(1)
@@ -62,5 +61,4 @@ class SemiHardMiner(Miner):
         semi_hard = (beyond < near + self.margin) & (place <= last)
         negative = picked(order, rows, torch.where(semi_hard, place, 0))
         found = semi_hard if self.fallback == "none" else ranked[:, 0].isfinite()[rows]
-        height, width = ranked.shape
-        return Listed(rows, pairs.columns(ranked), negative, (weight > 0) & found, (height, width))
+        return relations.only_triplets(rows, pairs.columns(ranked), negative, (weight > 0) & found)

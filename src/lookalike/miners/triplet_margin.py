@@ -6,8 +6,6 @@ import torch
 
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.miners.base import Miner, MinerOptions
-from lookalike.miners.mined import Gaps
-from lookalike.ops.triplets import Gap
 from lookalike.registry import MINERS
 from lookalike.relations import Relations
 
@@ -44,7 +42,6 @@ class TripletMarginMiner(Miner):
         self.type_of_triplets = type_of_triplets
         self.bounds = bounds[type_of_triplets]
 
-    def mine(self, relations: Relations) -> Gaps:
+    def mine(self, relations: Relations) -> Relations:
         """The condition itself; it is applied by who needs it."""
-        gap = Gap(relations.similarity, *self.bounds)
-        return Gaps(relations.positives, relations.negatives, gap, self.distance)
+        return relations.only_gap(*self.bounds)

@@ -1,5 +1,5 @@
 """Mixing: examples between two classes as further candidates, for every additive loss."""
 
-from lookalike.mixing.mixing import Mixing, additive_names, refuse_unless_additive
+from lookalike.mixing.mixing import Mixing, additive_names
 
-__all__ = ["Mixing", "additive_names", "refuse_unless_additive"]
+__all__ = ["Mixing", "additive_names"]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lookalike.errors import BadInput
 from lookalike.labels import check_range, class_rows
-from lookalike.losses.base import Loss, PairLoss, ProxyLoss
+from lookalike.losses.base import Loss
 from lookalike.mixing.making import (
     Embed,
     Make,
@@ -38,7 +38,7 @@ from lookalike.ops.rows import in_full_precision, products
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
-__all__ = ["Mixing", "additive_names", "refuse_unless_additive"]
+__all__ = ["Mixing", "additive_names"]
 
 INPUT_NEGATIVES = 1
 
@@ -78,7 +78,7 @@ class Mixing:
 
     def __call__(
         self,
-        loss: nn.Module,
+        loss: Loss,
         embeddings: Tensor,
         labels: Tensor,
         source: Tensor | None = None,
@@ -113,7 +113,7 @@ class Mixing:
 
     def term(
         self,
-        loss: nn.Module,
+        loss: Loss,
         embeddings: Tensor,
         labels: Tensor,
         source: Tensor | None = None,
@@ -128,7 +128,6 @@ class Mixing:
             A scalar; 0 for a batch that has no two images to mix.
         """
         self.check(loss)
-        assert isinstance(loss, Loss)
         if (source is None or embed is None) != (self.where == "embed"):
             given = source is not None and embed is not None
             raise BadInput(
@@ -141,18 +140,25 @@ class Mixing:
         else:
             make = embedded_mixes(source, embed, pool, distribute)
         with autocast(embeddings.device, enabled=False):
-            if not isinstance(loss, ProxyLoss):
-                relations = self._to_images(loss, rows, labels, make)
-            elif loss.proxies_are_anchors:
-                relations = self._to_proxies(loss, rows, labels, make)
-            else:
-                relations = self._to_classes(loss, rows, labels, make)
+            build = {
+                "images": self._to_images,
+                "proxies with images": self._to_proxies,
+                "images with proxies": self._to_classes,
+            }[loss.compares]
+            relations = build(loss, rows, labels, make)
             return embeddings.new_zeros(()) if relations is None else loss.compute(relations)
 
-    def check(self, loss: nn.Module) -> None:
-        """Refuse a loss that cannot be mixed so."""
-        refuse_unless_additive(type(loss))
-        if isinstance(loss, PairLoss) and loss.between_candidates and self._number is None:
+    def check(self, loss: Any) -> None:
+        """Refuse a loss that cannot be mixed.
+
+        The mixed loss is that of weighted sums over candidates, so the loss must be ``additive``.
+        """
+        if not getattr(loss, "additive", False):
+            raise BadInput(
+                "mixing needs a loss that sums over its candidates by weight; "
+                f"{type(loss).__name__} does not. Choose one of: " + ", ".join(additive_names())
+            )
+        if loss.compares == "images" and loss.between_candidates and self._number is None:
             raise BadInput(
                 "direction regularisation compares mixes with one another, which are too many "
                 "when all are mixed; set mix.negatives, for example to 3"
@@ -179,7 +185,6 @@ class Mixing:
         """Anchors are images."""
         kind, distance = self.kind(), loss.distance
         of_others = kind == "positive-negative"
-        between = isinstance(loss, PairLoss) and loss.between_candidates
         if self._number is not None:
             with torch.no_grad():
                 similarity = distance.similarity(rows.detach())
@@ -196,11 +201,10 @@ class Mixing:
                 similarity,
                 pairs.share.expand(similarity.shape),
                 valid.to(similarity.dtype),
-                distance.similarity(mixes) if between else None,
+                distance.similarity(mixes) if loss.between_candidates else None,
             )
         mine = candidates_of_images(labels, kind)
-        by_row = isinstance(loss, PairLoss) and loss.by_row
-        if by_row:
+        if loss.by_row:
             return self._rows(rows, rows, labels, mine, loss, make)
         pairs = self._pairs(rows, *all_pairs(labels))
         if pairs is None:
@@ -213,9 +217,7 @@ class Mixing:
             similarity, pairs.share.expand(similarity.shape), first.index_select(1, pairs.first)
         )
 
-    def _to_proxies(
-        self, loss: ProxyLoss, rows: Tensor, labels: Tensor, make: Make
-    ) -> Relations | None:
+    def _to_proxies(self, loss: Any, rows: Tensor, labels: Tensor, make: Make) -> Relations | None:
         """Anchors are proxies, the images of a class the positives of its proxy."""
         check_range(labels, loss.num_classes)
         proxies = loss.class_vectors().to(rows.dtype)
@@ -252,9 +254,7 @@ class Mixing:
             similarity, pairs.share.expand(similarity.shape), valid.to(similarity.dtype)
         )
 
-    def _to_classes(
-        self, loss: ProxyLoss, rows: Tensor, labels: Tensor, make: Make
-    ) -> Relations | None:
+    def _to_classes(self, loss: Any, rows: Tensor, labels: Tensor, make: Make) -> Relations | None:
         """The mix is the anchor: a softmax over all classes, with a label of two of them."""
         if self._number is None:
             first, second = all_pairs(labels)
@@ -267,7 +267,8 @@ class Mixing:
             return None
         refuse_too_many(len(pairs.first), len(loss.class_vectors()), "similarities to classes")
         of_images = class_rows(labels, len(rows), loss.num_classes, rows)
-        return loss.relations(make(pairs), pairs.of(of_images))
+        relations: Relations = loss.relations(make(pairs), pairs.of(of_images))
+        return relations
 
     def _rows(
         self,
@@ -306,33 +307,20 @@ class Mixing:
             return INPUT_NEGATIVES if self.where == "input" else None
         return None if self.negatives == "all" else self.negatives
 
-    def _mixes_anchors(self, loss: nn.Module) -> bool:
+    def _mixes_anchors(self, loss: Loss) -> bool:
         """Whether an anchor itself can be mixed: an image always, a proxy as an embedding only."""
-        if not (isinstance(loss, ProxyLoss) and loss.proxies_are_anchors):
+        if loss.compares != "proxies with images":
             return True
         return self.where == "embed" and follows_from_cosine(loss.distance)
 
 
 def _similarity(loss: Loss, anchors: Tensor, others: Tensor) -> Tensor:
     """[anchors, others]; a distance with a direction goes from images to proxies."""
-    if loss.distance.symmetric or not isinstance(loss, ProxyLoss):
+    if loss.distance.symmetric or loss.compares == "images":
         return loss.distance.similarity(anchors, others)
     return loss.distance.similarity(others, anchors).T
 
 
 def additive_names() -> list[str]:
     """The losses by name that mixing works with."""
-    return [entry.name for entry in LOSSES.entries() if _is_additive(entry.build)]
-
-
-def refuse_unless_additive(build: Callable[..., Any]) -> None:
-    """Refuse a loss that does not sum over candidates by weight."""
-    if not _is_additive(build):
-        raise BadInput(
-            f"mixing needs a loss that sums over its candidates by weight; {build.__name__} does "
-            "not. Choose one of: " + ", ".join(additive_names())
-        )
-
-
-def _is_additive(build: Callable[..., Any]) -> bool:
-    return isinstance(build, type) and issubclass(build, Loss) and build.additive
+    return [e.name for e in LOSSES.entries() if getattr(e.build, "additive", False)]

@@ -17,7 +17,7 @@ def autocast_enabled(device: torch.device) -> bool:
 
 
 def autocast(device: torch.device, *, enabled: bool) -> AbstractContextManager[object]:
-    """A context with autocast on or off; nothing on a device that has none."""
-    if not torch.amp.is_autocast_available(device.type):
+    """A context with autocast on or off; nothing to do where that is so already, or it has none."""
+    if enabled == autocast_enabled(device) or not torch.amp.is_autocast_available(device.type):
         return nullcontext()
     return torch.autocast(device.type, enabled=enabled)

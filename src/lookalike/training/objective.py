@@ -3,14 +3,17 @@
 import inspect
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from lookalike import losses, miners
 from lookalike.config import PartConfig, RunConfig
 from lookalike.errors import BadInput
-from lookalike.memory import CrossBatchMemory
-from lookalike.memory.cross_batch import refuse_unless_paired
-from lookalike.mixing import Mixing, refuse_unless_additive
+from lookalike.losses.adapter import as_loss
+from lookalike.memory import EmbeddingMemory
+from lookalike.miners.base import as_miner
+from lookalike.mixing import Mixing
+from lookalike.ops.autocast import autocast
 from lookalike.registry import LOSSES, MINERS, SAMPLERS, Registry
 from lookalike.training.distributed.gather import gather_rows, shared_out
 from lookalike.training.forward import Embedder
@@ -19,19 +22,32 @@ __all__ = ["Objective", "build_objective", "check_parts", "sized"]
 
 
 class Objective(nn.Module):
-    """images and labels in, one number out; its parameters are what the loss learns.
+    """Images and labels in, one number out; its parameters are what the loss learns.
 
-    ``loss`` may be a ``CrossBatchMemory`` round the loss, which then has the miner too. With
-    ``mixing`` the loss is that of the batch plus that of its mixes.
+    The relations of the batch are built once; the memory adds candidates, the miner narrows them,
+    the loss reads them. With ``mixing`` the loss is that of the batch plus that of its mixes.
+
+    Args:
+        loss: Any loss.
+        miner: Any miner, or None.
+        mixing: What is mixed, or None.
+        memory: Embeddings of former batches, or None.
     """
 
     def __init__(
-        self, loss: nn.Module, miner: nn.Module | None = None, mixing: Mixing | None = None
+        self,
+        loss: nn.Module,
+        miner: nn.Module | None = None,
+        mixing: Mixing | None = None,
+        memory: EmbeddingMemory | None = None,
     ) -> None:
         super().__init__()
-        self.loss = loss
-        self.miner = miner
+        if mixing is not None:
+            mixing.check(loss)
+        self.loss = as_loss(loss)
+        self.miner = None if miner is None else as_miner(miner)
         self.mixing = mixing
+        self.memory = memory
 
     def forward(self, model: Embedder, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of a batch, and its embeddings.
@@ -39,26 +55,35 @@ class Objective(nn.Module):
         Of several processes each has its part of the images; labels, loss and embeddings are those
         of the whole batch in every process.
 
-        Labels may be on the CPU when the images are not: how many mixes there are follows from
-        them, and nothing has to wait for the device.
+        Args:
+            model: From images to embeddings.
+            images: This process's part of the batch.
+            labels: Of the whole batch. They may be on the CPU when the images are not: how many
+                mixes there are follows from them, and nothing has to wait for the device.
+
+        Returns:
+            A scalar, and the embeddings of the whole batch.
         """
         features = None
         if self.mixing is not None and self.mixing.where == "feature":
             features = model.features(images)
         own = model(images) if features is None else model.embed(features)
         embeddings = gather_rows(own, labels.shape[0])
-        known = labels.to(embeddings.device, non_blocking=True)
-        value: Tensor
-        if isinstance(self.loss, CrossBatchMemory):
-            value = self.loss(embeddings, known)
-        else:
-            mined = None if self.miner is None else self.miner(embeddings, known)
-            if mined is not None and not isinstance(self.loss, losses.Loss):
-                mined = tuple(mined)  # losses of other packages know plain indices only
-            value = self.loss(embeddings, known, mined)
+        value = self.of_batch(embeddings, labels.to(embeddings.device, non_blocking=True))
         if self.mixing is not None:
             value = value + self._mixed(self.mixing, model, images, features, embeddings, labels)
         return value, embeddings
+
+    def of_batch(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """The loss of the embeddings of a batch, without mixes."""
+        with autocast(embeddings.device, enabled=False):
+            if self.memory is None:
+                relations = self.loss.relations(embeddings, labels)
+            else:
+                relations = self.memory.relations(self.loss, embeddings, labels)
+            if self.miner is not None:
+                relations = self.loss.narrow(relations, self.miner.narrow(relations))
+            return self.loss.value(relations)
 
     def _mixed(
         self,
@@ -69,16 +94,15 @@ class Objective(nn.Module):
         embeddings: Tensor,
         labels: Tensor,
     ) -> Tensor:
-        loss = self.loss.loss if isinstance(self.loss, CrossBatchMemory) else self.loss
         if mixing.where == "embed":
-            return mixing(loss, embeddings, labels)
+            return mixing(self.loss, embeddings, labels)
         number = labels.shape[0]
         if features is None:
             whole = gather_rows(images, number)
-            return mixing(loss, embeddings, labels, whole, model, distribute=shared_out)
+            return mixing(self.loss, embeddings, labels, whole, model, distribute=shared_out)
         whole = gather_rows(features, number)
         return mixing(
-            loss,
+            self.loss,
             embeddings,
             labels,
             whole,
@@ -95,15 +119,11 @@ def build_objective(config: RunConfig, class_count: int, embedding_size: int) ->
     miner = None
     if config.miner is not None:
         miner = miners.create(config.miner.name, **config.miner.arguments)
-    mixing = None
-    if config.mix is not None:
-        mixing = Mixing(**config.mix.model_dump())
-        mixing.check(loss)
-    if config.memory is None:
-        return Objective(loss, miner, mixing)
-    memory = config.memory
-    remembering = CrossBatchMemory(loss, embedding_size, memory.size, miner, memory.start)
-    return Objective(remembering, mixing=mixing)
+    mixing = None if config.mix is None else Mixing(**config.mix.model_dump())
+    memory = None
+    if config.memory is not None:
+        memory = EmbeddingMemory(embedding_size, config.memory.size, config.memory.start)
+    return Objective(loss, miner, mixing, memory)
 
 
 def sized(
@@ -112,7 +132,7 @@ def sized(
     """The arguments of a loss with the number of classes and the embedding's size filled in.
 
     Where the loss must have them, or where ``given`` says ``auto`` (``loss.num_classes=auto``: a
-    margin loss with one beta a class).
+    margin loss with one beta per class).
     """
     sizes = {"num_classes": class_count, "embedding_size": embedding_size}
     wanted = inspect.signature(LOSSES.find(loss).build).parameters
@@ -131,15 +151,14 @@ def check_parts(config: RunConfig) -> None:
     ]
     for own in ("labels", "super_labels", "seed", "rank", "world_size"):
         if own in config.sampler.arguments:
-            raise BadInput(f"sampler.{own} is the run's own business and cannot be set")
+            raise BadInput(f"sampler.{own} is set by the run and cannot be configured")
     for registry, part in parts:
         if part is not None:
             arguments: dict[str, Any] = part.arguments
             registry.check(part.name, arguments)
-    if config.mix is not None:
-        refuse_unless_additive(LOSSES.find(config.loss.name).build)
+    with torch.random.fork_rng(devices=[]):
+        build_objective(config, class_count=2, embedding_size=2)
     if config.memory is not None:
-        refuse_unless_paired(LOSSES.find(config.loss.name).build)
         batch = int(config.sampler.arguments.get("batch_size", 0))
         if batch > config.memory.size:
             raise BadInput(f"memory.size = {config.memory.size} cannot hold a batch of {batch}")

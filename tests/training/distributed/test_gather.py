@@ -3,9 +3,6 @@
 Run as a script this file is one of the two processes.
 """
 
-import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -122,30 +119,10 @@ def one_of_two(folder):
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
+def two(tmp_path_factory, in_two_processes):
     """What each of two processes found."""
     folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = str(listener.getsockname()[1])
-    processes = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(folder)],
-            env=os.environ
-            | {
-                "PYTHONPATH": ":".join(path for path in sys.path if path),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": port,
-                "WORLD_SIZE": "2",
-                "LOCAL_WORLD_SIZE": "2",
-                "RANK": str(number),
-                "LOCAL_RANK": str(number),
-                "TORCHELASTIC_RUN_ID": "test",
-            },
-        )
-        for number in range(2)
-    ]
-    assert [process.wait(timeout=240) for process in processes] == [0, 0]
+    in_two_processes(__file__, folder)
     return [torch.load(folder / f"{number}.pt") for number in range(2)]
 
 

@@ -33,13 +33,13 @@ def compute(loss: "Loss", relations: Relations) -> Tensor:
     Returns:
         ``loss.formula(relations)``.
     """
-    kernel = None if uses_formulas() or _learns_a_setting(loss) else loss.kernel(relations)
+    plain = uses_formulas() or relations.anchor_weights is not None or _learns_a_setting(loss)
+    kernel = None if plain else loss.kernel(relations)
     if kernel is None:
         return loss.formula(relations)
-    between = relations.candidate_similarity
     inputs = [relations.similarity]
-    if between is not None and not relations.self_comparison:
-        inputs.append(between)
+    if loss.between_candidates and not relations.self_comparison:
+        inputs.append(relations.between_candidates())
 
     def formula(*matrices: Tensor) -> Tensor:
         return loss.formula(relations.with_similarity(*matrices))

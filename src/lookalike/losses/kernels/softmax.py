@@ -20,8 +20,8 @@ def softmax_kernel(
     harder: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, tuple[Tensor]]:
     """Mean of ``-log softmax(scale * s)_y``, s_y made harder; only the right classes are."""
-    assert relations.anchor_labels is not None
-    right = relations.anchor_labels.unsqueeze(1)
+    assert relations.class_indices is not None
+    right = relations.class_indices.unsqueeze(1)
     logits = relations.similarity * scale
     change = None
     if harder is not None:
