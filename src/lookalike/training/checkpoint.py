@@ -25,7 +25,6 @@ __all__ = [
     "latest",
     "random_states",
     "read_start",
-    "remove_all",
     "restore_random",
     "save",
     "save_start",
@@ -99,11 +98,6 @@ def explain_damage(path: Path) -> Iterator[None]:
 def complete(folder: Path) -> list[Path]:
     """The complete checkpoints, oldest first."""
     return sorted(folder.glob("[0-9]*"))
-
-
-def remove_all(folder: Path) -> None:
-    """Delete the checkpoints of a finished run."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def save_weights(path: Path, tensors: Weights) -> None:

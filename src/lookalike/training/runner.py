@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -165,7 +166,7 @@ class TrainingRun(TrainingLoop):
             result |= self.final_test()
         if is_first():
             self.run.finish(result, self.progress.seconds)
-            checkpoint.remove_all(self.run.checkpoints)
+            shutil.rmtree(self.run.checkpoints, ignore_errors=True)
 
     def loggers(self) -> AbstractContextManager[list[Logger] | None]:
         """The configured loggers, in the process that writes."""
