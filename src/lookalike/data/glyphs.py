@@ -10,6 +10,7 @@ import string
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -66,20 +67,14 @@ def glyphs(root: Path | None = None) -> ImageSet:
         test=labels >= len(first) // 2,
         query=None,
         gallery=None,
-        decode=_Drawings(drawings),
+        decode=partial(_decode, drawings),
         fingerprint=fingerprint,
         stamp=fingerprint,
     )
 
 
-class _Drawings:
-    """``decode`` for drawings held in memory."""
-
-    def __init__(self, drawings: Drawing) -> None:
-        self._drawings = drawings
-
-    def __call__(self, index: int) -> Drawing:
-        return self._drawings[index, :, :, None]
+def _decode(drawings: Drawing, index: int) -> Drawing:
+    return drawings[index, :, :, None]
 
 
 def _font_files() -> list[Path]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -69,17 +69,8 @@ def read_image(path: Path, file: str, upright: bool) -> NDArray[np.uint8]:
         raise UnreadableImage(file, str(error) or type(error).__name__) from error
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """``decode`` for files under one folder."""
-
-    folder: Path
-    files: tuple[str, ...]
-    upright: bool
-
-    def __call__(self, index: int) -> NDArray[np.uint8]:
-        file = self.files[index]
-        return read_image(self.folder / file, file, self.upright)
+def _decode(folder: Path, files: Sequence[str], upright: bool, index: int) -> NDArray[np.uint8]:
+    return read_image(folder / files[index], files[index], upright)
 
 
 def from_files(
@@ -112,7 +103,7 @@ def from_files(
         test=test,
         query=query,
         gallery=gallery,
-        decode=_Reader(folder, tuple(files), upright),
+        decode=partial(_decode, folder, tuple(files), upright),
         fingerprint=fingerprint,
         stamp=digest(fingerprint, str(folder.resolve()), str(upright), times),
     )

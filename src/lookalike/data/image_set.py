@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ class ImageSet:
             test=self.test[keep],
             query=None if self.query is None else self.query[keep],
             gallery=None if self.gallery is None else self.gallery[keep],
-            decode=_Renumbered(self.decode, keep),
+            decode=partial(_decode_kept, self.decode, keep),
             fingerprint=digest(self.fingerprint, *names),
             stamp=digest(self.stamp, *names),
             unreadable=self.unreadable + names,
@@ -101,15 +102,8 @@ class ImageSet:
         )
 
 
-@dataclass(frozen=True)
-class _Renumbered:
-    """``decode`` of a data set that lost some images."""
-
-    decode: Callable[[int], Pixels]
-    originals: NDArray[np.int64]
-
-    def __call__(self, index: int) -> Pixels:
-        return self.decode(int(self.originals[index]))
+def _decode_kept(decode: Callable[[int], Pixels], kept: NDArray[np.int64], index: int) -> Pixels:
+    return decode(int(kept[index]))
 
 
 def digest(*parts: str | bytes | NDArray[Any]) -> str:
