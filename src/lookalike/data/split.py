@@ -95,14 +95,14 @@ class Split:
     def test(self) -> Subset:
         """Not available: :meth:`final_test` returns the test set, once."""
         raise LookalikeError(
-            "the test set is not to be looked at before the end; final_test() hands it out, once"
+            "the test set is not available before the end; final_test() returns it, once"
         )
 
     def final_test(self) -> Subset:
         """The test set, for the one final test; a second call is refused."""
         if self._held_back is None:
             raise LookalikeError(
-                "the test set is not to be had: it was handed out already, or this is for tuning"
+                "the test set is not available: it was used already, or this split is for tuning"
             )
         test, self._held_back = self._held_back, None
         return test

@@ -115,8 +115,8 @@ def _backbone(network: str, channels: int, *, pretrained: bool) -> Backbone:
 
 
 def _registered(network: str, channels: int, pretrained: bool) -> Backbone:
-    asked = {"pretrained": True} if pretrained else {}
-    backbone = NETWORKS.create(network, channels=channels, **asked)
+    options = {"pretrained": True} if pretrained else {}
+    backbone = NETWORKS.create(network, channels=channels, **options)
     if not isinstance(backbone, Backbone):
         raise BadInput(f"the network '{network}' must return a lookalike.models.Backbone")
     return backbone

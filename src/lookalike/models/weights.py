@@ -101,8 +101,8 @@ def load_by_name(
     unexpected = [name for name in tensors if name not in own and not name.startswith(left_over)]
     if missing or unexpected or wrong:
         groups = (("missing", missing), ("unexpected", unexpected), ("wrong shape", wrong))
-        told = "; ".join(_first_few(what, names) for what, names in groups if names)
-        raise BadInput(f"the weights in {source} do not fit the network: {told}")
+        listed = "; ".join(_first_few(what, names) for what, names in groups if names)
+        raise BadInput(f"the weights in {source} do not fit the network: {listed}")
     module.load_state_dict({**own, **fitted})
 
 

@@ -1,4 +1,4 @@
-"""GC and D2: batches of images that lie far from one another."""
+"""GC and D2: batches of images that are far from one another."""
 
 import numpy as np
 from numpy.typing import NDArray

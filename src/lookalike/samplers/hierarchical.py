@@ -21,7 +21,7 @@ class HierarchicalSampler(BatchSampler):
         batch_size: Images per batch.
         per_class: Images per class.
         super_classes: Super-classes per batch.
-        super_labels: The super-class of each image; a class lies in one super-class.
+        super_labels: The super-class of each image; a class belongs to one super-class.
         seed: The batches depend on it, the labels and the epoch only.
     """
 
@@ -51,7 +51,7 @@ class HierarchicalSampler(BatchSampler):
         self.members = members_of(self.labels)
         group_of_class = groups[[images[0] for images in self.members]]
         if not np.array_equal(group_of_class[self.labels], groups):
-            raise BadInput("a class lies in more than one super-class")
+            raise BadInput("a class belongs to more than one super-class")
         self.classes_of = members_of(group_of_class)
         wanted = batch_size // per_class // super_classes
         large = [classes for classes in self.classes_of if len(classes) >= wanted]

@@ -48,19 +48,19 @@ def must_launch(config: RunConfig) -> bool:
 def check_devices(config: RunConfig) -> None:
     """Refuse a batch that cannot be shared by the processes, before any is started."""
     train = config.train
-    asked = train.devices * train.nodes
-    there = world_size() if launched() else asked
-    if asked not in (1, there):
+    configured = train.devices * train.nodes
+    processes = world_size() if launched() else configured
+    if configured not in (1, processes):
         raise BadInput(
             f"train.devices = {train.devices} times train.nodes = {train.nodes} is not the "
-            f"{there} processes that torchrun has started; leave them out"
+            f"{processes} processes that torchrun has started; leave them out"
         )
-    batch = int(config.sampler.arguments.get("batch_size", there))
-    if batch < there:
-        raise BadInput(f"sampler.batch_size = {batch} cannot be shared by {there} processes")
-    if train.accumulate > max(1, batch // there):
+    batch = int(config.sampler.arguments.get("batch_size", processes))
+    if batch < processes:
+        raise BadInput(f"sampler.batch_size = {batch} cannot be shared by {processes} processes")
+    if train.accumulate > max(1, batch // processes):
         raise BadInput(
-            f"train.accumulate = {train.accumulate} is more than the {max(1, batch // there)} "
+            f"train.accumulate = {train.accumulate} is more than the {max(1, batch // processes)} "
             "images of a batch that a process has"
         )
     if train.accumulate > 1 and config.mix is not None and config.mix.where == "feature":
