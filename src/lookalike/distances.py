@@ -114,7 +114,13 @@ class _Adjustable(Distance):
 
 
 class DotProductSimilarity(_Adjustable):
-    """The inner product, of unit vectors unless ``normalize_embeddings=False``."""
+    """The inner product, of unit vectors unless ``normalize_embeddings=False``.
+
+    Args:
+        normalize_embeddings: Whether embeddings are brought to unit length.
+        p: The norm of that length.
+        power: To which the products are raised.
+    """
 
     is_inverted = True
 
@@ -140,6 +146,11 @@ class DotProductSimilarity(_Adjustable):
 
 class LpDistance(_Adjustable):
     """The p-norm of the difference (Euclidean for p = 2), raised to ``power``.
+
+    Args:
+        normalize_embeddings: Whether embeddings are brought to unit length.
+        p: The norm.
+        power: To which the distances are raised.
 
     >>> LpDistance()(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
     tensor([[0.0000, 1.4142],
@@ -179,6 +190,11 @@ class SNRDistance(_Adjustable):
     """The variance of the difference over the variance of the anchor (Yuan et al., CVPR 2019).
 
     ``var(x - y) / var(x)`` over the components. An anchor without variance has distance 0 to all.
+
+    Args:
+        normalize_embeddings: Whether embeddings are brought to unit length.
+        p: The norm of that length.
+        power: To which the distances are raised.
     """
 
     symmetric = False

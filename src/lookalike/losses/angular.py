@@ -27,6 +27,10 @@ class AngularLoss(PairLoss):
     x_a.x_p``, mean over positive pairs, of unit vectors (PML leaves the negatives as they come,
     and takes all negatives even when a miner found some). As ``e^(x_a.x_n + x_p.x_n)`` is a
     product, the sum over n is a matrix product: nothing of size N^3.
+
+    Args:
+        alpha: The bound on the angle, in degrees.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     between_candidates = True

@@ -31,6 +31,7 @@ from lookalike.signatures import show_options
 
 __all__ = [
     "AnchorLoss",
+    "Compared",
     "Loss",
     "LossOptions",
     "PairLoss",
@@ -107,7 +108,13 @@ class ProxyOptions(TypedDict, total=False):
 
 
 class Loss(nn.Module):
-    """Settings that all losses share: a distance and a regulariser of the embeddings."""
+    """Settings that all losses share: a distance and a regulariser of the embeddings.
+
+    Args:
+        distance: How embeddings are compared; None: the default of the loss.
+        embedding_regularizer: A penalty on the embeddings, or its name.
+        embedding_reg_weight: The weight of that penalty.
+    """
 
     additive: ClassVar[bool] = False
     """Whether the loss sums over candidates by weight, so that mixed candidates make sense.
@@ -262,6 +269,12 @@ class PairLoss(Loss):
 
     Degenerate batches (no positives, one class, one image, none) give 0 with a zero gradient,
     unless the loss says otherwise.
+
+    Args:
+        distance: How embeddings are compared; None: the default of the loss.
+        embedding_regularizer: A penalty on the embeddings, or its name.
+        embedding_reg_weight: The weight of that penalty.
+        overlap: How multi-hot labels agree.
     """
 
     needs_labels = False
@@ -332,6 +345,16 @@ class ProxyLoss(Loss):
     Labels are class indices from 0, or rows [N, classes] that say how much of each class an image
     is (mixed images). What a miner chose weighs the images: by how often each is named, over the
     largest count (as PML). A memory adds images, which train the proxies only.
+
+    Args:
+        num_classes: How many classes there are.
+        embedding_size: The dimension of the embeddings.
+        distance: How embeddings are compared; None: the default of the loss.
+        embedding_regularizer: A penalty on the embeddings, or its name.
+        embedding_reg_weight: The weight of that penalty.
+        weight_regularizer: A penalty on the proxies, or its name.
+        weight_reg_weight: The weight of that penalty.
+        weight_init_func: Fills the proxies; None: as the paper of the loss does.
     """
 
     compares: ClassVar[Compared] = "images with proxies"

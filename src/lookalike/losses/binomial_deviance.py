@@ -16,6 +16,12 @@ class BinomialDevianceLoss(PairLoss):
     """A soft contrastive loss on cosines, negatives weighted by a cost.
 
     ``mean_P log(1 + e^(-alpha (s - beta))) + mean_N log(1 + e^(alpha cost (s - beta)))``.
+
+    Args:
+        alpha: Steepness for positives.
+        beta: The similarity where the loss turns.
+        cost: Steepness for negatives, relative to positives.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True

@@ -34,6 +34,11 @@ class CircleLoss(PairLoss):
     ``softplus(log sum_P e^(-gamma [1 + m - s]+ (s - 1 + m))
     + log sum_N e^(gamma [s + m]+ (s - m)))``
     (the factors in brackets are constants), mean over the anchors that have both kinds of pairs.
+
+    Args:
+        m: The relaxation margin.
+        gamma: The scale of the similarities.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True

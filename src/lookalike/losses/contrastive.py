@@ -42,6 +42,12 @@ class ContrastiveLoss(PairLoss):
     between 0 and 1 weighs its term, not the number of terms.
     ``on="similarity"``: per anchor ``sum_N [s - neg_margin]+ - sum_P s`` of cosines, mean over
     anchors (``pos_margin`` is not used).
+
+    Args:
+        pos_margin: Positives within it have no loss.
+        neg_margin: Negatives beyond it have no loss.
+        on: Whether margins are distances or similarities.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True
@@ -86,6 +92,12 @@ class SignalToNoiseRatioContrastiveLoss(ContrastiveLoss):
     """The contrastive loss on the signal-to-noise distance ``var(x - y) / var(x)``.
 
     The paper adds a penalty on the sums of the embeddings: ``embedding_regularizer="zero-mean"``.
+
+    Args:
+        pos_margin: Positives within it have no loss.
+        neg_margin: Negatives beyond it have no loss.
+        on: Whether margins are distances or similarities.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     default_distance = SNRDistance

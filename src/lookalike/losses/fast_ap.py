@@ -20,6 +20,10 @@ class FastAPLoss(AnchorLoss):
 
     ``1 - 1/|P| sum_k h^+_k H^+_k / H_k``: h and H are soft histograms of squared distances and
     their running sums, over ``num_bins`` bins on [0, 4]. Mean over anchors that have a positive.
+
+    Args:
+        num_bins: Bins of the histogram of distances.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     default_distance = squared_l2

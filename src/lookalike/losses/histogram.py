@@ -20,6 +20,11 @@ class HistogramLoss(PairLoss):
     ``sum_r h^-_r sum_(q <= r) h^+_q`` of the histograms of cosines of positive and negative pairs,
     over ``n_bins`` bins (``delta = 2 / n_bins`` wide) on [-1, 1]. Only anchors with both kinds of
     pairs count; of a pair found in both directions one is counted.
+
+    Args:
+        n_bins: Bins of the histograms; None: as ``delta`` says, or 100.
+        delta: The width of a bin, ``2 / n_bins``.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     counts = False

@@ -15,6 +15,11 @@ class IntraPairVarianceLoss(PairLoss):
 
     ``mean_P [(1 - pos_eps) mean s - s]+^2 + mean_N [s - (1 + neg_eps) mean s]+^2``, the means over
     all positive, or negative, pairs. With a distance the roles of ``1 - eps`` and ``1 + eps`` turn.
+
+    Args:
+        pos_eps: Relative slack below the mean of the positives.
+        neg_eps: Relative slack above the mean of the negatives.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     def __init__(

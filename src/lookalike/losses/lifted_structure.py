@@ -58,6 +58,11 @@ class LiftedStructureLoss(_LiftedLoss):
     ``1/2 [d_ij - pos_margin + log(sum_(n in N(i)) e^(neg_margin - d_in)
     + sum_(n in N(j)) e^(neg_margin - d_jn))]+^2``, mean over positive pairs. Where the candidates
     are not the anchors, N(j) are the anchors that j is a negative of.
+
+    Args:
+        neg_margin: The margin of negatives.
+        pos_margin: The margin of positives.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     by_row = False
@@ -74,6 +79,11 @@ class GeneralizedLiftedStructureLoss(_LiftedLoss):
 
     ``[log sum_P e^(d - pos_margin) + log sum_N e^(neg_margin - d)]+``, mean over anchors. A sum
     without terms counts as 0 (as PML).
+
+    Args:
+        neg_margin: The margin of negatives.
+        pos_margin: The margin of positives.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     counts = False

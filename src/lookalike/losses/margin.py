@@ -28,6 +28,15 @@ class MarginLoss(PairLoss):
     ``[d_ap - beta + margin]+ + [beta - d_an + margin]+`` over triplets, divided by the number of
     terms above zero. ``learn_beta`` makes beta a weight; ``num_classes`` gives each class its own.
     ``nu`` penalises beta.
+
+    Args:
+        margin: Half the width of the gap round ``beta``.
+        nu: The weight of the penalty on a learned ``beta``.
+        beta: The boundary, or where its learning starts.
+        triplets_per_anchor: Random triplets per anchor, or ``all``.
+        learn_beta: Whether the boundary is learned.
+        num_classes: One boundary per class; None: one for all.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     default_distance = LpDistance

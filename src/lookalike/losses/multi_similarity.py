@@ -36,6 +36,13 @@ class MultiSimilarityLoss(PairLoss):
     mean over anchors. ``direction``: direction regularisation; a negative's ``s_an`` becomes
     ``s_an - direction * cos(x_p - x_a, x_n - x_a)``, p the anchor's least similar positive
     (Mohan et al., CVPR 2020).
+
+    Args:
+        alpha: Steepness for positives.
+        beta: Steepness for negatives.
+        base: The similarity that pairs are compared with.
+        direction: The weight of direction regularisation.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True

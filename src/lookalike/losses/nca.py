@@ -22,6 +22,10 @@ class NCALoss(AnchorLoss):
 
     ``-log(sum_P e^(-scale d^2) / sum_(P and N) e^(-scale d^2))``, mean over the anchors that have
     a positive.
+
+    Args:
+        softmax_scale: Multiplies the similarities.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True

@@ -39,6 +39,10 @@ class NTXentLoss(PairLoss):
 
     ``-log(e^(s_ap/t) / (e^(s_ap/t) + sum_N e^(s_an/t)))``, mean over positive pairs. In the log
     domain: temperatures of 0.0002 are fine. An anchor without negatives gives 0.
+
+    Args:
+        temperature: Divides the similarities.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True
@@ -58,6 +62,10 @@ class SupConLoss(PairLoss):
 
     ``-1/|P| sum_P log(e^(s_ap/t) / sum_(P and N) e^(s/t))``, mean over the anchors above zero. A
     batch without any negative gives the positives' part alone (PML: 0).
+
+    Args:
+        temperature: Divides the similarities.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True

@@ -34,6 +34,13 @@ class ProxyAnchorLoss(ProxyLoss):
 
     ``1/|W+| sum_(W+) log(1 + sum_(X+) e^(-alpha (s - margin)))
     + 1/|W| sum_W log(1 + sum_(X-) e^(alpha (s + margin)))``. Its relations are proxies x images.
+
+    Args:
+        num_classes: How many classes there are.
+        embedding_size: The dimension of the embeddings.
+        margin: Of the cosines.
+        alpha: The scale of the cosines.
+        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     additive = True

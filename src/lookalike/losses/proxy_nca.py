@@ -30,6 +30,14 @@ class ProxyNCALoss(ProxyLoss):
     all classes, ``"others"`` over those other than y, as the paper has it. ``direction``:
     direction regularisation; ``direction * cos(w_y - x, w_c - x)`` is taken off the exponent of
     each other class (Mohan et al., CVPR 2020).
+
+    Args:
+        num_classes: How many classes there are.
+        embedding_size: The dimension of the embeddings.
+        softmax_scale: Multiplies the distances.
+        denominator: Whether the sum is over all classes or only over the others.
+        direction: The weight of direction regularisation.
+        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     additive = True
@@ -103,6 +111,12 @@ class ProxyNCAPlusPlusLoss(ProxyNCALoss):
 
     ``-log(e^(-D(x, w_y)/t) / sum_c e^(-D(x, w_c)/t))``. The paper also balances the classes of a
     batch, pools by maximum, and gives the proxies a faster learning rate: settings of the run.
+
+    Args:
+        num_classes: How many classes there are.
+        embedding_size: The dimension of the embeddings.
+        temperature: Divides the distances.
+        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     def __init__(

@@ -26,6 +26,13 @@ class ProxyToProxy1Loss(ProxyAnchorLoss):
 
     ``1/|W+| sum_(W+) log(1 + sum_(X+) e^(-alpha (s - margin)))
     + 1/|W| sum_w log(1 + sum_(w' != w) e^(alpha (w.w' + margin)))``.
+
+    Args:
+        num_classes: How many classes there are.
+        embedding_size: The dimension of the embeddings.
+        margin: Of the cosines.
+        alpha: The scale of the cosines.
+        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     additive = False  # no image is a negative: of a mixed label only one part would count
@@ -52,6 +59,14 @@ class ProxyToProxy2Loss(ProxyToProxy1Loss):
 
     ``w.w'`` becomes ``sum_x (w.x)(x.w')``, the entries of ``(W X^T)(X W^T)``. The sum grows with
     the batch; ``average=True`` takes the mean instead.
+
+    Args:
+        num_classes: How many classes there are.
+        embedding_size: The dimension of the embeddings.
+        margin: Of the cosines.
+        alpha: The scale of the cosines.
+        average: Whether to take the mean over images instead of the sum.
+        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     def __init__(

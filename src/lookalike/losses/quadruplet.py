@@ -24,6 +24,11 @@ class QuadrupletLoss(PairLoss):
     margin_alpha_2]+`` over positive pairs (a, p) and pairs (k, l) of three different classes, each
     the mean over its terms above zero. The second part takes (positive pairs) x N^2 comparisons,
     in blocks. Where the candidates are not the anchors, only l is kept from the class of a.
+
+    Args:
+        margin_alpha_1: The margin of triplets.
+        margin_alpha_2: The margin of quadruplets.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     needs_labels = True

@@ -22,6 +22,14 @@ class RankedListLoss(PairLoss):
     (alpha - d) / sum_N w`` over the pairs on the wrong side, weighted by ``e^(Tp (d - alpha +
     margin))`` and ``e^(Tn (alpha - d))``; mean over anchors. ``alpha`` is ``1 + margin/2``
     if not given.
+
+    Args:
+        margin: Between the two radii.
+        Tn: How much more hard negatives weigh; 0: all alike.
+        imbalance: The share of the negatives' part, from 0 to 1.
+        alpha: The radius that negatives are kept out of.
+        Tp: How much more hard positives weigh; 0: all alike.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     counts = False

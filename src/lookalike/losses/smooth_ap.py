@@ -22,6 +22,10 @@ class SmoothAPLoss(AnchorLoss):
     is its rank among the positives over its rank among all. An image is a positive of its own, as
     in the paper's code. Classes of any size and order (PML asks for equal classes, and is right
     only when images a class equal the number of classes). Mean over anchors.
+
+    Args:
+        temperature: Divides the differences of similarities.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     self_pairs = True

@@ -23,6 +23,16 @@ class SoftTripleLoss(SoftmaxLoss):
     ``tau`` adds the paper's penalty on the distances of the centres of a class, so that centres
     not needed merge. ``gamma`` divides, as in PML 2; the paper and the tuned tables give its
     inverse (10 is 0.1 here).
+
+    Args:
+        num_classes: How many classes there are.
+        embedding_size: The dimension of the embeddings.
+        centers_per_class: Learned centres per class.
+        la: The scale of the similarities.
+        gamma: The temperature of the soft maximum over centres.
+        margin: Taken off the similarity to the right class.
+        tau: The weight of the penalty on distances between centres.
+        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     def __init__(

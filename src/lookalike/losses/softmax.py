@@ -80,6 +80,12 @@ class NormalizedSoftmaxLoss(_ColumnLoss):
     """Cross-entropy of the cosines to learned class vectors, over a temperature.
 
     ``-log(e^(s_y/t) / sum_c e^(s_c/t))``, mean over images.
+
+    Args:
+        num_classes: How many classes there are.
+        embedding_size: The dimension of the embeddings.
+        temperature: Divides the cosines.
+        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     default_distance = DotProductSimilarity
@@ -131,6 +137,13 @@ class CosFaceLoss(_MarginSoftmaxLoss):
     """Softmax over scaled cosines, that of the right class less a margin.
 
     Cross-entropy of ``scale * (s_c - margin [c = y])``.
+
+    Args:
+        num_classes: How many classes there are.
+        embedding_size: The dimension of the embeddings.
+        margin: Taken off the cosine to the right class.
+        scale: Of the cosines.
+        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     def __init__(
@@ -154,6 +167,13 @@ class ArcFaceLoss(_MarginSoftmaxLoss):
 
     Cross-entropy of ``scale * cos(theta_c + margin [c = y])``; ``margin`` in degrees. Beyond 180
     degrees ``cos theta - m sin m`` keeps the loss monotone.
+
+    Args:
+        num_classes: How many classes there are.
+        embedding_size: The dimension of the embeddings.
+        margin: Added to the angle to the right class, in degrees.
+        scale: Of the cosines.
+        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     def __init__(
@@ -180,6 +200,14 @@ class SubCenterArcFaceLoss(ArcFaceLoss):
     """ArcFace with several centres a class, of which the nearest counts.
 
     Cross-entropy of ``scale cos(t_c + margin [c = y])``, where ``cos t_c = max_k s_ck``.
+
+    Args:
+        num_classes: How many classes there are.
+        embedding_size: The dimension of the embeddings.
+        margin: Added to the angle to the right class, in degrees.
+        scale: Of the cosines.
+        sub_centers: Centres per class.
+        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     def __init__(
@@ -214,6 +242,13 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
 
     Cross-entropy of ``scale * |x| * psi(theta_c)``; ``psi = cos theta``, for the right class
     ``(-1)^k cos(margin theta) - 2k`` with k the number of whole ``180/margin`` degrees in theta.
+
+    Args:
+        num_classes: How many classes there are.
+        embedding_size: The dimension of the embeddings.
+        margin: Multiplies the angle to the right class; a whole number.
+        scale: Of the logits.
+        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     additive = False

@@ -29,6 +29,14 @@ class TripletMarginLoss(PairLoss):
     ``triplets_per_anchor``: so many random triplets instead of all. ``direction``: direction
     regularisation, ``[d_ap - d_an + margin - direction * cos(x_p - x_a, x_n - x_a)]+``, then the
     mean over all triplets (Mohan et al., CVPR 2020).
+
+    Args:
+        margin: By how much a positive must be nearer than a negative.
+        swap: Whether the nearer of ``d_an`` and ``d_pn`` counts.
+        smooth_loss: Whether ``log(1 + e^x)`` replaces the hinge.
+        triplets_per_anchor: Random triplets per anchor, or ``all``.
+        direction: The weight of direction regularisation.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     default_distance = LpDistance

@@ -21,6 +21,11 @@ class TupletMarginLoss(PairLoss):
 
     ``log(1 + sum_N e^(scale (cos theta_an - cos(theta_ap - margin))))``, mean over positive pairs;
     ``margin`` in degrees.
+
+    Args:
+        margin: Taken off the angle to the positive, in degrees.
+        scale: Of the cosines.
+        options: Those of every loss, see ``LossOptions``.
     """
 
     def __init__(

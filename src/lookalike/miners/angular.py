@@ -20,6 +20,10 @@ class AngularMiner(Miner):
 
     Everything is of unit vectors (PML takes the embeddings as they come). The distances to the
     centre follow from similarities: ``|x_n - c|^2 = 1 + (1 + s_ap)/2 - s_an - s_pn``.
+
+    Args:
+        angle: In degrees.
+        options: Those of every miner, see ``MinerOptions``.
     """
 
     def __init__(self, angle: float = 20, **options: Unpack[MinerOptions]) -> None:

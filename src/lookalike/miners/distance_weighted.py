@@ -21,6 +21,11 @@ class DistanceWeightedMiner(Miner):
     ``log q^-1 = (2 - D) log d - (D - 3)/2 log(1 - d^2/4)`` for distances d of unit vectors in D
     dimensions, not nearer than ``cutoff`` and none at ``nonzero_loss_cutoff`` or beyond. One
     negative for each positive pair (PML draws as many, but pairs them with random positives).
+
+    Args:
+        cutoff: Nearer negatives are weighed as if at this distance.
+        nonzero_loss_cutoff: Negatives at this distance or beyond are not drawn.
+        options: Those of every miner, see ``MinerOptions``.
     """
 
     def __init__(

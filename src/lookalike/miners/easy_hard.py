@@ -24,6 +24,13 @@ class BatchEasyHardMiner(Miner):
     ``semihard`` (the hardest that keeps the negative beyond the positive) or ``all``. Anchors
     without a fitting positive or negative are left out. ``allowed_pos_range`` and
     ``allowed_neg_range`` are bounds in the unit of the distance.
+
+    Args:
+        pos_strategy: For positives.
+        neg_strategy: For negatives.
+        allowed_pos_range: Distances that positives may have; None: all.
+        allowed_neg_range: Distances that negatives may have; None: all.
+        options: Those of every miner, see ``MinerOptions``.
     """
 
     def __init__(
@@ -96,7 +103,11 @@ def _extreme(similarity: Tensor, mask: Tensor, *, nearest: bool) -> tuple[Tensor
 
 @MINERS.register("hard", paper="Hermans et al., 2017")
 class BatchHardMiner(BatchEasyHardMiner):
-    """The farthest positive and the nearest negative of each anchor, as triplets."""
+    """The farthest positive and the nearest negative of each anchor, as triplets.
+
+    Args:
+        options: Those of every miner, see ``MinerOptions``.
+    """
 
     def __init__(self, **options: Unpack[MinerOptions]) -> None:
         super().__init__("hard", "hard", **options)

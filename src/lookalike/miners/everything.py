@@ -16,7 +16,11 @@ __all__ = ["AllMiner", "RandomMiner", "random_negatives"]
 
 @MINERS.register("all")
 class AllMiner(Miner):
-    """Every positive and every negative pair."""
+    """Every positive and every negative pair.
+
+    Args:
+        options: Those of every miner, see ``MinerOptions``.
+    """
 
     def mine(self, relations: Relations) -> Relations:
         """Both masks."""
@@ -28,6 +32,10 @@ class RandomMiner(Miner):
     """Each anchor with random positives and random negatives.
 
     ``triplets_per_anchor`` triplets are drawn with replacement for each anchor that has both.
+
+    Args:
+        triplets_per_anchor: How many triplets each anchor gets.
+        options: Those of every miner, see ``MinerOptions``.
     """
 
     def __init__(self, triplets_per_anchor: int = 1, **options: Unpack[MinerOptions]) -> None:

@@ -21,6 +21,10 @@ class MultiSimilarityMiner(Miner):
     """Negatives nearer than the farthest positive, positives farther than the nearest negative.
 
     A negative is kept if ``s_an > min_P s - epsilon``, a positive if ``s_ap < max_N s + epsilon``.
+
+    Args:
+        epsilon: The slack of both comparisons.
+        options: Those of every miner, see ``MinerOptions``.
     """
 
     default_distance = CosineSimilarity

@@ -11,7 +11,13 @@ __all__ = ["PairMarginMiner"]
 
 @MINERS.register("pair-margin")
 class PairMarginMiner(Miner):
-    """Positives farther than ``pos_margin`` and negatives nearer than ``neg_margin``."""
+    """Positives farther than ``pos_margin`` and negatives nearer than ``neg_margin``.
+
+    Args:
+        pos_margin: In the unit of the distance.
+        neg_margin: In the unit of the distance.
+        options: Those of every miner, see ``MinerOptions``.
+    """
 
     def __init__(
         self,

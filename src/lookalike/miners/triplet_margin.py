@@ -18,6 +18,11 @@ class TripletMarginMiner(Miner):
 
     With ``gap = d_an - d_ap``: ``all`` gap <= margin; ``hard`` gap <= 0 (and margin);
     ``semihard`` 0 < gap <= margin; ``easy`` gap > margin.
+
+    Args:
+        margin: In the unit of the distance.
+        type_of_triplets: Which part of the violating triplets is kept, or ``easy``.
+        options: Those of every miner, see ``MinerOptions``.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lookalike.errors import BadInput
 from lookalike.labels import check_range, class_rows
-from lookalike.losses.base import Loss
+from lookalike.losses.base import Compared, Loss, ProxyLoss
 from lookalike.mixing.making import (
     Embed,
     Make,
@@ -140,12 +140,12 @@ class Mixing:
         else:
             make = embedded_mixes(source, embed, pool, distribute)
         with autocast(embeddings.device, enabled=False):
-            build = {
+            build: dict[Compared, Callable[..., Relations | None]] = {
                 "images": self._to_images,
                 "proxies with images": self._to_proxies,
                 "images with proxies": self._to_classes,
-            }[loss.compares]
-            relations = build(loss, rows, labels, make)
+            }
+            relations = build[loss.compares](loss, rows, labels, make)
             return embeddings.new_zeros(()) if relations is None else loss.compute(relations)
 
     def check(self, loss: Any) -> None:
@@ -217,7 +217,9 @@ class Mixing:
             similarity, pairs.share.expand(similarity.shape), first.index_select(1, pairs.first)
         )
 
-    def _to_proxies(self, loss: Any, rows: Tensor, labels: Tensor, make: Make) -> Relations | None:
+    def _to_proxies(
+        self, loss: ProxyLoss, rows: Tensor, labels: Tensor, make: Make
+    ) -> Relations | None:
         """Anchors are proxies, the images of a class the positives of its proxy."""
         check_range(labels, loss.num_classes)
         proxies = loss.class_vectors().to(rows.dtype)
@@ -254,7 +256,9 @@ class Mixing:
             similarity, pairs.share.expand(similarity.shape), valid.to(similarity.dtype)
         )
 
-    def _to_classes(self, loss: Any, rows: Tensor, labels: Tensor, make: Make) -> Relations | None:
+    def _to_classes(
+        self, loss: ProxyLoss, rows: Tensor, labels: Tensor, make: Make
+    ) -> Relations | None:
         """The mix is the anchor: a softmax over all classes, with a label of two of them."""
         if self._number is None:
             first, second = all_pairs(labels)
@@ -267,8 +271,7 @@ class Mixing:
             return None
         refuse_too_many(len(pairs.first), len(loss.class_vectors()), "similarities to classes")
         of_images = class_rows(labels, len(rows), loss.num_classes, rows)
-        relations: Relations = loss.relations(make(pairs), pairs.of(of_images))
-        return relations
+        return loss.relations(make(pairs), pairs.of(of_images))
 
     def _rows(
         self,

@@ -13,6 +13,10 @@ __all__ = ["LpRegularizer"]
 class LpRegularizer(Regularizer):
     """The mean p-norm of the rows, raised to ``power``.
 
+    Args:
+        p: The norm.
+        power: To which the norm is raised.
+
     >>> LpRegularizer(power=2)(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor(12.5000)
     """

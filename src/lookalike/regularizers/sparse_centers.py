@@ -16,6 +16,10 @@ class SparseCentersRegularizer(Regularizer):
     """Distances between the centres of a class, so that centres not needed merge.
 
     ``sum_c sum_(k < l) sqrt(2 - 2 w_ck.w_cl) / (C K (K - 1))``; rows of a class stand together.
+
+    Args:
+        num_classes: How many classes there are.
+        centers_per_class: Learned centres per class, in consecutive rows.
     """
 
     def __init__(self, num_classes: int, centers_per_class: int) -> None:
