@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from losses import PLACE, medians
 from torch import Tensor, nn
 
 from lookalike import losses, models
+from losses import PLACE, medians
 
 PER_CLASS, BATCH, DIMENSIONS, ALONE = 4, 128, 128, (512, 2048)
 
@@ -99,9 +99,11 @@ def row(kernel: str, seconds: float) -> list[str]:
             cells.append("")
             continue
         rows = torch.randn(size, DIMENSIONS, requires_grad=True)
-        cells.append(
-            f"{ratio(lambda fast: step(None, rows, built(name, dict(settings), size, kernel=fast)), seconds):.2f}x"  # noqa: B023, E501
-        )
+
+        def alone(fast: bool, size: int = size, rows: Tensor = rows) -> Callable[[], None]:
+            return step(None, rows, built(name, dict(settings), size, kernel=fast))
+
+        cells.append(f"{ratio(alone, seconds):.2f}x")
     return cells
 
 
@@ -115,8 +117,9 @@ def main() -> None:
     lines = [
         "# What hand-written gradients buy",
         "",
-        "Written by `python benchmarks/kernels.py`. Time by the formula over time with the kernel, medians of",
-        f"turns in one process; batches of {BATCH} ({PER_CLASS} images per class), {DIMENSIONS} dimensions.",
+        "Written by `python benchmarks/kernels.py`. Time by the formula over time with the kernel,",
+        f"medians of turns in one process; batches of {BATCH} ({PER_CLASS} images per class), "
+        f"{DIMENSIONS} dimensions.",
         "",
         "| kernel | step, small-cnn | step, frozen head | loss alone, N = 512 | N = 2048 |",
         "|---|---:|---:|---:|---:|",

@@ -195,7 +195,7 @@ def test_recipes_are_found_by_words_and_shown_whole():
     assert "where: feature" in done.stdout
     done = lookalike("list", "recipes", "metrix", "nonsense")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "no recipe has all of 'metrix nonsense'" in done.stderr
+    assert "no recipe matches 'metrix nonsense'" in done.stderr
 
 
 def test_a_recipe_of_a_grid_is_trained(photos, tmp_path):

@@ -26,7 +26,7 @@ def test_compare_says_what_holds(lookalike, study):
     assert done.returncode == 0, done.stderr
     assert "glyphs, by MAP@R" in done.stdout
     assert "multi-similarity is better than PCA (by " in done.stdout
-    assert "Of 1 of 12 pairs nothing can be said (20 blocks)." in done.stdout
+    assert "No significant difference in 1 of 12 pairs (20 blocks)." in done.stdout
     assert "Not shown to beat LDA, shrunk: triplet, contrastive." in done.stdout
     assert "Tournament over 20 repeats and folds on glyphs" in done.stdout
     assert "Friedman: p = " in done.stdout
@@ -48,11 +48,9 @@ def test_one_repeat_is_compared_by_the_deviation_over_its_folds(lookalike, make_
     folder = make_study(tmp_path / "s", repeats=1, folds=4)
     done = lookalike("compare", folder)
     assert done.returncode == 0
-    assert "One training only" not in done.stdout
+    assert "Only one training" not in done.stdout
     told = " ".join(done.stdout.split())
-    assert (
-        "One seed only stands behind any row: ± is the standard deviation over the models" in told
-    )
+    assert "Only one seed for any row: ± is the standard deviation over the models" in told
     (repeat,) = load_results(folder).row("glyphs", "triplet").repeats
     models = [fold["map@r"] for fold in repeat.separate]
     mean, sd = statistics.mean(models), statistics.stdev(models)

@@ -47,7 +47,7 @@ def test_onnx_runs_in_onnxruntime(lookalike, trained, original, batch, tmp_path)
 def test_torchscript_runs_in_torch(lookalike, trained, original, batch, tmp_path):
     done = lookalike("export", trained, "--to", "torchscript", "-o", tmp_path / "m.pt")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"{tmp_path / 'm.pt'}: torchscript, least cosine")
+    assert done.stdout.startswith(f"{tmp_path / 'm.pt'}: torchscript, smallest cosine")
     agrees(torch.jit.load(str(tmp_path / "m.pt"))(batch), original, batch)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.pt", "m.pt.md"]
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from lookalike.compare.audit import CONDITIONS, Experiment, audit
-from lookalike.compare.descriptions import describe, read_description
+from lookalike.compare.conditions import describe, read_description
 from lookalike.errors import BadInput
 
 AUDITS = Path(__file__).parents[2] / "docs" / "audits"
@@ -173,10 +173,10 @@ def test_one_seed_on_folds_is_told_from_one_training():
     once = FAIR | {"seeds": 1}
     rows = [Experiment("a", once, folds=4), Experiment("b", once)]
     assert [(flaw.rows, flaw.sentence) for flaw in audit(rows).flaws] == [
-        (("b",), "One training only, so no interval, stands behind b."),
+        (("b",), "Only one training, so no interval, for b."),
         (
             ("a",),
-            "One seed only stands behind a: ± is the standard deviation over the models of the "
+            "Only one seed for a: ± is the standard deviation over the models of the "
             "folds, not a confidence interval over seeds.",
         ),
     ]

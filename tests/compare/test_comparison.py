@@ -74,7 +74,7 @@ def test_a_study_is_fair_and_only_what_holds_is_claimed(study):
 def test_one_data_set_has_repeats_and_folds_as_blocks_and_says_so(study):
     found = compare(gather([study]), "recall@1").tournament
     assert found.blocks == 20
-    assert found.about == "20 repeats and folds on glyphs; the ranks speak of glyphs only"
+    assert found.about == "20 repeats and folds on glyphs; the ranks are valid for glyphs only"
     assert found.standings[0].name == "multi-similarity"
     assert ("contrastive", "triplet") in [tuple(sorted(group)) for group in found.groups]
     joined = compare(gather([study]), "recall@1", "concatenated").tournament

@@ -66,8 +66,8 @@ def test_notes_are_the_files_and_those_of_the_cell():
         ({"grids": [{"name": "{datset}/x"}]}, "no axis 'datset'; did you mean 'dataset'"),
         ({"grids": [{"name": "x", "only": {"method": "tripl"}}]}, "no method 'tripl'; did you"),
         ({"cells": [{"when": {"metod": "x"}, "set": {}}]}, "no axis 'metod'; did you"),
-        ({"grid": []}, "grid: extra inputs are not permitted"),
-        ({"grids": [{"name": 3, "sets": {}}]}, "grids.0.sets"),
+        ({"grid": []}, "no key 'grid'; did you mean 'grids'"),
+        ({"grids": [{"name": 3, "sets": {}}]}, "no key 'grids.0.sets'"),
     ],
 )
 def test_wrong_files_are_refused(change, sentence):

@@ -11,12 +11,12 @@ from safetensors.torch import load_file
 from torch.nn.functional import normalize
 
 from lookalike import losses, miners, published, training
-from lookalike.config import RunConfig, load, parse, recipe_pages, recipes
+from lookalike.config import RunConfig, load, parse, recipes
 from lookalike.data import preset
 from lookalike.errors import BadInput
 from lookalike.evaluation.metrics import check_metrics
 from lookalike.models import EmbeddingModel
-from lookalike.published.hyperparameters import hyperparameters
+from lookalike.published import hyperparameters
 from lookalike.training.building import check_model
 from lookalike.training.objective import build_objective, check_parts, sized
 from lookalike.training.optimizer import build_optimizer
@@ -266,10 +266,10 @@ def test_recipes_say_where_they_follow_public_code():
     }
     for pattern, sentences in said.items():
         for place in ("cub", "cars", "sop"):
-            notes = " ".join(recipe_pages.recipe_page(pattern.format(place)).notes.split())
+            notes = " ".join(recipes.recipe_page(pattern.format(place)).notes.split())
             for sentence in sentences:
                 assert sentence in notes, (pattern, sentence)
-    other = recipe_pages.recipe_page("thesis/cub/resnet50/64/arcface").notes
+    other = recipes.recipe_page("thesis/cub/resnet50/64/arcface").notes
     assert "follows the public code" not in other
 
 
@@ -279,7 +279,7 @@ def test_values_of_a_reimplementation_are_not_credited_to_the_paper():
     assert not any(row.reimplemented for row in hyperparameters() if row.paper != "dr")
     (proxy,) = (row for row in rows if row.method == "dr-proxy-nca")
     assert (proxy.value, proxy.low, proxy.high, proxy.step) == ("0.30", 0.2, 0.45, 0.05)
-    assert "not the paper's" in recipe_pages.recipe_page("dr/cub/dr-proxy-nca").notes
+    assert "not the paper's" in recipes.recipe_page("dr/cub/dr-proxy-nca").notes
     for name in ("triplet", "proxy-nca", "multi-similarity"):
         (entry,) = (entry for entry in losses.tuned(name) if "dr-" in entry.source)
         assert "public reimplementation" in entry.source
@@ -297,16 +297,16 @@ def test_a_file_extends_a_recipe(tmp_path):
 
 
 def test_words_find_recipes():
-    found = [row.name for row in recipe_pages.find_recipes(["dr", "proxy"])]
+    found = [row.name for row in recipes.find_recipes(["dr", "proxy"])]
     assert "dr/cub/dr-proxy-nca" in found
-    by_author = recipe_pages.find_recipes(["Musgrave", "cars", "arcface"])
+    by_author = recipes.find_recipes(["Musgrave", "cars", "arcface"])
     assert [row.name for row in by_author] == ["reality-check/cars/arcface"]
-    with pytest.raises(BadInput, match="no recipe has all of 'cub nonsense'"):
-        recipe_pages.find_recipes(["cub", "nonsense"])
+    with pytest.raises(BadInput, match="no recipe matches 'cub nonsense'"):
+        recipes.find_recipes(["cub", "nonsense"])
 
 
 def test_the_page_of_a_recipe_can_be_printed():
-    page = recipe_pages.recipe_page("metrix/cub/contrastive-feature")
+    page = recipes.recipe_page("metrix/cub/contrastive-feature")
     assert page.published == {"test recall@1": 67.4, "test recall@2": 77.9, "test recall@4": 85.7}
     assert parse(json.loads(json.dumps(page.settings))) == load(
         "recipe:metrix/cub/contrastive-feature"
@@ -316,7 +316,7 @@ def test_the_page_of_a_recipe_can_be_printed():
 def test_the_page_of_the_docs_counts_right_and_runs():
     page = (recipes.folder().parent / "docs" / "recipes.md").read_text(encoding="utf-8")
     numbers = [int(n) for n in re.findall(r"^\| `.* \| (\d+) \|", page, re.MULTILINE)]
-    assert f"{sum(numbers)} in all" in page
+    assert f"{sum(numbers)} in total" in page
     assert sum(numbers) == len(NAMES)
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(block, {})

@@ -11,7 +11,7 @@ from lookalike.cli import app
 from lookalike.compare.audit import CONDITIONS
 from lookalike.config import RunConfig, recipes
 from lookalike.config.keys import declared_keys
-from lookalike.config.overrides import plain_yaml
+from lookalike.config.loading import plain_yaml
 from lookalike.config.reference import json_schema, key_entries, reference_page
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import pytest
 
 from lookalike import published
 from lookalike.errors import BadInput
-from lookalike.published.hyperparameters import hyperparameters
+from lookalike.published import hyperparameters
 
 
 def number(text):

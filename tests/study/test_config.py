@@ -2,14 +2,13 @@ import pytest
 
 from lookalike.errors import BadInput
 from lookalike.registry import LOSSES
-from lookalike.study.config import load_study, parse_study
+from lookalike.study.config import load_study, parse_study, shipped_methods
 from lookalike.study.plan import make_plan
-from lookalike.study.spaces import shipped
 
 
 def test_overrides_reach_the_only_data_set(study_file, pictures):
     study = load_study(study_file(), ["data.label=mine", "tuner.trials=7"])
-    assert (study.data[0].called, study.data[0].root) == ("mine", pictures)
+    assert (study.data[0].display_name, study.data[0].root) == ("mine", pictures)
     assert study.tuner.trials == 7
 
 
@@ -45,16 +44,16 @@ def test_what_is_wrong_is_said_before_anything_is_written(
 
 
 def test_every_loss_has_a_space_and_every_space_can_be_run(study_values, tmp_path):
-    losses = {space["loss"]["name"] for space in shipped().values()}
+    losses = {space["loss"]["name"] for space in shipped_methods().values()}
     registered = {
         name
         for name in LOSSES.names()
         if LOSSES.find(name).build.__module__.startswith("lookalike.")
     }
     assert registered <= losses
-    plan = make_plan(parse_study(study_values(methods=list(shipped()))), tmp_path)
-    assert len(plan.methods) == len(shipped())
-    assert len({part.method.identity for part in plan.methods}) == len(shipped())
+    plan = make_plan(parse_study(study_values(methods=list(shipped_methods()))), tmp_path)
+    assert len(plan.methods) == len(shipped_methods())
+    assert len({part.method.identity for part in plan.methods}) == len(shipped_methods())
 
 
 def test_the_thesis_grid_has_its_points(study_values, tmp_path):

@@ -17,13 +17,12 @@ from lookalike.config import parse
 from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
 from lookalike.study import load_results
-from lookalike.study.bench import Bench
 from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
 from lookalike.study.local import LocalExecutor
 from lookalike.study.plan import make_plan
 from lookalike.study.results import write_method
-from lookalike.study.tasks import Outcome
+from lookalike.study.runner import Outcome, TaskRunner
 from lookalike.training import train
 
 
@@ -33,7 +32,7 @@ class Here:
     size = 1
 
     def __init__(self):
-        self.bench = Bench()
+        self.runner = TaskRunner()
         self.given = []
 
     def __enter__(self):
@@ -50,7 +49,7 @@ class Here:
         self.given.append(task)
 
     def wait(self, timeout):
-        return [Outcome(self.given.pop(), self.bench.run(task)) for task in list(self.given)]
+        return [Outcome(self.given.pop(), self.runner.run(task)) for task in list(self.given)]
 
 
 def run(values, folder, workers=0):
@@ -216,7 +215,7 @@ def test_a_loss_that_looks_for_test_labels_finds_none(plugins, study_values, tmp
     spy = {"name": "spy", "loss": {"name": "spying_losses:Spy"}, "search": rates}
     values = study_values(methods=[spy])
     plan = make_plan(parse_study(values), tmp_path)
-    record = Bench().run(plan.methods[0].ready[0])
+    record = TaskRunner().run(plan.methods[0].ready[0])
     assert "error" not in record, record
     assert plan.methods[0].ready[0].config["protocol"]["test"] is False
 

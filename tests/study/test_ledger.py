@@ -31,9 +31,9 @@ def test_a_lease_is_kept_alive_and_runs_out_with_its_owner(url):
         with Ledger(url, lease=0.6) as one:
             assert one.claim("a/1")
             time.sleep(1.2)
-            assert not two.claim("a/1")  # the heart beats
-            one.closing.set()  # as if it were killed: no more beats, nothing given back
-            one.heart.join()
+            assert not two.claim("a/1")  # the lease was renewed
+            one.closing.set()  # as if killed: no renewal, no release
+            one.heartbeat.join()
             one.mine.clear()
             time.sleep(0.8)
             assert two.claim("a/1")

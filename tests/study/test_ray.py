@@ -12,7 +12,7 @@ from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
 from lookalike.study.local import LocalExecutor
 from lookalike.study.ray import RayExecutor, places_on
-from lookalike.study.tasks import Task
+from lookalike.study.runner import Task
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_an_actor_that_cannot_start_is_given_up(cluster, busy):
             pass
         assert "nothing" in again[0].record["error"]
     assert notes.told == (
-        "1 of 2 workers did not start on the Ray cluster within 0.5 s; the study goes on with 1",
+        "1 of 2 workers did not start on the Ray cluster within 0.5 s; the study continues with 1",
     )
 
 
@@ -126,7 +126,7 @@ def test_a_full_cluster_is_said_in_a_sentence(cluster, busy):
 
 
 @pytest.mark.parametrize(
-    ("gpus", "words"), [(1.5, "a part of one GPU or whole ones"), (-1, "give 0.0001 or more")]
+    ("gpus", "words"), [(1.5, "a fraction of one GPU or whole ones"), (-1, "give 0.0001 or more")]
 )
 def test_gpus_that_ray_cannot_give_are_refused(gpus, words):
     with pytest.raises(BadInput, match=words):

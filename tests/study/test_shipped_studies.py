@@ -9,19 +9,19 @@ from lookalike.study.tuning import trials_asked
 
 FOLDER = recipes.folder() / "studies"
 PATHS = sorted(FOLDER.glob("*.yaml"))
-GROUND = methods.Ground("images", "weights", 75)
+FACTS = methods.DatasetFacts("images", "weights", 75)
 
 
 def methods_of(name):
     study = load_study(FOLDER / f"{name}.yaml")
-    return study, {method.name: method for method in methods.resolve(study, study.data[0], GROUND)}
+    return study, {method.name: method for method in methods.resolve(study, study.data[0], FACTS)}
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_every_method_of_every_study_is_whole(path):
     study = load_study(path)
     for data in study.data:
-        assert methods.resolve(study, data, GROUND)
+        assert methods.resolve(study, data, FACTS)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,10 @@ import torch
 from torch.nn.functional import normalize
 
 from lookalike import losses
-from lookalike.config.overrides import nested
-from lookalike.published.hyperparameters import Hyperparameter, hyperparameters
-from lookalike.study.config import MethodConfig
-from lookalike.study.ranges import Choices
-from lookalike.study.spaces import shipped
+from lookalike.config.loading import nested
+from lookalike.published import Hyperparameter, hyperparameters
+from lookalike.study.config import MethodConfig, shipped_methods
+from lookalike.study.tuning import Choices
 from lookalike.training.objective import sized
 
 THESIS = {
@@ -43,7 +42,7 @@ def spaces_of(row: Hyperparameter) -> list[str]:
 
 
 def search_of(name: str) -> dict:
-    return MethodConfig.model_validate(shipped()[name] | {"name": name}).search
+    return MethodConfig.model_validate(shipped_methods()[name] | {"name": name}).search
 
 
 def published() -> list:
@@ -81,7 +80,7 @@ def test_every_tuned_value_is_searched_for():
 
 def test_proxy_to_proxy_2_is_the_published_loss():
     """``1/|W| sum_w log(1 + sum_(w' != w) e^(a (sum_x (w.x)(x.w') + m)))``, a sum over x."""
-    space = shipped()["proxy-to-proxy-2"]
+    space = shipped_methods()["proxy-to-proxy-2"]
     given = {key: value for key, value in space["loss"].items() if key != "name"}
     torch.manual_seed(0)
     number, dim, alpha, margin = 5, 8, 4.0, 0.1

@@ -30,10 +30,10 @@ def test_rows_of_other_settings_are_marked_as_outdated(folder):
     recipe, *overrides = COMMANDS[folder.name]
     study = load_study(recipes.folder() / "studies" / f"{recipe}.yaml", overrides)
     for data in study.data:
-        facts = found.facts[data.called]
-        ground = methods.Ground(facts["fingerprint"], facts["weights"], facts["train_classes"])
-        for method in methods.resolve(study, data, ground):
-            row = found.row(data.called, method.name)
+        facts = found.facts[data.display_name]
+        known = methods.DatasetFacts(facts["fingerprint"], facts["weights"], facts["train_classes"])
+        for method in methods.resolve(study, data, known):
+            row = found.row(data.display_name, method.name)
             assert row.outdated or row.identity == method.identity, row.method
 
 
@@ -42,7 +42,9 @@ def test_rows_that_lost_to_their_start_are_marked_as_outdated(folder):
     """Heads began as PCA, whose validation score is known: now validation would keep it."""
     found = load_results(folder)
     for dataset in found.datasets:
-        (start,) = [row for row in found.baselines_of(dataset) if row.baseline == "pca"]
+        (start,) = [
+            row for row in found.baselines if (row.dataset, row.baseline) == (dataset, "pca")
+        ]
         for row in found.of(dataset):
             assert row.config["model"]["head_init"] == "pca"
             lost = any(

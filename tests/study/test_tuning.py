@@ -1,9 +1,15 @@
 import pytest
 
-from lookalike.study.config import TunerConfig
-from lookalike.study.ranges import Choices, Range
 from lookalike.study.results import Trial
-from lookalike.study.tuning import hopeless, suggest, trials_asked, winner
+from lookalike.study.tuning import (
+    Choices,
+    Range,
+    TunerConfig,
+    best_trial,
+    should_prune,
+    suggest,
+    trials_asked,
+)
 
 SPACE = {
     "loss.margin": Range(low=0, high=1),
@@ -64,13 +70,13 @@ def test_the_grid_is_walked_whole_and_once():
 
 def test_hopeless_means_below_the_median_of_the_same_folds():
     history = [done(n, {}, None, (n / 10, 0.9)) for n in range(5)]
-    assert hopeless([0.19], history)
-    assert not hopeless([0.2], history)
-    assert not hopeless([0.0], history[:4])  # too few to judge
-    assert hopeless([0.9, 0.1], history)  # 0.5 against a median of 0.55
+    assert should_prune([0.19], history)
+    assert not should_prune([0.2], history)
+    assert not should_prune([0.0], history[:4])  # too few to judge
+    assert should_prune([0.9, 0.1], history)  # 0.5 against a median of 0.55
 
 
 def test_the_first_of_equals_wins_and_failures_never():
     trials = [done(0, {}, 0.1), done(1, {}, 0.3), done(2, {}, 0.3), done(3, {}, None, (), "failed")]
-    assert winner(trials).number == 1
-    assert winner(trials[3:]) is None
+    assert best_trial(trials, 4).number == 1
+    assert best_trial(trials[3:], 1) is None

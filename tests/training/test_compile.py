@@ -10,7 +10,7 @@ from lightning_fabric.plugins.precision.double import DoublePrecision
 from safetensors.torch import load_file, save_file
 
 from lookalike import models
-from lookalike.study.bench import Bench
+from lookalike.study.runner import TaskRunner
 from lookalike.training import Watcher, train
 from lookalike.training.loop import TrainingLoop
 
@@ -54,10 +54,10 @@ def frozen(tmp_path):
 
 def losses_in_float64(config):
     """The loss of every step, and the weights at the end."""
-    bench, fabric = Bench(), Fabric(accelerator="cpu", devices=1, plugins=[Double()])
-    learner = bench.learner(config)
+    runner, fabric = TaskRunner(), Fabric(accelerator="cpu", devices=1, plugins=[Double()])
+    learner = runner.learner(config)
     learner.model.double()
-    split = bench.tuning_split(config)
+    split = runner.tuning_split(config)
     learning = Recorded(config, fabric, split, learner, Watcher())
     learning.objective.double()
     learning.learn()

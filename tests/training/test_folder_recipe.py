@@ -24,7 +24,9 @@ def few(tmp_path_factory):
 
 def test_few_classes_train_and_the_start_is_tested_beside_them(few, tmp_path):
     given = ["data.name=folder", f"data.root={few}"]
-    run = train(load(recipes.usual(given), [*given, f"runs_dir={tmp_path}", "train.epochs=2"]))
+    run = train(
+        load(recipes.default_recipe(given), [*given, f"runs_dir={tmp_path}", "train.epochs=2"])
+    )
     result = run.result
     assert result["train_classes"] == 4
     first, *later = [epoch["validation map@r"] for epoch in run.epochs()]
@@ -35,4 +37,4 @@ def test_few_classes_train_and_the_start_is_tested_beside_them(few, tmp_path):
 
 def test_another_network_takes_the_recipe_too(few):
     settings = ["data.name=folder", f"data.root={few}", "model.network=resnet18"]
-    assert load(recipes.usual(settings), settings).model.frozen_until is None
+    assert load(recipes.default_recipe(settings), settings).model.frozen_until is None

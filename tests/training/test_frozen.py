@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 
 from lookalike import data, models
 from lookalike.errors import BadInput
-from lookalike.runs.finished import model_tensors
+from lookalike.runs.run import model_tensors
 from lookalike.training import train
 from lookalike.training.batches import Pixels, embed
 

@@ -13,9 +13,8 @@ from safetensors.torch import load_file, save_file
 from lookalike import data, losses, models
 from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
-from lookalike.runs.finished import model_tensors
-from lookalike.study.bench import Bench
-from lookalike.study.tasks import Task
+from lookalike.runs.run import model_tensors
+from lookalike.study.runner import Task, TaskRunner
 from lookalike.training import Interrupted, Watcher, runner, train
 from lookalike.training.batches import Pixels
 from lookalike.training.building import build_sampler, chosen_split
@@ -227,7 +226,7 @@ def test_in_a_study(cut):
     config = cut("protocol.name=fixed-validation", "protocol.test=false", "train.metric=recall@1")
     for checkpoints in (False, True):
         task = Task("a", "validate", config.model_dump(mode="json"), checkpoints)
-        assert Bench().run(task)["score"] > 0
+        assert TaskRunner().run(task)["score"] > 0
 
 
 def test_it_says_how_large_the_maps_are_and_computes_them_once(cut, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from torch import nn
 from lookalike.config import load
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.runs.run import Run
-from lookalike.study.bench import Bench
+from lookalike.study.runner import TaskRunner
 from lookalike.training import Interrupted, Watcher, train
 from lookalike.training.loop import TrainingLoop
 
@@ -138,9 +138,13 @@ def test_patience_is_counted_in_epochs_or_in_validations(tiny, patterns, setting
         *settings, "train.epochs=80", "train.batches_per_epoch=1", "data.name=folder",
         f"data.root={patterns}", "sampler.batch_size=4", "protocol.test=false",
     )  # fmt: skip
-    bench = Bench()
+    runner = TaskRunner()
     learning = Scripted(
-        config, bench.fabric(config), bench.tuning_split(config), bench.learner(config), Watcher()
+        config,
+        runner.fabric(config),
+        runner.tuning_split(config),
+        runner.learner(config),
+        Watcher(),
     )
     learning.script = {epoch: 0.5 - abs(epoch - best) / 1000 for epoch in range(81)}
     learning.learn()

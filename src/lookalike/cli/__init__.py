@@ -1,9 +1,10 @@
-"""The command ``lookalike``: one file a command; they parse, call and print."""
+"""The command ``lookalike``: one file per command, which parses, calls and prints."""
 
 import os
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from typing import NoReturn, TextIO
 
 import typer
@@ -27,10 +28,10 @@ from lookalike.errors import LookalikeError, LookalikeWarning
 
 __all__ = ["app", "main"]
 
-SECONDS_FOR_THE_FIRST = 10
+SECONDS_FOR_THE_FIRST_RANK = 10
 
 STOPPED = 130
-"""How a command ends that Ctrl-C stopped."""
+"""The exit code after Ctrl-C."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -38,26 +39,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Teach a network which images look alike, and prove fairly how well it does.",
 )
-app.command()(demo)
-app.command()(train)
-app.command()(evaluate)
-app.command()(compare)
-app.command()(audit)
-app.command()(report)
-app.command()(search)
-app.command()(export)
-app.command()(duplicates)
-app.command()(mislabelled)
-app.command()(serve)
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(demo, train, evaluate, compare, audit, report),
+    *(search, export, duplicates, mislabelled, serve),
+)
+for command in COMMANDS:
+    app.command()(command)
 app.command("list")(list_parts)
-app.add_typer(data, name="data")
-app.add_typer(study, name="study")
-app.add_typer(index, name="index")
+for name, group in {"data": data, "study": study, "index": index}.items():
+    app.add_typer(group, name=name)
 
 
 def main() -> None:
-    """Run the command line; what goes wrong becomes one sentence and an exit code."""
-    warnings.showwarning = in_one_line
+    """Run the command line; an error becomes one sentence and an exit code."""
+    warnings.showwarning = show_warning
     try:
         app()
     except SystemExit as ended:
@@ -73,19 +68,19 @@ def main() -> None:
 
 
 def end(sentence: str, exit_code: int) -> NoReturn:
-    """Say what went wrong, once.
+    """Print an error, once.
 
-    Of the processes that torchrun has started, the first one says it. The others give it time:
-    torchrun ends them all when one has ended.
+    Of the processes that torchrun has started, rank 0 prints it. The others give it time, because
+    torchrun ends all processes when one has ended.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ and os.environ["RANK"] != "0":
-        time.sleep(SECONDS_FOR_THE_FIRST)
+        time.sleep(SECONDS_FOR_THE_FIRST_RANK)
     else:
         print(f"lookalike: {sentence}", file=sys.stderr)
     sys.exit(exit_code)
 
 
-def in_one_line(
+def show_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -93,12 +88,8 @@ def in_one_line(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Our own warnings as a sentence, others as Python shows them."""
-    if issubclass(category, LookalikeWarning):
-        print(f"lookalike: {message}", file=sys.stderr)
-    else:
-        print(
-            warnings.formatwarning(message, category, filename, lineno, line),
-            end="",
-            file=file or sys.stderr,
-        )
+    """Show our own warnings as a sentence, others as Python does."""
+    text = f"lookalike: {message}\n"
+    if not issubclass(category, LookalikeWarning):
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+    print(text, end="", file=file or sys.stderr)

@@ -7,21 +7,25 @@ from typing import Annotated
 
 import typer
 
+from lookalike.cli.console import AsJson
+
 __all__ = ["audit"]
 
 
 def audit(
-    paper: Annotated[Path, typer.Argument(metavar="PAPER.YAML", help="The described rows.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    paper: Annotated[
+        Path, typer.Argument(metavar="PAPER.YAML", help="The description of the rows.")
+    ],
+    as_json: AsJson = False,
 ) -> None:
-    """List how described experiments differ beyond the method.
+    """List how the experiments of a paper differ beyond the method.
 
     Example: lookalike audit docs/audits/sampling-matters.yaml
 
     The exit code is 1 where the comparison is unfair.
     """
     from lookalike.compare.audit import audit as audit_rows
-    from lookalike.compare.descriptions import read_description
+    from lookalike.compare.conditions import read_description
 
     described = read_description(paper)
     found = audit_rows(described.experiments)
@@ -34,7 +38,7 @@ def audit(
             print(f"  [{number}] {flaw.sentence}")
         words = {
             "fair": "Fair: nothing but the method differs.",
-            "unfair": "Unfair: a ranking of these rows would not be one of methods.",
+            "unfair": "Unfair: a ranking of these rows would not be a ranking of methods.",
             "cannot be told": "Cannot be told: too much is not said.",
         }
         print(words[found.verdict])

@@ -1,11 +1,12 @@
-"""``lookalike compare``: runs and studies side by side, and whether that is fair."""
+"""``lookalike compare``: compare runs and studies, and whether that is fair."""
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from lookalike.cli.console import Anyway, AsJson, Metric, ResultFolders
 
 if TYPE_CHECKING:
     from lookalike.compare.comparison import Comparison, OnDataset
@@ -15,24 +16,15 @@ __all__ = ["compare"]
 
 
 def compare(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN|STUDY...", help="Folders of runs, of studies, or of many runs."
-        ),
-    ],
-    metric: Annotated[
-        str | None, typer.Option(help="What ranks; the study's own, else map@r.")
-    ] = None,
+    folders: ResultFolders,
+    metric: Metric = None,
     concatenated: Annotated[
-        bool, typer.Option("--concatenated", help="Score the folds' embeddings side by side.")
+        bool, typer.Option("--concatenated", help="Score the folds' concatenated embeddings.")
     ] = False,
-    anyway: Annotated[
-        bool, typer.Option("--anyway", help="Rank rows that differ beyond the method, and say so.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    anyway: Anyway = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Compare methods: scores with intervals, the fairness audit, and who is better than whom.
+    """Compare methods: scores with intervals, the fairness audit, significant differences.
 
     Example: lookalike compare runs/glyphs-triplet-0123456789ab runs/glyphs-circle-ba9876543210
 
@@ -58,7 +50,7 @@ def compare(
 
 
 def print_part(found: "Comparison", part: "OnDataset") -> None:
-    """One data set: the table, the audit, the claims."""
+    """Print one data set: the table, the audit, the claims."""
     from rich.console import Console
 
     from lookalike.report.tables import as_text, metric_label, score_table
@@ -78,21 +70,21 @@ def print_part(found: "Comparison", part: "OnDataset") -> None:
 
 
 def print_claims(part: "OnDataset") -> None:
-    """Who is better than whom, and how many pairs stay open."""
+    """Print the significant differences and the number of open pairs."""
     for sentence in part.claims:
         print(sentence)
     if part.differences:
         pairs = len(part.differences)
-        print(f"Of {part.open} of {pairs} pairs nothing can be said ({part.blocks} blocks).")
+        print(f"No significant difference in {part.open} of {pairs} pairs ({part.blocks} blocks).")
     elif part.ranking != "refused" and len(part.contenders) > 1:
-        print("One training of each: differences may be chance, and nothing is claimed.")
+        print("One training of each: differences may be due to chance, so none is reported.")
     for base, methods in part.no_better_than_baseline.items():
         if part.differences and methods:
             print(f"Not shown to beat {base}: {', '.join(methods)}.")
 
 
 def print_tournament(found: "Comparison") -> None:
-    """Average ranks, Friedman's test and the critical difference."""
+    """Print average ranks, Friedman's test and the critical difference."""
     result = found.tournament
     if result is None:
         return
@@ -103,11 +95,11 @@ def print_tournament(found: "Comparison") -> None:
         print(f"  {one.name:<{width}}  average rank {one.rank:5.2f}{spread}")
     if result.friedman:
         print(f"Friedman: p = {result.friedman.p:.2g}. ", end="")
-    print(f"Ranks closer than {result.distance:.2f} cannot be told apart (Nemenyi, 5 %).")
+    print(f"Ranks closer than {result.distance:.2f} cannot be distinguished (Nemenyi, 5 %).")
 
 
 def as_mapping(found: "Comparison") -> dict[str, Any]:
-    """The whole finding for a program."""
+    """The comparison as JSON values."""
     return {
         "metric": found.metric,
         "which": found.which,
@@ -131,7 +123,7 @@ def as_mapping(found: "Comparison") -> dict[str, Any]:
 
 
 def row_mapping(one: Any, found: "Comparison") -> dict[str, Any]:
-    """One method for a program; what is not known is null."""
+    """One method as JSON values; unknown numbers are null."""
     metrics = {metric: one.interval(metric, found.which) for metric in one.metrics}
     return {
         "name": one.name,

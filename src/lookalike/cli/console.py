@@ -1,9 +1,10 @@
-"""What a person sees while something runs: a bar with the time left, and a line now and then."""
+"""Progress on a terminal, and the options that several commands share."""
 
 import sys
-from types import TracebackType
-from typing import Self
+from pathlib import Path
+from typing import Annotated, Self
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -17,11 +18,25 @@ from rich.progress import (
 
 from lookalike.progress import Watcher
 
-__all__ = ["ConsoleWatcher"]
+__all__ = ["Anyway", "AsJson", "ConsoleWatcher", "Metric", "Page", "ResultFolders"]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+Page = Annotated[Path | None, typer.Option(help="Write an HTML page.")]
+ResultFolders = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN|STUDY...", help="Folders of runs, of studies, or of many runs."),
+]
+Metric = Annotated[
+    str | None,
+    typer.Option(help="The metric that ranks; by default the study's own, else map@r."),
+]
+Anyway = Annotated[
+    bool, typer.Option("--anyway", help="Rank rows that differ beyond the method, and say so.")
+]
 
 
 class ConsoleWatcher(Watcher):
-    """Bars on a terminal; without one, only the lines."""
+    """Progress bars on a terminal; without one, only the notes."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)
@@ -42,16 +57,11 @@ class ConsoleWatcher(Watcher):
         self.bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.bars.stop()
 
     def stage(self, name: str, done: int, total: int, detail: str = "") -> None:
-        """Move a bar; one that is full goes away."""
+        """Update a bar; a full one is removed."""
         if name not in self.tasks:
             self.tasks[name] = self.bars.add_task(name, total=total, detail="")
         self.bars.update(self.tasks[name], completed=done, total=total, detail=detail)

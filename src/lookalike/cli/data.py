@@ -1,4 +1,4 @@
-"""``lookalike data``: fetch a data set, or look whether it is sound."""
+"""``lookalike data``: download a data set, or check it."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+from lookalike.cli.console import AsJson, ConsoleWatcher
+
 __all__ = ["data"]
 
-data = typer.Typer(no_args_is_help=True, help="Fetch a data set, or look whether it is sound.")
+data = typer.Typer(no_args_is_help=True, help="Download a data set, or check it.")
 
-Name = Annotated[str, typer.Argument(help="A data set: 'lookalike list datasets' shows all.")]
-Root = Annotated[Path | None, typer.Option(help="The folder that holds it.")]
+Name = Annotated[str, typer.Argument(help="A data set; 'lookalike list datasets' lists them.")]
+Root = Annotated[Path | None, typer.Option(help="The folder of the data set.")]
 
 
 @data.command()
@@ -19,15 +21,14 @@ def prepare(
     name: Name,
     root: Root = None,
     mirror: Annotated[
-        str | None, typer.Option(help="Fetch the same files from this address.")
+        str | None, typer.Option(help="Download the same files from this address.")
     ] = None,
 ) -> None:
-    """Download, unpack and check a data set; after an interruption it goes on.
+    """Download, unpack and check a data set; after an interruption it resumes.
 
     Example: lookalike data prepare cub --root data
     """
     from lookalike import data as room
-    from lookalike.cli.console import ConsoleWatcher
 
     with ConsoleWatcher() as watcher:
         images = room.prepare(
@@ -40,14 +41,13 @@ def prepare(
 def check(
     name: Name,
     root: Root = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Count images and classes; name unreadable and duplicate images, and lonely classes.
+    """Count images and classes; list unreadable and duplicate images, and classes of one image.
 
     Example: lookalike data check folder --root photos
     """
     from lookalike import data as room
-    from lookalike.cli.console import ConsoleWatcher
 
     images = room.load(name, root)
     with ConsoleWatcher() as watcher:

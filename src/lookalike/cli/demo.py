@@ -1,25 +1,26 @@
-"""``lookalike demo``: the main job, on data that need no download."""
+"""``lookalike demo``: training, test and report on data that need no download."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lookalike.cli.console import ConsoleWatcher
+
 __all__ = ["demo"]
 
 
 def demo(
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Where runs and the page go.")
+        Path, typer.Option("-o", "--output", help="The folder of the runs and the page.")
     ] = Path("demo"),
 ) -> None:
-    """Train four losses on characters, test them on unseen ones, and write a page about it.
+    """Train four losses on characters, test them on unseen ones, and write a report.
 
     Example: lookalike demo -o demo
     """
     from rich.console import Console
 
-    from lookalike.cli.console import ConsoleWatcher
     from lookalike.compare.comparison import chosen_metric, compare, ranking_metrics
     from lookalike.report.demo import run_demo
     from lookalike.report.tables import as_text, score_table

@@ -1,4 +1,4 @@
-"""``lookalike duplicates``: pictures that are nearly the same."""
+"""``lookalike duplicates``: find near-duplicates among pictures."""
 
 import json
 import tempfile
@@ -7,29 +7,31 @@ from typing import Annotated, Any
 
 import typer
 
+from lookalike.cli.console import AsJson, ConsoleWatcher, Page
+
 __all__ = ["duplicates"]
 
 
 def duplicates(
     pictures: Annotated[Path, typer.Argument(help="A folder, a CSV, or the folder of an index.")],
     model: Annotated[
-        Path | None, typer.Option(help="A run or exported model; else a pretrained network.")
+        Path | None, typer.Option(help="A run or exported model instead of a pretrained network.")
     ] = None,
     network: Annotated[str, typer.Option(help="The pretrained network.")] = "efficientnet-lite0",
     threshold: Annotated[
-        float | None, typer.Option(min=-1, max=1, help="The least cosine; calibrated if not given.")
+        float | None,
+        typer.Option(min=-1, max=1, help="The smallest cosine; calibrated if not given."),
     ] = None,
-    page: Annotated[Path | None, typer.Option(help="Write an HTML page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    page: Page = None,
+    as_json: AsJson = False,
 ) -> None:
     """Find near-duplicates by a threshold that is calibrated on validation pairs.
 
     Example: lookalike duplicates photos/ --page duplicates.html
 
-    Altered copies of your pictures must be recognised, their nearest pictures of other labels must
-    not; half of the pairs choose the threshold, the other half measure it.
+    Altered copies of your pictures must be found, their nearest pictures of other labels must not;
+    the threshold is chosen on half of the pairs and measured on the other half.
     """
-    from lookalike.cli.console import ConsoleWatcher
     from lookalike.inference.models import find_embedder
     from lookalike.search import Embedder, Index
     from lookalike.search.calibration import calibrate
@@ -48,16 +50,14 @@ def duplicates(
         found = calibrate(index, watcher) if threshold is None else None
         least = found.threshold if found is not None else threshold or 0.0
         groups = find_duplicates(
-            index,
-            least,
-            lambda done, total: watcher.stage("comparing", done, total),
+            index, least, lambda done, total: watcher.stage("comparing", done, total)
         )
         how = str(found) if found is not None else f"threshold {least:.4f}, as given"
         if page is not None:
             write_page(page, index, groups, how)
     if as_json:
-        told = [{"similarity": g.similarity, "items": [vars(i) for i in g.items]} for g in groups]
-        print(json.dumps({"calibration": found and vars(found), "groups": told}, indent=2))
+        rows = [{"similarity": g.similarity, "items": [vars(i) for i in g.items]} for g in groups]
+        print(json.dumps({"calibration": found and vars(found), "groups": rows}, indent=2))
         return
     print(f"{len(groups):,} groups in {len(index):,} pictures; {how}")
     for group in groups:
@@ -70,7 +70,7 @@ def duplicates(
 
 
 def write_page(path: Path, index: Any, groups: Any, how: str) -> None:
-    """The groups with thumbnails."""
+    """Write the groups with thumbnails."""
     from lookalike.report.findings import MOST, Finding, Picture, write_findings
     from lookalike.report.pictures import class_label, file_uri
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lookalike.cli.console import AsJson, ConsoleWatcher
+
 if TYPE_CHECKING:
     from lookalike.evaluation import Evaluation
 
@@ -30,11 +32,12 @@ def evaluate(
         float | None, typer.Option(help="Bootstrap intervals over queries, for example 0.95.")
     ] = None,
     rerank: Annotated[
-        str | None, typer.Option(help="Also score after k-reciprocal or alpha-expansion.")
+        str | None,
+        typer.Option(help="Also score after re-ranking: k-reciprocal or alpha-expansion."),
     ] = None,
     per_class: Annotated[bool, typer.Option("--per-class", help="Show each class.")] = False,
-    worst: Annotated[int, typer.Option(min=0, help="Show so many of the worst queries.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    worst: Annotated[int, typer.Option(min=0, help="Show this many of the worst queries.")] = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Score embeddings: of a finished run, of a file, or of a network on your images.
 
@@ -44,7 +47,6 @@ def evaluate(
     model.weights=imagenet
     """
     from lookalike import evaluation
-    from lookalike.cli.console import ConsoleWatcher
     from lookalike.training.score import format_score
     from lookalike.training.targets import read_target
 
@@ -74,7 +76,7 @@ def evaluate(
 
 
 def reranking(name: str) -> Any:
-    """The re-ranking called ``name``, with its usual settings."""
+    """The re-ranking called ``name``, with default settings."""
     from lookalike.errors import BadInput, did_you_mean
     from lookalike.evaluation import RERANKINGS
 
@@ -84,7 +86,7 @@ def reranking(name: str) -> Any:
 
 
 def print_scores(plain: "Evaluation", better: "Evaluation | None") -> None:
-    """One line a metric: score, interval, and what re-ranking makes of it."""
+    """Print one line per metric: score, interval, and the score after re-ranking."""
     from lookalike.training.score import format_score
 
     for name, value in plain.scores.items():
@@ -106,7 +108,7 @@ def as_mapping(
     worst: int,
     names: Any,
 ) -> dict[str, Any]:
-    """The whole finding for a program."""
+    """The scores as JSON values."""
     found: dict[str, Any] = {"scores": plain.scores, "queries": plain.queries}
     found["queries_without_relevant"] = plain.queries_without_relevant
     if plain.intervals:

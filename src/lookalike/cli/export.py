@@ -1,10 +1,12 @@
-"""``lookalike export``: a trained model for other programs."""
+"""``lookalike export``: write a trained model for other programs."""
 
 import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from lookalike.cli.console import AsJson
 
 __all__ = ["export"]
 
@@ -17,9 +19,9 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file (a folder for safetensors).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Write a model as ONNX, TorchScript or safetensors, checked, with a model card beside it.
+    """Write a model as ONNX, TorchScript or safetensors, checked, with a model card.
 
     Example: lookalike export runs/folder-multi-similarity-0123456789ab --to onnx -o shop.onnx
     """
@@ -31,4 +33,4 @@ def export(
     if as_json:
         print(json.dumps({"model": str(target), "format": to, "cosine": least}))
     else:
-        print(f"{target}: {to}, least cosine with the original {least:.6f}")
+        print(f"{target}: {to}, smallest cosine with the original {least:.6f}")

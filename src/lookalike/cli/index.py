@@ -7,14 +7,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from lookalike.cli.console import AsJson, ConsoleWatcher
+
 __all__ = ["index"]
 
 
 class WithDefault(TyperGroup):
-    """Commands of which ``create`` need not be named."""
+    """A group whose default command is ``create``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put ``create`` before arguments that begin with no command."""
+        """Insert ``create`` before arguments that do not begin with a command."""
         if args and args[0] not in (*self.commands, "--help"):
             args = ["create", *args]
         return list(super().parse_args(ctx, args))
@@ -26,7 +28,6 @@ index = typer.Typer(
     help="Make pictures searchable: 'lookalike index RUN photos/ -o shop.index'.",
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Place = Annotated[str, typer.Argument(metavar="INDEX", help="A folder, or postgresql://...")]
 
 
@@ -47,13 +48,13 @@ def create(
         str | None, typer.Option(help="Keep it in PostgreSQL: postgresql://HOST/DATABASE[#NAME].")
     ] = None,
     network: Annotated[
-        str | None, typer.Option(help="A pretrained network in place of a run.")
+        str | None, typer.Option(help="A pretrained network instead of a run.")
     ] = None,
     weights: Annotated[
         str, typer.Option(help="The file of a pretrained network's weights; else ImageNet's.")
     ] = "imagenet",
     transform: Annotated[
-        str, typer.Option(help="How a pretrained network sees pictures.")
+        str, typer.Option(help="The transform of a pretrained network.")
     ] = "small",
     as_json: AsJson = False,
 ) -> None:
@@ -63,9 +64,8 @@ def create(
 
     Example: lookalike index --network efficientnet-lite0 photos/ -o shop.index
 
-    Killed half-way it leaves an index of what was done; 'lookalike index add' goes on with it.
+    If interrupted, 'lookalike index add' completes the index.
     """
-    from lookalike.cli.console import ConsoleWatcher
     from lookalike.errors import BadInput
     from lookalike.inference.models import find_embedder
     from lookalike.search import Embedder, Index
@@ -94,7 +94,7 @@ def create(
     with ConsoleWatcher() as watcher:
         made = Index.create(output or store or "", model)
         added = made.add(pictures, watcher)
-    tell(made, added, as_json)
+    print_added(made, added, as_json)
 
 
 @index.command()
@@ -103,17 +103,16 @@ def add(
     pictures: Annotated[Path, typer.Argument(help="A folder or a CSV, as for 'lookalike index'.")],
     as_json: AsJson = False,
 ) -> None:
-    """Add pictures by the index's own model; what is there unchanged is left as it is.
+    """Add pictures by the index's own model; unchanged pictures are skipped.
 
     Example: lookalike index add shop.index photos/
     """
-    from lookalike.cli.console import ConsoleWatcher
     from lookalike.search import Index
 
     found = Index.open(place)
     with ConsoleWatcher() as watcher:
         added = found.add(pictures, watcher)
-    tell(found, added, as_json)
+    print_added(found, added, as_json)
 
 
 @index.command()
@@ -128,11 +127,10 @@ def remove(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop pictures from an index; their files are not touched.
+    """Remove pictures from an index; their files are kept.
 
     Example: lookalike index remove shop.index chairs/old.jpg --missing
     """
-    from lookalike.cli.console import ConsoleWatcher
     from lookalike.search import Index
     from lookalike.search.choosing import choose
 
@@ -148,14 +146,14 @@ def remove(
 
 @index.command()
 def show(place: Place, as_json: AsJson = False) -> None:
-    """Say what an index holds and how it searches.
+    """Show the contents of an index and how it searches.
 
     Example: lookalike index show shop.index
     """
     from lookalike.search import Index
 
     found = Index.open(place)
-    told = {
+    values = {
         "pictures": len(found),
         "labels": len(found.label_names),
         "dim": found.embedder.dim,
@@ -166,16 +164,16 @@ def show(place: Place, as_json: AsJson = False) -> None:
         "search": found.approximation or "exact",
     }
     if as_json:
-        print(json.dumps(told, indent=2))
+        print(json.dumps(values, indent=2))
         return
-    for name, value in told.items():
+    for name, value in values.items():
         print(f"{name:<10} {', '.join(value) if isinstance(value, list) else value}")
 
 
-def tell(index: Any, added: Any, as_json: bool) -> None:
-    """What was added, and what was not."""
+def print_added(index: Any, added: Any, as_json: bool) -> None:
+    """Print what was added, and what was skipped."""
     if as_json:
-        told = {
+        values = {
             "index": index.place,
             "pictures": len(index),
             "new": added.new,
@@ -184,7 +182,7 @@ def tell(index: Any, added: Any, as_json: bool) -> None:
             "skipped": [vars(skipped) for skipped in added.skipped],
             "search": index.approximation or "exact",
         }
-        print(json.dumps(told, indent=2))
+        print(json.dumps(values, indent=2))
         return
     print(f"{index.place}: {len(index):,} pictures ({added})")
     for skipped in added.skipped[:10]:

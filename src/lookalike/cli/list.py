@@ -1,4 +1,4 @@
-"""``lookalike list``: what there is."""
+"""``lookalike list``: list losses, networks, recipes and other parts."""
 
 import json
 from collections.abc import Sequence
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import yaml
 
+from lookalike.cli.console import AsJson
+
 if TYPE_CHECKING:
-    from lookalike.config.recipe_pages import RecipePage, Row
+    from lookalike.config.recipes import RecipePage, Row
     from lookalike.report.catalogue import Page
 
 __all__ = ["list_parts"]
@@ -25,12 +27,12 @@ def list_parts(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="One of them, to see all about it; or words that recipes must have.",
+            help="A name, to show its page; or words that recipes must contain.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show what there is, one line each with the paper, or all about one.
+    """List parts or recipes, one line each with the paper, or show one of them.
 
     Example: lookalike list losses
 
@@ -55,20 +57,20 @@ def list_parts(
 
 
 def show_recipes(words: list[str], as_json: bool) -> None:
-    """One recipe whole, those that have all words, or what tables there are."""
-    from lookalike.config import recipe_pages, recipes
+    """Print one recipe, the recipes that contain all words, or the list of tables."""
+    from lookalike.config import recipes
 
     if len(words) == 1 and words[0] in recipes.names():
-        found = recipe_pages.recipe_page(words[0])
+        found = recipes.recipe_page(words[0])
         print(json.dumps(vars(found), indent=2) if as_json else recipe_text(found))
     elif words or as_json:
-        show_rows(recipe_pages.find_recipes(words), as_json)
+        show_rows(recipes.find_recipes(words), as_json)
     else:
-        show_rows(recipe_pages.tables(), as_json)
+        show_rows(recipes.tables(), as_json)
 
 
 def show_rows(rows: Sequence["Row"], as_json: bool) -> None:
-    """One line each."""
+    """Print one line each."""
     if as_json:
         print(json.dumps([vars(row) for row in rows], indent=2))
         return
@@ -78,7 +80,7 @@ def show_rows(rows: Sequence["Row"], as_json: bool) -> None:
 
 
 def as_text(found: "Page") -> str:
-    """A page for people: description, defaults, and the settings that others found."""
+    """A page as text: description, defaults, and published settings."""
     lines = [f"{found.name}  [{found.paper}]", "", found.description, "", "Arguments:"]
     lines += [f"  {argument} = {default}" for argument, default in found.defaults.items()]
     for settings in found.tuned:
@@ -89,7 +91,7 @@ def as_text(found: "Page") -> str:
 
 
 def recipe_text(found: "RecipePage") -> str:
-    """A recipe for people: what it is, what the paper reports, and its settings as YAML."""
+    """A recipe as text: summary, what the paper reports, and its settings as YAML."""
     lines = [f"{found.name}: {found.summary}"]
     lines += [text for text in (found.paper, found.notes) if text]
     lines += [f"Published {score}: {value}" for score, value in found.published.items()]

@@ -6,25 +6,27 @@ from typing import Annotated, Any
 
 import typer
 
+from lookalike.cli.console import AsJson, Page
+
 __all__ = ["mislabelled"]
 
 
 def mislabelled(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    k: Annotated[int, typer.Option("-k", min=2, help="How many neighbours vote.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=2, help="The number of neighbours that vote.")] = 10,
     at_least: Annotated[
         float, typer.Option(min=0, max=1, help="The share of votes for another label.")
     ] = 0.7,
-    page: Annotated[Path | None, typer.Option(help="Write an HTML page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    page: Page = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Find test pictures that are likely to bear a wrong label.
+    """Find test pictures whose label is probably wrong.
 
     Example: lookalike mislabelled runs/folder-multi-similarity-0123456789ab --page doubts.html
 
-    Only test pictures are judged: the network has not learned their labels.
+    Only test pictures are checked: the network was not trained on their labels.
     """
-    from lookalike.runs.finished import test_embeddings
+    from lookalike.runs.run import test_embeddings
     from lookalike.search.mislabelled import find_mislabelled
     from lookalike.training import Run
 
@@ -33,7 +35,7 @@ def mislabelled(
     names = tested.images.class_names
     files = [tested.images.files[index] for index in tested.indices]
     if as_json:
-        told = [
+        rows = [
             {
                 "path": files[s.row],
                 "label": names[s.label],
@@ -44,7 +46,7 @@ def mislabelled(
             }
             for s in suspects
         ]
-        print(json.dumps(told, indent=2))
+        print(json.dumps(rows, indent=2))
     else:
         print(f"{len(suspects):,} of {len(files):,} test pictures are in doubt")
         for s in suspects:
@@ -56,7 +58,7 @@ def mislabelled(
 
 
 def write_page(path: Path, run: Path, tested: Any, suspects: Any) -> None:
-    """Each suspect with its neighbours."""
+    """Write each suspect with its neighbours."""
     from lookalike import data
     from lookalike.report.findings import MOST, Finding, Picture, write_findings
     from lookalike.report.pictures import Pictures, class_label

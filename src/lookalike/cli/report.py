@@ -1,4 +1,4 @@
-"""``lookalike report``: one page about runs and studies, and their tables as files."""
+"""``lookalike report``: one page on runs and studies, and their tables as files."""
 
 import shlex
 from pathlib import Path
@@ -6,32 +6,25 @@ from typing import Annotated
 
 import typer
 
+from lookalike.cli.console import Anyway, Metric, ResultFolders
+
 __all__ = ["report"]
 
 
 def report(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN|STUDY...", help="Folders of runs, of studies, or of many runs."
-        ),
-    ],
+    folders: ResultFolders,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="The page; tables go beside it.")
+        Path, typer.Option("-o", "--output", help="The page; tables are written next to it.")
     ] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="The page's title.")] = None,
-    metric: Annotated[
-        str | None, typer.Option(help="What ranks; the study's own, else map@r.")
-    ] = None,
+    metric: Metric = None,
     compare_published: Annotated[
         str | None,
-        typer.Option(metavar="PAPER", help="Put our rows in a paper's table: metrix, thesis, dr."),
+        typer.Option(metavar="PAPER", help="Add the rows to a paper's table: metrix, thesis, dr."),
     ] = None,
-    anyway: Annotated[
-        bool, typer.Option("--anyway", help="Rank rows that differ beyond the method, and say so.")
-    ] = False,
+    anyway: Anyway = False,
 ) -> None:
-    """Write one HTML page that needs no network, and CSV, Markdown and LaTeX tables beside it.
+    """Write one HTML page that works offline, and CSV, Markdown and LaTeX tables next to it.
 
     Example: lookalike report results/laptop-reality-check -o page.html
 

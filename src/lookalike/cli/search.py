@@ -1,4 +1,4 @@
-"""``lookalike search``: which pictures look like this one."""
+"""``lookalike search``: find the pictures that look like a query."""
 
 import json
 from pathlib import Path
@@ -6,21 +6,28 @@ from typing import Annotated, Any
 
 import typer
 
+from lookalike.cli.console import AsJson
+
 __all__ = ["search"]
 
 
 def search(
     place: Annotated[str, typer.Argument(metavar="INDEX", help="A folder, or postgresql://...")],
-    queries: Annotated[list[Path], typer.Argument(help="Pictures to search by.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
-    label: Annotated[str | None, typer.Option(help="Look at this label only.")] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Compare with every picture.")] = False,
+    queries: Annotated[list[Path], typer.Argument(help="The query pictures.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="The number of results.")] = 10,
+    label: Annotated[str | None, typer.Option(help="Search this label only.")] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact", help="Compare with every picture instead of an approximate search."
+        ),
+    ] = False,
     model: Annotated[
         Path | None,
         typer.Option(help="Embed by this run or exported model; it must be the index's own."),
     ] = None,
     sheet: Annotated[Path | None, typer.Option(help="Write a contact sheet (PNG).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find the pictures that look most like a query.
 
@@ -53,7 +60,7 @@ def search(
 
 
 def print_table(query: str, hits: list[Any]) -> None:
-    """One line a hit."""
+    """Print one line per hit."""
     print(query)
     wide = max((len(hit.label or "") for hit in hits), default=0)
     for rank, hit in enumerate(hits, 1):

@@ -1,20 +1,15 @@
-"""``lookalike study``: tune and test many methods under one protocol, and watch it."""
+"""``lookalike study``: tune and test many methods under one protocol, and show the progress."""
 
 import json
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from lookalike.cli.console import ConsoleWatcher
 from lookalike.errors import BadInput
-
-if TYPE_CHECKING:
-    from lookalike.progress import Watcher
-    from lookalike.study.config import StudyConfig
-    from lookalike.study.driver import Executor
 
 __all__ = ["study"]
 
@@ -27,12 +22,10 @@ Arguments = Annotated[
         help="A YAML file or recipe:studies/NAME, then keys to override.",
     ),
 ]
-Results = Annotated[
-    Path | None, typer.Option(help="The folder of results; results/NAME if not given.")
-]
+Results = Annotated[Path | None, typer.Option(help="The folder of results; default: results/NAME.")]
 Storage = Annotated[
     str | None,
-    typer.Option(help="postgresql://... to share a study; SQLite in the folder if not given."),
+    typer.Option(help="postgresql://... to share a study; default: SQLite in the folder."),
 ]
 
 
@@ -41,17 +34,17 @@ def run(
     arguments: Arguments,
     results: Results = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Trainings at the same time; all cores if not given.")
+        int | None, typer.Option(min=1, help="Trainings at the same time; default: all cores.")
     ] = None,
     executor: Annotated[
         Literal["local", "ray"], typer.Option(help="Processes on this machine, or a Ray cluster.")
     ] = "local",
     address: Annotated[
-        str | None, typer.Option(help="Of the Ray cluster; one on this machine if not given.")
+        str | None, typer.Option(help="Address of the Ray cluster; default: this machine.")
     ] = None,
-    cpus: Annotated[float, typer.Option(help="Of one training, on Ray.")] = 1,
+    cpus: Annotated[float, typer.Option(help="CPUs of one training, on Ray.")] = 1,
     gpus: Annotated[
-        float, typer.Option(help="Of one training, on Ray: a part of one, or whole ones.")
+        float, typer.Option(help="GPUs of one training, on Ray: a fraction or whole ones.")
     ] = 0,
     storage: Storage = None,
     lease: Annotated[
@@ -59,29 +52,37 @@ def run(
     ] = 30,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Do all of a study that is not done yet.
+    """Run everything of a study that is not finished.
 
     Example: lookalike study run recipes/studies/laptop-reality-check.yaml tuner.trials=5
 
-    Killed anywhere, the same command goes on; what is finished is not repeated.
+    If interrupted, the same command resumes; finished work is not repeated.
     """
-    from lookalike.cli.console import ConsoleWatcher
+    from lookalike.study.config import load_study
     from lookalike.study.driver import run_study
+    from lookalike.study.local import LocalExecutor
+    from lookalike.study.ray import RayExecutor
     from lookalike.training.signals import Interrupted
 
-    config = load(arguments)
+    if executor == "local" and (address is not None or gpus or cpus != 1):
+        raise BadInput("--address, --cpus and --gpus need --executor ray")
+    config = load_study(arguments[0], arguments[1:])
     try:
         with ConsoleWatcher() as watcher:
+            local = partial(LocalExecutor, workers or os.cpu_count() or 1, watcher)
+            ray = partial(
+                RayExecutor, address, workers=workers, cpus=cpus, gpus=gpus, watcher=watcher
+            )
             found = run_study(
                 config,
-                chosen_executor(executor, workers, address, cpus, gpus, watcher),
+                local if executor == "local" else ray,
                 folder=results,
                 storage=storage,
                 lease=lease,
                 watcher=watcher,
             )
     except KeyboardInterrupt:
-        raise Interrupted("stopped; the same command goes on with what is not done yet") from None
+        raise Interrupted("stopped; the same command resumes the study") from None
     show(found.folder, as_json)
 
 
@@ -94,48 +95,21 @@ def status(
     results: Results = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Show how far a study is: trials, best so far, time left.
+    """Show the progress of a study: trials, best score so far, time left.
 
     Example: lookalike study status recipes/studies/laptop-reality-check.yaml
     """
+    from lookalike.study.config import load_study
     from lookalike.study.plan import results_folder
 
     folder = Path(arguments[0])
     if not (folder / "study.json").is_file():
-        folder = results_folder(load(arguments), results)
+        folder = results_folder(load_study(arguments[0], arguments[1:]), results)
     show(folder, as_json)
 
 
-def load(arguments: list[str]) -> "StudyConfig":
-    """The study that the arguments name."""
-    from lookalike.study.config import load_study
-
-    return load_study(arguments[0], arguments[1:])
-
-
-def chosen_executor(
-    name: str,
-    workers: int | None,
-    address: str | None,
-    cpus: float,
-    gpus: float,
-    watcher: "Watcher",
-) -> "Callable[[], AbstractContextManager[Executor]]":
-    """What does the trainings."""
-    from lookalike.study.local import LocalExecutor
-
-    if name == "local":
-        if address is not None or gpus or cpus != 1:
-            raise BadInput("--address, --cpus and --gpus are of --executor ray")
-        count = workers or os.cpu_count() or 1
-        return lambda: LocalExecutor(count, watcher)
-    from lookalike.study.ray import RayExecutor
-
-    return lambda: RayExecutor(address, workers=workers, cpus=cpus, gpus=gpus, watcher=watcher)
-
-
 def show(folder: Path, as_json: bool) -> None:
-    """Print where a study stands."""
+    """Print the progress of a study."""
     from lookalike.study.status import status_of, status_table
 
     found = status_of(folder)

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lookalike.cli.console import ConsoleWatcher
+
 if TYPE_CHECKING:
     from lookalike.config import RunConfig
 
@@ -22,7 +24,7 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     profile: Annotated[
         bool,
-        typer.Option("--profile", help="Say where the time of a step goes; no run is left behind."),
+        typer.Option("--profile", help="Print the time of each stage of a step; no run is kept."),
     ] = False,
     help_keys: Annotated[
         bool, typer.Option("--help-keys", help="Show every key: type, default, meaning.")
@@ -37,28 +39,29 @@ def train(
 
     Example: lookalike train data.name=folder data.root=photos
 
-    Started again after an interruption it goes on where it stopped; a finished run is not repeated.
+    If interrupted, the same command resumes; a finished run is not repeated.
     """
     if help_keys or schema:
-        show_keys(schema)
+        from lookalike.config.reference import help_text, json_schema
+
+        print(json.dumps(json_schema(), indent=2) if schema else help_text())
         return
     from lookalike import training
-    from lookalike.cli.console import ConsoleWatcher
     from lookalike.config import load, recipes
     from lookalike.training.distributed.devices import is_first_machine
     from lookalike.training.summary import summary, warnings
 
     given = arguments or []
-    named = bool(given) and not is_override(given[0])
+    named = bool(given) and ("=" not in given[0] or given[0].endswith((".yaml", ".yml")))
     settings = given[1:] if named else given
-    config = load(given[0] if named else recipes.usual(settings), settings)
+    config = load(given[0] if named else recipes.default_recipe(settings), settings)
     if profile:
         show_profile(config, as_json)
         return
     with ConsoleWatcher() as watcher:
         run = training.train(config, watcher)
     if not (training.is_first() and is_first_machine(config.train)):
-        return  # one process of several says it
+        return  # only one process prints
     if as_json:
         print(json.dumps(run.result, indent=2))
         for sentence in warnings(run.result):
@@ -68,21 +71,8 @@ def train(
     print("\n".join(summary(run.result)))
 
 
-def is_override(argument: str) -> bool:
-    """Whether a first argument is a ``key=value`` rather than a recipe."""
-    return "=" in argument and not argument.endswith((".yaml", ".yml"))
-
-
-def show_keys(schema: bool) -> None:
-    """Print all that there is to set."""
-    from lookalike.config.reference import help_text, json_schema
-
-    print(json.dumps(json_schema(), indent=2) if schema else help_text())
-
-
 def show_profile(config: "RunConfig", as_json: bool) -> None:
-    """Time some steps and print the stages."""
-    from lookalike.cli.console import ConsoleWatcher
+    """Time some steps and print the median of each stage."""
     from lookalike.training.profiling import profile
 
     with ConsoleWatcher() as watcher:

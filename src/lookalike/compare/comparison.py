@@ -1,4 +1,4 @@
-"""Methods compared: intervals, the audit, a ranking where it is fair, and what may be claimed."""
+"""Comparing methods: intervals, the audit, a ranking where it is fair, and significant claims."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 ENOUGH_DATASETS = 6
-"""With fewer, the signed-rank test cannot reach five in a hundred: its least p is 2 / 2^n."""
+"""With fewer, the signed-rank test cannot reach 5 %: its least p is 2 / 2^n."""
 
 Ranking = Literal["fair", "refused", "anyway"]
 
@@ -48,10 +48,10 @@ class Tournament:
     friedman: Friedman | None
     distance: float
     groups: tuple[tuple[str, ...], ...]
-    """Names that the critical ``distance`` cannot tell apart, best first."""
+    """Names whose ranks are closer than the critical ``distance``, best first."""
     blocks: int
     about: str
-    """What a block is, in words."""
+    """A description of the blocks."""
 
 
 @dataclass(frozen=True)
@@ -67,61 +67,68 @@ class OnDataset:
 
     @property
     def trained(self) -> tuple[Contender, ...]:
-        """Those that learned."""
+        """The methods that were trained."""
         return tuple(one for one in self.contenders if not one.baseline)
 
     @property
     def baselines(self) -> tuple[Contender, ...]:
-        """Those that did not."""
+        """The methods that were not trained."""
         return tuple(one for one in self.contenders if one.baseline)
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """Who is better than whom, one sentence for each method of which it can be said."""
+        """Significant differences: one sentence for each method that is better than another."""
         found = []
         for one in self.contenders:
             beaten = [d for d in self.differences if d.better == one.name and d.holds]
             if beaten:
-                listed = ", ".join(f"{d.worse} ({_points(d)})" for d in beaten)
-                found.append(f"{one.name} is better than {listed}.")
+                worse = ", ".join(f"{d.worse} ({_points(d)})" for d in beaten)
+                found.append(f"{one.name} is better than {worse}.")
         return tuple(found)
 
     @property
     def open(self) -> int:
-        """How many pairs nothing can be said about."""
+        """The number of pairs without a significant difference."""
         return sum(not difference.holds for difference in self.differences)
 
     @property
     def no_better_than_baseline(self) -> dict[str, list[str]]:
-        """For each baseline: the methods that cannot be said to beat it."""
+        """For each baseline: the methods that are not significantly better."""
+        beaten = {(d.better, d.worse) for d in self.differences if d.holds}
         return {
-            base.name: [
-                one.name
-                for one in self.trained
-                if not any(
-                    d.holds and (d.better, d.worse) == (one.name, base.name)
-                    for d in self.differences
-                )
-            ]
+            base.name: [one.name for one in self.trained if (one.name, base.name) not in beaten]
             for base in self.baselines
         }
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everything that can be said about some methods by one metric."""
+    """The comparison of methods by one metric."""
 
     metric: str
     which: Which
     datasets: tuple[OnDataset, ...]
     tournament: Tournament | None
-    """None where ranks would mean nothing: unfair rows, or fewer than two blocks or methods."""
+    """None where ranks are meaningless: unfair rows, or fewer than two blocks or methods."""
 
 
 def compare(
     gathered: Gathered, metric: str, which: Which = "separate", *, anyway: bool = False
 ) -> Comparison:
-    """Compare by ``metric``; rows that differ beyond the method are ranked only if ``anyway``."""
+    """Compare methods.
+
+    Args:
+        gathered: The methods and their scores.
+        metric: The metric that ranks.
+        which: Scores of the folds' separate models, or of their concatenated embeddings.
+        anyway: Rank even where the rows differ beyond the method.
+
+    Returns:
+        The comparison on each data set, and the tournament over all of them.
+
+    Raises:
+        BadInput: If some row lacks the metric.
+    """
     known = ranking_metrics(gathered)
     if metric not in known:
         raise BadInput(f"'{metric}' was not measured in every row; {did_you_mean(metric, known)}")
@@ -130,7 +137,7 @@ def compare(
 
 
 def check_concatenated(gathered: Gathered) -> None:
-    """Refuse rows of which the embeddings of several folds were never scored side by side."""
+    """Raise an error if some rows have no score of concatenated embeddings."""
     rows = gathered.contenders
     without = [one.name for one in rows if not (one.concatenated or one.has_one_embedding)]
     if without:
@@ -141,16 +148,16 @@ def check_concatenated(gathered: Gathered) -> None:
 
 
 def ranking_metrics(gathered: Gathered) -> tuple[str, ...]:
-    """The metrics that all rows have and of which more is better."""
+    """The metrics that all rows have and for which higher is better."""
     first, *others = [one.metrics for one in gathered.contenders]
     return tuple(m for m in first if m not in STRUCTURE and all(m in o for o in others))
 
 
 def chosen_metric(gathered: Gathered) -> str:
-    """What ranks where nobody says: the metric that chose the study's winners, else MAP@R."""
+    """The default metric: the one that selected the study's trials, else MAP@R."""
     known = ranking_metrics(gathered)
-    wishes = [*(study.metric for study in gathered.studies), "map@r", "recall@1", *known]
-    found = next((metric for metric in wishes if metric in known), None)
+    preferred = [*(study.metric for study in gathered.studies), "map@r", "recall@1", *known]
+    found = next((metric for metric in preferred if metric in known), None)
     if found is None:
         raise BadInput("the rows have no metric in common that ranks; see protocol.metrics")
     return found
@@ -163,10 +170,11 @@ def _on(dataset: str, gathered: Gathered, metric: str, which: Which, anyway: boo
     if ranking != "refused":
         rows = tuple(sorted(rows, key=lambda one: (one.baseline, -_mean(one, metric, which))))
     differences: tuple[Difference, ...] = ()
-    names, scores = _table(rows, metric, which)
-    if ranking != "refused" and len(names) > 1 and len(scores) > 1:
-        apart = [one.name for one in rows if one.baseline]
-        differences = tuple(pairwise(scores, names, not_among=apart))
+    scores = _table(rows, metric, which)
+    if ranking != "refused" and len(rows) > 1 and len(scores) > 1:
+        baselines = [one.name for one in rows if one.baseline]
+        names = [one.name for one in rows]
+        differences = tuple(pairwise(scores, names, not_among=baselines))
     return OnDataset(dataset, rows, found, ranking, differences, len(scores))
 
 
@@ -175,12 +183,10 @@ def _mean(one: Contender, metric: str, which: Which) -> float:
     return -1.0 if found is None else found.mean
 
 
-def _table(
-    rows: Sequence[Contender], metric: str, which: Which
-) -> tuple[list[str], NDArray[np.float64]]:
+def _table(rows: Sequence[Contender], metric: str, which: Which) -> NDArray[np.float64]:
     """Scores by block and method, over the repeats and folds that every trained row has.
 
-    A baseline has one value a fold, or one at all; it stands against every repeat.
+    A baseline has one value per fold, or only one; it is compared with every repeat.
     """
     blocks = {one.name: one.blocks(metric, which) for one in rows}
     trained = [set(blocks[one.name]) for one in rows if not one.baseline]
@@ -193,11 +199,11 @@ def _table(
             common = [cell for cell in common if cell[1] in of_fold]
             blocks[one.name] = {cell: of_fold[cell[1]] for cell in common}
     values = [[blocks[one.name][cell] for one in rows] for cell in common]
-    return [one.name for one in rows], np.array(values, float).reshape(len(common), len(rows))
+    return np.array(values, float).reshape(len(common), len(rows))
 
 
 def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tournament | None:
-    """Ranks over data sets where there are enough; else over repeats and folds, and it says so."""
+    """Ranks over data sets where there are enough; otherwise over repeats and folds."""
     ranked = [part for part in parts if part.ranking != "refused"]
     if not ranked or len(ranked) < len(parts):
         return None
@@ -208,7 +214,8 @@ def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tourna
     ]
     if len(names) < 2:
         return None
-    tables = [_columns(part, names, metric, which) for part in ranked]
+    by_name = [{one.name: one for one in part.trained} for part in ranked]
+    tables = [_table([rows[name] for name in names], metric, which) for rows in by_name]
     if len(ranked) >= ENOUGH_DATASETS:
         scores = np.array([table.mean(axis=0) for table in tables])
         about = f"{len(ranked)} data sets"
@@ -216,7 +223,7 @@ def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tourna
         scores = np.concatenate(tables)
         of = " and ".join(part.dataset for part in ranked)
         what = "repeats and folds" if which == "separate" else "repeats"
-        about = f"{len(scores)} {what} on {of}; the ranks speak of {of} only"
+        about = f"{len(scores)} {what} on {of}; the ranks are valid for {of} only"
     if len(scores) < 2:
         return None
     standings = tournament(scores, names)
@@ -230,14 +237,6 @@ def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tourna
         blocks=len(scores),
         about=about,
     )
-
-
-def _columns(
-    part: OnDataset, names: Sequence[str], metric: str, which: Which
-) -> NDArray[np.float64]:
-    by_name = {one.name: one for one in part.trained}
-    _, scores = _table([by_name[name] for name in names], metric, which)
-    return scores
 
 
 def _points(one: Difference) -> str:

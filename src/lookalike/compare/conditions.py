@@ -1,35 +1,60 @@
-"""The conditions of a real run, from its configuration: all that is not its method."""
+"""The conditions of experiments: of runs, from their configuration, and of papers, from YAML.
+
+A paper's comparison is described like this::
+
+    title: A new loss (Somewhere 2019)
+    same: {data: cub, optimizer: adam}
+    experiments:
+      - {name: ours, network: resnet50, dim: 512}
+      - {name: triplet, network: googlenet, dim: 64, claims: {dim: 512}, omits: [pooling]}
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from lookalike.compare.audit import NO_VALIDATION
+from lookalike.compare.audit import CONDITIONS, NO_VALIDATION, SELECTED_ON_TEST, Experiment
 from lookalike.config import RunConfig
 from lookalike.config.keys import declared_keys, flattened
+from lookalike.config.loading import plain_yaml
 from lookalike.data import preset
+from lookalike.errors import BadInput, did_you_mean
 
-__all__ = ["conditions_of", "method_name", "tuned_conditions"]
+__all__ = [
+    "Description",
+    "conditions_of",
+    "describe",
+    "method_name",
+    "read_description",
+    "tuned_conditions",
+]
+
+KEYS = ("title", "source", "same", "experiments")
+SELECTIONS = ("validation", NO_VALIDATION, SELECTED_ON_TEST)
+OTHER_KEYS = ("name", "claims", "omits", "score", "note")
+NUMBERS = ("dim", "image_size", "steps", "batch_size", "trials", "seeds", "ensemble")
 
 
 def conditions_of(config: RunConfig, *, trials: int = 0, seeds: int = 1) -> dict[str, Any]:
-    """Everything but the method, by the audit's names.
+    """Everything except the method, by the audit's names.
 
-    Which keys are conditions, and what the audit calls them, stands beside each field of the
-    schema (:class:`lookalike.config.keys.Key`). Keys without effect are none.
+    Each field of the schema declares whether it is a condition and its name in the audit
+    (:class:`lookalike.config.keys.Key`). Keys without effect are left out.
     """
     values = flattened(config.model_dump(mode="json"))
     composed = _composed(config)
     found: dict[str, Any] = {}
     for name, one in declared_keys(type(config)).items():
-        told = one.compared and name in values and one.condition not in composed
-        if told and one.key.is_active(values):
+        plain = one.compared and name in values and one.condition not in composed
+        if plain and one.key.is_active(values):
             found[one.condition] = "default" if values[name] is None else values[name]
     found |= {name: value for name, value in composed.items() if value is not None}
     return found | {"trials": trials, "seeds": seeds, "extra_data": "none", "ensemble": 1}
 
 
 def _composed(config: RunConfig) -> dict[str, Any]:
-    """The conditions that several keys make together, or that are not told by a bare value."""
+    """The conditions that are formed by several keys, or are clearer than a bare value."""
     shape = preset(config.data.transform)
     model, train = config.model, config.train
     frozen = {"statistics": model.freeze_bn_statistics, "weights": model.freeze_bn_affine}
@@ -45,13 +70,13 @@ def _composed(config: RunConfig) -> dict[str, Any]:
 
 
 def tuned_conditions(keys: Mapping[str, Any]) -> frozenset[str]:
-    """The audit's names of the dotted keys that tuning chose."""
+    """The audit's names of the dotted keys that were tuned."""
     declared = declared_keys(RunConfig)
     return frozenset(declared[key].condition if key in declared else key for key in keys)
 
 
 def method_name(config: RunConfig) -> str:
-    """What a run tries, in a few words: loss, miner, mixing, memory.
+    """A short name of the method of a run: loss, miner, mixing, memory.
 
     >>> method_name(RunConfig.model_validate({"loss": {"name": "triplet"}}))
     'triplet'
@@ -72,3 +97,84 @@ def _protocol(config: RunConfig) -> str:
     if protocol.name == "cross-validation":
         return f"cross-validation, {protocol.folds} folds, {protocol.order}"
     return f"fixed-validation, {protocol.ratio:g} train, {protocol.order}"
+
+
+@dataclass(frozen=True)
+class Description:
+    """A table of a paper: title, source and rows."""
+
+    title: str
+    source: str
+    experiments: tuple[Experiment, ...]
+
+
+def read_description(path: Path) -> Description:
+    """Read the description of a paper's comparison."""
+    if not path.is_file():
+        raise BadInput(f"there is no file '{path}'")
+    return describe(plain_yaml(path), str(path))
+
+
+def describe(values: Mapping[str, Any], origin: str) -> Description:
+    """Validate a description; error messages call it ``origin``."""
+    for key in values:
+        if key not in KEYS:
+            raise BadInput(f"'{origin}': there is no key '{key}'; {did_you_mean(key, KEYS)}")
+    rows = values.get("experiments")
+    if not isinstance(rows, list) or len(rows) < 2:
+        raise BadInput(f"'{origin}': experiments must list at least two rows to compare")
+    shared = _mapping(values.get("same", {}), "same", origin)
+    _check_conditions(shared, "same", origin)
+    experiments = tuple(_experiment(row, shared, n, origin) for n, row in enumerate(rows, 1))
+    names = [one.name for one in experiments]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadInput(f"'{origin}': two experiments are called '{twice[0]}'; names must differ")
+    title = str(values.get("title", Path(origin).stem))
+    return Description(title, str(values.get("source", "")), experiments)
+
+
+def _experiment(row: Any, shared: dict[str, Any], number: int, origin: str) -> Experiment:
+    values = _mapping(row, f"experiment {number}", origin)
+    name = values.get("name")
+    if not isinstance(name, str) or not name:
+        raise BadInput(f"'{origin}': experiment {number} has no name")
+    own = {key: value for key, value in values.items() if key not in OTHER_KEYS}
+    claims = _mapping(values.get("claims", {}), f"claims of '{name}'", origin)
+    omits = values.get("omits", [])
+    if not isinstance(omits, list):
+        raise BadInput(f"'{origin}': omits of '{name}' must be a list of conditions")
+    _check_conditions(own, f"'{name}'", origin)
+    _check_conditions(claims, f"claims of '{name}'", origin)
+    _check_conditions(dict.fromkeys(omits), f"omits of '{name}'", origin)
+    score = values.get("score")
+    if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
+        raise BadInput(f"'{origin}': score of '{name}' = {score!r} must be a number")
+    return Experiment(
+        name,
+        {key: value for key, value in (shared | own).items() if value is not None},
+        claims,
+        tuple(omits),
+        score=None if score is None else float(score),
+    )
+
+
+def _mapping(value: Any, place: str, origin: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadInput(f"'{origin}': {place} must be keys and values, not {value!r}")
+    return value
+
+
+def _check_conditions(values: Mapping[str, Any], place: str, origin: str) -> None:
+    for key, value in values.items():
+        if key not in CONDITIONS:
+            close = did_you_mean(str(key), CONDITIONS)
+            raise BadInput(f"'{origin}': {place}: there is no condition '{key}'; {close}")
+        if key == "selection" and value is not None and value not in SELECTIONS:
+            close = did_you_mean(str(value), SELECTIONS)
+            raise BadInput(f"'{origin}': {place}: selection = {value!r} is invalid; {close}")
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if key in NUMBERS and value is not None and not whole:
+            raise BadInput(f"'{origin}': {place}: {key} = {value!r} must be a whole number")
+        if isinstance(value, dict | list):
+            raise BadInput(f"'{origin}': {place}: {key} must be one value")

@@ -1,8 +1,8 @@
-"""Methods with their test scores, gathered from studies and from single runs alike."""
+"""Methods with their test scores, gathered from studies and from single runs."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,19 +27,23 @@ BASELINES = {"raw-features": "raw features", "pca": "PCA", "lda": "LDA, shrunk"}
 
 @dataclass(frozen=True)
 class Contender:
-    """One method on one data set: test scores by repeat and fold, and under which conditions."""
+    """One method on one data set: test scores by repeat and fold, and their conditions."""
 
-    name: str
     dataset: str
     config: RunConfig | None
     cells: Mapping[Cell, Scores]
     concatenated: Mapping[int, Scores]
-    """By repeat: all folds' embeddings side by side; empty where there is one fold."""
+    """By repeat: of the folds' concatenated embeddings; empty where there is one fold."""
     experiment: Experiment
     source: Path
     row: MethodRow | None = None
     runs: tuple[Run, ...] = ()
     dim: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the method."""
+        return self.experiment.name
 
     @property
     def baseline(self) -> bool:
@@ -48,28 +52,28 @@ class Contender:
 
     @property
     def untouched(self) -> bool:
-        """Whether this is the network as it was before any training."""
+        """Whether this is the network before any training."""
         raw = self.name.endswith(BASELINES["raw-features"])
         return self.baseline and (bool(self.runs) or raw)
 
     @property
     def has_one_embedding(self) -> bool:
-        """Whether there is nothing to join: an untrained network is the same in every fold."""
+        """Whether all folds share one embedding, that of an untrained network."""
         return self.baseline and not self.concatenated
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What was measured."""
+        """The names of the measured metrics."""
         return tuple(next(iter(self.cells.values()), {}))
 
     def blocks(self, metric: str, which: Which = "separate") -> dict[Cell, float]:
-        """The score of each block: of each model, or of each repeat's joined embedding."""
+        """The score of each block: of each model, or of each repeat's concatenated embedding."""
         if which == "concatenated" and not self.has_one_embedding:
             return {(r, 0): s[metric] for r, s in self.concatenated.items() if metric in s}
         return {cell: scores[metric] for cell, scores in self.cells.items() if metric in scores}
 
     def interval(self, metric: str, which: Which = "separate") -> Interval | None:
-        """Over repeats (the mean of a repeat's folds), of one repeat over its folds.
+        """Over repeats (the mean of a repeat's folds); of one repeat over its folds.
 
         None where the metric is missing. A baseline has no deviation: nothing is trained.
         """
@@ -84,27 +88,27 @@ class Contender:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Everything that was found in the folders given."""
+    """All methods of the given folders."""
 
     contenders: tuple[Contender, ...]
     studies: tuple[StudyResults, ...] = ()
-    skipped: tuple[str, ...] = field(default=())
+    skipped: tuple[str, ...] = ()
     """Sentences about what was left out, and why."""
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """Every data set, in the order met."""
+        """All data sets, in order of appearance."""
         return tuple(dict.fromkeys(one.dataset for one in self.contenders))
 
     def of(self, dataset: str) -> tuple[Contender, ...]:
-        """Who was tested on ``dataset``."""
+        """The methods that were tested on ``dataset``."""
         return tuple(one for one in self.contenders if one.dataset == dataset)
 
 
 def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> Gathered:
-    """Read studies, runs and folders of runs; refuse what is neither.
+    """Read studies, runs and folders of runs; anything else is an error.
 
-    ``names`` says what the runs in some folders shall be called.
+    ``names`` gives names to the runs in some folders.
     """
     studies: list[StudyResults] = []
     runs: list[Run] = []
@@ -121,7 +125,7 @@ def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> 
             )
         unfinished = [run for run in found if not run.done]
         if unfinished and len(found) == 1:
-            _ = found[0].result  # says how to go on
+            _ = found[0].result  # raises an error that says how to resume
         skipped += [f"'{run.folder}' is not finished and was left out" for run in unfinished]
         runs += [run for run in found if run.done]
     tested = [run for run in runs if "test" in run.result]
@@ -129,7 +133,7 @@ def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> 
     several = len(studies) > 1
     contenders = [c for study in studies for c in _of_study(study, several)]
     contenders += _of_runs(tested, names or {})
-    contenders = _distinct(contenders)
+    contenders = _with_unique_names(contenders)
     if not contenders:
         reason = f" ({skipped[0]})" if skipped else ""
         raise BadInput(f"there is nothing with test scores to compare{reason}")
@@ -147,34 +151,29 @@ def _runs_in(folder: Path) -> list[Run]:
 
 
 def _of_study(study: StudyResults, several: bool) -> Iterable[Contender]:
-    start = f"{study.name}: " if several else ""
+    prefix = f"{study.name}: " if several else ""
     for row in study.rows:
         if row.repeats:
-            yield _of_row(row, study, start)
+            yield _of_row(row, study, prefix)
     for baseline in study.baselines:
-        yield _of_baseline(baseline, study, start)
+        yield _of_baseline(baseline, study, prefix)
 
 
-def _of_row(row: MethodRow, study: StudyResults, start: str) -> Contender:
+def _of_row(row: MethodRow, study: StudyResults, prefix: str) -> Contender:
     config = parse(row.config, f"{study.folder}: {row.method}")
-    cells = {
-        (repeat.number, fold): scores
-        for repeat in row.repeats
-        for fold, scores in enumerate(repeat.separate)
-    }
-    joined = {r.number: r.concatenated for r in row.repeats if len(r.separate) > 1}
-    name = start + row.method
-    fingerprint = study.facts.get(row.dataset, {}).get("fingerprint")
     conditions = conditions_of(config, trials=len(row.trials), seeds=row.seeds)
     return Contender(
-        name=name,
         dataset=row.dataset,
         config=config,
-        cells=cells,
-        concatenated=joined,
+        cells={
+            (repeat.number, fold): scores
+            for repeat in row.repeats
+            for fold, scores in enumerate(repeat.separate)
+        },
+        concatenated={r.number: r.concatenated for r in row.repeats if len(r.separate) > 1},
         experiment=Experiment(
-            name,
-            _with_data(conditions, fingerprint),
+            prefix + row.method,
+            _with_data(conditions, study.fingerprint(row.dataset)),
             tuned=tuned_conditions(row.tuned),
             trained=config.train.epochs > 0,
             folds=max((len(repeat.separate) for repeat in row.repeats), default=1),
@@ -186,20 +185,21 @@ def _of_row(row: MethodRow, study: StudyResults, start: str) -> Contender:
     )
 
 
-def _of_baseline(row: BaselineRow, study: StudyResults, start: str) -> Contender:
+def _of_baseline(row: BaselineRow, study: StudyResults, prefix: str) -> Contender:
     """A baseline under the conditions of its study's methods: same images, same network."""
-    name = start + BASELINES.get(row.baseline, row.baseline)
-    of_methods = study.of(row.dataset)
-    config = parse(of_methods[0].config, str(study.folder)) if of_methods else None
+    methods = study.of(row.dataset)
+    config = parse(methods[0].config, str(study.folder)) if methods else None
     conditions = conditions_of(config) if config else {"data": row.dataset}
-    fingerprint = study.facts.get(row.dataset, {}).get("fingerprint")
     return Contender(
-        name=name,
         dataset=row.dataset,
         config=config,
         cells={(0, f): scores for f, scores in enumerate(row.separate or (row.concatenated,))},
         concatenated={0: row.concatenated} if len(row.separate) > 1 else {},
-        experiment=Experiment(name, _with_data(conditions, fingerprint), trained=False),
+        experiment=Experiment(
+            prefix + BASELINES.get(row.baseline, row.baseline),
+            _with_data(conditions, study.fingerprint(row.dataset)),
+            trained=False,
+        ),
         source=study.folder,
         dim=row.dim,
     )
@@ -212,8 +212,8 @@ def _of_runs(runs: Sequence[Run], names: Mapping[Path, str]) -> list[Contender]:
         config = run.config
         values = config.identity()
         del values["seed"], values["protocol"]["fold"]
-        wish = names.get(run.folder)
-        key = json.dumps([values, run.result["data_fingerprint"], wish], sort_keys=True)
+        parts = [values, run.result["data_fingerprint"], names.get(run.folder)]
+        key = json.dumps(parts, sort_keys=True)
         groups.setdefault(key, []).append((run, config))
     return [_of_group(group, names) for group in groups.values()]
 
@@ -227,15 +227,13 @@ def _of_group(group: Sequence[tuple[Run, RunConfig]], names: Mapping[Path, str])
     if (config.train.patience, config.train.patience_epochs) == (None, None):
         # epochs of different samplers may differ in length
         conditions["steps"] = max(int(run.result.get("steps", 0)) for run, _ in group) or None
-    name = names.get(group[0][0].folder, method_name(config))
     return Contender(
-        name=name,
         dataset=config.data.name,
         config=config,
         cells=cells,
         concatenated={},
         experiment=Experiment(
-            name,
+            names.get(group[0][0].folder, method_name(config)),
             conditions,
             trained=config.train.epochs > 0,
             folds=len({fold for _, fold in cells}),
@@ -252,31 +250,31 @@ def _with_data(conditions: Mapping[str, Any], fingerprint: str | None) -> dict[s
     return {**conditions, "data": f"{conditions['data']}{content}"}
 
 
-def _distinct(contenders: Sequence[Contender]) -> list[Contender]:
-    """Equal names on one data set get what sets them apart behind them."""
-    found = []
+def _with_unique_names(contenders: Sequence[Contender]) -> list[Contender]:
+    """Equal names on one data set get a suffix: the settings in which the methods differ."""
+    found: list[Contender] = []
     for one in contenders:
-        alike = [c for c in contenders if (c.name, c.dataset) == (one.name, one.dataset)]
-        if len(alike) == 1:
-            found.append(one)
-            continue
-        name = f"{one.name} ({_apart(one, alike)})"
-        while any(name == other.name for other in found):
-            name += "'"
-        found.append(replace(one, name=name, experiment=replace(one.experiment, name=name)))
+        same = [c for c in contenders if (c.name, c.dataset) == (one.name, one.dataset)]
+        if len(same) > 1:
+            name = f"{one.name} ({_difference(one, same)})"
+            while any(name == other.name for other in found):
+                name += "'"
+            one = replace(one, experiment=replace(one.experiment, name=name))
+        found.append(one)
     return found
 
 
-def _apart(one: Contender, alike: Sequence[Contender]) -> str:
-    if any(c.config is None for c in alike):
+def _difference(one: Contender, others: Sequence[Contender]) -> str:
+    """The first three settings of ``one`` that differ, or its folder."""
+    flat = [flattened(c.config.identity()) for c in others if c.config is not None]
+    if one.config is None or len(flat) < len(others):
         return one.source.name
-    flat = [flattened(c.config.identity()) for c in alike if c.config]
-    own = flattened(one.config.identity()) if one.config else {}
-    keys = [
-        key
+    own = flattened(one.config.identity())
+    differing = [
+        f"{key}={own[key]}"
         for key in dict.fromkeys(key for values in flat for key in values)
-        if key not in ("seed", "protocol.fold")
+        if key in own
+        and key not in ("seed", "protocol.fold")
         and len({json.dumps(values.get(key), sort_keys=True) for values in flat}) > 1
     ]
-    shown = [f"{key}={own[key]}" for key in keys if key in own]
-    return ", ".join(shown[:3]) or one.source.name
+    return ", ".join(differing[:3]) or one.source.name

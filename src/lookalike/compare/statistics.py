@@ -1,11 +1,11 @@
-"""What scores of repeated experiments allow one to say: ranks, tests, differences.
+"""Statistics of repeated experiments: ranks, tests, differences.
 
 Everything reads ``scores[block, method]``: one row for each data set (or, on one data set, for
-each repeat and fold), one column for each method. Higher is better. Pure functions.
+each repeat and fold), one column for each method. Higher is better.
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -36,7 +36,7 @@ FEWEST_FOR_BOOTSTRAP = 3
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a method ends in a tournament: its average rank (1 is best) and how that varies."""
+    """The average rank of a method in a tournament (1 is best), and its deviation over blocks."""
 
     name: str
     rank: float
@@ -45,7 +45,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Friedman:
-    """Whether any method differs: chi-squared, and the sharper F of Iman and Davenport."""
+    """Whether any method differs: chi-squared, and the more powerful F of Iman and Davenport."""
 
     statistic: float
     p: float
@@ -100,7 +100,7 @@ def tournament(scores: ArrayLike, names: Sequence[str]) -> list[Standing]:
 def friedman(scores: ArrayLike) -> Friedman | None:
     """Friedman's test with ties, and the F of Iman and Davenport (Demšar, JMLR 2006).
 
-    None where it has nothing to say: fewer than three methods or two blocks, or all scores equal.
+    None where it is undefined: fewer than three methods or two blocks, or all scores equal.
     """
     given = _checked(scores)
     blocks, methods = given.shape
@@ -180,12 +180,17 @@ def pairwise(
     _check_names(names, given.shape[1])
     _check_confidence(confidence)
     apart = {at for at, name in enumerate(names) if name in not_among}
-    pairs = [pair for pair in _ordered_pairs(given) if not apart.issuperset(pair)]
-    adjusted = holm([_wilcoxon(given[:, a] - given[:, b]) for a, b in pairs])
+    means = given.mean(axis=0)
+    pairs = [
+        (a, b) if means[a] >= means[b] else (b, a)
+        for a, b in combinations(range(len(names)), 2)
+        if not apart.issuperset((a, b))
+    ]
+    p_values = [_wilcoxon(given[:, a] - given[:, b]) for a, b in pairs]
     random = np.random.default_rng(seed)
     draws = random.integers(0, len(given), (RESAMPLES, len(given)))
     found = []
-    for (a, b), corrected in zip(pairs, adjusted, strict=True):
+    for (a, b), p, adjusted in zip(pairs, p_values, holm(p_values), strict=True):
         difference = given[:, a] - given[:, b]
         low, high = _percentiles(difference, draws, confidence)
         found.append(
@@ -195,19 +200,13 @@ def pairwise(
                 mean=float(difference.mean()),
                 low=low,
                 high=high,
-                p=_wilcoxon(difference),
-                adjusted=corrected,
+                p=p,
+                adjusted=adjusted,
                 blocks=len(given),
                 confidence=confidence,
             )
         )
     return sorted(found, key=lambda one: -one.mean)
-
-
-def _ordered_pairs(scores: Floats) -> Iterator[tuple[int, int]]:
-    means = scores.mean(axis=0)
-    for a, b in combinations(range(scores.shape[1]), 2):
-        yield (a, b) if means[a] >= means[b] else (b, a)
 
 
 def _wilcoxon(difference: Floats) -> float:

@@ -5,8 +5,8 @@
 """
 
 from lookalike.config.keys import without_effect
-from lookalike.config.loading import explain, load, parse
-from lookalike.config.overrides import merge, override
+from lookalike.config.loading import explain, merge, override, parse
+from lookalike.config.recipes import load
 from lookalike.config.recipes import read as read_yaml
 from lookalike.config.schema import (
     DataConfig,

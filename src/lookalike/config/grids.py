@@ -1,37 +1,37 @@
-"""Many recipes in one file: the tables of a paper, one recipe a cell.
+"""Many recipes in one file: the tables of a paper, one recipe per cell.
 
 A grid file has what its recipes share, the axes of the paper's tables, and patterns of names::
 
-    paper: thesis                     # printed hyper-parameters of this paper are filled in
+    paper: thesis                     # hyper-parameters that this paper prints are filled in
     summary: "{method} on {dataset}"
     common: {data: {transform: proxy-anchor}}
     axes:
       dataset: {cub: {data: {name: cub}}, sop: {data: {name: sop}}}
       method: {triplet: {loss: {name: triplet}}, margin: {loss: {name: margin}}}
-    cells:                            # what holds for some cells only
+    cells:                            # settings of some cells only
       - {when: {dataset: sop}, set: {optim: {lr: 6e-4}}}
       - {when: {method: triplet}, note: "The public code compares squared distances."}
     grids:
       - name: thesis/{dataset}/{method}
 
-A grid runs over the axes that its name mentions. ``only`` takes some values of an axis, and one
-value of an axis that the name does not mention; ``set`` comes last. Settings are merged in this
-order: common, axes, printed hyper-parameters, cells, the grid's own. The page of a recipe shows the
-file's ``notes`` and each ``note`` of its cell.
+A grid iterates over the axes that its name mentions. ``only`` selects some values of an axis, or
+one value of an axis that the name does not mention. Settings are merged in this order: common,
+axes, printed hyper-parameters, cells, the grid's own ``set``. The page of a recipe shows the file's
+``notes`` and each ``note`` of its cell.
 """
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from lookalike.config.overrides import merge, nested
+from lookalike.config.loading import explain, merge, nested
 from lookalike.errors import BadInput, did_you_mean
-from lookalike.published.hyperparameters import Hyperparameter, hyperparameters
+from lookalike.published import Hyperparameter, hyperparameters
 
 __all__ = ["Choice", "Grid", "read_grids"]
 
@@ -40,25 +40,25 @@ Choice = dict[str, str]
 
 
 class Strict(BaseModel):
-    """A part of a grid file; nothing unknown gets in."""
+    """A part of a grid file; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
 
 class Cells(Strict):
-    """Settings of the cells that lie at some values of some axes, and what is to say of them."""
+    """Settings of the cells at some values of some axes, and a note about them."""
 
     when: dict[str, str | list[str]]
     set: dict[str, Any] = {}
     note: str = ""
 
-    def hold(self, choice: Choice) -> bool:
+    def matches(self, choice: Choice) -> bool:
         """Whether a cell is one of these."""
-        return all(choice.get(axis) in listed(given) for axis, given in self.when.items())
+        return all(choice.get(axis) in as_list(given) for axis, given in self.when.items())
 
 
 class GridSpec(Strict):
-    """A pattern of names, and what its recipes have of their own."""
+    """A pattern of names, and the settings of its recipes."""
 
     name: str
     only: dict[str, str | list[str]] = {}
@@ -68,7 +68,7 @@ class GridSpec(Strict):
 
 
 class GridFile(Strict):
-    """What stands in a grid file."""
+    """The content of a grid file."""
 
     paper: str = ""
     summary: str
@@ -88,9 +88,10 @@ class Grid:
 
     def choices(self) -> Iterator[Choice]:
         """Every cell: one value of each axis that the name or ``only`` mentions."""
-        mentioned = re.findall(r"{(\w+)}", self.spec.name)
-        axes = [axis for axis in self.file.axes if axis in mentioned or axis in self.spec.only]
-        for values in itertools.product(*(self._values(axis) for axis in axes)):
+        mentioned = {*_axes_in(self.spec.name), *self.spec.only}
+        axes = [axis for axis in self.file.axes if axis in mentioned]
+        columns = (as_list(self.spec.only.get(axis, list(self.file.axes[axis]))) for axis in axes)
+        for values in itertools.product(*columns):
             yield dict(zip(axes, values, strict=True))
 
     def name(self, choice: Choice) -> str:
@@ -98,7 +99,7 @@ class Grid:
         return self.spec.name.format(**choice)
 
     def summary(self, choice: Choice) -> str:
-        """A line about the recipe of a cell."""
+        """The one-line summary of the recipe of a cell."""
         return (self.spec.summary or self.file.summary).format(**choice)
 
     def values(self, choice: Choice) -> dict[str, Any]:
@@ -110,13 +111,13 @@ class Grid:
             rows = self._printed(values, pattern.format_map(choice))
             values = merge(values, nested(setting for row in rows for setting in row.settings))
         for cells in self.file.cells:
-            if cells.hold(choice):
+            if cells.matches(choice):
                 values = merge(values, cells.set)
         return merge(values, self.spec.set)
 
     def notes(self, choice: Choice) -> str:
-        """What is to say of the recipe of a cell: the file's notes, then those of the cell."""
-        own = (cells.note for cells in self.file.cells if cells.hold(choice))
+        """The notes on the recipe of a cell: the file's, then the cell's own."""
+        own = (cells.note for cells in self.file.cells if cells.matches(choice))
         return "\n\n".join(note for note in (self.file.notes, *own) if note)
 
     def _printed(self, values: Mapping[str, Any], method: str) -> tuple[Hyperparameter, ...]:
@@ -135,34 +136,32 @@ class Grid:
             if all(getattr(row, column) in allowed for column, allowed in fits.items())
         )
 
-    def _values(self, axis: str) -> list[str]:
-        return listed(self.spec.only.get(axis, list(self.file.axes[axis])))
-
 
 def read_grids(path: Path, content: Mapping[str, Any]) -> list[Grid]:
-    """The grids of a file, checked: every axis and value they mention is there."""
+    """The grids of a file; every axis and value that they mention must exist."""
     try:
         file = GridFile.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise BadInput(f"'{path}': {place}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
-    for mentioned in [*(cells.when for cells in file.cells), *(g.only for g in file.grids)]:
+        raise BadInput(f"'{path}': {explain(error, GridFile)}") from None
+    named: list[Mapping[str, str | Sequence[str]]] = [cells.when for cells in file.cells]
+    named += [spec.only for spec in file.grids]
+    named += [dict.fromkeys(_axes_in(spec.name), ()) for spec in file.grids]
+    for mentioned in named:
         for axis, given in mentioned.items():
-            known = file.axes.get(axis)
-            if known is None:
-                raise BadInput(f"'{path}': no axis '{axis}'; {did_you_mean(axis, file.axes)}")
-            for value in listed(given):
-                if value not in known:
-                    raise BadInput(f"'{path}': no {axis} '{value}'; {did_you_mean(value, known)}")
-    grids = [Grid(file, spec) for spec in file.grids]
-    for grid in grids:
-        for axis in re.findall(r"{(\w+)}", grid.spec.name):
             if axis not in file.axes:
                 raise BadInput(f"'{path}': no axis '{axis}'; {did_you_mean(axis, file.axes)}")
-    return grids
+            known = file.axes[axis]
+            for value in as_list(given):
+                if value not in known:
+                    raise BadInput(f"'{path}': no {axis} '{value}'; {did_you_mean(value, known)}")
+    return [Grid(file, spec) for spec in file.grids]
 
 
-def listed(given: str | list[str]) -> list[str]:
+def _axes_in(name: str) -> list[str]:
+    """The axes that a pattern of names mentions."""
+    return re.findall(r"{(\w+)}", name)
+
+
+def as_list(given: str | Sequence[str]) -> list[str]:
     """One value or several, as a list."""
-    return [given] if isinstance(given, str) else given
+    return [given] if isinstance(given, str) else list(given)

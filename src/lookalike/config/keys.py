@@ -1,4 +1,4 @@
-"""What a key of the configuration means, declared once, beside its type.
+"""The meaning of a configuration key, declared once, beside its type.
 
 Each field of the schema carries a :class:`Key`::
 
@@ -43,7 +43,7 @@ class When:
     negated: bool = False
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Whether the rule holds for a configuration, given as dotted keys and values."""
+        """Whether the rule holds for a configuration, given as a mapping of dotted keys."""
         return (values.get(self.key) in self.choices) != self.negated
 
     def __str__(self) -> str:
@@ -73,22 +73,23 @@ def unless(key: str, *choices: Any) -> When:
 
 @dataclass(frozen=True)
 class Key:
-    """What a key means beyond its type, default and description.
+    """The meaning of a key beyond its type, default and description.
 
     Args:
-        since: The version of Lookalike that brought the key.
+        since: The version of Lookalike that introduced the key.
         hashed: Whether the value is part of the run's hash. ``"when set"``: only where it is not
-            the default, so that a new key does not rename the runs that are there already.
-            ``"always"``: a key of the first schema. ``"never"``: no score depends on it.
-        compared: Whether a difference makes a comparison unfair. False for what is the method
-            itself and for what no score depends on. In a section that is not compared no key is.
-        condition: What the audit calls it (``lookalike.compare.audit.CONDITIONS``), if not by its
-            own dotted name. Several keys may be told as one condition.
-        active_when: Rules of which at least one must hold for the key to have an effect; none:
+            the default, so that a new key does not rename existing runs. ``"always"``: a key of
+            the first schema. ``"never"``: no score depends on it.
+        compared: Whether a difference makes a comparison unfair. False for what is part of the
+            method and for what no score depends on. If a section is not compared, none of its
+            keys is.
+        condition: The audit's name for it (``lookalike.compare.audit.CONDITIONS``), if not its
+            own dotted name. Several keys may form one condition.
+        active_when: Rules of which at least one must hold for the key to have an effect; empty:
             it always has.
-        short: Whether the command line takes the key without its section.
-        hashed_as: What stands for the value in the hash.
-        arguments: Of a section that names a part: keys among the arguments of that part, each
+        short: Whether the command line accepts the key without its section.
+        hashed_as: Maps the value to what is hashed instead.
+        arguments: For a section that names a part: keys among the arguments of that part, each
             with its description.
     """
 
@@ -102,7 +103,7 @@ class Key:
     arguments: Mapping[str, tuple["Key", str]] = field(default_factory=dict)
 
     def is_active(self, values: Mapping[str, Any]) -> bool:
-        """Whether the key has an effect in a configuration, given as dotted keys and values."""
+        """Whether the key has an effect in a configuration, given as a mapping of dotted keys."""
         return not self.active_when or any(rule.holds(values) for rule in self.active_when)
 
 
@@ -115,21 +116,21 @@ class DeclaredKey:
     key: Key
     description: str
     compared: bool
-    """Whether it and every section around it are compared."""
+    """Whether it and all sections that contain it are compared."""
     section: type[BaseModel] | None
-    """The model of what is inside, if the key is a section."""
+    """The model of the section, if the key is one."""
     field: FieldInfo | None
     """None for an argument of a part."""
 
     @property
     def condition(self) -> str:
-        """What the audit calls it."""
+        """The audit's name for it."""
         return self.key.condition or self.name
 
 
 @cache
 def declared_keys(model: type[BaseModel]) -> dict[str, DeclaredKey]:
-    """Every key of a schema by its dotted name, sections before what is inside them."""
+    """Every key of a schema by its dotted name, sections before their keys."""
     return {one.name: one for one in _declared(model)}
 
 
@@ -143,7 +144,7 @@ def key_names(model: type[BaseModel], prefix: str = "") -> list[str]:
 
 
 def identity(section: BaseModel) -> dict[str, Any]:
-    """The values that the outcome depends on, nested: what the hash of a run is made of."""
+    """The values that the outcome depends on, nested: the input of the run's hash."""
     values = section.model_dump(mode="json")
     for name, info in type(section).model_fields.items():
         key, value = _key_of(info, name), getattr(section, name)
@@ -157,7 +158,14 @@ def identity(section: BaseModel) -> dict[str, Any]:
 
 
 def without_effect(config: BaseModel) -> list[str]:
-    """A sentence for each setting that is not at its default and has no effect."""
+    """The settings that differ from their default and have no effect.
+
+    Args:
+        config: The configuration of a run.
+
+    Returns:
+        One sentence for each such setting.
+    """
     values = flattened(config.model_dump())
     found = []
     for name, one in declared_keys(type(config)).items():
@@ -204,7 +212,7 @@ def _declared(
 
 
 def _section(info: FieldInfo) -> type[BaseModel] | None:
-    """The model inside a field, also where it may be missing or there may be several."""
+    """The model inside a field, also of an optional field or a tuple."""
     for kind in (info.annotation, *get_args(info.annotation)):
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             return kind

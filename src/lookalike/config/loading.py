@@ -1,59 +1,177 @@
-"""A configuration from a file, ``key=value`` overrides or a mapping, checked.
-
-``load("recipes/glyphs.yaml", ["loss.name=triplet", "optim.lr=1e-4", "seed=3"])`` gives a
-:class:`RunConfig`; an unknown key or a wrong value is refused in one sentence.
-"""
+"""Settings as nested mappings: read from YAML, merged, overridden by ``key=value``, validated."""
 
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import BaseModel, ValidationError
 
-from lookalike.config.keys import declared_keys, key_names
-from lookalike.config.overrides import merge, override
-from lookalike.config.recipes import read as read_yaml
+from lookalike.config.keys import key_names
 from lookalike.config.schema import RunConfig
 from lookalike.errors import BadInput, did_you_mean
 
-__all__ = ["explain", "load", "parse"]
+__all__ = [
+    "PARTS",
+    "ScientificLoader",
+    "explain",
+    "merge",
+    "nested",
+    "override",
+    "parse",
+    "plain_yaml",
+    "set_keys",
+]
+
+PARTS = ("loss", "miner", "sampler")
+"""Sections that name a part; its arguments are dropped when another part replaces it."""
 
 
-def load(given: Path | str | None, overrides: Iterable[str] = ()) -> RunConfig:
-    """Read a YAML file or ``recipe:NAME`` (or nothing), apply overrides, and check the whole."""
-    values = read_yaml(given) if given is not None else {}
-    short = {
-        name.rpartition(".")[2]: name
-        for name, one in declared_keys(RunConfig).items()
-        if one.key.short
-    }
-    for setting in overrides:
-        key = setting.partition("=")[0]
-        values = override(values, short.get(key, key) + setting.removeprefix(key))
-    return parse(values, origin=str(given) if given is not None else "the command line")
+class ScientificLoader(yaml.SafeLoader):
+    """YAML that reads 1e-4 as a number; plain YAML 1.1 wants 1.0e-4."""
+
+
+ScientificLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)
+
+
+def plain_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; ``extends`` is not resolved."""
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=ScientificLoader)
+    except OSError as error:
+        raise BadInput(f"cannot read '{path}': {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadInput(f"'{path}' is not YAML: {' '.join(str(error).split())}") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise BadInput(f"'{path}' must hold keys and values, not a {type(values).__name__}")
+    return values
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``over`` on top of ``base``.
+
+    The arguments of a part are dropped when another part replaces it, except for the batch size,
+    which every sampler has. ``model.frozen_until`` names a module of the network and is dropped
+    when the network changes.
+
+    Args:
+        base: Nested settings.
+        over: Nested settings that take precedence.
+
+    Returns:
+        The merged settings, as a new mapping.
+    """
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        if isinstance(value, dict) and isinstance(below, dict):
+            if key in PARTS and _changes(below, value, "name"):
+                below = {name: kept for name, kept in below.items() if name == "batch_size"}
+            if key == "model" and _changes(below, value, "network"):
+                below = {name: kept for name, kept in below.items() if name != "frozen_until"}
+            value = merge(below, value)
+        result[key] = value
+    return result
+
+
+def _changes(below: Mapping[str, Any], over: Mapping[str, Any], key: str) -> bool:
+    return bool(over.get(key, below.get(key)) != below.get(key))
+
+
+def set_keys(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested ``values`` with values by dotted key on top.
+
+    >>> set_keys({"optim": {"name": "sgd"}}, {"optim.lr": 0.1})
+    {'optim': {'name': 'sgd', 'lr': 0.1}}
+    """
+    for key, value in settings.items():
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        values = merge(values, value)
+    return dict(values)
+
+
+def override(values: Mapping[str, Any], setting: str) -> dict[str, Any]:
+    """``values`` with one ``key=value`` on top.
+
+    Args:
+        values: Nested settings.
+        setting: A dotted key and its value, which is read as YAML: ``optim.lr=1e-4``.
+
+    Returns:
+        The merged settings, as a new mapping.
+
+    Raises:
+        BadInput: If the setting is not of this form.
+    """
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise BadInput(f"'{setting}' is not of the form key=value, for example optim.lr=1e-4")
+    try:
+        value = yaml.load(text, Loader=ScientificLoader)
+    except yaml.YAMLError as error:
+        raise BadInput(f"the value of '{setting}' is not YAML") from error
+    if isinstance(value, str) and text[:1] not in "'\"":
+        value = text  # a path may contain '#', which begins a comment in YAML
+    return set_keys(values, {key: value})
+
+
+def nested(settings: Iterable[str]) -> dict[str, Any]:
+    """Several dotted ``key=value`` as one nested mapping.
+
+    >>> nested(["optim.lr=1e-4", "optim.name=sgd"])
+    {'optim': {'lr': 0.0001, 'name': 'sgd'}}
+    """
+    values: dict[str, Any] = {}
+    for setting in settings:
+        values = override(values, setting)
+    return values
 
 
 def parse(values: Mapping[str, Any], origin: str = "the configuration") -> RunConfig:
-    """Check a nested mapping and turn it into a :class:`RunConfig`."""
+    """Validate a nested mapping.
+
+    Args:
+        values: Settings by section and key.
+        origin: What an error message calls their source.
+
+    Returns:
+        The complete configuration of a run.
+
+    Raises:
+        BadInput: If a key is unknown or a value is invalid; the message names the first one.
+    """
     defaults = RunConfig().model_dump(include={"loss", "sampler"})
     try:
         return RunConfig.model_validate(merge(defaults, values))
     except ValidationError as error:
-        raise BadInput(f"{origin}: {explain(error)}") from None
+        raise BadInput(f"{origin}: {explain(error, RunConfig)}") from None
 
 
-def explain(error: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """One sentence from pydantic's list of complaints: the first one, with the nearest key."""
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """One sentence about the first error that pydantic found, with the nearest valid key or value.
+
+    Args:
+        error: What validation raised.
+        model: The model whose keys are suggested.
+
+    Returns:
+        The sentence, without a full stop.
+    """
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
+    place, given = ".".join(str(part) for part in first["loc"]), first["input"]
     if first["type"] == "extra_forbidden":
-        return f"there is no key '{place}'; {did_you_mean(place, key_names(model or RunConfig))}"
+        return f"there is no key '{place}'; {did_you_mean(place, key_names(model))}"
     if first["type"] == "missing":
         return f"the key '{place}' is missing"
     if first["type"] == "literal_error":
         choices = re.findall(r"'([^']*)'", str(first["ctx"]["expected"]))
-        return (
-            f"{place} = {first['input']!r} is invalid; {did_you_mean(str(first['input']), choices)}"
-        )
-    return f"{place} = {first['input']!r} is invalid: {first['msg'][0].lower()}{first['msg'][1:]}"
+        return f"{place} = {given!r} is invalid; {did_you_mean(str(given), choices)}"
+    return f"{place} = {given!r} is invalid: {first['msg'][0].lower()}{first['msg'][1:]}"

@@ -1,31 +1,51 @@
 """The recipes that come with the package: experiments ready to run.
 
 A recipe is a YAML file of its own, or a cell of a grid file (see ``lookalike.config.grids``).
-Either is called ``recipe:NAME``, on the command line and in ``extends``.
+Either is called ``recipe:NAME``, on the command line and in ``extends``. Nothing here imports
+torch, so ``lookalike list recipes`` answers immediately.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from lookalike import published
 from lookalike.config.grids import Choice, Grid, read_grids
-from lookalike.config.overrides import merge, plain_yaml
+from lookalike.config.keys import declared_keys
+from lookalike.config.loading import merge, override, parse, plain_yaml
+from lookalike.config.schema import RunConfig
 from lookalike.errors import BadInput, did_you_mean
 
-__all__ = ["PREFIX", "Recipe", "everything", "folder", "grids", "names", "read", "recipe", "usual"]
+__all__ = [
+    "PREFIX",
+    "STUDIES",
+    "Recipe",
+    "RecipePage",
+    "Row",
+    "all_recipes",
+    "default_recipe",
+    "find_recipes",
+    "folder",
+    "load",
+    "names",
+    "read",
+    "recipe",
+    "recipe_page",
+    "tables",
+]
 
 PREFIX = "recipe:"
-OWN_PICTURES = ("folder", "csv")
-"""Data sets of the user's own, which nobody has a recipe for."""
+USER_DATASETS = ("folder", "csv")
+"""Data sets of the user's own images; they share one recipe."""
 STUDIES = "studies"
 """The folder of studies, which are many runs; a recipe is one."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One experiment: its name, a line about it, and where it comes from."""
+    """One experiment: its name, a one-line summary, and its source."""
 
     name: str
     summary: str
@@ -43,19 +63,41 @@ class Recipe:
         return grid.values(choice)
 
 
+@dataclass(frozen=True)
+class Row:
+    """One line of a list."""
+
+    name: str
+    summary: str
+    paper: str
+
+
+@dataclass(frozen=True)
+class RecipePage:
+    """Everything about one recipe."""
+
+    name: str
+    summary: str
+    paper: str
+    notes: str
+    settings: dict[str, Any]
+    published: dict[str, float]
+    """What the paper reports for it, in per cent."""
+
+
 def folder() -> Path:
-    """Where the recipes lie: inside the installed package, or in the source tree."""
+    """The folder of the recipes: inside the installed package, or in the source tree."""
     inside = Path(__file__).parents[1] / "recipes"
     return inside if inside.is_dir() else Path(__file__).parents[3] / "recipes"
 
 
 @cache
-def everything() -> dict[str, Recipe]:
+def all_recipes() -> dict[str, Recipe]:
     """Every recipe by name."""
     found: dict[str, Recipe] = {}
-    here = folder()
-    for path in sorted(here.rglob("*.yaml")):
-        name = str(path.relative_to(here).with_suffix(""))
+    root = folder()
+    for path in sorted(root.rglob("*.yaml")):
+        name = str(path.relative_to(root).with_suffix(""))
         if name.startswith(f"{STUDIES}/"):
             continue
         content = plain_yaml(path)
@@ -67,33 +109,38 @@ def everything() -> dict[str, Recipe]:
             for choice in grid.choices():
                 cell = grid.name(choice)
                 if cell in found:
-                    raise BadInput(f"'{path}' makes the recipe '{cell}' twice")
+                    raise BadInput(f"'{path}' defines the recipe '{cell}' twice")
                 found[cell] = Recipe(
                     cell, grid.summary(choice), grid.file.paper, grid.notes(choice), (grid, choice)
                 )
     return found
 
 
-def grids() -> list[Grid]:
-    """The grids of all files, each once."""
-    made = [found.source for found in everything().values()]
-    return list({id(source[0]): source[0] for source in made if isinstance(source, tuple)}.values())
-
-
 def names() -> list[str]:
     """The name of every recipe."""
-    return sorted(everything())
+    return sorted(all_recipes())
 
 
 def recipe(name: str) -> Recipe:
     """The recipe called ``name``."""
-    if name not in everything():
-        raise BadInput(f"there is no recipe '{name}'; {did_you_mean(name, everything())}")
-    return everything()[name]
+    if name not in all_recipes():
+        raise BadInput(f"there is no recipe '{name}'; {did_you_mean(name, all_recipes())}")
+    return all_recipes()[name]
 
 
 def read(given: Path | str, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The settings in a YAML file or ``recipe:NAME``; what it ``extends`` is read first."""
+    """The settings in a YAML file or recipe, on top of those that it ``extends``.
+
+    Args:
+        given: Path of a file, or ``recipe:NAME``.
+        above: Files that are being read, each extending the next; to detect cycles.
+
+    Returns:
+        Nested settings, not validated yet.
+
+    Raises:
+        BadInput: If there is no such file or recipe, or it is not a YAML mapping.
+    """
     if isinstance(given, str) and given.startswith(PREFIX):
         return recipe(given.removeprefix(PREFIX)).values()
     path = Path(given)
@@ -111,13 +158,90 @@ def read(given: Path | str, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     return merge(read(below, (*above, path.resolve())), values)
 
 
-def usual(settings: Sequence[str]) -> str | None:
-    """The recipe to start from when ``key=value`` settings are all that is given.
+def load(given: Path | str | None, overrides: Iterable[str] = ()) -> RunConfig:
+    """The configuration of a run from a file or recipe and overrides.
 
-    For one's own pictures that is a pretrained network, fine-tuned; else none.
+    Args:
+        given: Path of a YAML file, ``recipe:NAME``, or None for the defaults.
+        overrides: ``key=value`` settings, applied in order.
 
-    >>> usual(["data.name=folder", "data.root=photos"])
+    Returns:
+        The complete, validated configuration.
+
+    Raises:
+        BadInput: If a file, key or value is invalid; the message names it.
+
+    >>> load(None, ["loss.name=triplet", "optim.lr=1e-4"]).optim.lr
+    0.0001
+    """
+    values = read(given) if given is not None else {}
+    short = {
+        name.rpartition(".")[2]: name
+        for name, one in declared_keys(RunConfig).items()
+        if one.key.short
+    }
+    for setting in overrides:
+        key = setting.partition("=")[0]
+        values = override(values, short.get(key, key) + setting.removeprefix(key))
+    return parse(values, origin=str(given) if given is not None else "the command line")
+
+
+def default_recipe(settings: Sequence[str]) -> str | None:
+    """The recipe to start from when only ``key=value`` settings are given.
+
+    For a user's own images that is a pretrained network, fine-tuned; otherwise none.
+
+    >>> default_recipe(["data.name=folder", "data.root=photos"])
     'recipe:folder'
     """
-    names = [setting.partition("=")[2] for setting in settings if setting.startswith("data.name=")]
-    return f"{PREFIX}folder" if names and names[-1] in OWN_PICTURES else None
+    chosen = [setting.partition("=")[2] for setting in settings if setting.startswith("data.name=")]
+    return f"{PREFIX}folder" if chosen and chosen[-1] in USER_DATASETS else None
+
+
+def find_recipes(words: Sequence[str]) -> list[Row]:
+    """The recipes whose name, summary, or paper's title or authors contain all ``words``."""
+    found = [
+        Row(one.name, one.summary, one.paper)
+        for one in map(recipe, names())
+        if all(word.lower() in _searched_text(one) for word in words)
+    ]
+    if not found:
+        given = " ".join(words)
+        raise BadInput(f"no recipe matches '{given}'; {did_you_mean('/'.join(words), names())}")
+    return found
+
+
+def _searched_text(one: Recipe) -> str:
+    paper = published.papers().get(one.paper)
+    about = f"{paper.title} {paper.authors}" if paper else ""
+    return f"{one.name} {one.summary} {about}".lower()
+
+
+def tables() -> list[Row]:
+    """Every recipe that has a file of its own, and every grid by its pattern and size."""
+    alone = [row for row in find_recipes([]) if not row.paper]
+    sources = [one.source for one in all_recipes().values()]
+    grids = {id(source[0]): source[0] for source in sources if isinstance(source, tuple)}
+    made = [
+        Row(grid.spec.name, f"{sum(1 for _ in grid.choices())} recipes", grid.file.paper)
+        for grid in grids.values()
+    ]
+    return alone + made
+
+
+def recipe_page(name: str) -> RecipePage:
+    """A recipe's settings, what differs from its paper, and what the paper reports."""
+    found = recipe(name)
+    paper = published.papers().get(found.paper)
+    return RecipePage(
+        name,
+        found.summary,
+        f"{paper.authors}: {paper.title}, {paper.venue} {paper.year}" if paper else "",
+        found.notes,
+        found.values(),
+        {
+            f"{row.part} {row.metric}": row.value
+            for row in published.load()
+            if row.recipe == name and row.value is not None
+        },
+    )

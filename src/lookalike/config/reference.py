@@ -1,4 +1,4 @@
-"""All keys for readers: the help text, the reference page, and the JSON schema for editors.
+"""The documentation of all keys: help text, reference page, and the JSON schema for editors.
 
 ``make keys`` writes the page ``docs/keys.md`` (``python -m lookalike.config.reference``) and
 ``recipes/schema.json`` (``lookalike train --schema``).
@@ -50,7 +50,7 @@ HASHED = {"always": "yes", "when set": "when set", "never": "no"}
 
 @dataclass(frozen=True)
 class KeyEntry:
-    """One key as readers see it."""
+    """The documentation of one key."""
 
     name: str
     type: str
@@ -62,7 +62,7 @@ class KeyEntry:
 
 
 def key_entries(model: type[BaseModel] = RunConfig) -> list[KeyEntry]:
-    """Every key that takes a value, in the order of the schema."""
+    """The documentation of every key that takes a value, in the order of the schema."""
     schema = json_schema(model)
     defaults = flattened(model().model_dump(mode="json"))
     return [
@@ -100,15 +100,19 @@ def reference_page(model: type[BaseModel] = RunConfig) -> str:
         sections.setdefault(entry.name.rpartition(".")[0], []).append(entry)
     lines = [INTRODUCTION]
     for section, entries in sections.items():
-        about = _section_meaning(declared_keys(model)[section]) if section else ""
+        about = ""
+        if section:
+            one = declared_keys(model)[section]
+            about = one.description or ((one.section.__doc__ or "").strip() if one.section else "")
+            about = about[:1].upper() + about[1:].rstrip(".") + "."
         lines += [f"## {section or 'Top level'}", "", *([about, ""] if about else [])]
         lines += ["| key | type | default | meaning | in the run's name | audit | since |"]
         lines += ["|---|---|---|---|---|---|---|"]
-        for one in entries:
-            default = one.default if one.default == REQUIRED else f"`{one.default}`"
-            condition = f"`{one.condition}`" if one.condition else "-"
-            cells = (one.type, default, one.meaning, one.hashed, condition, one.since)
-            row = [f"`{one.name}`", *(cell.replace("|", "\\|") for cell in cells)]
+        for entry in entries:
+            default = entry.default if entry.default == REQUIRED else f"`{entry.default}`"
+            condition = f"`{entry.condition}`" if entry.condition else "-"
+            cells = (entry.type, default, entry.meaning, entry.hashed, condition, entry.since)
+            row = [f"`{entry.name}`", *(cell.replace("|", "\\|") for cell in cells)]
             lines.append(f"| {' | '.join(row)} |")
         lines.append("")
     return "\n".join(lines)
@@ -123,7 +127,7 @@ def json_schema(model: type[BaseModel] = RunConfig) -> dict[str, Any]:
     for part in (schema, *schema.get("$defs", {}).values()):
         part.pop("required", None)
         for name, given in part.get("properties", {}).items():
-            if given.get("type") == "array":  # one value may stand without brackets
+            if given.get("type") == "array":  # one value may be written without brackets
                 one_or_more = {
                     "anyOf": [given["items"], {"type": "array", "items": given["items"]}]
                 }
@@ -147,13 +151,8 @@ def _meaning(one: DeclaredKey) -> str:
     return f"{one.description}; only with {' or '.join(map(str, one.key.active_when))}"
 
 
-def _section_meaning(one: DeclaredKey) -> str:
-    text = one.description or ((one.section.__doc__ or "").strip() if one.section else "")
-    return text[:1].upper() + text[1:].rstrip(".") + "." if text else ""
-
-
 def _property(schema: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The part of a JSON schema that describes a dotted key; empty for an argument of a part."""
+    """The part of a JSON schema that describes a dotted key; empty for the argument of a part."""
     found: dict[str, Any] = dict(schema)
     for part in name.split("."):
         found = _resolved(schema, found).get("properties", {}).get(part, {})
@@ -161,7 +160,7 @@ def _property(schema: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _resolved(schema: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a reference points to, also where null may stand in its place."""
+    """The target of a reference, also where null is allowed instead."""
     for choice in (given, *given.get("anyOf", ())):
         if "$ref" in choice:
             found: Mapping[str, Any] = schema["$defs"][choice["$ref"].rpartition("/")[2]]
@@ -170,7 +169,7 @@ def _resolved(schema: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[st
 
 
 def _type(given: Mapping[str, Any]) -> str:
-    """A type in words: ``number above 0, or null``."""
+    """A readable type: ``number above 0, or null``."""
     if "anyOf" in given:
         first, *others = given["anyOf"]
         if [choice.get("items") for choice in others] == [first]:
@@ -184,7 +183,7 @@ def _type(given: Mapping[str, Any]) -> str:
 
 
 def _without_titles(given: Any) -> Any:
-    """A JSON schema without the titles that pydantic makes of names."""
+    """A JSON schema without the titles that pydantic derives from names."""
     if isinstance(given, list):
         return [_without_titles(item) for item in given]
     if not isinstance(given, dict):

@@ -1,8 +1,8 @@
-"""The one typed description of a run.
+"""The schema of a run's configuration.
 
 Each field declares its type, default, description and, in a :class:`~lookalike.config.keys.Key`,
-what else there is to know: whether it changes the outcome, whether it makes a comparison unfair,
-when it has an effect. Nothing else lists the keys.
+whether it changes the outcome, whether it makes a comparison unfair and when it has an effect.
+There is no other list of keys.
 """
 
 from pathlib import Path
@@ -38,18 +38,18 @@ NOT_FROZEN = (when("model.frozen", False),)
 
 
 def weights_kind(weights: str) -> str:
-    """Weights in the hash of a run: the content of a file has a fingerprint of its own."""
+    """Weights in the hash of a run; the content of a file has its own fingerprint."""
     return weights if weights in ("none", "imagenet") else "file"
 
 
 class Section(BaseModel):
-    """A part of the configuration; nothing unknown gets in, nothing changes afterwards."""
+    """A part of the configuration; unknown keys are errors, and values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class DataConfig(Section):
-    """Which images, and how they are prepared."""
+    """The images and their transform."""
 
     name: Annotated[str, Key("0.1", "always", condition="data")] = Field(
         "glyphs", description="data set; `lookalike list datasets` shows them"
@@ -66,7 +66,7 @@ class DataConfig(Section):
 
 
 class ModelConfig(Section):
-    """Which network, from which weights, to which embedding."""
+    """The network, its initial weights and the embedding."""
 
     network: Annotated[str, Key("0.1", "always", condition="network")] = Field(
         "small-cnn", description="backbone; `lookalike list networks` shows them"
@@ -123,12 +123,12 @@ class ModelConfig(Section):
 
 
 class PartConfig(BaseModel):
-    """A part from a registry: its name, and the arguments that it takes."""
+    """A part from a registry: its name and arguments."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     name: Annotated[str, Key("0.1", "always")] = Field(
-        description="a registered name or package.module:Class; its arguments stand beside it"
+        description="a registered name or package.module:Class; its arguments are further keys"
     )
 
     @property
@@ -138,7 +138,7 @@ class PartConfig(BaseModel):
 
 
 class MixConfig(Section):
-    """Mixed examples as further candidates; see docs/mixing.md."""
+    """Mixed examples as additional candidates; see docs/mixing.md."""
 
     where: Annotated[Literal["input", "feature", "embed"], Key("0.1", "always")] = Field(
         description="what is mixed: images, feature maps or embeddings"
@@ -147,7 +147,7 @@ class MixConfig(Section):
         2, gt=0, description="shares are drawn from Beta(alpha, alpha)"
     )
     weight: Annotated[float, Key("0.1", "always")] = Field(
-        0.4, ge=0, description="weight of the mixed loss beside the clean one"
+        0.4, ge=0, description="weight of the mixed loss relative to the clean one"
     )
     pairs: Annotated[
         Literal["both", "positive-negative", "anchor-negative"], Key("0.1", "always")
@@ -162,7 +162,7 @@ class MixConfig(Section):
 
 
 class MemoryConfig(Section):
-    """Embeddings of former batches as further candidates; see docs/memory.md."""
+    """Embeddings of previous batches as additional candidates; see docs/memory.md."""
 
     size: Annotated[int, Key("0.1", "always")] = Field(
         8192, ge=1, description="embeddings that are kept"
@@ -173,7 +173,7 @@ class MemoryConfig(Section):
 
 
 class OptimConfig(Section):
-    """How weights are updated: one rate for the network, one for the head, one for the loss."""
+    """The optimizer, with learning rates for the network, the head and the loss."""
 
     name: Annotated[
         Literal["adamw", "adam", "rmsprop", "sgd"], Key("0.1", "always", condition="optimizer")
@@ -221,7 +221,7 @@ class OptimConfig(Section):
 
 
 class TrainConfig(Section):
-    """How long, on what, and what is watched."""
+    """Length of training, devices, precision, validation and logging."""
 
     epochs: Annotated[int, Key("0.1", "always", condition="epochs")] = Field(
         10, ge=0, description="passes of the sampler; 0: the untrained network is tested"
@@ -257,7 +257,7 @@ class TrainConfig(Section):
     accumulate: Annotated[int, Key("0.1")] = Field(
         1,
         ge=1,
-        description="chunks that a batch is passed in, to save memory; pairs span them all",
+        description="chunks in which a batch is processed, to save memory; pairs span all chunks",
     )
     channels_last: Annotated[bool, Key("0.1", "always", compared=False)] = Field(
         True, description="memory layout of images and feature maps"
@@ -275,7 +275,7 @@ class TrainConfig(Section):
     loggers: Annotated[
         OneOrMore[Literal["tensorboard", "csv", "mlflow", "wandb"]],
         Key("0.1", "never", compared=False),
-    ] = Field(("tensorboard",), description="where the numbers of training are shown")
+    ] = Field(("tensorboard",), description="where metrics of training are logged")
     eval_batch_size: Annotated[int, Key("0.1", "always", compared=False)] = Field(
         256, ge=1, description="images of a batch in validation and test"
     )
@@ -285,7 +285,7 @@ class TrainConfig(Section):
 
 
 class ProtocolConfig(Section):
-    """Which classes train, validate and test (docs/training.md)."""
+    """The classes for training, validation and test (docs/training.md)."""
 
     name: Annotated[
         Literal["paper", "fixed-validation", "cross-validation"],
@@ -326,13 +326,13 @@ class ProtocolConfig(Section):
 
 
 class RunConfig(Section):
-    """Everything that decides the outcome of one run."""
+    """Everything that determines the outcome of one run."""
 
     seed: Annotated[int, Key("0.1", "always", compared=False)] = Field(
         0, ge=0, lt=2**32, description="seed of all random numbers"
     )
     runs_dir: Annotated[Path, Key("0.1", "never", compared=False)] = Field(
-        Path("runs"), description="folder in which the run gets a folder of its own"
+        Path("runs"), description="folder that contains the folders of all runs"
     )
     data: Annotated[DataConfig, Key("0.1", "always")] = DataConfig()
     model: Annotated[ModelConfig, Key("0.1", "always")] = ModelConfig()
@@ -367,5 +367,5 @@ class RunConfig(Section):
     protocol: Annotated[ProtocolConfig, Key("0.1", "always")] = ProtocolConfig()
 
     def identity(self) -> dict[str, Any]:
-        """The values that the outcome depends on: what the name of the run's folder hashes."""
+        """The values that the outcome depends on; the name of the run's folder hashes them."""
         return identity(self)

@@ -5,9 +5,8 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from lookalike.config.overrides import nested
-from lookalike.published.hyperparameters import Hyperparameter, hyperparameters
-from lookalike.published.papers import papers
+from lookalike.config.loading import nested
+from lookalike.published import Hyperparameter, hyperparameters, papers
 
 __all__ = ["Tuned", "tuned"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lookalike import data, losses, miners, models, regularizers, samplers
-from lookalike.config.recipe_pages import Row, find_recipes
+from lookalike.config.recipes import Row, find_recipes
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.registry import (
     DATASETS,

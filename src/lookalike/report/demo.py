@@ -6,7 +6,7 @@ from typing import Any
 from lookalike import training
 from lookalike.compare.contenders import Gathered, gather
 from lookalike.config import parse, recipes
-from lookalike.config.overrides import merge
+from lookalike.config.loading import merge
 from lookalike.progress import Watcher
 from lookalike.report.page import write_page
 

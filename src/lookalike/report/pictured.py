@@ -14,7 +14,7 @@ from lookalike.report.gallery import Strip, choose_strips
 from lookalike.report.map import choose_points, flatten
 from lookalike.report.pictures import Pictures, class_label, class_title
 from lookalike.report.run_data import ReportRun
-from lookalike.runs.finished import TestEmbeddings
+from lookalike.runs.run import TestEmbeddings
 
 __all__ = ["Pictured", "picture"]
 

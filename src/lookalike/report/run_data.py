@@ -7,7 +7,7 @@ from typing import Any
 
 from lookalike.config import RunConfig
 from lookalike.errors import BadInput
-from lookalike.runs.finished import TestEmbeddings, test_embeddings
+from lookalike.runs.run import TestEmbeddings, test_embeddings
 from lookalike.training import Run
 
 __all__ = ["ReportRun"]

@@ -1,7 +1,7 @@
-"""The folder of one run: named by its content, written by one process, done when result.json is.
+"""The folder of one run: named by a hash, written by one process, finished with result.json.
 
-A run is a pure function of its configuration, the data and the starting weights; the folder's name
-ends in the hash of those, so the same question is never answered twice.
+A run is a pure function of its configuration, the data and the initial weights. The name of the
+folder ends in the hash of those, so the same run is never trained twice.
 """
 
 import fcntl
@@ -16,84 +16,91 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor
 
+from lookalike import config as configs
+from lookalike import data, models
 from lookalike.config import RunConfig
-from lookalike.config import load as load_config
+from lookalike.data import ImageSet
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import atomically, write_json
+from lookalike.models.weights import read_tensors
 
-__all__ = ["Run", "run_name"]
+__all__ = ["Run", "TestEmbeddings", "model_tensors", "run_name", "test_embeddings"]
 
 
 def run_name(config: RunConfig, data_fingerprint: str, weights_fingerprint: str) -> str:
-    """``<data>-<loss>-<hash of everything that decides the outcome>``."""
-    deciding = [config.identity(), data_fingerprint, weights_fingerprint]
-    digest = hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
+    """``<data>-<loss>-<hash of everything that determines the outcome>``."""
+    hashed = [config.identity(), data_fingerprint, weights_fingerprint]
+    digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
     loss = config.loss.name.rpartition(":")[2]
     return f"{config.data.name}-{loss}-{digest[:12]}"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder and what stands in it."""
+    """The folder of a run and its files."""
 
     folder: Path
 
     @property
     def checkpoints(self) -> Path:
-        """Where an unfinished run keeps its state."""
+        """The state of an unfinished run."""
         return self.folder / "checkpoints"
 
     @property
     def log(self) -> Path:
-        """One JSON object an epoch."""
+        """One JSON object per epoch."""
         return self.folder / "metrics.jsonl"
 
     @property
     def weights(self) -> Path:
-        """The chosen model."""
+        """The weights of the selected model."""
         return self.folder / "model.safetensors"
 
     @property
     def done(self) -> bool:
-        """Whether the run has a result; it is then never trained again."""
+        """Whether the run has a result; a finished run is never trained again."""
         return (self.folder / "result.json").is_file()
 
     @property
     def config(self) -> RunConfig:
-        """The configuration that the run was started with."""
+        """The configuration of the run."""
         path = self.folder / "config.yaml"
         if not path.is_file():
             raise BadInput(f"'{self.folder}' is not the folder of a run: it has no config.yaml")
-        return load_config(path)
+        return configs.load(path)
 
     @property
     def result(self) -> dict[str, Any]:
-        """What came out."""
+        """Scores, fingerprints and counts of the finished run."""
         if not self.done:
             raise BadInput(
                 f"the run in '{self.folder}' is not finished; 'lookalike train "
-                f"{self.folder / 'config.yaml'}' goes on with it"
+                f"{self.folder / 'config.yaml'}' resumes it"
             )
         return self._read("result.json")
 
     @property
     def seconds(self) -> float:
-        """How long training took, over all its restarts, without the final test."""
+        """The duration of training, over all its restarts, without the final test."""
         return float(self._read("timing.json")["training_seconds"])
 
     def epochs(self) -> list[dict[str, Any]]:
-        """The log: one mapping an epoch."""
+        """The log: one mapping per epoch."""
         if not self.log.is_file():
             return []
         return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
 
     def prepare(self, config: RunConfig, record: dict[str, Any]) -> None:
-        """Make the folder and write down what is about to happen, and where.
+        """Create the folder and write the configuration and the environment.
 
-        Paths are written out whole, so that the run can be gone on with from anywhere.
+        Paths are made absolute, so that the run can be resumed from any directory.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with atomically(self.folder / "config.yaml") as draft:
@@ -107,13 +114,13 @@ class Run:
         write_json(self.folder / "environment.json", environment() | record)
 
     def finish(self, result: dict[str, Any], training_seconds: float) -> None:
-        """Write the result, last and whole."""
+        """Write the result, last and atomically."""
         write_json(self.folder / "timing.json", {"training_seconds": round(training_seconds, 2)})
         write_json(self.folder / "result.json", result)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Let one process write; a second one is told so."""
+        """Let one process write; a second one gets an error."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / ".lock"
         with path.open("w") as lock:
@@ -137,12 +144,72 @@ class Run:
         except (OSError, ValueError) as error:
             raise LookalikeError(f"cannot read '{path}': {error}") from error
         if not isinstance(value, dict):
-            raise LookalikeError(f"'{path}' does not hold what a run writes there")
+            raise LookalikeError(f"'{path}' must hold a mapping")
         return value
 
 
+def model_tensors(run: Run) -> dict[str, Tensor]:
+    """The weights of the whole selected model of ``run``, by name.
+
+    A run on frozen features stores its head only; the network is that of its configuration.
+    """
+    wanted, kept = run.config.model, read_tensors(run.weights)
+    if not wanted.frozen:
+        return kept
+    if models.fingerprint(wanted.network, wanted.weights) != run.result["weights_fingerprint"]:
+        raise LookalikeError(
+            f"the weights of '{wanted.network}' are not those that '{run.folder}' was trained with"
+        )
+    network = models.build(wanted.network, weights=wanted.weights, dim=0).backbone
+    return {f"backbone.{name}": value for name, value in network.state_dict().items()} | kept
+
+
+@dataclass(frozen=True)
+class TestEmbeddings:
+    """The embeddings of a run's test images, with their labels and roles."""
+
+    __test__ = False  # not a test case
+
+    embeddings: Tensor
+    indices: NDArray[np.int64]
+    images: ImageSet
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The class of each row."""
+        return self.images.labels[self.indices]
+
+    @property
+    def query(self) -> NDArray[np.bool_] | None:
+        """Mask of the queries, where the data set defines them."""
+        return None if self.images.query is None else self.images.query[self.indices]
+
+    @property
+    def gallery(self) -> NDArray[np.bool_] | None:
+        """Mask of the gallery, where the data set defines it."""
+        return None if self.images.gallery is None else self.images.gallery[self.indices]
+
+
+def test_embeddings(run: Run) -> TestEmbeddings:
+    """Read the embeddings of the final test of ``run``; the images must not have changed."""
+    config, result = run.config, run.result
+    path = run.folder / "test.safetensors"
+    if not path.is_file():
+        raise BadInput(f"the run in '{run.folder}' was not tested (protocol.test=false)")
+    images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
+    if images.fingerprint != result["data_fingerprint"]:
+        raise LookalikeError(
+            f"the images of '{config.data.name}' are not those that '{run.folder}' was tested on"
+        )
+    tensors = load_file(str(path))
+    return TestEmbeddings(tensors["embeddings"], tensors["indices"].numpy(), images)
+
+
+test_embeddings.__test__ = False  # type: ignore[attr-defined]
+
+
 def environment() -> dict[str, Any]:
-    """What the numbers may depend on besides the configuration."""
+    """What scores may depend on besides the configuration."""
     packages = ["lookalike", "torch", "torchvision", "timm", "lightning-fabric", "numpy"]
     return {
         "python": platform.python_version(),
@@ -157,7 +224,7 @@ def environment() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree that runs, where it is one."""
+    """The commit of the source tree, if it is a git repository."""
     try:
         here = subprocess.run(
             ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"],

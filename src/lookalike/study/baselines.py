@@ -1,4 +1,4 @@
-"""What needs no training: the network's features, reduced by principal components, or by LDA.
+"""Baselines without training: the network's features, raw, or reduced by PCA or LDA.
 
 A method that does not beat shrunk LDA of the same size has learned nothing new.
 """
@@ -19,51 +19,66 @@ from lookalike.errors import LookalikeError
 from lookalike.models.head import l2_normalise
 from lookalike.training.score import score
 
-__all__ = ["SHRINKS", "FoldFeatures", "baselines", "final_scores", "tested"]
+__all__ = ["SHRINKS", "FoldFeatures", "baselines", "final_scores"]
 
 SHRINKS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-"""Of the within-class covariance of LDA; the best on validation classes is taken."""
+"""Shrinkages of LDA's within-class covariance; the best on validation classes is used."""
 
-Project = Callable[[Tensor], Tensor]
+Projection = Callable[[Tensor], Tensor]
+"""Features to unit vectors."""
 
 
 @dataclass(frozen=True)
 class FoldFeatures:
-    """One fold, and the features that go into the head, by subset."""
+    """One fold, and the input features of the head by subset."""
 
     split: Split
     features: Callable[[Subset], Tensor]
+
+    def pca(self, dim: int) -> Projection:
+        """Principal components of the training classes."""
+        return _linear(*models.pca(self.features(self.split.train), dim))
+
+    def discriminants(self) -> models.Discriminants:
+        """LDA of the training classes, for any shrinkage."""
+        train = self.split.train
+        return models.Discriminants(self.features(train), torch.from_numpy(train.labels))
+
+    def validate(self, projection: Projection, metric: str) -> float:
+        """The score on the validation classes."""
+        subset = self.split.validation
+        if subset is None:
+            raise LookalikeError("a study needs validation classes")
+        return _score(projection(self.features(subset)), subset, (metric,))[metric]
 
 
 def baselines(
     folds: Sequence[FoldFeatures], dim: int, metric: str, metrics: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """Raw features, PCA and LDA to ``dim``: validation and test scores, one after the other.
+    """Raw features, PCA and LDA to ``dim``: validation and test scores.
 
-    LDA's shrink is chosen on validation classes, before the test set is handed out. ``dim`` 0
-    leaves only the raw features.
+    LDA's shrinkage is chosen on validation classes, before the test set is read. With ``dim`` 0
+    there are only the raw features.
     """
-    kinds: dict[str, Callable[[], tuple[list[Project], dict[str, float]]]] = {
+    kinds: dict[str, Callable[[], tuple[list[Projection], dict[str, float]]]] = {
         "raw-features": lambda: ([l2_normalise for _ in folds], {}),
     }
     if dim:
-        kinds["pca"] = lambda: ([pca(fold, dim) for fold in folds], {})
-        kinds["lda"] = lambda: chosen_lda(folds, dim, metric)
+        kinds["pca"] = lambda: ([fold.pca(dim) for fold in folds], {})
+        kinds["lda"] = lambda: _best_lda(folds, dim, metric)
     made = []
     for name, make in kinds.items():
         begun = time.monotonic()
-        projects, parameters = make()
-        validation = [
-            validated(fold, project, metric) for fold, project in zip(folds, projects, strict=True)
-        ]
-        made.append((name, projects, parameters, validation, time.monotonic() - begun))
+        projections, parameters = make()
+        validation = [f.validate(p, metric) for f, p in zip(folds, projections, strict=True)]
+        made.append((name, projections, parameters, validation, time.monotonic() - begun))
     tests = [fold.split.final_test() for fold in folds]
-    known = [fold.features(test) for fold, test in zip(folds, tests, strict=True)]
+    features = [fold.features(test) for fold, test in zip(folds, tests, strict=True)]
     rows = []
-    for name, projects, parameters, validation, seconds in made:
+    for name, projections, parameters, validation, seconds in made:
         begun = time.monotonic()
-        embedded = [project(rows) for project, rows in zip(projects, known, strict=True)]
-        separate, together = final_scores(embedded, tests[0], metrics)
+        embedded = [project(rows) for project, rows in zip(projections, features, strict=True)]
+        separate, concatenated = final_scores(embedded, tests[0], metrics)
         rows.append(
             {
                 "baseline": name,
@@ -71,7 +86,7 @@ def baselines(
                 "parameters": parameters,
                 "validation": validation,
                 "separate": separate,
-                "concatenated": together,
+                "concatenated": concatenated,
                 "seconds": round(seconds + time.monotonic() - begun, 3),
             }
         )
@@ -81,59 +96,37 @@ def baselines(
 def final_scores(
     embedded: Sequence[Tensor], test: Subset, metrics: tuple[str, ...]
 ) -> tuple[list[dict[str, float]], dict[str, float]]:
-    """The scores of each model's unit vectors, and of all of them side by side.
+    """The scores of each model's unit vectors, and of all of them concatenated.
 
-    Models that are all the same (raw features) are scored once: side by side they rank the same.
+    Equal embeddings (raw features) are scored once: concatenated they rank the same.
     """
     if all(torch.equal(one, embedded[0]) for one in embedded[1:]):
-        found = tested(embedded[0], test, metrics)
+        found = _score(embedded[0], test, metrics)
         return [found] * len(embedded), found
-    together = tested(torch.cat(list(embedded), 1), test, metrics)
-    return [tested(one, test, metrics) for one in embedded], together
+    concatenated = _score(torch.cat(list(embedded), 1), test, metrics)
+    return [_score(one, test, metrics) for one in embedded], concatenated
 
 
-def chosen_lda(
+def _best_lda(
     folds: Sequence[FoldFeatures], dim: int, metric: str
-) -> tuple[list[Project], dict[str, float]]:
-    """LDA with the shrink that did best on the validation classes of all folds."""
-    best: tuple[float, float, list[Project]] | None = None
-    families = [discriminants(fold) for fold in folds]
+) -> tuple[list[Projection], dict[str, float]]:
+    """LDA with the shrinkage that is best on the validation classes of all folds."""
+    families = [fold.discriminants() for fold in folds]
+    best: tuple[float, float, list[Projection]] | None = None
     for shrink in SHRINKS:
-        projects = [linear(*family.shrunk(dim, shrink)) for family in families]
-        value = statistics.fmean(
-            validated(fold, project, metric) for fold, project in zip(folds, projects, strict=True)
-        )
+        projections = [_linear(*family.shrunk(dim, shrink)) for family in families]
+        scores = [f.validate(p, metric) for f, p in zip(folds, projections, strict=True)]
+        value = statistics.fmean(scores)
         if best is None or value > best[0]:
-            best = value, shrink, projects
+            best = value, shrink, projections
     if best is None or math.isnan(best[0]):
         raise LookalikeError("LDA gave no number on the validation classes")
     return best[2], {"shrink": best[1]}
 
 
-def pca(fold: FoldFeatures, dim: int) -> Project:
-    """Principal components of the training classes."""
-    return linear(*models.pca(fold.features(fold.split.train), dim))
-
-
-def discriminants(fold: FoldFeatures) -> models.Discriminants:
-    """Of the training classes."""
-    train = fold.split.train
-    return models.Discriminants(fold.features(train), torch.from_numpy(train.labels))
-
-
-def linear(weight: Tensor, bias: Tensor) -> Project:
-    """Features to unit vectors by a linear layer."""
+def _linear(weight: Tensor, bias: Tensor) -> Projection:
     return lambda features: l2_normalise(features @ weight.T + bias)
 
 
-def validated(fold: FoldFeatures, project: Project, metric: str) -> float:
-    """The score on the validation classes of a fold."""
-    subset = fold.split.validation
-    if subset is None:
-        raise LookalikeError("a study needs validation classes")
-    return tested(project(fold.features(subset)), subset, (metric,))[metric]
-
-
-def tested(embeddings: Tensor, subset: Subset, metrics: tuple[str, ...]) -> dict[str, float]:
-    """The scores of a subset's embeddings."""
+def _score(embeddings: Tensor, subset: Subset, metrics: tuple[str, ...]) -> dict[str, float]:
     return score(embeddings, subset.labels, subset.query, subset.gallery, metrics)

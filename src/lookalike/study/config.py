@@ -1,14 +1,15 @@
-"""The one typed description of a study, read from YAML.
+"""The schema of a study file, and the methods that come with the package (``spaces.yaml``).
 
-``load_study("study.yaml", ["data.name=cub", "tuner.trials=5"])`` gives a :class:`StudyConfig`;
-an unknown key or a wrong value is refused in one sentence.
+``load_study("study.yaml", ["data.name=cub", "tuner.trials=5"])`` returns a :class:`StudyConfig`; an
+unknown key or an invalid value is an error of one sentence.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from lookalike.config import (
     DataConfig,
@@ -18,40 +19,40 @@ from lookalike.config import (
     ProtocolConfig,
     Section,
     explain,
+    merge,
+    override,
     read_yaml,
     recipes,
 )
-from lookalike.config.overrides import merge, override
+from lookalike.config.loading import plain_yaml
 from lookalike.errors import BadInput, did_you_mean
-from lookalike.study.ranges import SearchSpace
+from lookalike.study.tuning import SearchSpace, TunerConfig
 
 __all__ = [
     "MethodConfig",
     "StudyConfig",
     "StudyData",
-    "TunerConfig",
-    "find_study",
     "load_study",
     "parse_study",
+    "shipped_methods",
 ]
 
 
 class StudyData(DataConfig):
     """One data set of a study."""
 
-    label: str | None = Field(None, description="its name in tables and folders; name if not given")
+    label: str | None = Field(None, description="name in tables and folders; name if not given")
 
     @property
-    def called(self) -> str:
-        """What tables and folders call it."""
+    def display_name(self) -> str:
+        """The name in tables and folders."""
         return self.label or self.name
 
 
 class MethodConfig(Section):
-    """One method: parts that replace those of the base, and what of them is searched.
+    """One method: parts that replace those of the base, and the search space.
 
-    ``space`` takes parts and ranges from those shipped (``study/spaces.yaml``); what is
-    written beside it goes on top.
+    ``space`` names a shipped method (``study/spaces.yaml``); the other keys are merged on top.
     """
 
     name: str = ""
@@ -62,23 +63,27 @@ class MethodConfig(Section):
     mix: MixConfig | None = None
     memory: MemoryConfig | None = None
     set: dict[str, Any] = Field({}, description="other keys of a run, dotted: {optim.lr: 1e-4}")
-    search: SearchSpace = Field({}, description="what is searched: {loss.margin: [0, 1]}")
-    source: str = Field("", description="where the ranges come from")
+    search: SearchSpace = Field({}, description="search space: {loss.margin: [0, 1]}")
+    source: str = Field("", description="source of the ranges")
 
-
-class TunerConfig(Section):
-    """How hyper-parameters are searched."""
-
-    name: Literal["tpe", "gp", "random", "grid"] = "tpe"
-    trials: int | None = Field(
-        None, ge=1, description="of each method; 20 if not given, or the whole grid"
-    )
-    prune: bool = Field(True, description="give a trial up after a fold if it is hopeless")
-    at_once: int = Field(1, ge=1, description="trials of one method that do not see each other")
+    def resolved(self) -> "MethodConfig":
+        """The method with its shipped method filled in, and a name that can be a file's."""
+        below: dict[str, Any] = {}
+        if self.space is not None:
+            if self.space not in shipped_methods():
+                close = did_you_mean(self.space, shipped_methods())
+                raise BadInput(f"there is no search space '{self.space}'; {close}")
+            below = shipped_methods()[self.space]
+        given = self.model_dump(mode="json", exclude_unset=True, exclude={"space"})
+        name = self.name or self.space or (self.loss.name if self.loss else "")
+        if not name:
+            raise BadInput("a method needs a space, a loss or a name")
+        name = name.replace("/", "-").rpartition(":")[2]
+        return MethodConfig.model_validate(merge(below, given) | {"name": name})
 
 
 class StudyProtocol(Section):
-    """Which classes train, validate and test, in every run of the study."""
+    """The classes for training, validation and test, in every run of the study."""
 
     name: Literal["fixed-validation", "cross-validation"] = "cross-validation"
     ratio: float = Field(0.9, gt=0, lt=1)
@@ -90,79 +95,77 @@ class StudyProtocol(Section):
 class StudyConfig(Section):
     """Data sets, methods, protocol, tuner, seeds."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
     name: str = ""
-    results: Path | None = Field(None, description="the folder of results; results/NAME")
+    results: Path | None = Field(None, description="folder of the results; results/NAME")
     seed: int = Field(0, ge=0, lt=2**31)
     data: tuple[StudyData, ...] = (StudyData(),)
-    base: dict[str, Any] = Field({}, description="keys of every run; extends: a recipe")
+    base: dict[str, Any] = Field({}, description="keys of every run; may extend a recipe")
     methods: tuple[MethodConfig, ...] = Field(min_length=1)
     protocol: StudyProtocol = StudyProtocol()
     tuner: TunerConfig = TunerConfig()
     repeats: int = Field(5, ge=1)
     metric: str = "map@r"
     checkpoints: bool | None = Field(
-        None, description="run folders with checkpoints; only where the network itself learns"
+        None, description="keep run folders with checkpoints; default: if the network is trained"
     )
 
     @field_validator("data", mode="before")
     @classmethod
     def one_or_several(cls, value: Any) -> Any:
-        """One data block may stand alone."""
+        """Accept one data block without a list."""
         return [value] if isinstance(value, Mapping) else value
 
     @field_validator("methods", mode="before")
     @classmethod
     def names_or_blocks(cls, value: Any) -> Any:
-        """A name alone is a shipped space; one of several names or blocks."""
+        """Accept names of shipped methods, and one method without a list."""
         entries = value if isinstance(value, list | tuple) else [value]
         return [{"space": entry} if isinstance(entry, str) else entry for entry in entries]
 
     @field_validator("results", mode="after")
     @classmethod
-    def at_home(cls, value: Path | None) -> Path | None:
-        """``~`` is the user's folder."""
+    def expand_user(cls, value: Path | None) -> Path | None:
+        """Expand ``~``."""
         return None if value is None else value.expanduser()
 
 
-def find_study(given: str) -> Path:
-    """The file behind a path, or behind ``recipe:studies/NAME``."""
-    if not given.startswith(recipes.PREFIX):
-        return Path(given)
-    shipped = (recipes.folder() / recipes.STUDIES).glob("*.yaml")
-    found = {f"{recipes.STUDIES}/{path.stem}": path for path in shipped}
-    name = given.removeprefix(recipes.PREFIX)
-    if name not in found:
-        raise BadInput(f"there is no study '{name}'; {did_you_mean(name, found)}")
-    return found[name]
+@cache
+def shipped_methods() -> dict[str, dict[str, Any]]:
+    """Every method of ``spaces.yaml`` by name.
+
+    >>> shipped_methods()["triplet"]["search"]
+    {'loss.margin': [0, 0.5]}
+    """
+    return plain_yaml(Path(__file__).with_name("spaces.yaml"))
 
 
 def load_study(given: Path | str, overrides: Iterable[str] = ()) -> StudyConfig:
-    """Read a study file, apply ``key=value`` overrides, and check the whole."""
-    path = find_study(str(given))
+    """Read a study file or ``recipe:studies/NAME``, apply ``key=value`` overrides, and validate."""
+    path = Path(given)
+    if str(given).startswith(recipes.PREFIX):
+        shipped = (recipes.folder() / recipes.STUDIES).glob("*.yaml")
+        found = {f"{recipes.STUDIES}/{path.stem}": path for path in shipped}
+        name = str(given).removeprefix(recipes.PREFIX)
+        if name not in found:
+            raise BadInput(f"there is no study '{name}'; {did_you_mean(name, found)}")
+        path = found[name]
     values = read_yaml(path)
     values.setdefault("name", path.stem)
     base = values.get("base")
     if isinstance(base, dict) and "extends" in base:
-        values["base"] = extended(path, base)
+        values["base"] = _extended(path, base)
     for setting in overrides:
-        key = setting.partition("=")[0]
-        if key.startswith("data.") and isinstance(values.get("data"), list):
-            values["data"] = one_block(values["data"], setting)
+        blocks = values.get("data")
+        if setting.startswith("data.") and isinstance(blocks, list):
+            if len(blocks) != 1:
+                raise BadInput(f"'{setting}' is ambiguous: the study has {len(blocks)} data sets")
+            values["data"] = blocks[0]
         values = override(values, setting)
     return parse_study(values, str(path))
 
 
-def one_block(blocks: list[Any], setting: str) -> Any:
-    """The data block that an override is about, where there is only one."""
-    if len(blocks) != 1:
-        raise BadInput(f"'{setting}': the study has {len(blocks)} data sets; which one is meant?")
-    return blocks[0]
-
-
-def extended(path: Path, base: dict[str, Any]) -> dict[str, Any]:
-    """The base on top of the recipe that it extends; data and protocol are the study's own."""
+def _extended(path: Path, base: dict[str, Any]) -> dict[str, Any]:
+    """The base on top of the recipe that it extends, without what the study itself sets."""
     rest = {key: value for key, value in base.items() if key != "extends"}
     if not isinstance(base["extends"], str):
         raise BadInput(f"'{path}': base.extends = {base['extends']!r} must be the path of a file")
@@ -174,7 +177,7 @@ def extended(path: Path, base: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_study(values: Mapping[str, Any], origin: str = "the study") -> StudyConfig:
-    """Check a nested mapping and turn it into a :class:`StudyConfig`."""
+    """Validate a nested mapping."""
     try:
         return StudyConfig.model_validate(values)
     except ValidationError as error:

@@ -1,52 +1,51 @@
-"""The driver: hands out the work of a study until there is none left."""
+"""The driver: gives out the work of a study until nothing is left."""
 
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+import optuna
+from optuna.storages import RDBStorage
+
 from lookalike.progress import Watcher
 from lookalike.study.config import StudyConfig
 from lookalike.study.ledger import LEASE_SECONDS, Ledger
-from lookalike.study.mirror import Mirror
 from lookalike.study.plan import Plan, make_plan, results_folder
 from lookalike.study.results import StudyResults, load_results
-from lookalike.study.tasks import Outcome, Task
+from lookalike.study.runner import Outcome, Task
+from lookalike.study.tuning import to_optuna
 
-__all__ = ["Executor", "drive", "run_study", "sqlite_url"]
+__all__ = ["Executor", "run_study"]
 
 DEATHS_ALLOWED = 5
-"""Of workers that had the same task, before the task is taken for what kills them."""
+"""Workers that may die during one task, before the task counts as failed."""
 SECONDS_BETWEEN_REFRESHES = 2.0
 
 
 class Executor(Protocol):
-    """Whoever does tasks."""
-
-    @property
-    def slots(self) -> int:
-        """How many more tasks can be given now."""
-        ...
+    """Executes tasks."""
 
     @property
     def size(self) -> int:
         """How many tasks run at the same time."""
         ...
 
+    @property
+    def slots(self) -> int:
+        """How many more tasks can be submitted now."""
+        ...
+
     def submit(self, task: Task) -> None:
-        """Begin a task."""
+        """Start a task."""
         ...
 
     def wait(self, timeout: float) -> list[Outcome]:
-        """What was done; empty after ``timeout`` seconds."""
+        """Finished tasks; empty after ``timeout`` seconds."""
         ...
-
-
-def sqlite_url(folder: Path) -> str:
-    """The database of a study that one machine works on."""
-    return f"sqlite:///{folder.resolve() / 'study.db'}"
 
 
 def run_study(
@@ -58,30 +57,43 @@ def run_study(
     lease: float = LEASE_SECONDS,
     watcher: Watcher | None = None,
 ) -> StudyResults:
-    """Do all of a study that is not done yet; gives its results. Outdated rows are done again.
+    """Run everything of a study that is not finished; outdated rows are trained again.
 
-    ``storage``: the address of a database, where several drivers work on one study.
+    Args:
+        study: The methods, data sets, protocol and tuner.
+        executor: Opens what executes tasks.
+        folder: The folder of results; None: as the study says.
+        storage: The address of a database that several drivers share; None: SQLite in the folder.
+        lease: Seconds after which the work of a dead driver is taken over.
+        watcher: Receives progress.
+
+    Returns:
+        The results of the whole study.
+
+    Raises:
+        BadInput: If the study is invalid, or the folder holds results of other settings.
     """
     folder = results_folder(study, folder)
     watcher = watcher or Watcher()
     plan = make_plan(study, folder)
     known = plan.known()
     folder.mkdir(parents=True, exist_ok=True)
-    with Ledger(storage or sqlite_url(folder), lease) as ledger:
+    with Ledger(storage or f"sqlite:///{folder.resolve() / 'study.db'}", lease) as ledger:
         ledger.add(known)
         with executor() as pool:
             for name in plan.restart_outdated(ledger):
                 watcher.note(f"{name} was outdated and is trained again")
             plan.write_head(pool.size)
-            drive(plan, ledger, pool, Mirror(storage or sqlite_url(folder)), watcher)
+            _drive(plan, ledger, pool, watcher)
     return load_results(folder)
 
 
-def drive(plan: Plan, ledger: Ledger, pool: Executor, mirror: Mirror, watcher: Watcher) -> None:
-    """Claim, hand out, write down, until everything is done, here or by other drivers."""
+def _drive(plan: Plan, ledger: Ledger, pool: Executor, watcher: Watcher) -> None:
+    """Claim, submit and record tasks until everything is done, here or by other drivers."""
     running: set[str] = set()
     elsewhere: dict[str, float] = {}
     deaths: Counter[str] = Counter()
+    tables = OptunaTables(ledger)
     records, newest = ledger.records(plan.prefixes)
     plan.take(records)
     refreshed = time.monotonic()
@@ -102,32 +114,69 @@ def drive(plan: Plan, ledger: Ledger, pool: Executor, mirror: Mirror, watcher: W
                 deaths[key] += 1
             running.discard(key)
             if record is None and deaths[key] < DEATHS_ALLOWED:
-                ledger.release([key])  # whoever is free takes it
+                ledger.release([key])  # any free worker takes it
                 continue
             record = record or {"error": f"{deaths[key]} workers died of it", "seconds": 0.0}
             if ledger.finish(key, record):
                 plan.take({key: record})
-                mirror.follow(plan, ledger)
-            tell(plan, watcher)
+                tables.update(plan)
+            _show_progress(plan, watcher)
         if time.monotonic() - refreshed > SECONDS_BETWEEN_REFRESHES:
             records, newest = ledger.records(plan.prefixes, newest)
             plan.take(records)
             refreshed = time.monotonic()
-    mirror.follow(plan, ledger)
+    tables.update(plan)
 
 
-def tell(plan: Plan, watcher: Watcher) -> None:
-    """Move the bar of the whole study."""
+def _show_progress(plan: Plan, watcher: Watcher) -> None:
+    """The number of trainings, and the best value so far of the method that is being tuned."""
     left = sum(progress.runs_left for progress in plan.methods)
     done = sum(progress.runs_done for progress in plan.methods)
-    watcher.stage("trainings", done, max(done + left, 1), latest(plan))
+    detail = ""
+    current = next((progress for progress in plan.methods if not progress.ended), None)
+    if current is not None:
+        values = [trial.value for trial in current.trials if trial.value is not None]
+        best = f", best {max(values):.4f}" if values else ""
+        detail = f"{current.method.dataset} {current.method.name}{best}"
+    watcher.stage("trainings", done, max(done + left, 1), detail)
 
 
-def latest(plan: Plan) -> str:
-    """The method that is being tuned, and its best value so far."""
-    for progress in plan.methods:
-        if not progress.ended:
-            values = [trial.value for trial in progress.trials if trial.value is not None]
-            best = f", best {max(values):.4f}" if values else ""
-            return f"{progress.method.dataset} {progress.method.name}{best}"
-    return ""
+class OptunaTables:
+    """Finished trials in Optuna's own tables of the same database, for its dashboard and plots.
+
+    They cannot replace the ledger, whose unit is a fold or a repeat. The driver that claims a
+    trial's entry in the ledger writes it; trials are written in order.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.storage: RDBStorage | None = None
+        self.written: Counter[str] = Counter()
+
+    def update(self, plan: Plan) -> None:
+        """Write the trials that are finished and not written yet."""
+        for progress in plan.methods:
+            method = progress.method
+            name = f"{plan.study.name}/{method.dataset}/{method.name}/{method.identity[:8]}"
+            for trial in progress.trials[self.written[name] :]:
+                key = f"optuna/{method.identity}/{trial.number:03d}"
+                if self.ledger.claim(key):
+                    study = self._open(name)
+                    if len(study.get_trials(deepcopy=False)) <= trial.number:  # else before a kill
+                        study.add_trial(to_optuna(trial, method.search))
+                    self.ledger.finish(key, {"study": name})
+                elif not self.ledger.done(key):
+                    break  # another driver is writing it
+                self.written[name] += 1
+
+    def _open(self, name: str) -> optuna.Study:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        if self.storage is None:
+            address = self.ledger.engine.url.render_as_string(hide_password=False)
+            waiting = {"connect_args": {"timeout": 60}} if address.startswith("sqlite") else {}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.storage = RDBStorage(address, engine_kwargs=waiting)
+        return optuna.create_study(
+            study_name=name, storage=self.storage, direction="maximize", load_if_exists=True
+        )

@@ -1,4 +1,4 @@
-"""Mean, standard deviation and t-interval of a few repeats; of one repeat, over its folds."""
+"""Mean, standard deviation and t-interval over repeats; of one repeat, over its folds."""
 
 import math
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ __all__ = ["Interval", "interval", "summarize"]
 
 @dataclass(frozen=True)
 class Interval:
-    """The mean of some scores, how much they differ, and where the true mean lies.
+    """The mean of scores, their standard deviation and a confidence interval.
 
-    What is not known (the deviation of one value, the interval of one repeat) is NaN.
+    What is unknown (the deviation of one value, the interval of one repeat) is NaN.
     """
 
     mean: float
@@ -25,21 +25,31 @@ class Interval:
     high: float
     count: int
     over: Literal["repeats", "folds"] = "repeats"
-    """What the values differ in: seeds, or, with one seed, the classes that a fold leaves out."""
+    """What varies: the seed or, with one seed, the classes that a fold leaves out."""
 
     @property
     def half(self) -> float | None:
-        """What stands behind ±: half the t-interval; over folds the standard deviation."""
+        """The number after ±: half the t-interval; over folds the standard deviation."""
         half = self.sd if self.over == "folds" else (self.high - self.low) / 2
         return None if math.isnan(half) else half
 
     def as_mapping(self) -> dict[str, Any]:
-        """For a program: what is not known is None, as JSON has no NaN."""
+        """The fields as JSON values: unknown numbers are None, as JSON has no NaN."""
         return {key: None if value != value else value for key, value in asdict(self).items()}
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """``mean ± t(n - 1) sd / sqrt(n)``, ``sd`` with n - 1; one value alone has no interval (NaN).
+    """The t-interval ``mean ± t(n - 1) sd / sqrt(n)``, ``sd`` with n - 1.
+
+    Args:
+        values: Independent scores; a single one has no interval (NaN).
+        confidence: The confidence level.
+
+    Returns:
+        Mean, standard deviation and interval.
+
+    Raises:
+        ValueError: If there are no values.
 
     >>> found = interval([1.0, 2.0, 3.0])
     >>> round(found.mean, 3), round(found.sd, 3), round(found.low, 3), round(found.high, 3)
@@ -57,11 +67,11 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
 
 
 def summarize(repeats: Sequence[Sequence[float]]) -> Interval:
-    """The scores of some repeats, each the scores of its folds' models.
+    """The interval of repeats, each given as the scores of its folds' models.
 
     Several repeats: the t-interval over their means. One repeat of several folds: mean and standard
-    deviation (n - 1) of its models. That is no confidence interval: the models share most of their
-    training classes, and their seed.
+    deviation (n - 1) of its models, which is not a confidence interval: the models share their seed
+    and most of their training classes.
 
     >>> summarize([[0.5, 0.7], [0.6, 0.8]]).count, summarize([[0.5, 0.6, 0.7]]).count
     (2, 3)

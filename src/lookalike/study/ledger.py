@@ -1,9 +1,9 @@
-"""Who works on what, and what came out: one table in a database that all drivers share.
+"""Claims and records of tasks: one table in a database that all drivers share.
 
-A piece of work has a key. A driver claims it for a while (a lease), renews the lease while it is
-at work (a heartbeat), and writes the record when it is done. A lease that ran out may be claimed by
-another; a driver that comes late with a record for a key that is no longer its own is refused. So
-nothing is lost when a driver is killed, and nothing is written twice.
+A task has a key. A driver claims it with a lease, renews the lease while it works (a heartbeat),
+and writes the record when the task is finished. An expired lease may be claimed by another driver,
+and the record of a driver that has lost its claim is rejected. So nothing is lost when a driver is
+killed, and nothing is written twice.
 """
 
 import json
@@ -35,7 +35,7 @@ TABLE = sql.Table(
 
 
 class Ledger:
-    """Claims and records of one database; several drivers may have one each on the same."""
+    """The claims of one driver, and the records of all drivers, in one database."""
 
     def __init__(self, url: str, lease: float = LEASE_SECONDS) -> None:
         self.url = url
@@ -45,21 +45,27 @@ class Ledger:
         self.guard = threading.Lock()
         self.closing = threading.Event()
         self.engine = engine_of(url)
-        self.heart = threading.Thread(target=self._beat, daemon=True)
+        self.heartbeat = threading.Thread(target=self._renew, daemon=True)
 
     def __enter__(self) -> Self:
-        self._create()
-        self.heart.start()
+        try:
+            TABLE.metadata.create_all(self.engine)
+        except IntegrityError:  # another driver created it at the same moment
+            TABLE.metadata.create_all(self.engine)
+        except OperationalError as error:
+            reason = str(error.orig).strip().partition("\n")[0]
+            raise BadInput(f"cannot open the storage '{self.url}': {reason}") from None
+        self.heartbeat.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.closing.set()
-        self.heart.join()
+        self.heartbeat.join()
         self.release()
         self.engine.dispose()
 
     def claim(self, key: str) -> bool:
-        """Take a piece of work that nobody has and that is not done."""
+        """Claim a task that is not finished and that no other driver has claimed."""
         now = self._now()
         until = now + self.lease
         with self.engine.begin() as connection:
@@ -78,7 +84,7 @@ class Ledger:
         return self._have(key)
 
     def finish(self, key: str, record: Mapping[str, Any]) -> bool:
-        """Write the record of a claimed piece of work; False if it is no longer ours."""
+        """Write the record of a claimed task; False if the claim was lost."""
         with self.guard:
             self.mine.discard(key)
         with self.engine.begin() as connection:
@@ -90,13 +96,13 @@ class Ledger:
         return bool(written.rowcount)
 
     def done(self, key: str) -> bool:
-        """Whether there is a record."""
+        """Whether a task has a record."""
         with self.engine.connect() as connection:
             found = sql.select(TABLE.c.key).where(TABLE.c.key == key, TABLE.c.record.is_not(None))
             return connection.execute(found).first() is not None
 
     def release(self, keys: Iterable[str] | None = None) -> None:
-        """Give back claimed work that was not done (all of it if not said which)."""
+        """Release claimed tasks that were not finished; by default all of them."""
         with self.guard:
             given = set(self.mine if keys is None else keys)
             self.mine -= given
@@ -112,24 +118,23 @@ class Ledger:
             )
 
     def add(self, records: Mapping[str, Mapping[str, Any]]) -> None:
-        """Enter records that are known from elsewhere; what is there stays."""
+        """Insert records that were read from files; existing rows are kept."""
         for key, record in records.items():
-            row = {"record": json.dumps(record, sort_keys=True), "written": self._now()}
+            row = {"key": key, "record": json.dumps(record, sort_keys=True), "until": 0.0}
+            known = sql.select(TABLE.c.key).where(TABLE.c.key == key)
             with self.engine.begin() as connection:
-                there = connection.execute(
-                    sql.select(TABLE.c.key).where(TABLE.c.key == key)
-                ).first()
-                if there is None:
-                    connection.execute(
-                        sql.insert(TABLE).values(key=key, owner=self.owner, until=0.0, **row)
+                if connection.execute(known).first() is None:
+                    inserted = sql.insert(TABLE).values(
+                        owner=self.owner, written=self._now(), **row
                     )
+                    connection.execute(inserted)
 
     def records(
         self, prefixes: Collection[str], since: float = 0.0
     ) -> tuple[dict[str, dict[str, Any]], float]:
-        """Records whose key begins with one of ``prefixes``, and a moment for the next ``since``.
+        """Records whose key begins with one of ``prefixes``, and the value of the next ``since``.
 
-        Only those that were written later than about ``since``, and some that were earlier.
+        Only those written after ``since``, or up to one lease before it.
         """
         beginnings = [TABLE.c.key.startswith(prefix, autoescape=True) for prefix in prefixes]
         with self.engine.connect() as connection:
@@ -151,7 +156,7 @@ class Ledger:
             TABLE.c.key.in_(keys), TABLE.c.owner == self.owner, TABLE.c.record.is_(None)
         )
 
-    def _beat(self) -> None:
+    def _renew(self) -> None:
         while not self.closing.wait(self.lease / 4):
             with self.guard:
                 held = set(self.mine)
@@ -159,24 +164,15 @@ class Ledger:
                 with self.engine.begin() as connection:
                     connection.execute(self._ours(held).values(until=self._now() + self.lease))
 
-    def _create(self) -> None:
-        try:
-            TABLE.metadata.create_all(self.engine)
-        except IntegrityError:  # another driver made it at the same moment
-            TABLE.metadata.create_all(self.engine)
-        except OperationalError as error:
-            reason = str(error.orig).strip().partition("\n")[0]
-            raise BadInput(f"cannot open the storage '{self.url}': {reason}") from None
-
     def _now(self) -> sql.ColumnElement[float]:
-        """The database's own clock where drivers may sit on several machines."""
+        """The time; the database's clock where drivers may run on several machines."""
         if self.engine.dialect.name == "sqlite":
             return sql.literal(time.time())
         return sql.cast(sql.extract("epoch", sql.func.clock_timestamp()), sql.Float(53))
 
 
 def engine_of(url: str) -> sql.Engine:
-    """The database behind an address, or a sentence why there is none."""
+    """The database at an address."""
     try:
         address = sql.make_url(url)
         if address.drivername == "postgresql":

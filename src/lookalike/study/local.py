@@ -1,90 +1,91 @@
-"""Worker processes on this machine that live as long as the study and keep its data in memory."""
+"""Worker processes on this machine that live as long as the study and keep its data in memory.
 
-import json
+A worker is ``python -m lookalike.study.local``, connected by a ``multiprocessing`` pipe. It is not
+a ``concurrent.futures`` pool, because there the death of one worker ends the whole pool, and not a
+``multiprocessing.Process``, because that runs the user's main script again.
+"""
+
 import os
-import selectors
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
 from typing import Any, Self
+
+import torch
 
 from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
-from lookalike.study.tasks import Outcome, Task
+from lookalike.study.runner import Outcome, Task, TaskRunner
 
 __all__ = ["LocalExecutor"]
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-BIRTHS_WITHOUT_WORK = 5
+"""Set to 1: the same sums in the same order, however many cores there are."""
+FAILED_STARTS_ALLOWED = 5
+"""Per worker, before the study is stopped."""
+SLOW_STAGES = ("decoding", "computing features")
+"""What a worker reports besides its records; the steps of a training are not."""
 
 
 @dataclass(eq=False)
 class Worker:
-    """One process, and what it is at."""
+    """One process, and the task that it executes."""
 
     process: subprocess.Popen[bytes]
+    connection: Connection
     task: Task | None = None
-    unread: bytes = b""
 
 
 class LocalExecutor:
     """``workers`` processes of one thread each; one that dies is replaced."""
 
     def __init__(self, workers: int, watcher: Watcher) -> None:
-        self.count = workers
+        self.size = workers
         self.watcher = watcher
         self.workers: list[Worker] = []
-        self.selector = selectors.DefaultSelector()
-        self.deaths = 0
+        self.failed_starts = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         for worker in self.workers:
-            worker.process.kill()  # its work is in the ledger, or is done again
+            worker.process.kill()  # its task is in the ledger, or is executed again
             worker.process.wait()
-        self.selector.close()
+            worker.connection.close()
 
     @property
     def slots(self) -> int:
-        """How many more tasks can be given now."""
-        return self.count - sum(worker.task is not None for worker in self.workers)
-
-    @property
-    def size(self) -> int:
-        """How many tasks run at the same time."""
-        return self.count
+        """How many more tasks can be submitted now."""
+        return self.size - sum(worker.task is not None for worker in self.workers)
 
     def submit(self, task: Task) -> None:
-        """Give a task to a free worker, starting one if need be."""
+        """Give a task to a free worker, starting one if needed."""
         worker = next((w for w in self.workers if w.task is None), None) or self._start()
         worker.task = task
-        line = json.dumps(asdict(task)).encode() + b"\n"
-        try:
-            assert worker.process.stdin is not None
-            worker.process.stdin.write(line)
-            worker.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it is dead: ``wait`` will say so
+        with suppress(OSError):  # it is dead: ``wait`` will return its task
+            worker.connection.send(task)
 
     def wait(self, timeout: float) -> list[Outcome]:
-        """What was done, or was left by workers that died; empty after ``timeout`` seconds."""
+        """Finished tasks, and those of workers that died; empty after ``timeout`` seconds."""
         outcomes: list[Outcome] = []
-        for key, _ in self.selector.select(timeout):
-            worker: Worker = key.data
-            chunk = os.read(key.fd, 1 << 16)
-            if not chunk:
-                outcomes += self._bury(worker)
-                continue
-            *lines, worker.unread = (worker.unread + chunk).split(b"\n")
-            for line in lines:
-                outcomes += self._heard(worker, json.loads(line))
+        by_connection = {worker.connection: worker for worker in self.workers}
+        for connection in wait(list(by_connection), timeout):
+            worker = by_connection[connection]  # type: ignore[index]
+            try:
+                outcomes += self._handle(worker, worker.connection.recv())
+            except (EOFError, OSError):
+                outcomes += self._reap(worker)
         return outcomes
 
-    def _heard(self, worker: Worker, message: dict[str, Any]) -> list[Outcome]:
+    def _handle(self, worker: Worker, message: dict[str, Any]) -> list[Outcome]:
         if "ready" in message:
-            self.deaths = 0
+            self.failed_starts = 0
             return []
         if "stage" in message:
             self.watcher.stage(*message["stage"])
@@ -93,30 +94,71 @@ class LocalExecutor:
         return [Outcome(task, message)] if task is not None else []
 
     def _start(self) -> Worker:
+        ours, theirs = Pipe()
         process = subprocess.Popen(
-            [sys.executable, "-m", "lookalike.study.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            [sys.executable, "-m", "lookalike.study.local", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.__stderr__,  # standard output is the driver's
             env=os.environ
             | dict.fromkeys(THREADS, "1")
             | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            start_new_session=True,  # Ctrl-C is the driver's to handle
+            start_new_session=True,  # Ctrl-C is handled by the driver
         )
-        worker = Worker(process)
-        self.workers.append(worker)
-        assert process.stdout is not None
-        self.selector.register(process.stdout, selectors.EVENT_READ, worker)
-        return worker
+        theirs.close()
+        self.workers.append(Worker(process, ours))
+        return self.workers[-1]
 
-    def _bury(self, worker: Worker) -> list[Outcome]:
-        assert worker.process.stdout is not None
-        self.selector.unregister(worker.process.stdout)
-        worker.process.stdout.close()
+    def _reap(self, worker: Worker) -> list[Outcome]:
+        worker.connection.close()
         code = worker.process.wait()
         self.workers.remove(worker)
-        self.deaths += 1
-        if self.deaths > BIRTHS_WITHOUT_WORK * self.count:
+        self.failed_starts += 1
+        if self.failed_starts > FAILED_STARTS_ALLOWED * self.size:
             raise LookalikeError(
                 f"workers die as soon as they are started (the last with exit code {code})"
             )
         return [Outcome(worker.task, None)] if worker.task is not None else []
+
+
+class WorkerWatcher(Watcher):
+    """Reports slow stages to the driver, at most twice a second."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.reported = 0.0
+
+    def stage(self, name: str, done: int, total: int, detail: str = "") -> None:
+        """Send the progress of a slow stage."""
+        recent = done < total and time.monotonic() - self.reported < 0.5
+        if name in SLOW_STAGES and not recent:
+            self.reported = time.monotonic()
+            self.connection.send({"stage": [name, done, total, detail]})
+
+    def note(self, text: str) -> None:
+        """Epochs of a run are not reported."""
+
+
+def run_worker(connection: Connection) -> None:
+    """Execute tasks until the driver closes the connection."""
+    threading.Thread(target=exit_with, args=(os.getppid(),), daemon=True).start()
+    torch.set_num_threads(1)
+    runner = TaskRunner(WorkerWatcher(connection))
+    connection.send({"ready": True})
+    while True:
+        try:
+            task = connection.recv()
+        except EOFError:
+            return
+        connection.send(runner.run(task))
+
+
+def exit_with(parent: int) -> None:
+    """End this process when the driver has ended, for whatever reason."""
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    run_worker(Connection(int(sys.argv[1])))

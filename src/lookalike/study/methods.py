@@ -1,4 +1,4 @@
-"""From a study file to what is run: each method on each data set, resolved and checked."""
+"""From a study file to runs: each method on each data set, resolved and checked."""
 
 import hashlib
 import json
@@ -6,18 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lookalike.config import RunConfig, parse
-from lookalike.config.overrides import merge
+from lookalike.config import RunConfig, merge, parse
+from lookalike.config.loading import set_keys
 from lookalike.errors import BadInput
 from lookalike.study.config import MethodConfig, StudyConfig, StudyData
-from lookalike.study.ranges import Choices, Range, SearchSpace, grid_values
-from lookalike.study.spaces import space
+from lookalike.study.tuning import SearchSpace, grid_values
 from lookalike.training.runner import check
 
-__all__ = ["Ground", "Method", "base_config", "identity_of", "resolve", "with_parameters"]
+__all__ = ["DatasetFacts", "Method", "base_config", "hash_of", "resolve"]
 
-OWN = ("data", "protocol", "seed")
-"""Keys of a run that the study sets by itself."""
+STUDY_KEYS = ("data", "protocol", "seed")
+"""Keys of a run that the study sets."""
+
+
+@dataclass(frozen=True)
+class DatasetFacts:
+    """What identifies a data set and the initial weights, and how many classes train."""
+
+    data_fingerprint: str
+    weights_fingerprint: str
+    train_classes: int
+    """Of the fold that has fewest."""
 
 
 @dataclass(frozen=True)
@@ -29,32 +38,22 @@ class Method:
     config: RunConfig
     search: SearchSpace
     identity: str
-    """Names all its work: everything that decides a trial, but not how many there are."""
+    """A hash of everything that determines a trial, but not of the number of trials."""
 
     def with_parameters(self, parameters: Mapping[str, Any]) -> RunConfig:
-        """The configuration with hyper-parameters filled in."""
-        return with_parameters(self.config, parameters)
+        """The configuration with hyper-parameters by dotted key filled in."""
+        return _with_parameters(self.config, parameters)
 
 
-def with_parameters(config: RunConfig, parameters: Mapping[str, Any]) -> RunConfig:
-    """``config`` with values by dotted key on top."""
-    return parse(on_top(config.model_dump(mode="json"), parameters), "a trial")
-
-
-def on_top(values: dict[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested ``values`` with values by dotted key on top."""
-    for key, value in parameters.items():
-        for part in reversed(key.split(".")):
-            value = {part: value}
-        values = merge(values, value)
-    return values
+def _with_parameters(config: RunConfig, parameters: Mapping[str, Any]) -> RunConfig:
+    return parse(set_keys(config.model_dump(mode="json"), parameters), "a trial")
 
 
 def base_config(study: StudyConfig, data: StudyData) -> RunConfig:
-    """What every run on a data set has in common."""
-    for key in OWN:
+    """The configuration that all runs on a data set share."""
+    for key in STUDY_KEYS:
         if key in study.base:
-            raise BadInput(f"base.{key} is the study's own: write '{key}' outside of base")
+            raise BadInput(f"base.{key} is set by the study: write '{key}' outside of base")
     own = {
         "seed": study.seed,
         "data": data.model_dump(mode="json", exclude={"label"}),
@@ -64,19 +63,9 @@ def base_config(study: StudyConfig, data: StudyData) -> RunConfig:
     return parse(merge(study.base, own), "base")
 
 
-@dataclass(frozen=True)
-class Ground:
-    """What is known of a data set and a network before anything is run."""
-
-    data_fingerprint: str
-    weights_fingerprint: str
-    train_classes: int
-    """Of the fold that has fewest."""
-
-
-def resolve(study: StudyConfig, data: StudyData, ground: Ground) -> tuple[Method, ...]:
+def resolve(study: StudyConfig, data: StudyData, facts: DatasetFacts) -> tuple[Method, ...]:
     """The methods of a study on one data set, each checked before anything is run."""
-    found = [one(study, data, method, ground) for method in study.methods]
+    found = [_resolve_one(study, data, method.resolved(), facts) for method in study.methods]
     names = [method.name for method in found]
     for name in names:
         if names.count(name) > 1:
@@ -84,62 +73,46 @@ def resolve(study: StudyConfig, data: StudyData, ground: Ground) -> tuple[Method
     return tuple(found)
 
 
-def identity_of(*deciding: Any) -> str:
-    """A short hash of everything that decides."""
-    return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
+def hash_of(*parts: Any) -> str:
+    """A short hash of JSON values."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def one(study: StudyConfig, data: StudyData, method: MethodConfig, ground: Ground) -> Method:
-    """One method with the shipped space that it names below it."""
-    whole = from_space(method)
-    name = whole.name
-    config = base_config(study, data)
-    parts = whole.model_dump(mode="json", include={"loss", "miner", "mix", "memory", "sampler"})
-    values = config.model_dump(mode="json") | {"miner": None, "mix": None, "memory": None}
-    for part in ("miner", "mix", "memory"):
-        values[part] = parts[part] or config.model_dump(mode="json")[part]
-    if parts["loss"]:
-        values["loss"] = parts["loss"]  # not merged: the base's loss has arguments of its own
-    sampler = fitting(parts["sampler"] or {}, values["sampler"], ground.train_classes)
-    values = merge(values, {"sampler": sampler})
-    values = on_top(values, whole.set)
-    config = parse(values, f"the method '{name}'")
+def _resolve_one(
+    study: StudyConfig, data: StudyData, method: MethodConfig, facts: DatasetFacts
+) -> Method:
+    """One method: its parts on top of the study's base."""
+    values = base_config(study, data).model_dump(mode="json")
+    parts = method.model_dump(mode="json", include={"loss", "miner", "mix", "memory", "sampler"})
+    sampler = fit_sampler(parts.pop("sampler") or {}, values["sampler"], facts.train_classes)
+    values |= {name: part for name, part in parts.items() if part}  # without the base's arguments
+    values = set_keys(merge(values, {"sampler": sampler}), method.set)
+    config = parse(values, f"the method '{method.name}'")
     try:
         check(config)
-        check_search(config, whole.search, study)
+        check_search(config, method.search, study)
     except BadInput as error:
-        raise BadInput(f"the method '{name}': {error}") from None
-    identity = identity_of(
+        raise BadInput(f"the method '{method.name}': {error}") from None
+    identity = hash_of(
         config.identity(),
-        whole.model_dump(mode="json", include={"search"}),
+        method.model_dump(mode="json", include={"search"}),
         study.tuner.model_dump(mode="json", exclude={"trials"}),
         study.seed,
-        data.called,
-        name,
-        ground.data_fingerprint,
-        ground.weights_fingerprint,
+        data.display_name,
+        method.name,
+        facts.data_fingerprint,
+        facts.weights_fingerprint,
     )
-    return Method(data.called, name, config, whole.search, identity)
+    return Method(data.display_name, method.name, config, method.search, identity)
 
 
-def from_space(method: MethodConfig) -> MethodConfig:
-    """A method with its shipped space filled in, and a name that can be a file's."""
-    below = space(method.space) if method.space else {}
-    given = method.model_dump(mode="json", exclude_unset=True, exclude={"space"})
-    values = merge(below, given)
-    values.setdefault("name", "")
-    values["name"] = values["name"] or method.space or (method.loss.name if method.loss else "")
-    if not values["name"]:
-        raise BadInput("a method needs a space, a loss or a name")
-    values["name"] = values["name"].replace("/", "-").rpartition(":")[2]
-    return MethodConfig.model_validate(values)
+def fit_sampler(
+    sampler: Mapping[str, Any], base: Mapping[str, Any], classes: int
+) -> dict[str, Any]:
+    """A method's sampler arguments, as far as the base's sampler and the classes allow.
 
-
-def fitting(sampler: Mapping[str, Any], base: Mapping[str, Any], classes: int) -> dict[str, Any]:
-    """What a method says of the sampler, as far as the base's sampler and the classes allow.
-
-    ``per_class: 1`` wants as many classes as there are images in a batch; where there are fewer,
-    it is the least number that they allow.
+    ``per_class: 1`` needs as many classes as images in a batch; where there are fewer classes, it
+    becomes the smallest number that they allow.
     """
     if "name" in sampler or "per_class" not in sampler:
         return dict(sampler)
@@ -153,17 +126,10 @@ def fitting(sampler: Mapping[str, Any], base: Mapping[str, Any], classes: int) -
 def check_search(config: RunConfig, search: SearchSpace, study: StudyConfig) -> None:
     """Refuse a searched key that a run does not have, by trying both ends of every range."""
     for key, searched in search.items():
-        if key.split(".")[0] in OWN:
-            raise BadInput(f"search.{key}: the study sets '{key.split('.')[0]}' by itself")
-        for value in ends(searched):
-            check(with_parameters(config, {key: value}))
+        section = key.split(".")[0]
+        if section in STUDY_KEYS:
+            raise BadInput(f"search.{key}: the study sets '{section}' by itself")
+        for value in searched.ends:
+            check(_with_parameters(config, {key: value}))
         if study.tuner.name == "grid" and grid_values(searched) is None:
             raise BadInput(f"search.{key} needs a step or choices to be searched by a grid")
-
-
-def ends(searched: Range | Choices) -> list[Any]:
-    """The values that a search may reach, or the least and the greatest of them."""
-    if isinstance(searched, Choices):
-        return list(searched.choices)
-    numbers = [searched.low, searched.high]
-    return [int(number) for number in numbers] if searched.whole else numbers

@@ -1,15 +1,15 @@
-"""A study resolved: its data sets looked at, its methods checked, its work laid out."""
+"""The plan of a study: its data sets loaded, its methods checked, its tasks listed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lookalike import data, models
+from lookalike import models
 from lookalike.errors import BadInput
 from lookalike.study.config import StudyConfig, StudyData
 from lookalike.study.ledger import Ledger
-from lookalike.study.methods import Ground, base_config, identity_of, resolve
+from lookalike.study.methods import DatasetFacts, base_config, hash_of, resolve
 from lookalike.study.progress import MethodProgress, records_of
 from lookalike.study.results import (
     BaselineRow,
@@ -21,8 +21,8 @@ from lookalike.study.results import (
     write_method,
     write_study,
 )
-from lookalike.study.tasks import Task
-from lookalike.training.building import splits_of
+from lookalike.study.runner import Task
+from lookalike.training.building import load_images, splits_of
 
 __all__ = ["BaselineProgress", "Plan", "make_plan", "results_folder"]
 
@@ -38,11 +38,11 @@ class BaselineProgress:
 
     @property
     def ended(self) -> bool:
-        """Whether they are there, or could not be had."""
+        """Whether they are finished or failed."""
         return bool(self.rows or self.error)
 
     def update(self, records: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take the record, if it is there."""
+        """Read the record, if it exists."""
         record = records.get(self.task.key)
         if record is not None:
             self.error = str(record.get("error", ""))
@@ -53,7 +53,7 @@ class BaselineProgress:
 
 @dataclass
 class Plan:
-    """All the work of a study, and how far it has come."""
+    """All tasks of a study, and its progress."""
 
     study: StudyConfig
     folder: Path
@@ -70,28 +70,27 @@ class Plan:
 
     @property
     def prefixes(self) -> list[str]:
-        """How the keys of all work begin."""
+        """The prefixes of the keys of all tasks."""
         mine = [progress.prefix for progress in self.methods]
         return [baseline.task.key for baseline in self.baselines] + mine
 
     def ready(self) -> Iterable[Task]:
-        """What can be done now: baselines, then methods in the order of the study file."""
+        """Tasks that can run now: baselines, then methods in the order of the study file."""
         for baseline in self.baselines:
             if not baseline.ended:
                 yield baseline.task
         for progress in self.methods:
-            yield from reversed_stages(progress.ready)
+            yield from progress.ready
 
     def take(self, records: Mapping[str, dict[str, Any]]) -> None:
-        """Add records, and write the files of what they finished."""
+        """Add records, and write the files of the rows that they change."""
         fresh = {key: record for key, record in records.items() if key not in self.records}
         self.records |= fresh
         for progress in self.methods:
             if any(key.startswith(progress.prefix) for key in fresh):
-                before = len(progress.trials), len(progress.repeats), len(progress.errors)
+                before = progress.size
                 progress.update(self.records)
-                after = len(progress.trials), len(progress.repeats), len(progress.errors)
-                if after != before:
+                if progress.size != before:
                     write_method(self.folder, progress.row())
         for baseline in self.baselines:
             if baseline.task.key in fresh:
@@ -99,7 +98,7 @@ class Plan:
                 write_baselines(self.folder, baseline.dataset, baseline.rows)
 
     def known(self) -> dict[str, dict[str, Any]]:
-        """The records behind the files of the folder; files of another study are refused."""
+        """The records of the files in the folder; files of another study are an error."""
         found: dict[str, dict[str, Any]] = {}
         for progress in self.methods:
             method = progress.method
@@ -108,13 +107,15 @@ class Plan:
                 continue
             if row.identity != method.identity:
                 raise BadInput(
-                    f"'{self.folder / method.dataset / method.name}.json' was made by other "
+                    f"'{self.folder / method.dataset / method.name}.json' was made with other "
                     "settings, data or weights; give another folder (--results), or remove it"
                 )
             found |= records_of(method, row)
+        stored = (self.folder / "study.json").is_file()
+        former = load_results(self.folder).facts if stored else {}
         for baseline in self.baselines:
             rows = read_baselines(self.folder, baseline.dataset)
-            if rows and baseline.dataset in self.same_facts():
+            if rows and former.get(baseline.dataset) == self.facts[baseline.dataset]:
                 values = [
                     {name: value for name, value in vars(row).items() if name != "dataset"}
                     for row in rows
@@ -123,7 +124,7 @@ class Plan:
         return found
 
     def restart_outdated(self, ledger: Ledger) -> list[str]:
-        """Empty the rows that are marked as outdated, here and in the ledger; gives their names."""
+        """Clear the rows that are marked as outdated, here and in the ledger; their names."""
         names = []
         for progress in self.methods:
             method = progress.method
@@ -134,15 +135,8 @@ class Plan:
                 names.append(f"{method.dataset} {method.name}")
         return names
 
-    def same_facts(self) -> set[str]:
-        """The data sets whose baselines in the folder are those of this study."""
-        if not (self.folder / "study.json").is_file():
-            return set()
-        former = load_results(self.folder).facts
-        return {name for name, facts in self.facts.items() if former.get(name) == facts}
-
     def write_head(self, workers: int) -> None:
-        """Write what is asked, and how many trainings run at the same time; no paths."""
+        """Write the study file, without paths, and the number of workers."""
         asked = self.study.model_dump(
             mode="json", exclude={"results": True, "data": {"__all__": {"root"}}}
         )
@@ -152,26 +146,21 @@ class Plan:
                 name=self.study.name,
                 metric=self.study.metric,
                 study=asked | {"workers": workers},
-                datasets=tuple(given.called for given in self.study.data),
+                datasets=tuple(given.display_name for given in self.study.data),
                 methods=tuple(dict.fromkeys(part.method.name for part in self.methods)),
                 facts=self.facts,
             )
         )
 
 
-def reversed_stages(ready: list[Task]) -> list[Task]:
-    """Repeats wait for nothing, trials for one another: trials first, so that no worker idles."""
-    return sorted(ready, key=lambda task: task.kind == "repeat")
-
-
 def results_folder(study: StudyConfig, given: Path | None = None) -> Path:
-    """Where the results of a study lie: as asked, else ``results/<name>``."""
+    """The folder of a study's results: as given, else ``results/<name>``."""
     return given or study.results or Path("results") / study.name
 
 
 def make_plan(study: StudyConfig, folder: Path) -> Plan:
-    """Look at the data sets and check everything, before anything is written."""
-    labels = [given.called for given in study.data]
+    """Load the data sets and check everything, before anything is written."""
+    labels = [given.display_name for given in study.data]
     for label in labels:
         if labels.count(label) > 1:
             raise BadInput(f"two data sets are called '{label}'; give one of them a label")
@@ -179,27 +168,27 @@ def make_plan(study: StudyConfig, folder: Path) -> Plan:
             raise BadInput(f"data.label = '{label}' cannot be the name of a folder")
     facts, baselines, methods = {}, [], []
     for given in study.data:
-        found = look_at(study, given)
-        facts[given.called] = found
-        ground = Ground(found["fingerprint"], found["weights"], found["train_classes"])
+        found = _facts(study, given)
+        facts[given.display_name] = found
+        own = DatasetFacts(found["fingerprint"], found["weights"], found["train_classes"])
         base = base_config(study, given)
-        identity = identity_of(
-            base.identity(), found["fingerprint"], found["weights"], given.called
+        identity = hash_of(
+            base.identity(), found["fingerprint"], found["weights"], given.display_name
         )
         found["baselines"] = identity
         task = Task(f"{identity}/baselines", "baselines", base.model_dump(mode="json"))
-        baselines.append(BaselineProgress(given.called, task))
-        methods += [MethodProgress(study, method) for method in resolve(study, given, ground)]
+        baselines.append(BaselineProgress(given.display_name, task))
+        methods += [MethodProgress(study, method) for method in resolve(study, given, own)]
     plan = Plan(study, folder, facts, baselines, methods)
     for progress in methods:
         progress.update({})
     return plan
 
 
-def look_at(study: StudyConfig, given: StudyData) -> dict[str, Any]:
-    """What a reader wants to know of a data set; folds that cannot be made are refused here."""
+def _facts(study: StudyConfig, given: StudyData) -> dict[str, Any]:
+    """Fingerprints and sizes of a data set; impossible folds are an error."""
     config = base_config(study, given)
-    images = data.load(given.name, given.root, given.skip_unreadable)
+    images, _ = load_images(config)
     splits = splits_of(config, images)
     return {
         "fingerprint": images.fingerprint,

@@ -1,35 +1,29 @@
-"""How far a method has come and what is to be done next: a function of the records so far."""
+"""The state of a method and its next tasks, as a function of the records so far."""
 
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lookalike.config import RunConfig
 from lookalike.study.config import StudyConfig
 from lookalike.study.methods import Method
 from lookalike.study.results import MethodRow, Repeat, Trial
-from lookalike.study.tasks import Task
-from lookalike.study.tuning import chosen, hopeless, seen_by, suggest, trials_asked
+from lookalike.study.runner import Kind, Task
+from lookalike.study.tuning import best_trial, should_prune, suggest, trials_asked, visible_trials
 
-__all__ = ["MethodProgress", "folds_of", "records_of"]
+__all__ = ["MethodProgress", "records_of"]
 
 Records = Mapping[str, Mapping[str, Any]]
 
 
-def folds_of(study: StudyConfig) -> int:
-    """How many models one setting is."""
-    return study.protocol.folds if study.protocol.name == "cross-validation" else 1
-
-
 @dataclass
 class MethodProgress:
-    """One method on one data set: give it the records, and it says what is there and what next."""
+    """One method on one data set: trials, repeats and next tasks, given the records."""
 
     study: StudyConfig
     method: Method
     trials: list[Trial] = field(default_factory=list)
-    """Those that are over, by number, without a gap."""
+    """Finished ones, by number, without a gap."""
     repeats: list[Repeat] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     ready: list[Task] = field(default_factory=list)
@@ -38,26 +32,32 @@ class MethodProgress:
 
     def __post_init__(self) -> None:
         self.trials_asked = trials_asked(self.study.tuner, self.method.search)
-        self.folds = folds_of(self.study)
+        protocol = self.study.protocol
+        self.folds = protocol.folds if protocol.name == "cross-validation" else 1
 
     @property
     def prefix(self) -> str:
-        """How the keys of all its work begin."""
+        """The prefix of the keys of all its tasks."""
         return f"{self.method.identity}/"
 
     @property
+    def size(self) -> tuple[int, int, int]:
+        """The numbers of finished trials, repeats and failed repeats."""
+        return len(self.trials), len(self.repeats), len(self.errors)
+
+    @property
     def tuned(self) -> bool:
-        """Whether every trial is over."""
+        """Whether every trial is finished."""
         return len(self.trials) == self.trials_asked
 
     @property
     def best(self) -> Trial | None:
-        """What is trained again and tested, when all trials are over."""
-        return chosen(self.trials, self.trials_asked) if self.tuned else None
+        """The trial that is trained again and tested, once all trials are finished."""
+        return best_trial(self.trials, self.trials_asked) if self.tuned else None
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether nothing is left to do."""
         if not self.tuned:
             return False
         all_there = len(self.repeats) + len(self.errors) == self.study.repeats
@@ -65,14 +65,14 @@ class MethodProgress:
 
     @property
     def runs_left(self) -> int:
-        """How many trainings are still to come, at most."""
+        """How many trainings are left, at most."""
         if self.ended:
             return 0
         left = (self.trials_asked - len(self.trials)) * self.folds
         return left + (self.study.repeats - len(self.repeats) - len(self.errors)) * self.folds
 
     def update(self, records: Records) -> None:
-        """Look at all records again."""
+        """Derive everything from all records."""
         self.ready = []
         self._update_trials(records)
         if self.tuned:
@@ -81,19 +81,18 @@ class MethodProgress:
         self.runs_done = runs + len(self.repeats) * self.folds
 
     def row(self) -> MethodRow:
-        """What is known by now."""
+        """The results so far."""
         best = self.best
         validation = best.value if best else None
         if best and not self.trials_asked and self.repeats:
             validation = statistics.fmean(statistics.fmean(r.validation) for r in self.repeats)
-        config = self.method.config
+        tuned = best.parameters if best else {}
+        config = self.method.with_parameters(tuned)
         return MethodRow(
             dataset=self.method.dataset,
             method=self.method.name,
-            config=self.method.with_parameters(best.parameters if best else {}).model_dump(
-                mode="json", exclude={"runs_dir": True, "data": {"root"}}
-            ),
-            tuned=best.parameters if best else {},
+            config=config.model_dump(mode="json", exclude={"runs_dir": True, "data": {"root"}}),
+            tuned=tuned,
             validation=validation,
             trials=tuple(self.trials),
             repeats=tuple(self.repeats),
@@ -105,25 +104,26 @@ class MethodProgress:
         )
 
     def _update_trials(self, records: Records) -> None:
-        over: dict[int, Trial] = {}
+        finished: dict[int, Trial] = {}
         for number in range(self.trials_asked):
-            seen = seen_by(number, self.study.tuner)
-            if any(before not in over for before in range(seen)):
+            seen = visible_trials(number, self.study.tuner)
+            if any(before not in finished for before in range(seen)):
                 break
-            history = [over[before] for before in range(seen)]
+            history = [finished[before] for before in range(seen)]
             if number not in self.asked:
+                seed = int(self.method.identity[:7], 16) ^ self.study.seed  # one for each method
                 self.asked[number] = suggest(
-                    self.study.tuner, self.method.search, self._seed(), number, history
+                    self.study.tuner, self.method.search, seed, number, history
                 )
             trial = self._trial(number, history, records)
             if trial is not None:
-                over[number] = trial
+                finished[number] = trial
         self.trials = []
-        while len(self.trials) in over:
-            self.trials.append(over[len(self.trials)])
+        while len(self.trials) in finished:
+            self.trials.append(finished[len(self.trials)])
 
     def _trial(self, number: int, history: list[Trial], records: Records) -> Trial | None:
-        """The trial if it is over; else what is missing of it is made ready."""
+        """The trial if it is finished; otherwise its missing folds become ready."""
         parameters, prune = self.asked[number], self.study.tuner.prune
         found = [records.get(fold_key(self.method, number, fold)) for fold in range(self.folds)]
         scores: list[float] = []
@@ -138,7 +138,7 @@ class MethodProgress:
                 error = str(record["error"])
                 return Trial(number, parameters, "failed", None, tuple(scores), seconds, error)
             scores.append(float(record["score"]))
-            if prune and fold + 1 < self.folds and hopeless(scores, history):
+            if prune and fold + 1 < self.folds and should_prune(scores, history):
                 return Trial(number, parameters, "pruned", None, tuple(scores), seconds)
         mean = sum(scores) / len(scores)
         return Trial(number, parameters, "complete", mean, tuple(scores), seconds)
@@ -152,8 +152,8 @@ class MethodProgress:
             key, seed = repeat_key(self.method, best.number, number), self.study.seed + 1 + number
             record = records.get(key)
             if record is None:
-                config = self._config(best.parameters, seed=seed)
-                self.ready.append(self._task(key, "repeat", config, f"repeat {number + 1}"))
+                title = f"repeat {number + 1}"
+                self.ready.append(self._task(key, "repeat", best.parameters, title, seed=seed))
             elif "error" in record:
                 self.errors.append(str(record["error"]))
             else:
@@ -169,47 +169,43 @@ class MethodProgress:
                 )
 
     def _fold_task(self, number: int, fold: int) -> Task:
-        config = self._config(self.asked[number], seed=self.study.seed)
-        values = config.model_dump(mode="json")
-        values["protocol"] |= {"fold": fold, "test": False, "metrics": [self.study.metric]}
-        title = f"trial {number + 1}, fold {fold + 1}"
-        key = fold_key(self.method, number, fold)
-        return self._task(key, "validate", RunConfig.model_validate(values), title)
+        protocol = {"fold": fold, "test": False, "metrics": (self.study.metric,)}
+        return self._task(
+            fold_key(self.method, number, fold),
+            "validate",
+            self.asked[number],
+            f"trial {number + 1}, fold {fold + 1}",
+            seed=self.study.seed,
+            protocol=self.method.config.protocol.model_copy(update=protocol),
+        )
 
-    def _config(self, parameters: Mapping[str, Any], seed: int) -> RunConfig:
-        return self.method.with_parameters(parameters).model_copy(update={"seed": seed})
-
-    def _task(self, key: str, kind: Any, config: RunConfig, what: str) -> Task:
+    def _task(
+        self, key: str, kind: Kind, parameters: Mapping[str, Any], title: str, **changes: Any
+    ) -> Task:
+        """A run of the method with hyper-parameters; ``changes`` replace parts of its config."""
+        config = self.method.with_parameters(parameters).model_copy(update=changes)
+        keep = self.study.checkpoints
         return Task(
             key=key,
             kind=kind,
             config=config.model_dump(mode="json"),
-            checkpoints=keeps_checkpoints(self.study, config),
-            title=f"{self.method.dataset} {self.method.name} {what}",
+            checkpoints=not config.model.frozen if keep is None else keep,
+            title=f"{self.method.dataset} {self.method.name} {title}",
         )
-
-    def _seed(self) -> int:
-        """Of the search: not the same for all methods, or all would walk the same path."""
-        return int(self.method.identity[:7], 16) ^ self.study.seed
-
-
-def keeps_checkpoints(study: StudyConfig, config: RunConfig) -> bool:
-    """Whether runs are long enough to have folders of their own."""
-    return not config.model.frozen if study.checkpoints is None else study.checkpoints
 
 
 def fold_key(method: Method, trial: int, fold: int) -> str:
-    """The name of one fold of one trial."""
+    """The key of one fold of one trial."""
     return f"{method.identity}/trial-{trial:03d}/fold-{fold}"
 
 
 def repeat_key(method: Method, trial: int, repeat: int) -> str:
-    """The name of one repeat of a winner."""
+    """The key of one repeat of the best trial."""
     return f"{method.identity}/winner-{trial:03d}/repeat-{repeat}"
 
 
 def records_of(method: Method, row: MethodRow) -> dict[str, dict[str, Any]]:
-    """The records behind a row that was read from a file."""
+    """The records that a row of a results file was made of."""
     found: dict[str, dict[str, Any]] = {}
     for trial in row.trials:
         share = trial.seconds / max(1, len(trial.folds) + (trial.state == "failed"))
@@ -218,7 +214,7 @@ def records_of(method: Method, row: MethodRow) -> dict[str, dict[str, Any]]:
         if trial.state == "failed":
             key = fold_key(method, trial.number, len(trial.folds))
             found[key] = {"error": trial.error, "seconds": share}
-    best = chosen(row.trials, row.trials_asked)
+    best = best_trial(row.trials, row.trials_asked)
     if best is not None and len(row.trials) == row.trials_asked:
         for repeat in row.repeats:
             found[repeat_key(method, best.number, repeat.number)] = {

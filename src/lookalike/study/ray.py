@@ -3,58 +3,57 @@
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
+
+import torch
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import Watcher
-from lookalike.study.tasks import Outcome, Task
+from lookalike.study.runner import Outcome, Task, TaskRunner
 
 __all__ = ["START_SECONDS", "RayExecutor", "places_on"]
 
 START_SECONDS = 300.0
-"""How long an actor may take to start before the cluster is taken for full."""
+"""How long an actor may take to start before it is given up."""
 
 UNITS = 10_000
-"""Ray counts a resource in whole ten-thousandths."""
+"""Ray counts resources in ten-thousandths."""
 
 
-class BenchActor:
-    """A bench on some node of the cluster."""
+class RunnerActor:
+    """A task runner on some node of the cluster."""
 
     def __init__(self, threads: int) -> None:
-        import torch
-
-        from lookalike.study.bench import Bench
-
         torch.set_num_threads(threads)
-        self.bench = Bench()
+        self.runner = TaskRunner()
 
     def ready(self) -> None:
-        """Answer, once there is an actor to do so."""
+        """Return once the actor has started."""
 
-    def run(self, task: dict[str, Any]) -> dict[str, Any]:
-        """Do one task."""
-        return self.bench.run(Task(**task))
+    def run(self, task: Task) -> dict[str, Any]:
+        """Execute one task."""
+        return self.runner.run(task)
 
 
 @dataclass(eq=False)
-class Seat:
-    """One actor, and what it is at."""
+class Worker:
+    """One actor, and the task that it executes."""
 
     actor: Any
     ready: Any
-    """Is there once the actor has started."""
+    """Ray's reference to a call that returns once the actor has started."""
     task: Task | None = None
-    answer: Any = None
-    asked: float = field(default_factory=time.monotonic)
+    record: Any = None
+    """Ray's reference to the record of the task."""
+    created: float = field(default_factory=time.monotonic)
     started: bool = False
 
 
 def places_on(node: Mapping[str, float], needs: Mapping[str, float]) -> int:
     """For how many actors with ``needs`` a node has resources.
 
-    A part of a GPU lies on one GPU, so that each device is counted alone: floor(1 / part) of each.
+    A fraction of a GPU lies on one GPU, so each device has room for floor(1 / fraction).
 
     >>> places_on({"CPU": 8, "GPU": 2}, {"CPU": 1, "GPU": 0.35})
     4
@@ -70,9 +69,10 @@ def places_on(node: Mapping[str, float], needs: Mapping[str, float]) -> int:
 
 
 class RayExecutor:
-    """As many actors as the cluster has room for, or ``workers``; those of dead nodes are left.
+    """As many actors as the cluster has room for, or ``workers``; those of dead nodes are dropped.
 
-    An actor that has not started after ``start_seconds`` is given up, and its task goes to another.
+    An actor that has not started after ``start_seconds`` is given up; another one gets its task.
+    (``ray.util.ActorPool`` does not report which task was lost when an actor dies.)
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class RayExecutor:
             if amount != 0 and not amount * UNITS >= 1:
                 raise BadInput(f"--{name} {amount:g} is invalid: give 0.0001 or more, or 0")
         if gpus > 1 and gpus != int(gpus):
-            raise BadInput(f"--gpus {gpus:g} is invalid: give a part of one GPU or whole ones")
+            raise BadInput(f"--gpus {gpus:g} is invalid: give a fraction of one GPU or whole ones")
         self.ray: Any = ray
         self.address = address
-        self.workers = workers
+        self.limit = workers
         self.cpus, self.gpus = cpus, gpus
         self.start_seconds = start_seconds
         self.watcher = watcher or Watcher()
-        self.seats: list[Seat] = []
+        self.workers: list[Worker] = []
         self.connected = False
 
     def __enter__(self) -> Self:
@@ -123,8 +123,8 @@ class RayExecutor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for seat in self.seats:
-            self.ray.kill(seat.actor)
+        for worker in self.workers:
+            self.ray.kill(worker.actor)
         if self.connected:
             self.ray.shutdown()
 
@@ -135,29 +135,29 @@ class RayExecutor:
 
     @property
     def slots(self) -> int:
-        """How many more tasks can be given now."""
-        return self.room() - sum(seat.task is not None for seat in self.seats)
+        """How many more tasks can be submitted now."""
+        return self.room() - sum(worker.task is not None for worker in self.workers)
 
     def room(self) -> int:
-        """For how many actors the nodes that are alive have resources."""
+        """For how many actors the living nodes have resources."""
         total = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         places = sum(places_on(node, self.needs()) for node in total)
-        return places if self.workers is None else min(places, self.workers)
+        return places if self.limit is None else min(places, self.limit)
 
     def needs(self) -> dict[str, float]:
-        """What one actor takes."""
+        """The resources of one actor."""
         wanted = {"CPU": self.cpus, "GPU": self.gpus}
         return {kind: amount for kind, amount in wanted.items() if amount} or {"CPU": 1.0}
 
     def submit(self, task: Task) -> None:
-        """Give a task to a free actor, starting one if need be."""
-        seat = next((seat for seat in self.seats if seat.task is None), None) or self._start()
-        seat.task = task
-        seat.answer = seat.actor.run.remote(asdict(task))
+        """Give a task to a free actor, starting one if needed."""
+        worker = next((w for w in self.workers if w.task is None), None) or self._start()
+        worker.task = task
+        worker.record = worker.actor.run.remote(task)
 
     def wait(self, timeout: float) -> list[Outcome]:
-        """What was done, or was left by actors that died; empty after ``timeout`` seconds."""
-        waiting = {seat.answer: seat for seat in self.seats if seat.task is not None}
+        """Finished tasks, and those of actors that died; empty after ``timeout`` seconds."""
+        waiting = {worker.record: worker for worker in self.workers if worker.task is not None}
         if not waiting:
             time.sleep(timeout)
             return []
@@ -166,61 +166,61 @@ class RayExecutor:
             return overdue
         ready, _ = self.ray.wait(list(waiting), num_returns=1, timeout=timeout)
         outcomes = []
-        for answer in ready:
-            seat = waiting[answer]
-            task, seat.task = seat.task, None
+        for reference in ready:
+            worker = waiting[reference]
+            task, worker.task = worker.task, None
             assert task is not None
             try:
-                outcomes.append(Outcome(task, self.ray.get(answer)))
+                outcomes.append(Outcome(task, self.ray.get(reference)))
             except self.ray.exceptions.RayError:  # the actor or its node is gone
-                self.seats.remove(seat)
+                self.workers.remove(worker)
                 outcomes.append(Outcome(task, None))
         return outcomes or self._without_room()
 
     def _without_room(self) -> list[Outcome]:
-        """Give up an actor for which a dead node left no room: it would wait for ever."""
-        if len(self.seats) <= self.room():
+        """Give up an actor that a dead node left no room for: it would wait forever."""
+        if len(self.workers) <= self.room():
             return []
-        seat = self.seats.pop()
-        self.ray.kill(seat.actor)
-        return [Outcome(seat.task, None)] if seat.task is not None else []
+        worker = self.workers.pop()
+        self.ray.kill(worker.actor)
+        return [Outcome(worker.task, None)] if worker.task is not None else []
 
     def _overdue(self) -> list[Outcome]:
-        """Give up actors that did not start in time: others have what they need."""
-        waiting = {seat.ready: seat for seat in self.seats if not seat.started}
+        """Give up actors that did not start in time: others use the resources."""
+        waiting = {worker.ready: worker for worker in self.workers if not worker.started}
         if not waiting:
             return []
         ready, _ = self.ray.wait(list(waiting), num_returns=len(waiting), timeout=0)
-        for answer in ready:
-            waiting[answer].started = True
+        for reference in ready:
+            waiting[reference].started = True
         latest = time.monotonic() - self.start_seconds
-        late = [seat for seat in waiting.values() if not seat.started and seat.asked < latest]
+        late = [w for w in waiting.values() if not w.started and w.created < latest]
         if not late:
             return []
         within = f"on the Ray cluster within {self.start_seconds:g} s"
-        if len(late) == len(self.seats):
+        if len(late) == len(self.workers):
             raise LookalikeError(
                 f"no worker started {within}: one needs {amounts(self.needs())}, "
                 f"and {amounts(self.ray.available_resources())} are free"
             )
-        for seat in late:
-            self.seats.remove(seat)
-            self.ray.kill(seat.actor)
-        self.workers = len(self.seats)
+        for worker in late:
+            self.workers.remove(worker)
+            self.ray.kill(worker.actor)
+        self.limit = len(self.workers)
         self.watcher.note(
-            f"{len(late)} of {len(late) + self.workers} workers did not start {within}; "
-            f"the study goes on with {self.workers}"
+            f"{len(late)} of {len(late) + self.limit} workers did not start {within}; "
+            f"the study continues with {self.limit}"
         )
-        return [Outcome(seat.task, None) for seat in late if seat.task is not None]
+        return [Outcome(worker.task, None) for worker in late if worker.task is not None]
 
-    def _start(self) -> Seat:
-        remote = self.ray.remote(num_cpus=self.cpus, num_gpus=self.gpus)(BenchActor)
+    def _start(self) -> Worker:
+        remote = self.ray.remote(num_cpus=self.cpus, num_gpus=self.gpus)(RunnerActor)
         actor = remote.remote(max(1, int(self.cpus)))
-        seat = Seat(actor, actor.ready.remote())
-        self.seats.append(seat)
-        return seat
+        worker = Worker(actor, actor.ready.remote())
+        self.workers.append(worker)
+        return worker
 
 
 def amounts(resources: Mapping[str, float]) -> str:
-    """CPUs and GPUs, in words."""
+    """CPUs and GPUs for a message."""
     return ", ".join(f"{resources.get(kind, 0):g} {kind}s" for kind in ("CPU", "GPU"))

@@ -1,16 +1,15 @@
-"""What a study found, as values, and as small JSON files that can be checked anywhere.
+"""The results of a study, and the JSON files that store them.
 
-    STUDY/study.json                 what was asked: data sets, methods, protocol, tuner, seeds
-    STUDY/<data set>/<method>.json   trials, the winner, its repeats
+    STUDY/study.json                 the study: data sets, methods, protocol, tuner, seeds
+    STUDY/<data set>/<method>.json   trials, the best one, its repeats
     STUDY/<data set>/baselines.json  the untrained network, PCA, LDA
 
-A method's file grows while the study runs; ``load_results`` reads whatever there is.
+A method's file grows while the study runs; ``load_results`` reads finished and unfinished studies.
 """
 
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -37,7 +36,7 @@ __all__ = [
 ]
 
 FORMAT = 1
-"""Written into every file; a reader refuses what it does not know."""
+"""Version of the file format; files of another version are an error."""
 
 Scores = dict[str, float]
 State = Literal["complete", "pruned", "failed"]
@@ -47,7 +46,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting of the hyper-parameters, tried on validation classes."""
+    """One setting of the hyper-parameters, scored on validation classes."""
 
     number: int
     parameters: dict[str, Any]
@@ -71,7 +70,7 @@ def _score(separate: tuple[Scores, ...], concatenated: Scores, metric: str, whic
 
 @dataclass(frozen=True)
 class Repeat:
-    """The winner trained once more on every fold with a new seed, and tested."""
+    """The best trial, trained again on every fold with a new seed, and tested."""
 
     number: int
     seed: int
@@ -80,28 +79,28 @@ class Repeat:
     separate: tuple[Scores, ...]
     """The test scores of each fold's model."""
     concatenated: Scores
-    """The test scores of all folds' embeddings, each of unit length, side by side."""
+    """The test scores of the concatenated unit embeddings of all folds."""
     seconds: float
 
     def score(self, metric: str, which: Which = "concatenated") -> float:
-        """One number: the concatenated score, or the mean of the separate ones."""
+        """The concatenated score, or the mean of the separate ones."""
         return _score(self.separate, self.concatenated, metric, which)
 
 
 @dataclass(frozen=True)
 class MethodRow:
-    """One method on one data set: what was tried, what won, how the winner did."""
+    """One method on one data set: its trials, the best of them, and its test scores."""
 
     dataset: str
     method: str
     config: dict[str, Any]
-    """The resolved ``RunConfig`` of the winner (of the method's base while nothing has won)."""
+    """The resolved ``RunConfig`` of the best trial (before tuning has ended, of the method)."""
     tuned: dict[str, Any]
-    """The winner's hyper-parameters by dotted key; empty while nothing has won."""
+    """The best hyper-parameters by dotted key; empty before tuning has ended."""
     validation: float | None
-    """The winner's mean validation score over folds; None while nothing has won.
+    """The best mean validation score over folds; None before tuning has ended.
 
-    Where nothing was to be tuned: that of the repeats."""
+    Where nothing is tuned: that of the repeats."""
     trials: tuple[Trial, ...] = ()
     repeats: tuple[Repeat, ...] = ()
     trials_asked: int = 0
@@ -109,22 +108,22 @@ class MethodRow:
     errors: tuple[str, ...] = ()
     """Why repeats failed."""
     metric: str = "map@r"
-    """Chose epochs and the winner, on validation classes."""
+    """The metric that selected epochs and the best trial, on validation classes."""
     identity: str = ""
-    """A hash of everything that decided the trials."""
+    """A hash of everything that determined the trials."""
     outdated: str = ""
-    """Why the row is not what this version would find; empty where it is.
+    """Why this version would not reproduce the row; empty where it would.
 
     Tables show it, and the next ``study run`` trains the row again."""
 
     @property
     def failed(self) -> int:
-        """Trials that broke down or gave no number."""
+        """Number of trials that raised an error or gave no number."""
         return sum(trial.state == "failed" for trial in self.trials)
 
     @property
     def pruned(self) -> int:
-        """Trials that were given up after some folds."""
+        """Number of trials that were stopped early."""
         return sum(trial.state == "pruned" for trial in self.trials)
 
     @property
@@ -134,18 +133,18 @@ class MethodRow:
 
     @property
     def seeds(self) -> int:
-        """How many repeats the final scores rest on."""
+        """Number of repeats that were tested."""
         return len(self.repeats)
 
     @property
     def seconds(self) -> float:
-        """The time that all trials and repeats took, one after the other."""
+        """The total time of all trials and repeats."""
         tuning = math.fsum(trial.seconds for trial in self.trials)
         return tuning + math.fsum(repeat.seconds for repeat in self.repeats)
 
     @property
     def finished(self) -> bool:
-        """Whether every trial and every repeat is there."""
+        """Whether all trials and repeats are finished."""
         return (
             len(self.trials) == self.trials_asked
             and len(self.repeats) == self.repeats_asked
@@ -159,7 +158,7 @@ class MethodRow:
     def interval(self, metric: str, which: Which = "concatenated") -> Interval:
         """Mean, standard deviation and 95 % t-interval over the repeats.
 
-        Of one repeat's separate models: mean and standard deviation over its folds.
+        For the separate models of one repeat: mean and standard deviation over its folds.
         """
         if which == "concatenated":
             return summarize([[score] for score in self.scores(metric)])
@@ -168,7 +167,7 @@ class MethodRow:
 
 @dataclass(frozen=True)
 class BaselineRow:
-    """What needs no training: ``raw-features``, ``pca`` or ``lda`` (shrunk)."""
+    """A baseline without training: ``raw-features``, ``pca`` or ``lda`` (shrunk)."""
 
     dataset: str
     baseline: str
@@ -181,27 +180,27 @@ class BaselineRow:
     seconds: float
 
     def score(self, metric: str, which: Which = "concatenated") -> float:
-        """One number, as of a method's repeat."""
+        """The concatenated score, or the mean of the separate ones."""
         return _score(self.separate, self.concatenated, metric, which)
 
 
 @dataclass(frozen=True)
 class StudyResults:
-    """A study as far as it has come."""
+    """The results of a study, finished or not."""
 
     folder: Path
     name: str
     metric: str
-    """Chose epochs and winners, on validation classes."""
+    """The metric that selected epochs and trials, on validation classes."""
     study: dict[str, Any]
     """The resolved study file: data, base, methods, protocol, tuner, repeats, seed."""
     datasets: tuple[str, ...]
     methods: tuple[str, ...]
     rows: tuple[MethodRow, ...] = ()
-    """In the order of the study file; a method that has not begun is not there."""
+    """In the order of the study file, without methods that have not begun."""
     baselines: tuple[BaselineRow, ...] = ()
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Of each data set: fingerprint, numbers of images and classes."""
+    """For each data set: fingerprint, numbers of images and classes."""
 
     @property
     def finished(self) -> bool:
@@ -213,47 +212,42 @@ class StudyResults:
         """The rows of one data set."""
         return tuple(row for row in self.rows if row.dataset == dataset)
 
-    def row(self, dataset: str, method: str) -> MethodRow | None:
-        """One row, if it is there."""
-        return next((row for row in self.of(dataset) if row.method == method), None)
+    def fingerprint(self, dataset: str) -> str | None:
+        """The fingerprint of the images of a data set, if it is known."""
+        return self.facts.get(dataset, {}).get("fingerprint")
 
-    def baselines_of(self, dataset: str) -> tuple[BaselineRow, ...]:
-        """The baselines of one data set."""
-        return tuple(row for row in self.baselines if row.dataset == dataset)
+    def row(self, dataset: str, method: str) -> MethodRow | None:
+        """One row, or None."""
+        return next((row for row in self.of(dataset) if row.method == method), None)
 
 
 def load_results(folder: Path | str) -> StudyResults:
-    """Read the results of a study, finished or not."""
+    """Read the results of a study, finished or not.
+
+    Args:
+        folder: The folder that contains ``study.json``.
+
+    Returns:
+        The study and all rows that exist.
+
+    Raises:
+        BadInput: If the folder does not contain a study, or a file is invalid.
+    """
     folder = Path(folder)
     path = folder / "study.json"
     if not path.is_file():
         raise BadInput(f"'{folder}' does not hold a study: it has no study.json")
-    head = read(path)
-    rows = (read_method(folder, d, m) for d in head["datasets"] for m in head["methods"])
-    baselines = (row for dataset in head["datasets"] for row in read_baselines(folder, dataset))
-    return StudyResults(
-        folder=folder,
-        name=head["name"],
-        metric=head["metric"],
-        study=head["study"],
-        datasets=tuple(head["datasets"]),
-        methods=tuple(head["methods"]),
-        rows=tuple(row for row in rows if row is not None),
-        baselines=tuple(baselines),
-        facts=head["facts"],
-    )
+    head = _read(path)
+    rows = [read_method(folder, d, m) for d in head["datasets"] for m in head["methods"]]
+    baselines = [read_baselines(folder, dataset) for dataset in head["datasets"]]
+    parts = {"folder": folder, "rows": [row for row in rows if row is not None]}
+    return _parse(path, StudyResults, head | parts | {"baselines": sum(baselines, ())})
 
 
 def write_study(results: StudyResults) -> None:
-    """Write what was asked; rows have files of their own."""
-    values = {
-        "name": results.name,
-        "metric": results.metric,
-        "datasets": results.datasets,
-        "methods": results.methods,
-        "facts": results.facts,
-        "study": results.study,
-    }
+    """Write ``study.json``; rows have their own files."""
+    names = ("name", "metric", "datasets", "methods", "facts", "study")
+    values = {name: getattr(results, name) for name in names}
     write_json(results.folder / "study.json", {"format": FORMAT} | values)
 
 
@@ -264,9 +258,9 @@ def write_method(folder: Path, row: MethodRow) -> None:
 
 
 def read_method(folder: Path, dataset: str, method: str) -> MethodRow | None:
-    """The file of one method on one data set, if it is there."""
+    """The file of one method on one data set, if it exists."""
     path = folder / dataset / f"{method}.json"
-    return checked(path, MethodRow, read(path)) if path.is_file() else None
+    return _parse(path, MethodRow, _read(path)) if path.is_file() else None
 
 
 def write_baselines(folder: Path, dataset: str, rows: tuple[BaselineRow, ...]) -> None:
@@ -276,30 +270,29 @@ def write_baselines(folder: Path, dataset: str, rows: tuple[BaselineRow, ...]) -
 
 
 def read_baselines(folder: Path, dataset: str) -> tuple[BaselineRow, ...]:
-    """The baselines of one data set, if they are there."""
+    """The baselines of one data set, if they exist."""
     path = folder / dataset / "baselines.json"
     if not path.is_file():
         return ()
-    return tuple(checked(path, BaselineRow, row) for row in read(path)["baselines"])
+    return tuple(_parse(path, BaselineRow, row) for row in _read(path)["baselines"])
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The mapping in a result file of this format."""
+def _read(path: Path) -> dict[str, Any]:
+    """The mapping in a results file of this format."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read '{path}': {error}") from error
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
-        found = values.get("format") if isinstance(values, dict) else None
+    found = values.pop("format", None) if isinstance(values, dict) else None
+    if found != FORMAT:
         raise BadInput(f"'{path}' has the format {found}, and this version reads {FORMAT}")
-    del values["format"]
-    return values
+    return dict(values)
 
 
-def checked(path: Path, kind: type[Row], values: Mapping[str, Any]) -> Row:
-    """A row from what a file holds, or a sentence why it is none."""
+def _parse(path: Path, kind: type[Row], values: dict[str, Any]) -> Row:
+    """A value of ``kind`` from the content of a file."""
     try:
-        return TypeAdapter(kind).validate_python(dict(values))
+        return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -1,7 +1,7 @@
-"""Which hyper-parameters come next, and which trials are hopeless.
+"""Search spaces, the hyper-parameters of the next trial, and which trials are pruned.
 
-Both are functions of the seed, the trial's number and the trials before it, and of nothing else: a
-study that was killed and started again, or that has other workers, asks for the same trials.
+A suggestion is a function of the seed, the trial's number and the trials before it, and of nothing
+else: a study that was killed and resumed, or that has more workers, runs the same trials.
 """
 
 import hashlib
@@ -10,21 +10,39 @@ import math
 import statistics
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
+from pydantic import BeforeValidator, Field, model_validator
 
-from lookalike.study.config import TunerConfig
-from lookalike.study.ranges import SearchSpace, distribution, grid_values
+from lookalike.config import Section
 from lookalike.study.results import Trial
 
-__all__ = ["as_optuna", "chosen", "hopeless", "seen_by", "suggest", "trials_asked", "winner"]
+__all__ = [
+    "Choices",
+    "Range",
+    "SearchSpace",
+    "TunerConfig",
+    "best_trial",
+    "grid_values",
+    "should_prune",
+    "suggest",
+    "to_optuna",
+    "trials_asked",
+    "visible_trials",
+]
 
 STARTUP = 5
-"""Random trials before a model of the past chooses, and complete ones before any is given up."""
+"""Random trials before the sampler's model is used, and complete ones before any is pruned."""
 DEFAULT_TRIALS = 20
 STATES = {
     "complete": TrialState.COMPLETE,
@@ -33,8 +51,107 @@ STATES = {
 }
 
 
+class Range(Section):
+    """Numbers from ``low`` to ``high``, both included.
+
+    ``log``: even on a logarithmic scale. ``step``: only ``low``, ``low + step``, ... ``whole``:
+    only whole numbers.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+    whole: bool = False
+
+    @model_validator(mode="after")
+    def check(self) -> "Range":
+        """Refuse what cannot be searched."""
+        if self.low > self.high:
+            raise ValueError(f"low = {self.low} is above high = {self.high}")
+        if self.log and self.low <= 0:
+            raise ValueError(f"a logarithmic range begins above 0, not at {self.low}")
+        if self.step is not None and (self.log or self.step <= 0):
+            raise ValueError("step must be above 0, and a logarithmic range has none")
+        if self.whole and any(n % 1 for n in (self.low, self.high, self.step or 1)):
+            raise ValueError("a range of whole numbers begins, ends and steps by whole numbers")
+        return self
+
+    @property
+    def ends(self) -> list[Any]:
+        """The least and the greatest value."""
+        numbers = [self.low, self.high]
+        return [int(number) for number in numbers] if self.whole else numbers
+
+    @property
+    def distribution(self) -> BaseDistribution:
+        """The same range for Optuna."""
+        if self.whole:
+            low, high, step = int(self.low), int(self.high), int(self.step or 1)
+            return IntDistribution(low, high, log=self.log, step=step)
+        return FloatDistribution(self.low, self.high, log=self.log, step=self.step)
+
+
+class Choices(Section):
+    """One of several values."""
+
+    choices: tuple[bool | int | float | str | None, ...]
+
+    @property
+    def ends(self) -> list[Any]:
+        """All values."""
+        return list(self.choices)
+
+    @property
+    def distribution(self) -> BaseDistribution:
+        """The same choices for Optuna."""
+        return CategoricalDistribution(self.choices)
+
+
+def _parse_searched(value: Any) -> Any:
+    """``[0, 1]`` is short for ``{low: 0, high: 1}``; a key decides which model reports errors."""
+    if isinstance(value, list | tuple):
+        if len(value) != 2:
+            raise ValueError("a range is [low, high]; write {choices: [...]} to list values")
+        value = {"low": value[0], "high": value[1]}
+    if isinstance(value, dict):
+        return (Choices if "choices" in value else Range).model_validate(value)
+    return value
+
+
+Searched: TypeAlias = Annotated[Range | Choices, BeforeValidator(_parse_searched)]
+SearchSpace: TypeAlias = dict[str, Searched]
+
+
+class TunerConfig(Section):
+    """How hyper-parameters are searched."""
+
+    name: Literal["tpe", "gp", "random", "grid"] = "tpe"
+    trials: int | None = Field(
+        None, ge=1, description="trials per method; if not given, 20 or the whole grid"
+    )
+    prune: bool = Field(True, description="stop a trial after a fold if it is below the median")
+    at_once: int = Field(1, ge=1, description="trials of one method that do not see each other")
+
+
+def grid_values(searched: Range | Choices) -> list[Any] | None:
+    """Every value of a grid over a range or choices; None where a range has no step.
+
+    >>> grid_values(Range(low=0.0, high=0.3, step=0.1))
+    [0.0, 0.1, 0.2, 0.3]
+    """
+    if isinstance(searched, Choices):
+        return list(searched.choices)
+    step = searched.step or (1 if searched.whole and not searched.log else None)
+    if step is None:
+        return None
+    count = int((searched.high - searched.low) / step + 1e-9) + 1
+    values = [round(searched.low + number * step, 12) for number in range(count)]
+    return [int(value) for value in values] if searched.whole else values
+
+
 def trials_asked(tuner: TunerConfig, search: SearchSpace) -> int:
-    """How many trials a method gets; none where there is nothing to search."""
+    """The number of trials of a method; 0 where there is nothing to search."""
     if not search:
         return 0
     if tuner.name != "grid":
@@ -43,7 +160,7 @@ def trials_asked(tuner: TunerConfig, search: SearchSpace) -> int:
     return min(size, tuner.trials or size)
 
 
-def seen_by(number: int, tuner: TunerConfig) -> int:
+def visible_trials(number: int, tuner: TunerConfig) -> int:
     """How many of the first trials a trial may learn from: those of earlier waves."""
     return number - number % tuner.at_once
 
@@ -51,25 +168,41 @@ def seen_by(number: int, tuner: TunerConfig) -> int:
 def suggest(
     tuner: TunerConfig, search: SearchSpace, seed: int, number: int, history: Sequence[Trial]
 ) -> dict[str, Any]:
-    """The hyper-parameters of trial ``number``; ``history`` are the trials of earlier waves.
-
-    The grid is walked in an order drawn by ``seed``, so that a part of it is spread over it.
-    """
+    """The hyper-parameters of trial ``number``; ``history`` are the trials of earlier waves."""
     if tuner.name == "grid":
-        return grid_point(search, seed, number)
-    sampler = sampler_of(tuner, derived(seed, number))
-    study = quietly_created(sampler)
-    study.add_trials([as_optuna(trial, search) for trial in history])
+        return _grid_point(search, seed, number)
+    digest = hashlib.sha256(f"{seed}/{number}".encode()).digest()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        asked = study.ask({key: distribution(searched) for key, searched in search.items()})
+        sampler = _sampler(tuner, seed=int.from_bytes(digest[:4], "little"))
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        study = optuna.create_study(direction="maximize", sampler=sampler)
+        study.add_trials([to_optuna(trial, search) for trial in history])
+        asked = study.ask({key: searched.distribution for key, searched in search.items()})
     return dict(asked.params)
 
 
-def hopeless(folds: Sequence[float], history: Sequence[Trial]) -> bool:
-    """Whether a trial is to be given up after these folds.
+def _sampler(tuner: TunerConfig, seed: int) -> BaseSampler:
+    if tuner.name == "random":
+        return RandomSampler(seed=seed)
+    if tuner.name == "gp":
+        return GPSampler(seed=seed, n_startup_trials=STARTUP, deterministic_objective=False)
+    return TPESampler(seed=seed, n_startup_trials=STARTUP, multivariate=True)
 
-    Its mean lies below the median, over the trials before it, of their means over the same folds;
+
+def _grid_point(search: SearchSpace, seed: int, number: int) -> dict[str, Any]:
+    """Point ``number`` of the grid in a random order, so that a part of it covers all of it."""
+    values = [grid_values(searched) or [] for searched in search.values()]
+    size = math.prod(len(column) for column in values)
+    place = int(np.random.default_rng(seed).permutation(size)[number])
+    point = next(itertools.islice(itertools.product(*values), place, None))
+    return dict(zip(search, point, strict=True))
+
+
+def should_prune(folds: Sequence[float], history: Sequence[Trial]) -> bool:
+    """Whether a trial is stopped after these folds.
+
+    Its mean is below the median, over the trials before it, of their means over the same folds;
     there must be ``STARTUP`` complete ones. (Median stopping: Golovin et al., KDD 2017.)
     """
     if sum(trial.state == "complete" for trial in history) < STARTUP:
@@ -83,57 +216,25 @@ def hopeless(folds: Sequence[float], history: Sequence[Trial]) -> bool:
     return statistics.fmean(folds) < statistics.median(others)
 
 
-def winner(trials: Sequence[Trial]) -> Trial | None:
-    """The complete trial of the best value, the first of equals; none where all failed."""
+def best_trial(trials: Sequence[Trial], asked: int) -> Trial | None:
+    """The complete trial with the best value, the first of equals; None where all failed.
+
+    Where nothing was searched (``asked`` is 0), the method as it was given.
+    """
+    if not asked:
+        return Trial(0, {}, "complete", None, (), 0.0)
     complete = [trial for trial in trials if trial.value is not None]
     return max(complete, key=lambda t: (t.value or 0.0, -t.number), default=None)
 
 
-def chosen(trials: Sequence[Trial], asked: int) -> Trial | None:
-    """The winner; where there was nothing to try, the setting as it was given."""
-    return winner(trials) if asked else Trial(0, {}, "complete", None, (), 0.0)
-
-
-def as_optuna(trial: Trial, search: SearchSpace) -> FrozenTrial:
+def to_optuna(trial: Trial, search: SearchSpace) -> FrozenTrial:
     """The same trial for Optuna; its steps are folds, with the mean so far."""
     means = [statistics.fmean(trial.folds[: n + 1]) for n in range(len(trial.folds))]
     return create_trial(
         state=STATES[trial.state],
         value=trial.value,
         params=trial.parameters,
-        distributions={key: distribution(searched) for key, searched in search.items()},
+        distributions={key: searched.distribution for key, searched in search.items()},
         intermediate_values=dict(enumerate(means)) if trial.state != "failed" else {},
         user_attrs={"number": trial.number, "error": trial.error},
     )
-
-
-def grid_point(search: SearchSpace, seed: int, number: int) -> dict[str, Any]:
-    """Point ``number`` of the grid, in an order drawn by ``seed``."""
-    values = [grid_values(searched) or [] for searched in search.values()]
-    size = math.prod(len(column) for column in values)
-    place = int(np.random.default_rng(seed).permutation(size)[number])
-    point = next(itertools.islice(itertools.product(*values), place, None))
-    return dict(zip(search, point, strict=True))
-
-
-def sampler_of(tuner: TunerConfig, seed: int) -> BaseSampler:
-    """Optuna's sampler, seeded for one trial."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        if tuner.name == "random":
-            return RandomSampler(seed=seed)
-        if tuner.name == "gp":
-            return GPSampler(seed=seed, n_startup_trials=STARTUP, deterministic_objective=False)
-        return TPESampler(seed=seed, n_startup_trials=STARTUP, multivariate=True)
-
-
-def quietly_created(sampler: BaseSampler) -> optuna.Study:
-    """A study in memory that says nothing."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna.create_study(direction="maximize", sampler=sampler)
-
-
-def derived(*parts: object) -> int:
-    """A seed from anything that can be written down."""
-    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
-    return int.from_bytes(digest[:4], "little")

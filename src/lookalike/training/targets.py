@@ -11,8 +11,7 @@ from lookalike.config import load
 from lookalike.errors import BadInput
 from lookalike.evaluation import EmbeddingsFile, read_embeddings
 from lookalike.progress import Watcher
-from lookalike.runs.finished import test_embeddings
-from lookalike.runs.run import Run
+from lookalike.runs.run import Run, test_embeddings
 from lookalike.training.runner import train
 
 __all__ = ["Target", "read_target"]

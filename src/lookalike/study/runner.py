@@ -1,22 +1,26 @@
-"""Where tasks are done: data, features and starts of heads stay in memory between them."""
+"""Tasks, and what executes them: data, features and initial heads stay in memory between tasks.
+
+A task and its record are plain values, so that any process can execute it.
+"""
 
 import math
 import shutil
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
+from lightning_fabric import Fabric
+from pydantic import BaseModel
 from torch import Tensor
 
-from lookalike import data
 from lookalike.config import RunConfig, parse
 from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
 from lookalike.errors import LookalikeError
 from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
-from lookalike.runs.finished import test_embeddings
+from lookalike.runs.run import test_embeddings
 from lookalike.study.baselines import FoldFeatures, baselines, final_scores
-from lookalike.study.tasks import Task
 from lookalike.training.batches import embed
 from lookalike.training.building import (
     HeadStart,
@@ -25,29 +29,54 @@ from lookalike.training.building import (
     frozen_features,
     head_start,
     learner_of,
+    load_images,
+    open_store,
     splits_of,
 )
 from lookalike.training.distributed.devices import prepared_fabric
-from lookalike.training.features import Features
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.runner import train
 
-__all__ = ["Bench"]
+__all__ = ["Kind", "Outcome", "Task", "TaskRunner"]
+
+Made = TypeVar("Made")
+Kind = Literal["validate", "repeat", "baselines"]
 
 
-class Bench:
-    """Does tasks one after the other; what several of them need is made once."""
+@dataclass(frozen=True)
+class Task:
+    """One unit of work.
+
+    ``validate``: train one fold without the test set. ``repeat``: train every fold and test.
+    ``baselines``: what needs no training.
+    """
+
+    key: str
+    kind: Kind
+    config: dict[str, Any]
+    """A resolved ``RunConfig``."""
+    checkpoints: bool = False
+    title: str = ""
+    """What error messages call it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The record of a task, or None if the process that executed it died."""
+
+    task: Task
+    record: dict[str, Any] | None
+
+
+class TaskRunner:
+    """Executes tasks one after the other; what several of them need is made once."""
 
     def __init__(self, watcher: Watcher | None = None) -> None:
         self.watcher = watcher or Watcher()
-        self.stores: dict[str, tuple[ImageSet, PixelStore, Preset]] = {}
-        self.features: dict[str, Features] = {}
-        self.tuning: dict[str, Split] = {}
-        self.starts: dict[str, HeadStart | None] = {}
-        self.fabrics: dict[tuple[str, str], Any] = {}
+        self.cache: dict[str, Any] = {}
 
     def run(self, task: Task) -> dict[str, Any]:
-        """What comes of a task; what goes wrong is a record too."""
+        """The record of a task; an exception becomes a record with an ``error``."""
         begun = time.monotonic()
         work: dict[str, Callable[[RunConfig, bool], dict[str, Any]]] = {
             "validate": self.validate,
@@ -57,11 +86,12 @@ class Bench:
         try:
             found = work[task.kind](parse(task.config, task.title), task.checkpoints)
         except Exception as error:  # a loss may raise anything; the study goes on
-            found = {"error": " ".join(f"{named(error)}{error}".split())}
+            kind = "" if isinstance(error, LookalikeError) else f"{type(error).__name__}: "
+            found = {"error": " ".join(f"{kind}{error}".split())}
         return found | {"seconds": round(time.monotonic() - begun, 3)}
 
     def validate(self, config: RunConfig, checkpoints: bool) -> dict[str, Any]:
-        """Train one fold; the best validation score. There is no test set here."""
+        """Train one fold without the test set; the best validation score."""
         if checkpoints:
             run = train(config, self.watcher)
             value = run.result["validation"][config.train.metric]
@@ -73,13 +103,16 @@ class Bench:
         return {"score": float(value)}
 
     def repeat(self, config: RunConfig, checkpoints: bool) -> dict[str, Any]:
-        """Train every fold, test each, and all of them side by side."""
+        """Train every fold; test each model, and their concatenated embeddings."""
         metric, metrics = config.train.metric, config.protocol.metrics
         validation, embedded = [], []
         test: Subset | None = None
         images, _, _ = self.store(config)
         for fold, split in enumerate(splits_of(config, images)):
-            one = on_fold(config, fold)
+            # the untrained network is a baseline of the study already
+            changes = {"fold": fold, "test_untrained": False}
+            protocol = config.protocol.model_copy(update=changes)
+            one = config.model_copy(update={"protocol": protocol})
             if checkpoints:
                 run = train(one, self.watcher)
                 validation.append(float(run.result["validation"][metric]))
@@ -111,7 +144,7 @@ class Bench:
         return {"rows": baselines(folds, dim, config.train.metric, config.protocol.metrics)}
 
     def learned(self, config: RunConfig, split: Split) -> TrainingLoop:
-        """A model trained on a split, without a folder; its epochs are scored by one metric."""
+        """A model trained on a split, without a run folder; validation uses one metric."""
         chooser = config.protocol.model_copy(update={"metrics": (config.train.metric,)})
         scored = config.model_copy(update={"protocol": chooser})
         learning = TrainingLoop(
@@ -121,72 +154,56 @@ class Bench:
         return learning
 
     def learner(self, config: RunConfig) -> Learner:
-        """What learns, and its source."""
+        """The model and its source."""
         images, store, preset = self.store(config)
         device = self.fabric(config).device
         if not config.model.frozen:
             return build_learner(config, images, store, preset, device, self.watcher)
         model = config.model
-        key = keyed(config.data, model.network, model.weights, model.pooling, model.frozen_views)
-        if key not in self.features:
-            self.features[key] = frozen_features(
-                config, images, store, preset, device, self.watcher
-            )
-        return learner_of(config, self.features[key], device)
+        features = self.cached(
+            lambda: frozen_features(config, images, store, preset, device, self.watcher),
+            "features", config.data, model.network, model.weights, model.pooling,
+            model.frozen_views,
+        )  # fmt: skip
+        return learner_of(config, features, device)
 
     def start(self, config: RunConfig, learning: TrainingLoop) -> HeadStart | None:
-        """Where the head starts; on frozen features that is the same for all trials of a fold."""
+        """The initial head; on frozen features it is the same for all trials of a fold."""
         if not config.model.frozen:
             return None
-        key = keyed(config.data, config.model, config.protocol, learning.split.fold)
-        if key not in self.starts:
-            train_set, source = learning.split.train, learning.source
-            self.starts[key] = head_start(config, learning.model, train_set, source)
-        return self.starts[key]
+        split = learning.split
+        return self.cached(
+            lambda: head_start(config, learning.model, split.train, learning.source),
+            "start", config.data, config.model, config.protocol, split.fold,
+        )  # fmt: skip
 
     def tuning_split(self, config: RunConfig) -> Split:
-        """The classes of one fold; nothing of the test images is in it."""
-        key = keyed(config.data, config.protocol, config.seed)
-        if key not in self.tuning:
-            images, _, _ = self.store(config)
-            self.tuning[key] = splits_of(config, images)[config.protocol.fold].for_tuning()
-        return self.tuning[key]
+        """The classes of one fold, without the test images."""
+        images, _, _ = self.store(config)
+        return self.cached(
+            lambda: splits_of(config, images)[config.protocol.fold].for_tuning(),
+            "split", config.data, config.protocol, config.seed,
+        )  # fmt: skip
 
     def store(self, config: RunConfig) -> tuple[ImageSet, PixelStore, Preset]:
         """The images of a data set, decoded."""
-        key = keyed(config.data)
-        if key not in self.stores:
-            given = config.data
-            images = data.load(given.name, given.root, given.skip_unreadable)
-            preset = data.preset(given.transform)
-            store = data.open_store(
-                images,
-                preset.short_side,
-                progress=lambda a, b: self.watcher.stage("decoding", a, b),
-            )
-            self.stores[key] = images, store, preset
-        return self.stores[key]
 
-    def fabric(self, config: RunConfig) -> Any:
-        """The device."""
-        key = config.train.device, config.train.precision
-        if key not in self.fabrics:
-            self.fabrics[key] = prepared_fabric(config.train)
-        return self.fabrics[key]
+        def opened() -> tuple[ImageSet, PixelStore, Preset]:
+            images, preset = load_images(config)
+            return images, open_store(images, preset, self.watcher), preset
 
+        return self.cached(opened, "store", config.data)
 
-def on_fold(config: RunConfig, fold: int) -> RunConfig:
-    """The same run on another fold; the untrained network is a baseline of the study already."""
-    protocol = config.protocol.model_copy(update={"fold": fold, "test_untrained": False})
-    return config.model_copy(update={"protocol": protocol})
+    def fabric(self, config: RunConfig) -> Fabric:
+        """The device and precision."""
+        train = config.train
+        return self.cached(lambda: prepared_fabric(train), "fabric", train.device, train.precision)
 
-
-def keyed(*parts: Any) -> str:
-    """A name for what depends on these."""
-    texts = (p.model_dump_json() if hasattr(p, "model_dump_json") else repr(p) for p in parts)
-    return "|".join(texts)
-
-
-def named(error: Exception) -> str:
-    """The kind of an error, where its sentence alone would not do."""
-    return "" if isinstance(error, LookalikeError) else f"{type(error).__name__}: "
+    def cached(self, make: Callable[[], Made], *key: Any) -> Made:
+        """What was made for ``key``, or what ``make`` returns."""
+        parts = (p.model_dump_json() if isinstance(p, BaseModel) else repr(p) for p in key)
+        name = "|".join(parts)
+        if name not in self.cache:
+            self.cache[name] = make()
+        made: Made = self.cache[name]
+        return made

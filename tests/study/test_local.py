@@ -1,0 +1,55 @@
+"""Worker processes of one machine: records, deaths, and workers that cannot start."""
+
+import shutil
+import sys
+
+import pytest
+
+from lookalike.errors import LookalikeError
+from lookalike.progress import Watcher
+from lookalike.study import local
+from lookalike.study.local import LocalExecutor
+from lookalike.study.runner import Task
+
+
+def task(number):
+    """Work that fails at once, as there is no such configuration."""
+    return Task(str(number), "validate", {"nothing": number})
+
+
+def outcomes_of(executor):
+    found = []
+    while not found:
+        found = executor.wait(0.5)
+    return found
+
+
+def test_the_task_of_a_dead_worker_is_returned_and_the_worker_replaced():
+    with LocalExecutor(1, Watcher()) as executor:
+        executor.submit(task(0))
+        assert executor.slots == 0
+        (first,) = outcomes_of(executor)
+        assert (first.task, executor.slots) == (task(0), 1)
+        assert "there is no key 'nothing'" in first.record["error"]
+        (worker,) = executor.workers
+        worker.process.kill()
+        worker.process.wait()
+        executor.submit(task(1))  # to the dead worker
+        (lost,) = outcomes_of(executor)
+        assert (lost.task, lost.record, executor.slots) == (task(1), None, 1)
+        assert executor.workers == []
+        executor.submit(task(1))
+        (again,) = outcomes_of(executor)
+        assert "there is no key 'nothing'" in again.record["error"]
+        (worker,) = executor.workers
+    assert worker.process.poll() is not None  # no process is left behind
+
+
+def test_workers_that_cannot_start_end_the_study(monkeypatch):
+    monkeypatch.setattr(local, "FAILED_STARTS_ALLOWED", 1)
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    words = r"workers die as soon as they are started \(the last with exit code 1\)"
+    with LocalExecutor(1, Watcher()) as executor, pytest.raises(LookalikeError, match=words):
+        while True:
+            executor.submit(task(0))
+            outcomes_of(executor)
