@@ -83,7 +83,7 @@ def main():
         written = time.perf_counter() - start
         del rows
         start = time.perf_counter()
-        index.settle(Printer())
+        index.optimize(Printer())
         built = time.perf_counter() - start
         start = time.perf_counter()
         index = Index.open(index.place)

@@ -43,10 +43,12 @@ def installed(tmp_path_factory):
 
 @pytest.fixture
 def lookalike(installed, tmp_path):
+    paths = [str(installed), *filter(None, [os.environ.get("PYTHONPATH")])]
+
     def run(*arguments):
         return subprocess.run(
             [sys.executable, "-c", "from lookalike.cli import main; main()", *map(str, arguments)],
-            env=os.environ | {"PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             cwd=tmp_path,

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,22 @@ def test_imports_go_down(room):
         (path.name, other) for path in files for other in below
     }
     assert not upwards
+
+
+def test_no_import_cycle():
+    """Imports at the top of modules; those inside functions may go back."""
+    files = {
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): path
+        for path in SOURCE.rglob("*.py")
+    }
+    graph = {name: set() for name in files}
+    for name, path in files.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom):
+                both = {(f"{node.module}.{alias.name}", node.module) for alias in node.names}
+                graph[name] |= {inner if inner in files else outer for inner, outer in both}
+            elif isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names}
+    TopologicalSorter({name: found & set(files) for name, found in graph.items()}).prepare()

@@ -1,8 +1,8 @@
-"""Names for parts: losses, miners, samplers, data sets, networks.
+"""Names of parts: losses, miners, samplers, metrics, data sets, networks.
 
 A part registers itself under a kebab-case name; other packages add theirs by entry point
 (group ``lookalike.losses``, ``lookalike.miners``, ...), and ``package.module:Class`` names any
-class that can be imported.
+class or function that can be imported.
 """
 
 import importlib
@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
@@ -20,16 +20,18 @@ from lookalike.errors import BadInput, LookalikeWarning, did_you_mean
 __all__ = [
     "DATASETS",
     "LOSSES",
+    "METRICS",
     "MINERS",
     "NETWORKS",
     "REGULARIZERS",
     "SAMPLERS",
     "Entry",
     "Registry",
+    "show_options",
 ]
 
 PLAIN = (str, int, float, list, dict, type(None))
-"""What a configuration can hold; only such values are checked, objects are the caller's matter."""
+"""Types that a configuration can hold: only such values are checked, never other objects."""
 
 Part = TypeVar("Part", bound=Callable[..., Any])
 
@@ -46,6 +48,9 @@ class Entry:
 
 class Registry:
     """The parts of one kind, by name.
+
+    Args:
+        kind: The plural that names the kind; plug-ins use the entry points ``lookalike.<kind>``.
 
     >>> colours = Registry("colours")
     >>> @colours.register("red", paper="Newton, 1704")
@@ -64,17 +69,26 @@ class Registry:
         self._plugins_loaded = False
 
     def register(self, name: str, *, paper: str = "") -> Callable[[Part], Part]:
-        """Decorate a class or function to make it known as ``name``."""
+        """Decorate a class or function to register it as ``name``; ``paper`` is its source."""
 
         def add(build: Part) -> Part:
-            summary = (inspect.getdoc(build) or "").partition("\n")[0]
-            self._entries[name] = Entry(name, build, paper, summary)
+            self._entries[name] = Entry(name, build, paper, _summary(build))
             return build
 
         return add
 
+    def __contains__(self, name: str) -> bool:
+        """Whether ``name`` is registered, here or by a plug-in, or names something to import."""
+        if ":" not in name and name not in self._entries:
+            self._load_plugins()
+        return ":" in name or name in self._entries
+
     def names(self) -> list[str]:
-        """Every name, sorted, those of other packages included."""
+        """Every name, those of plug-ins included.
+
+        Returns:
+            The names, sorted.
+        """
         self._load_plugins()
         return sorted(self._entries)
 
@@ -83,17 +97,31 @@ class Registry:
         return [self._entries[name] for name in self.names()]
 
     def find(self, name: str) -> Entry:
-        """The entry called ``name``, or a class named as ``package.module:Class``."""
+        """The entry called ``name``, or a class or function named ``package.module:Class``."""
         if ":" in name:
             return Entry(name, self._imported(name), "", "")
-        if name not in self._entries:
-            self._load_plugins()
-        if name not in self._entries:
-            raise BadInput(f"there is no '{name}' among the {self.kind}; {self._near(name)}")
+        if name not in self:
+            raise BadInput(
+                f"there is no '{name}' among the {self.kind}; {did_you_mean(name, self._entries)} "
+                f"('lookalike list {self.kind}' shows all)"
+            )
         return self._entries[name]
 
     def create(self, name: str, /, *args: Any, **arguments: Any) -> Any:
-        """Build the part called ``name``; wrong arguments are refused with the nearest."""
+        """Build a part by name.
+
+        Args:
+            name: A registered name, or ``package.module:Class``.
+            *args: Positional arguments of the part.
+            **arguments: Its other arguments.
+
+        Returns:
+            The part.
+
+        Raises:
+            BadInput: The name, an argument or its value is unknown or invalid; the sentence has
+                the nearest valid one.
+        """
         build = self.find(name).build
         self.check(name, arguments)
         try:
@@ -105,7 +133,7 @@ class Registry:
         return build(*args, **arguments)
 
     def check(self, name: str, arguments: dict[str, Any]) -> None:
-        """Refuse an argument, or a value for it, that the part called ``name`` does not take."""
+        """Raise if ``name`` does not take one of the arguments, or the value given for it."""
         accepted = self.arguments(name)
         for argument, value in arguments.items():
             if accepted is not None and argument not in accepted:
@@ -121,7 +149,7 @@ class Registry:
                     )
 
     def arguments(self, name: str) -> dict[str, inspect.Parameter] | None:
-        """The arguments that ``name`` takes; None where it takes any (``**kwargs``)."""
+        """The arguments that ``name`` takes; None if it takes any (``**kwargs``)."""
         try:
             parameters = inspect.signature(self.find(name).build).parameters
         except ValueError:  # a builtin without signature
@@ -129,9 +157,6 @@ class Registry:
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
             return None
         return dict(parameters)
-
-    def _near(self, name: str) -> str:
-        return did_you_mean(name, self._entries) + f" ('lookalike list {self.kind}' shows all)"
 
     def _imported(self, path: str) -> Callable[..., Any]:
         module, _, attribute = path.partition(":")
@@ -160,12 +185,17 @@ class Registry:
                         stacklevel=2,
                     )
                     continue
-                summary = (inspect.getdoc(build) or "").partition("\n")[0]
-                self._entries[point.name] = Entry(point.name, build, "", summary)
+                # A module that registers itself has done so by now, with its paper.
+                self._entries.setdefault(point.name, Entry(point.name, build, "", _summary(build)))
+
+
+def _summary(build: Callable[..., Any]) -> str:
+    """The first line of the docstring."""
+    return (inspect.getdoc(build) or "").partition("\n")[0]
 
 
 def misfit(value: Any, annotation: Any) -> str:
-    """Why ``value`` is not what ``annotation`` says; nothing where it is, or says nothing."""
+    """Why ``value`` does not match ``annotation``; empty if it does, or cannot be checked."""
     if annotation is inspect.Parameter.empty:
         return ""
     try:
@@ -180,7 +210,39 @@ def misfit(value: Any, annotation: Any) -> str:
     return ""
 
 
+def show_options(cls: type) -> None:
+    """Set the signature of ``cls``: its own arguments, then those that it passes to its parent.
+
+    Parts take the options that all of their kind share as ``**options``. Written out, the registry
+    can check their names, and ``help`` shows them. Of the parent's arguments these are the ones
+    that ``**options: Unpack[...]`` names; all, where it names none.
+
+    >>> class Parent:
+    ...     def __init__(self, colour: str = "red") -> None: ...
+    >>> class Child(Parent):
+    ...     def __init__(self, depth: int = 1, **options: str) -> None: ...
+    >>> show_options(Child)
+    >>> list(inspect.signature(Child).parameters)
+    ['depth', 'colour']
+    """
+    own = list(inspect.signature(cls.__init__).parameters.values())[1:]  # type: ignore[misc]
+    shown = [p for p in own if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    if len(shown) < len(own):
+        unpacked = get_args(own[-1].annotation)
+        named = unpacked[0].__annotations__ if unpacked else None
+        names = {p.name for p in shown}
+        shown += [
+            p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for p in inspect.signature(cls.__mro__[1]).parameters.values()
+            if p.name not in names
+            and p.kind is not inspect.Parameter.VAR_KEYWORD
+            and (named is None or p.name in named)
+        ]
+    cls.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+
+
 LOSSES = Registry("losses")
+METRICS = Registry("metrics")
 MINERS = Registry("miners")
 SAMPLERS = Registry("samplers")
 REGULARIZERS = Registry("regularizers")

@@ -138,7 +138,7 @@ def test_report_writes_page_and_tables(lookalike, study, tmp_path):
         (["audit", "nowhere.yaml"], "there is no file 'nowhere.yaml'"),
         (["report", "{study}", "-o", "page.pdf"], "must end in .html"),
         (["report", "{study}", "--compare-published", "metricks"], "did you mean 'metrix'?"),
-        (["report", "{study}", "--compare-published", "metrix"], "says nothing about glyphs"),
+        (["report", "{study}", "--compare-published", "metrix"], "reports nothing about glyphs"),
     ],
 )
 def test_bad_input_is_one_sentence(lookalike, study, tmp_path, monkeypatch, arguments, words):

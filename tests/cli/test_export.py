@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from lookalike.inference.models import find_encoder
+from lookalike.inference.onnx_encoder import load_encoder
 from lookalike.search import Embedder
 
 
@@ -55,7 +55,7 @@ def test_torchscript_runs_in_torch(lookalike, trained, original, batch, tmp_path
 def test_safetensors_is_a_model_to_index_with(lookalike, trained, original, photos, tmp_path):
     done = lookalike("export", trained, "--to", "safetensors", "-o", tmp_path / "m")
     assert done.returncode == 0, done.stderr
-    assert find_encoder(tmp_path / "m").fingerprint == original.fingerprint
+    assert load_encoder(tmp_path / "m").fingerprint == original.fingerprint
     names = sorted(path.name for path in (tmp_path / "m").iterdir())
     assert names == ["README.md", "model.json", "weights.safetensors"]
     done = lookalike("index", tmp_path / "m", photos, "-o", tmp_path / "i")
@@ -85,7 +85,7 @@ def test_without_a_name_it_is_named_after_the_run(lookalike, trained, tmp_path, 
         (["{trained}", "--to", "onx"], "there is no export to 'onx'; did you mean 'onnx'?"),
         (["nowhere"], "there is no run or model 'nowhere'"),
         (["{photos}"], "no config.yaml"),
-        (["{trained}", "-o", "{trained}"], "is there already"),
+        (["{trained}", "-o", "{trained}"], "exists already"),
         (["{trained}", "-o", "/dev/null/m.onnx"], "/dev/null"),
         (["{trained}", "--to", "safetensors", "-o", "/dev/null/m"], "/dev/null"),
     ],

@@ -119,7 +119,7 @@ def test_show_says_what_is_there(lookalike, shop, photos):
         ),
         (["--network", "small-cnn", "--weights", "no.pth", "{photos}", "-o", "i"], "'no.pth'"),
         (["{trained}", "{photos}", "-o", "{shop}"], "'lookalike index add' adds to it"),
-        (["{trained}", "{photos}", "-o", "{photos}"], "is there already and is not an index"),
+        (["{trained}", "{photos}", "-o", "{photos}"], "exists already and is not an index"),
         (["{trained}", "{photos}", "-o", "/dev/null/i"], "/dev/null"),
         (["{trained}", "{photos}", "--store", "mysql://h/d"], "is no address of PostgreSQL"),
         (["add", "nowhere", "{photos}"], "there is no index 'nowhere'"),

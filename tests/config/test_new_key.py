@@ -1,7 +1,7 @@
 """A key declared in one place is seen by the hash, the audit, the warnings, the help and the pages.
 
-The declaration is the example of CONTRIBUTING.md. It is put into a copy of the schema, and nothing
-else of the package is changed.
+The declaration is the example of docs/extending.md. It is put into a copy of the schema, and
+nothing else of the package is changed.
 """
 
 import json
@@ -52,7 +52,7 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     """What a package says whose schema has the new field."""
-    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     section = guide.partition("## Add a config key")[2].partition("\n## ")[0]
     (field,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     package = tmp_path_factory.mktemp("copy") / "lookalike"

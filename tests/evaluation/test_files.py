@@ -70,6 +70,6 @@ def test_files_that_cannot_be_used(tmp_path):
     refused("Python objects", "objects.npy")
     refused("cannot read", "broken.npz")
     refused("cannot read", "empty.npy")
-    refused("not what its name says", "renamed.npz")
+    refused("^'[^']*' does not hold what its suffix says", "renamed.npz")
     refused("no file '.*none.txt'", "rows.npy", "none.txt")
     refused("cannot read '.*binary.txt'", "rows.npy", "binary.txt")

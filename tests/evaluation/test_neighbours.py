@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+from sklearn.neighbors import NearestNeighbors
 
 from lookalike.errors import BadInput
-from lookalike.evaluation import knn_accuracy, nearest
+from lookalike.evaluation import nearest
+from lookalike.evaluation.neighbours import exact_search
 
 
 @pytest.mark.parametrize("distance", ["cosine", "l2"])
@@ -76,20 +77,12 @@ def test_unknown_index():
         nearest(np.eye(3), np.eye(3), 1, index="hsnw")
 
 
-def test_knn_accuracy_equals_scikit_learn(clusters):
-    points, labels = clusters(240, 6, 8, noise=1.5)
-    points = points / np.linalg.norm(points, axis=1, keepdims=True)
-    names = np.array([f"class {i}" for i in labels])
-    theirs = KNeighborsClassifier(15, metric="cosine", weights=lambda d: np.exp((1 - d) / 0.07))
-    expected = theirs.fit(points[80:], names[80:]).score(points[:80], names[:80])
-    found = knn_accuracy(points[:80], names[:80], points[80:], names[80:], 15)
-    assert found == pytest.approx(expected)
-
-
-def test_knn_accuracy_checks_its_labels():
-    with pytest.raises(BadInput, match="3 queries but 2 labels"):
-        knn_accuracy(np.eye(3), [0, 1], np.eye(3), [0, 1, 2])
-    with pytest.raises(BadInput, match="3 items but 2 labels"):
-        knn_accuracy(np.eye(3), [0, 1, 2], np.eye(3), [0, 1])
-    with pytest.raises(BadInput, match="multi-hot"):
-        knn_accuracy(np.eye(3), np.eye(3), np.eye(3), np.eye(3))
+def test_items_in_a_file_are_searched_where_they_are(clusters, tmp_path, monkeypatch):
+    points, _ = clusters(90, 7, 5)
+    np.save(tmp_path / "points.npy", points)
+    in_file = np.load(tmp_path / "points.npy", mmap_mode="c")
+    monkeypatch.setattr("lookalike.evaluation.neighbours.COLUMNS", 40)
+    similar, places = exact_search(torch.from_numpy(points[:10]), torch.from_numpy(in_file), 6)
+    expected = points[:10].astype(np.float64) @ points.T
+    np.testing.assert_array_equal(places, np.argsort(-expected)[:, :6])
+    np.testing.assert_allclose(similar, -np.sort(-expected)[:, :6], rtol=1e-5)

@@ -285,7 +285,7 @@ def test_intervals_hold_the_score(clusters):
         ({"labels": [1, 2, 3]}, "no query has a relevant item"),
         ({"labels": [[0, 2], [1, 0], [1, 1]]}, "multi-hot"),
         ({"labels": [1, np.nan, 1.0]}, "not finite"),
-        ({"labels": [1, [2, 3], 1]}, "one label an item"),
+        ({"labels": [1, [2, 3], 1]}, "one label per item"),
         ({"gallery": np.zeros((0, 2)), "gallery_labels": []}, "gallery is empty"),
         ({"gallery": [[1.0, 2.0]]}, "needs gallery_labels"),
         ({"gallery_labels": [1]}, "need a gallery"),
@@ -297,7 +297,7 @@ def test_intervals_hold_the_score(clusters):
         ({"labels": [[1], [1], [2]]}, "one label per embedding"),
         ({"distance": "cosinus"}, "no distance 'cosinus'; did you mean 'cosine'"),
         ({"ties": "worse"}, "no rule for ties 'worse'; did you mean 'worst'"),
-        ({"ignore": [1, 2]}, "one identity an item"),
+        ({"ignore": [1, 2]}, "one identity per item"),
         ({"ignore": np.zeros((2, 3))}, "queries x gallery, 3 x 3, not 2 x 3"),
         ({"gallery_ignore": [1, 2]}, "needs ignore"),
     ],
@@ -309,7 +309,7 @@ def test_what_cannot_be_scored_is_refused_in_a_sentence(arguments, sentence):
 
 
 def test_structure_and_clustering_need_one_label_an_item():
-    with pytest.raises(BadInput, match="'nmi' needs one label an item"):
+    with pytest.raises(BadInput, match="'nmi' needs one label per item"):
         evaluate(np.eye(3), np.eye(3), ["nmi"])
 
 

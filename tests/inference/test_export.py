@@ -7,7 +7,7 @@ from PIL import Image
 
 from lookalike.errors import BadInput
 from lookalike.inference.export import export
-from lookalike.inference.models import find_encoder
+from lookalike.inference.onnx_encoder import load_encoder
 from lookalike.search import Embedder
 
 
@@ -36,13 +36,13 @@ def test_onnx_runs_in_onnxruntime_alone(tmp_path, network):
 def test_an_onnx_file_is_an_encoder_of_its_own(tmp_path, network):
     path = tmp_path / "m.onnx"
     export(network, "onnx", path)
-    encoder = find_encoder(path)
+    encoder = load_encoder(path)
     assert (encoder.fingerprint, encoder.dim) == (network.fingerprint, network.dim)
     vectors = encoder.embed(pictures())
     assert (vectors * network.embed(pictures())).sum(1).min() >= 0.9999
     path.write_bytes(b"not onnx")
     with pytest.raises(BadInput, match="is not a model"):
-        find_encoder(path)
+        load_encoder(path)
 
 
 def test_torchscript_runs_without_lookalike(tmp_path, embedder):

@@ -1,3 +1,5 @@
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -6,8 +8,20 @@ from safetensors.torch import save_file
 from lookalike import data
 from lookalike.config import load
 from lookalike.evaluation import evaluate
-from lookalike.report import ReportRun
 from lookalike.training import Run
+
+
+@dataclass(frozen=True)
+class NamedRun:
+    """A run and what the report calls it."""
+
+    name: str
+    run: Run
+
+    @property
+    def result(self):
+        return self.run.result
+
 
 METRICS = ("recall@1", "recall@2", "recall@4", "recall@8", "map@r")
 CLASSES = 60
@@ -59,7 +73,7 @@ def make_run(glyphs, tmp_path_factory):
         if epochs:
             result |= {"chosen_epoch": epochs - 1, "validation": {"map@r": 0.7}}
         run.finish({k: v for k, v in (result | changes).items() if v is not None}, 12.34)
-        return ReportRun(name, run)
+        return NamedRun(name, run)
 
     return make
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lookalike.errors import BadInput
-from lookalike.report import ReportRun, write_page
+from lookalike.report import write_page
 
 
 class Tags(HTMLParser):
@@ -101,7 +101,7 @@ def test_footer_tells_how_to_get_it_again(tags, three_runs):
 def test_the_same_runs_give_the_same_page(three_runs, gathered, text, tmp_path):
     again, *_ = write_page(
         tmp_path / "again.html",
-        gathered([ReportRun(run.name, run.run) for run in three_runs]),
+        gathered(three_runs),
         "A title with <angles>",
         "A lead.",
         commands=["lookalike train a.yaml", "lookalike train b.yaml"],

@@ -156,7 +156,7 @@ def study_page(make_study, make_run, tmp_path_factory):
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_a_study_can_be_clicked_through(open_study, width, scheme):
     tab = open_study(width, scheme)
-    tab.locator("label", has_text="all folds side by side").first.click()
+    tab.locator("label", has_text="all folds concatenated").first.click()
     assert tab.locator('.panel[data-group="joined-0"]:visible').get_attribute("data-panel") == "1"
     assert tab.locator("#better .pairs:visible").count() == 0  # the run makes it unfair
     labels(tab, "dataset").nth(1).click()

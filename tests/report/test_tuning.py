@@ -1,14 +1,9 @@
 import json
-import xml.etree.ElementTree as ET
 from dataclasses import asdict, replace
 
-import numpy as np
 import pytest
 
-from lookalike.compare.comparison import compare
 from lookalike.compare.contenders import gather
-from lookalike.report.charts import recall_curves, scatters
-from lookalike.report.ranks import critical_difference_diagram
 from lookalike.report.tuning import tunings
 
 
@@ -63,43 +58,3 @@ def test_odd_search_spaces(gathered, change):
 
 def test_untuned_rows_have_no_plots(make_study, tmp_path):
     assert tunings(gather([make_study(tmp_path / "s", trials=0)]).contenders) == []
-
-
-def test_recall_curves_have_all_k(gathered):
-    curve = recall_curves(gathered.contenders, "separate")[0]
-    assert curve.ks == [1, 2, 4, 8]
-    assert curve.scores == [
-        gathered.contenders[0].interval(f"recall@{k}").mean for k in (1, 2, 4, 8)
-    ]
-    base = recall_curves([c for c in gathered.contenders if c.baseline], "separate")[0]
-    assert base.halves == [None] * 4
-
-
-def test_scatters_only_where_something_varies(gathered):
-    found = scatters(gathered.contenders, "map@r", "separate", {})
-    assert [chart.key for chart in found] == ["size", "pi-ratio", "rho"]
-    trained = [one for one in gathered.contenders if not one.baseline]
-    assert [c.key for c in scatters(trained, "map@r", "separate", {})] == ["pi-ratio", "rho"]
-
-
-def test_the_diagram_of_ranks_is_sound(gathered):
-    result = compare(gathered, "map@r").tournament
-    for alone in (True, False):
-        root = ET.fromstring(critical_difference_diagram(result, alone=alone))
-        texts = [e.text for e in root.iter("{http://www.w3.org/2000/svg}text")]
-        for one in result.standings:
-            assert any(one.name in text and f"{one.rank:.2f}" in text for text in texts)
-        bars = [e for e in root.iter() if e.get("class") == "group"]
-        assert len(bars) == len(result.groups)
-        width = float(root.get("viewBox").split()[2])
-        xs = [float(e.get(k)) for e in root.iter() for k in ("x1", "x2", "x") if e.get(k)]
-        assert 0 <= min(xs) <= max(xs) <= width
-    ranks = {one.name: one.rank for one in result.standings}
-    for group in result.groups:
-        assert np.ptp([ranks[name] for name in group]) < result.distance
-
-
-def test_names_cannot_break_the_diagram(gathered):
-    result = compare(gathered, "map@r").tournament
-    bad = tuple(replace(one, name=f"<b>{one.name}&") for one in result.standings)
-    ET.fromstring(critical_difference_diagram(replace(result, standings=bad, groups=())))

@@ -4,7 +4,7 @@ import pytest
 from lookalike.errors import BadInput
 from lookalike.progress import Watcher
 from lookalike.search import Index, Record, approximate
-from lookalike.search.approximate import FastSearch, build, kind_for, tuned
+from lookalike.search.approximate import FastSearch, build, kind_for
 
 
 class Notes(Watcher):
@@ -40,13 +40,11 @@ def many(tmp_path, embedder, monkeypatch):
 @pytest.mark.parametrize("kind", ["hnsw", "ivf", "pq"])
 def test_each_kind_reaches_the_recall_that_it_claims(tmp_path, kind):
     vectors, ids = clustered(4_000, 16), np.arange(4_000) * 5 + 3
-    build(tmp_path / "x.faiss", kind, vectors, ids)
-    search = FastSearch(tmp_path / "x.faiss", kind)
-    effort, recall, sample = tuned(search, vectors, ids)
-    assert recall >= 0.97
-    assert sample == 256
+    built = build(tmp_path / "x.faiss", kind, vectors, ids, 30_000)
+    assert built.recall >= 0.97
+    assert built.sample == 256
     queries = clustered(200, 16, seed=4)
-    found = search.candidates(queries, 10, effort)
+    found = FastSearch(tmp_path / "x.faiss", built).candidates(queries, 10)
     truth = ids[true_neighbours(queries, vectors, 10)]
     hits = [len(set(a) & set(b)) / 10 for a, b in zip(found, truth, strict=True)]
     assert np.mean(hits) >= 0.93
@@ -63,7 +61,7 @@ def test_the_kind_follows_the_size():
 
 def test_settling_builds_measures_and_says_so(many):
     notes = Notes()
-    many.settle(notes)
+    many.optimize(notes)
     assert any("recall@10" in line and "against exact" in line for line in notes.said)
     again = Index.open(many.place)
     assert "HNSW" in again.approximation
@@ -74,16 +72,16 @@ def test_settling_builds_measures_and_says_so(many):
     assert exact == truth.tolist()
     assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(fast, exact, strict=True)]) > 0.95
     notes.said.clear()
-    again.settle(notes)
+    again.optimize(notes)
     assert notes.said == []  # nothing has changed
 
 
 def test_new_and_removed_pictures_count_at_once(many):
-    many.settle(Watcher())
+    many.optimize(Watcher())
     built = many.manifest.fast
     extra = clustered(20, many.embedder.dim, seed=8)
     many.commit([Record(f"new{i}.png") for i in range(20)], extra)
-    many.settle(Watcher())
+    many.optimize(Watcher())
     assert many.manifest.fast == built  # still the same file
     hits = many.search(extra, 1)
     assert [one[0].path for one in hits] == [f"new{i}.png" for i in range(20)]
@@ -98,7 +96,7 @@ def test_new_and_removed_pictures_count_at_once(many):
 
 
 def test_many_changes_build_it_again_and_few_pictures_end_it(many):
-    many.settle(Watcher())
+    many.optimize(Watcher())
     before = many.manifest.fast
     many.remove(many.ids[::3].tolist())
     assert many.manifest.fast.count == len(many) == 2_000
@@ -110,7 +108,7 @@ def test_many_changes_build_it_again_and_few_pictures_end_it(many):
 
 
 def test_a_label_is_searched_exactly(many):
-    many.settle(Watcher())
+    many.optimize(Watcher())
     query = clustered(1, many.embedder.dim, seed=5)
     rows = np.flatnonzero(np.array(many.labels) == "label3")
     truth = rows[true_neighbours(query, many.vectors[rows], 8)[0]]
@@ -126,13 +124,13 @@ def test_vectors_without_structure_stay_exact_when_the_fast_way_misses(many, mon
     random /= np.linalg.norm(random, axis=1, keepdims=True)
     many.commit([Record(f"noise{i}.png") for i in range(2_000)], random, many.ids.tolist())
     notes = Notes()
-    many.settle(notes)
+    many.optimize(notes)
     assert many.manifest.fast is None
     assert any("stays exact" in line for line in notes.said)
 
 
 def test_a_damaged_file_is_noticed(many):
-    many.settle(Watcher())
+    many.optimize(Watcher())
     path = many.folder / many.manifest.fast.file
     whole = path.read_bytes()
     path.write_bytes(whole[:-10])

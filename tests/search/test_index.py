@@ -31,6 +31,7 @@ def test_rows_ids_and_files_belong_together(index, photos, embedder):
     assert len(index) == 12
     assert index.root == photos
     assert index.label_names == ["blue", "green", "red"]
+    assert [index.label_names[code] for code in index.label_codes] == list(index.labels)
     for row, id in enumerate(index.ids.tolist()):
         item = index.item(id)
         assert (item.path, item.label) == (index.paths[row], index.labels[row])
@@ -124,6 +125,7 @@ def test_a_csv_brings_labels_and_metadata(tmp_path, photos, embedder):
     assert [index.item(i).label for i in (0, 1)] == ["warm", None]
     assert list(index.metadata) == [{"price": "3.50"}, {"price": "4"}]
     assert index.label_names == ["warm"]
+    assert index.label_codes.tolist() == [0, -1]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ def test_a_csv_brings_labels_and_metadata(tmp_path, photos, embedder):
     [
         ("file,label\na.png,x\n", "column 'path' is missing"),
         ("path,label\na.png\n", "row 2: 2 values expected"),
-        ("path,x,x\na.png,1,2\n", "there twice"),
+        ("path,x,x\na.png,1,2\n", "occurs twice"),
         ('path\n""\n', "row 2: path must not be empty"),
     ],
 )
@@ -143,10 +145,10 @@ def test_a_bad_csv_is_refused(tmp_path, embedder, text, sentence):
 
 
 def test_a_query_by_another_model_is_refused(index, embedder):
-    index.accept(embedder)
+    index.check_encoder(embedder)
     torch.manual_seed(99)
     with pytest.raises(BadInput, match="another model"):
-        index.accept(Embedder.from_network("small-cnn", weights="none"))
+        index.check_encoder(Embedder.from_network("small-cnn", weights="none"))
 
 
 @pytest.mark.parametrize(
@@ -218,3 +220,19 @@ def test_two_writers_do_not_overwrite_each_other(index, photos):
     with pytest.raises(LookalikeError, match="another process has changed"):
         index.add(photos)
     assert len(Index.open(index.place)) == 13
+
+
+def test_pictures_are_selected_by_path_folder_label_and_missing_file(index, photos):
+    by_path = dict(zip(index.paths, index.ids.tolist(), strict=True))
+    red = [id for path, id in by_path.items() if path.startswith("red/")]
+    assert index.select(["./red/1.png"]) == [by_path["red/1.png"]]
+    assert index.select(["red/"]) == red
+    assert index.select(label="red") == red
+    (photos / "blue" / "2.png").unlink()
+    assert index.select(missing=True) == [by_path["blue/2.png"]]
+    assert set(index.select(["red"], missing=True)) == {*red, by_path["blue/2.png"]}
+    assert index.select() == []
+    with pytest.raises(BadInput, match=r"did you mean .red/1\.png"):
+        index.select(["red/1.pgn"])
+    with pytest.raises(BadInput, match="did you mean 'green'"):
+        index.select(label="grene")

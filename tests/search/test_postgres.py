@@ -71,6 +71,7 @@ def test_metadata_is_kept(place, embedder, photos):
         {"note": ""},
     ]
     assert list(index.labels) == ["a", None]
+    assert index.label_codes.tolist() == [0, -1]
 
 
 def test_many_get_a_graph_that_agrees_with_exact_search(place, embedder, tmp_path, monkeypatch):
@@ -82,7 +83,7 @@ def test_many_get_a_graph_that_agrees_with_exact_search(place, embedder, tmp_pat
     index = Index.create(place, embedder)
     index.root_number(tmp_path)
     index.commit([Record(f"{i}.png", f"{i % 3}") for i in range(2_000)], rows)
-    index.settle(Watcher())
+    index.optimize(Watcher())
     opened = Index.open(place)
     assert "HNSW" in opened.approximation
     assert float(opened.approximation.partition("recall@10 ")[2][:5]) >= 0.95
@@ -120,7 +121,7 @@ def test_threads_can_share_it(stored):
 def test_a_query_by_another_model_is_refused(stored):
     torch.manual_seed(31)
     with pytest.raises(BadInput, match="another model"):
-        stored.accept(Embedder.from_network("small-cnn", weights="none"))
+        stored.check_encoder(Embedder.from_network("small-cnn", weights="none"))
 
 
 def test_what_is_not_there_or_there_already_is_refused(stored, place, postgres, embedder):

@@ -53,7 +53,8 @@ def print_part(found: "Comparison", part: "OnDataset") -> None:
     """Print one data set: the table, the audit, the claims."""
     from rich.console import Console
 
-    from lookalike.report.tables import as_text, metric_label, score_table
+    from lookalike.report.formatting import metric_label
+    from lookalike.report.tables import as_text, score_table
 
     metrics = dict.fromkeys([found.metric, "recall@1", "map@r"])
     shown = [m for m in metrics if all(m in one.metrics for one in part.contenders)]

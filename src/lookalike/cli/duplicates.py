@@ -32,18 +32,16 @@ def duplicates(
     Altered copies of your pictures must be found, their nearest pictures of other labels must not;
     the threshold is chosen on half of the pairs and measured on the other half.
     """
-    from lookalike.inference.models import find_embedder
     from lookalike.search import Embedder, Index
-    from lookalike.search.calibration import calibrate
-    from lookalike.search.duplicates import find_duplicates
-    from lookalike.search.sources import need_pictures
+    from lookalike.search.duplicates import calibrate, find_duplicates
+    from lookalike.search.sources import require_pictures
 
     with tempfile.TemporaryDirectory() as folder, ConsoleWatcher() as watcher:
         if (pictures / "index.json").is_file():
             index = Index.open(pictures)
         else:
-            need_pictures(pictures)
-            chosen = Embedder.from_network(network) if model is None else find_embedder(model)
+            require_pictures(pictures)
+            chosen = Embedder.from_network(network) if model is None else Embedder.open(model)
             index = Index.create(Path(folder) / "i", chosen)
             for skipped in index.add(pictures, watcher).skipped:
                 watcher.note(f"skipped {skipped.path}: {skipped.reason}")

@@ -67,10 +67,9 @@ def create(
     If interrupted, 'lookalike index add' completes the index.
     """
     from lookalike.errors import BadInput
-    from lookalike.inference.models import find_embedder
     from lookalike.search import Embedder, Index
     from lookalike.search.index import is_postgres
-    from lookalike.search.sources import need_pictures
+    from lookalike.search.sources import require_pictures
 
     if len(given) != (2 if network is None else 1):
         raise BadInput(
@@ -85,11 +84,11 @@ def create(
             "'-o shop.index' writes a folder"
         )
     pictures = Path(given[-1])
-    need_pictures(pictures)
+    require_pictures(pictures)
     model = (
         Embedder.from_network(network, weights=weights, transform=transform)
         if network is not None
-        else find_embedder(given[0])
+        else Embedder.open(given[0])
     )
     with ConsoleWatcher() as watcher:
         made = Index.create(output or store or "", model)
@@ -131,11 +130,13 @@ def remove(
 
     Example: lookalike index remove shop.index chairs/old.jpg --missing
     """
+    from lookalike.errors import BadInput
     from lookalike.search import Index
-    from lookalike.search.choosing import choose
 
+    if not paths and label is None and not missing:
+        raise BadInput("say what to remove: paths, --label or --missing")
     found = Index.open(place)
-    chosen = choose(found, paths or [], label, missing)
+    chosen = found.select(paths or [], label, missing)
     with ConsoleWatcher() as watcher:
         gone = found.remove(chosen, watcher)
     if as_json:

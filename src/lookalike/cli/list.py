@@ -20,7 +20,7 @@ def list_parts(
     kind: Annotated[
         str,
         typer.Argument(
-            help="losses, miners, samplers, regularizers, datasets, networks or recipes."
+            help="losses, miners, samplers, regularizers, metrics, datasets, networks or recipes."
         ),
     ],
     words: Annotated[

@@ -31,7 +31,7 @@ def report(
     Example: lookalike report runs/cub-contrastive-0123456789ab --compare-published metrix
     """
     from lookalike.compare.contenders import gather
-    from lookalike.report.describe import leading_sentence, title_of
+    from lookalike.report.descriptions import leading_sentence, title_of
     from lookalike.report.page import write_page
 
     gathered = gather(folders)

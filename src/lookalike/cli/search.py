@@ -33,28 +33,27 @@ def search(
 
     Example: lookalike search shop.index query.jpg -k 10 --sheet found.png
     """
+    from lookalike.inference.onnx_encoder import load_encoder
     from lookalike.search import Index
-    from lookalike.search.asking import ask
-    from lookalike.search.sheet import write_sheet
+    from lookalike.search.contact_sheet import write_contact_sheet
+    from lookalike.search.sources import read_picture
 
     index = Index.open(place)
-    answers = ask(index, queries, k, label=label, exact=exact, model=model)
+    encoder = None if model is None else load_encoder(model)
+    images = [read_picture(path) for path in queries]
+    found = index.query(images, k, encoder=encoder, label=label, exact=exact)
     if sheet is not None:
-        shown = [(answer.path.name, answer.image, answer.hits) for answer in answers]
-        write_sheet(sheet, index, shown)
+        names = [path.name for path in queries]
+        write_contact_sheet(sheet, index, list(zip(names, images, found, strict=True)))
     if as_json:
-        print(
-            json.dumps(
-                [
-                    {"query": str(answer.path), "hits": [vars(hit) for hit in answer.hits]}
-                    for answer in answers
-                ],
-                indent=2,
-            )
-        )
+        told = [
+            {"query": str(path), "hits": [vars(hit) for hit in hits]}
+            for path, hits in zip(queries, found, strict=True)
+        ]
+        print(json.dumps(told, indent=2))
         return
-    for answer in answers:
-        print_table(str(answer.path), answer.hits)
+    for path, hits in zip(queries, found, strict=True):
+        print_table(str(path), hits)
     if sheet is not None:
         print(f"contact sheet: {sheet}")
 

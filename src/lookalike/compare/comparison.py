@@ -20,7 +20,7 @@ from lookalike.compare.statistics import (
     tournament,
 )
 from lookalike.errors import BadInput, did_you_mean
-from lookalike.evaluation.metrics import STRUCTURE
+from lookalike.evaluation.metrics import more_is_better
 from lookalike.study.results import Which
 
 __all__ = [
@@ -150,7 +150,7 @@ def check_concatenated(gathered: Gathered) -> None:
 def ranking_metrics(gathered: Gathered) -> tuple[str, ...]:
     """The metrics that all rows have and for which higher is better."""
     first, *others = [one.metrics for one in gathered.contenders]
-    return tuple(m for m in first if m not in STRUCTURE and all(m in o for o in others))
+    return tuple(m for m in first if more_is_better(m) and all(m in o for o in others))
 
 
 def chosen_metric(gathered: Gathered) -> str:

@@ -1,35 +1,34 @@
-"""Evaluation: every score from the ranks of the relevant items."""
+"""Evaluation: every score from the ranks of the relevant items, or from the embedding space."""
 
-from lookalike.evaluation.distributed import gather_embeddings, score_distributed
 from lookalike.evaluation.files import EmbeddingsFile, read_embeddings
-from lookalike.evaluation.metrics import check_metrics
-from lookalike.evaluation.neighbours import build_index, knn_accuracy, nearest
+from lookalike.evaluation.inputs import unit_rows
+from lookalike.evaluation.metrics import check_metrics, diagnostic
+from lookalike.evaluation.neighbours import nearest
+from lookalike.evaluation.ranks import Ranks
 from lookalike.evaluation.reranking import RERANKINGS, AlphaExpansion, Gain, KReciprocal, rerank
-from lookalike.evaluation.scoring import (
-    ClassScores,
-    Evaluation,
-    WorstQuery,
-    evaluate,
-    score,
-)
+from lookalike.evaluation.results import ClassScores, Evaluation, WorstQuery
+from lookalike.evaluation.scoring import evaluate, score
+from lookalike.evaluation.space import EmbeddingSpace
+from lookalike.registry import METRICS
 
 __all__ = [
+    "METRICS",
     "RERANKINGS",
     "AlphaExpansion",
     "ClassScores",
+    "EmbeddingSpace",
     "EmbeddingsFile",
     "Evaluation",
     "Gain",
     "KReciprocal",
+    "Ranks",
     "WorstQuery",
-    "build_index",
     "check_metrics",
+    "diagnostic",
     "evaluate",
-    "gather_embeddings",
-    "knn_accuracy",
     "nearest",
     "read_embeddings",
     "rerank",
     "score",
-    "score_distributed",
+    "unit_rows",
 ]

@@ -1,4 +1,4 @@
-"""Counting on the CPU: tiles of similarities, scanned by compiled loops while still in cache."""
+"""Counting on the CPU: tiles of similarities, scanned by compiled loops while they are in cache."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,28 +10,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.evaluation import kernels
-from lookalike.evaluation.inputs import Distance
-from lookalike.evaluation.precision import full_precision
+from lookalike.evaluation.inputs import Distance, full_precision
 from lookalike.evaluation.ranks import Counts
 from lookalike.evaluation.relevance import Lists, Relevance
 
-__all__ = ["Counter"]
+__all__ = ["TileCounter"]
 
 TILE = (2048, 4096)
 """Rows and columns multiplied together: large enough for the product, small enough for caches."""
 
 PADDING = 16
-"""More numbers in each row of a tile: with rows of a power of two, all numbers of a column would
-fall on the same few lines of the cache."""
+"""Extra numbers per row of a tile: with rows of a power of two, all numbers of a column would share
+the same few cache lines."""
 
-BYTES_A_PAIR = 64
+BYTES_PER_PAIR = 64
 """Memory for each relevant pair: its level, the two edges of its band, counts and indices."""
 
-SAMPLE, GLANCE = 16, 512
-"""Queries, and items for each, looked at to tell whether single precision tells them apart."""
+SAMPLE, ITEMS = 16, 512
+"""Queries, and items for each, that decide whether single precision tells them apart."""
 
 
-class Counter:
+class TileCounter:
     """Counts, for each relevant item, the wrong answers that are more or equally similar."""
 
     def __init__(
@@ -43,7 +42,7 @@ class Counter:
     ) -> None:
         self._itself = gallery is None
         budget = memory_mb * 2**20
-        self.pairs = max(1, budget * 3 // 4 // BYTES_A_PAIR)
+        self.pairs = max(1, budget * 3 // 4 // BYTES_PER_PAIR)
         rows, columns = TILE
         while rows * columns * 4 > max(budget // 4, 2**16):
             rows, columns = rows // 2, columns // 2
@@ -84,7 +83,7 @@ class Counter:
                 continue
             levels = np.sort(row[relevant.items])
             row = np.delete(row, skipped.items)
-            row = row[:: max(1, len(row) // GLANCE)]
+            row = row[:: max(1, len(row) // ITEMS)]
             band = np.float32(self._band[query])
             reached = np.searchsorted(levels, row + band, side="right")
             near += int((reached > np.searchsorted(levels, row - band)).sum())
@@ -117,40 +116,24 @@ class Counter:
             low = _round_to(exact - band, -np.inf)
             high = _round_to(exact + band, np.inf)
             del band
-            above = np.zeros(len(exact), np.int64)
-            equal = np.zeros(len(exact), np.int64)
-            levels = (self._euclidean, relevant.offsets, exact, low, high, above, equal)
-            skips = (skipped.offsets, skipped.items)
+            above, equal = np.zeros((2, len(exact)), np.int64)
+            levels = kernels.Levels(
+                self._euclidean, relevant.offsets, exact, low, high, above, equal
+            )
             tiles = list(_tiles(number, len(self._gallery), self._tile, half))
             for done, (top, bottom, begin, end) in enumerate(tiles):
+                rows, columns = bottom - top, end - begin
                 tile = work.product(left[top:bottom], self._right[begin:end])
-                work.share(
-                    bottom - top,
-                    kernels.blot_and_count_rows,
-                    tile,
-                    end - begin,
-                    top,
-                    begin,
-                    queries,
-                    self._gallery,
-                    *levels,
-                    *skips,
-                )
+                at = (top, begin, queries)
+                skips = (skipped.offsets, skipped.items)
+                count = kernels.count_rows
+                work.share(rows, count, tile, columns, *at, self._gallery, levels, *skips)
                 if half and begin >= bottom:
-                    work.share(
-                        end - begin,
-                        kernels.count_columns,
-                        tile,
-                        bottom - top,
-                        top,
-                        begin,
-                        queries,
-                        *levels,
-                    )
+                    work.share(columns, kernels.count_columns, tile, rows, *at, levels)
                 if progress:
                     progress((done + 1) / len(tiles))
-            work.share(number, kernels.finish, relevant.offsets, above, equal)
-        return Counts(above, equal)
+            work.share(number, kernels.finish, levels)
+        return above, equal
 
 
 class _Work:
@@ -161,6 +144,7 @@ class _Work:
         self._buffer = torch.empty(0)
 
     def share(self, number: int, function: Callable[..., None], *arguments: object) -> None:
+        """Call ``function(first, last, *arguments)`` on parts of the range up to ``number``."""
         parts = torch.get_num_threads() * (4 if number > 256 else 1)
         cuts = [number * part // parts for part in range(parts + 1)]
         jobs = [
@@ -219,5 +203,5 @@ def _products_to_distances(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Te
 
 
 def _round_to(values: NDArray[np.float64], towards: float) -> NDArray[np.float32]:
-    """To single precision, never nearer than the value."""
+    """To single precision, rounded away from the value."""
     return np.nextafter(values.astype(np.float32), np.float32(towards))

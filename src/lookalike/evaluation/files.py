@@ -17,7 +17,16 @@ KEYS = ("embeddings", "labels", "gallery", "gallery_labels", "ignore", "gallery_
 
 @dataclass(frozen=True)
 class EmbeddingsFile:
-    """What ``score`` and ``rerank`` take; the names are those of their arguments."""
+    """The arguments of ``score`` and ``rerank`` that a file can hold.
+
+    Args:
+        embeddings: One row per query.
+        labels: One label per query, or a multi-hot table.
+        gallery: One row per gallery item.
+        gallery_labels: Labels of the gallery.
+        ignore: One identity per query, or a table queries x gallery.
+        gallery_ignore: Identities of the gallery.
+    """
 
     embeddings: NDArray[Any]
     labels: NDArray[Any]
@@ -33,63 +42,61 @@ class EmbeddingsFile:
 
 
 def read_embeddings(path: str | Path, labels: str | Path | None = None) -> EmbeddingsFile:
-    """Read ``path``.
+    """Read embeddings and labels. Pickled objects are refused: they could run any code.
 
-    An ``.npz`` holds the arrays embeddings and labels and, if wanted, gallery, gallery_labels,
-    ignore and gallery_ignore. An ``.npy`` holds embeddings alone: ``labels`` then names another
-    ``.npy``, or a text file with one label a line. ``labels`` also stands in for those of an
-    ``.npz`` that has none. Pickled objects are refused: they could run anything.
+    Args:
+        path: An ``.npz`` with the arrays embeddings and labels and perhaps gallery, gallery_labels,
+            ignore and gallery_ignore; or an ``.npy`` with embeddings alone.
+        labels: Labels, where ``path`` has none: an ``.npy``, or a text file with one per line.
+
+    Returns:
+        The arrays.
+
+    Raises:
+        BadInput: A file cannot be read, or an array is missing or unknown.
     """
     path = Path(path)
-    if path.suffix == ".npz":
-        arrays = _archive(path)
-    elif path.suffix == ".npy":
-        arrays = {"embeddings": _array(path)}
-    else:
+    if path.suffix not in (".npz", ".npy"):
         raise BadInput(f"'{path}' is neither an .npz nor an .npy file")
+    arrays = _arrays(path)
     if labels is not None:
         arrays["labels"] = _labels(Path(labels))
     for key in ("embeddings", "labels"):
         if key not in arrays:
             known = ", ".join(arrays) or "nothing"
-            hint = "" if path.suffix == ".npz" else "; give a file of labels beside it"
+            hint = "" if path.suffix == ".npz" else "; give a file of labels too"
             raise BadInput(f"'{path}' holds no '{key}', only {known}{hint}")
     return EmbeddingsFile(**arrays)
 
 
-def _archive(path: Path) -> dict[str, NDArray[Any]]:
-    with _opened(path) as archive:
-        for key in archive.files:
-            if key not in KEYS:
-                raise BadInput(
-                    f"'{path}' holds '{key}', which has no meaning; {did_you_mean(key, KEYS)}"
-                )
-        try:
-            return {key: archive[key] for key in archive.files}
-        except (ValueError, OSError, zipfile.BadZipFile) as error:
-            raise BadInput(f"cannot read '{path}': {_reason(error)}") from error
-
-
-def _array(path: Path) -> NDArray[Any]:
-    array: NDArray[Any] = _opened(path)
-    return array
-
-
-def _opened(path: Path) -> Any:
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an ``.npz`` by name, or the one of an ``.npy``."""
     try:
         loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray) != (path.suffix == ".npy"):
+            raise BadInput(f"'{path}' does not hold what its suffix says")
+        if isinstance(loaded, np.ndarray):
+            return {"embeddings": loaded}
+        with loaded:
+            for key in loaded.files:
+                if key not in KEYS:
+                    hint = did_you_mean(key, KEYS)
+                    raise BadInput(f"'{path}' holds '{key}', which has no meaning; {hint}")
+            return {key: loaded[key] for key in loaded.files}
+    except BadInput:  # which is a ValueError
+        raise
     except FileNotFoundError:
         raise BadInput(f"there is no file '{path}'") from None
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise BadInput(f"cannot read '{path}': {_reason(error)}") from error
-    if isinstance(loaded, np.ndarray) != (path.suffix == ".npy"):
-        raise BadInput(f"'{path}' is not what its name says")
-    return loaded
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        if "pickle" in str(error):
+            reason = "it holds Python objects (save strings as an array of dtype str)"
+        raise BadInput(f"cannot read '{path}': {reason}") from error
 
 
 def _labels(path: Path) -> NDArray[Any]:
     if path.suffix == ".npy":
-        return _array(path)
+        return _arrays(path)["embeddings"]
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -97,9 +104,3 @@ def _labels(path: Path) -> NDArray[Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read '{path}': {error}") from error
     return np.array(lines, dtype=str)
-
-
-def _reason(error: Exception) -> str:
-    if "pickle" in str(error):
-        return "it holds Python objects (save strings as an array of dtype str)"
-    return str(error).partition("\n")[0] or type(error).__name__

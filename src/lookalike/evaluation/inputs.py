@@ -1,6 +1,7 @@
-"""What the caller gives, checked once at the door: embeddings and labels of any usual kind."""
+"""The embeddings and labels that a caller gives: checked, converted, normalised."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -11,7 +12,16 @@ from torch import Tensor
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.labels import check_shape
 
-__all__ = ["ArrayLike", "Distance", "Labels", "check_choice", "embeddings_of", "labels_of"]
+__all__ = [
+    "ArrayLike",
+    "Distance",
+    "Labels",
+    "check_choice",
+    "embeddings_of",
+    "full_precision",
+    "labels_of",
+    "unit_rows",
+]
 
 ArrayLike = Tensor | NDArray[Any] | Sequence[Any]
 Distance = Literal["cosine", "l2"]
@@ -19,7 +29,7 @@ Labels = NDArray[Any]
 
 
 def check_choice(value: str, choices: Any, what: str) -> None:
-    """Refuse a ``value`` that is not one of the strings of the literal type ``choices``."""
+    """Raise if ``value`` is not one of the strings of the literal type ``choices``."""
     if value not in get_args(choices):
         raise BadInput(f"there is no {what} '{value}'; {did_you_mean(value, get_args(choices))}")
 
@@ -44,7 +54,7 @@ def embeddings_of(values: ArrayLike, what: str, distance: Distance = "cosine") -
         tensor = tensor.float()
     _check_finite(tensor, what)
     if distance == "cosine":
-        tensor = _unit_rows(tensor)
+        tensor = unit_rows(tensor)
     tensor = tensor.float().contiguous()
     if distance == "l2":
         _check_finite(tensor, f"{what} (in single precision)")
@@ -52,13 +62,13 @@ def embeddings_of(values: ArrayLike, what: str, distance: Distance = "cosine") -
 
 
 def labels_of(values: ArrayLike, what: str) -> Labels:
-    """Labels as a numpy array: one label an item (1-D) or a multi-hot table (2-D, 0 or 1)."""
+    """Labels as a numpy array: one label per item (1-D) or a multi-hot table (2-D, 0 or 1)."""
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
     try:
         array = np.asarray(values)
     except ValueError:
-        raise BadInput(f"{what} must be one label an item, or a table of 0 and 1") from None
+        raise BadInput(f"{what} must be one label per item, or a table of 0 and 1") from None
     check_shape(array.shape, len(array) if array.ndim else 0, what)
     if array.ndim == 2 and array.dtype.kind in "biuf":
         if not np.isin(array, (0, 1)).all():
@@ -71,6 +81,39 @@ def labels_of(values: ArrayLike, what: str) -> Labels:
     if array.dtype == object:
         array = array.astype(str)
     return array
+
+
+def unit_rows(embeddings: Tensor, dtype: torch.dtype = torch.float32, block: int = 4096) -> Tensor:
+    """Rows divided by their length, which is computed in double precision; zero rows stay zero.
+
+    Args:
+        embeddings: One row per item, of any floating type.
+        dtype: Type of the result.
+        block: Rows at a time, to save memory.
+
+    Returns:
+        A new tensor of the same shape.
+    """
+    unit = torch.empty_like(embeddings, dtype=dtype)
+    for part, out in zip(torch.split(embeddings, block), torch.split(unit, block), strict=True):
+        exact = part.double()
+        if embeddings.dtype == torch.float64:  # squares of very large or small numbers overflow
+            largest = exact.abs().amax(dim=1, keepdim=True)
+            exact = exact / largest.clamp_min(torch.finfo(torch.float64).tiny)
+        lengths = torch.linalg.vector_norm(exact, dim=1, keepdim=True)
+        out.copy_(exact / lengths.clamp_min_(torch.finfo(torch.float64).tiny))
+    return unit
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Matrix products in true single precision, whatever the program has chosen for training."""
+    chosen = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(chosen)
 
 
 def _tensor(values: ArrayLike, what: str) -> Tensor:
@@ -93,16 +136,3 @@ def _check_finite(tensor: Tensor, what: str) -> None:
             f"{what} hold {int(bad.sum())} row(s) that are not finite (NaN or infinite), "
             f"the first is row {row}"
         )
-
-
-def _unit_rows(tensor: Tensor, rows: int = 4096) -> Tensor:
-    """Divide by the length, taken in double precision, some rows at a time to save memory."""
-    unit = torch.empty_like(tensor, dtype=torch.float32)
-    for part, out in zip(torch.split(tensor, rows), torch.split(unit, rows), strict=True):
-        exact = part.double()
-        if tensor.dtype == torch.float64:  # squares of very large or small numbers leave the range
-            largest = exact.abs().amax(dim=1, keepdim=True)
-            exact = exact / largest.clamp_min(torch.finfo(torch.float64).tiny)
-        lengths = torch.linalg.vector_norm(exact, dim=1, keepdim=True)
-        out.copy_(exact.div_(lengths.clamp_min_(torch.finfo(torch.float64).tiny)))
-    return unit

@@ -1,23 +1,23 @@
 """The compiled inner loops of counting. Importing this module imports numba.
 
-Each function takes a range of rows (or columns) of one tile of similarities and lets the
-interpreter go, so that ordinary threads share the work.
+Each function takes a range of rows (or columns) of one tile of similarities and releases the
+interpreter lock, so that ordinary threads share the work.
 
 A tile comes from a single-precision matrix product, which may round the same dot product
 differently in two places. So a tile decides only what lies outside a band round the similarity
-of a relevant item, as wide as the rounding error can be. What lies inside is decided by
+of a relevant item, as wide as the rounding error can be. Values inside are computed again by
 ``exact_score``, in double precision and in one fixed order of summation: equal items tie exactly,
 and the counts do not depend on the matrix library, the tiles or the number of threads.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["blot_and_count_rows", "count_columns", "exact_scores", "finish"]
+__all__ = ["Levels", "count_columns", "count_rows", "exact_scores", "finish"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Floats = NDArray[np.float32]
@@ -26,23 +26,47 @@ Ints = NDArray[np.int64]
 
 
 def compiled(function: Function) -> Function:
-    """Compile at the first call, keep the result on disk, and release the interpreter."""
+    """Compile at the first call, keep the result on disk, and release the interpreter lock."""
     compile_it: Any = numba.njit(nogil=True, cache=True)
     fast: Function = compile_it(function)
     return fast
 
 
 PIECE = 1024
-"""Values looked at together: enough for vectors, few enough that most pieces hold nothing."""
+"""Values compared together: enough for SIMD, few enough that most pieces reach no level."""
 
 BIT = 32
-"""Values looked at together to find one in doubt."""
+"""Values compared together to find one inside a band."""
 
 SCAN = 4
-"""Looking for the values to search costs as much as comparing a piece with so many levels."""
+"""Finding the values to search costs as much as comparing a piece with so many levels."""
 
 BLOCK = 512
 """Rows and columns of the part of a tile that is scanned by columns while it is in cache."""
+
+
+class Levels(NamedTuple):
+    """The relevant items of all queries: lists end to end, each ascending by score."""
+
+    euclidean: bool
+    offsets: Ints
+    """Query q has the items from ``offsets[q]`` to ``offsets[q + 1]``."""
+    exact: Doubles
+    """The score of each item, in double precision."""
+    low: Floats
+    high: Floats
+    """The band round it within which a value in single precision decides nothing."""
+    above: Ints
+    equal: Ints
+    """The counts; ``above`` holds differences between levels until ``finish``."""
+
+
+@compiled
+def _term(x: np.float32, y: np.float32, euclidean: bool) -> float:
+    """The contribution of one dimension to a.b, or to -|a - b|^2."""
+    if euclidean:
+        return -((np.float64(x) - np.float64(y)) ** 2)
+    return np.float64(x) * np.float64(y)
 
 
 @compiled
@@ -50,31 +74,19 @@ def exact_score(a: Floats, b: Floats, euclidean: bool) -> float:
     """a.b, or -|a - b|^2 / 2, in double precision; eight partial sums in a fixed order."""
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
     whole = len(a) // 8 * 8
-    if euclidean:
-        for k in range(0, whole, 8):
-            s0 -= (np.float64(a[k]) - np.float64(b[k])) ** 2
-            s1 -= (np.float64(a[k + 1]) - np.float64(b[k + 1])) ** 2
-            s2 -= (np.float64(a[k + 2]) - np.float64(b[k + 2])) ** 2
-            s3 -= (np.float64(a[k + 3]) - np.float64(b[k + 3])) ** 2
-            s4 -= (np.float64(a[k + 4]) - np.float64(b[k + 4])) ** 2
-            s5 -= (np.float64(a[k + 5]) - np.float64(b[k + 5])) ** 2
-            s6 -= (np.float64(a[k + 6]) - np.float64(b[k + 6])) ** 2
-            s7 -= (np.float64(a[k + 7]) - np.float64(b[k + 7])) ** 2
-        for k in range(whole, len(a)):
-            s0 -= (np.float64(a[k]) - np.float64(b[k])) ** 2
-        return 0.5 * (((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)))
     for k in range(0, whole, 8):
-        s0 += np.float64(a[k]) * np.float64(b[k])
-        s1 += np.float64(a[k + 1]) * np.float64(b[k + 1])
-        s2 += np.float64(a[k + 2]) * np.float64(b[k + 2])
-        s3 += np.float64(a[k + 3]) * np.float64(b[k + 3])
-        s4 += np.float64(a[k + 4]) * np.float64(b[k + 4])
-        s5 += np.float64(a[k + 5]) * np.float64(b[k + 5])
-        s6 += np.float64(a[k + 6]) * np.float64(b[k + 6])
-        s7 += np.float64(a[k + 7]) * np.float64(b[k + 7])
+        s0 += _term(a[k], b[k], euclidean)
+        s1 += _term(a[k + 1], b[k + 1], euclidean)
+        s2 += _term(a[k + 2], b[k + 2], euclidean)
+        s3 += _term(a[k + 3], b[k + 3], euclidean)
+        s4 += _term(a[k + 4], b[k + 4], euclidean)
+        s5 += _term(a[k + 5], b[k + 5], euclidean)
+        s6 += _term(a[k + 6], b[k + 6], euclidean)
+        s7 += _term(a[k + 7], b[k + 7], euclidean)
     for k in range(whole, len(a)):
-        s0 += np.float64(a[k]) * np.float64(b[k])
-    return ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
+        s0 += _term(a[k], b[k], euclidean)
+    total = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
+    return 0.5 * total if euclidean else total
 
 
 @compiled
@@ -88,7 +100,7 @@ def exact_scores(
     items: Ints,
     scores: Doubles,
 ) -> None:
-    """The scores of the items of the lists ``first`` to ``last``, each list sorted upwards."""
+    """The scores of the items of the lists ``first`` to ``last``, each list sorted ascending."""
     for query in range(first, last):
         for at in range(offsets[query], offsets[query + 1]):
             scores[at] = exact_score(queries[query], gallery[items[at]], euclidean)
@@ -109,27 +121,7 @@ def _reached_and_passed(
 
 
 @compiled
-def _add(counts: Ints, a: int, at: int, number: np.int64) -> None:
-    """``number`` more at the level ``at`` alone; ``finish`` sums each level with those above."""
-    counts[at] += number
-    if at > a:
-        counts[at - 1] -= number
-
-
-@compiled
-def _count(
-    values: Floats,
-    a: int,
-    b: int,
-    query: Floats,
-    others: Floats,
-    euclidean: bool,
-    exact: Doubles,
-    low: Floats,
-    high: Floats,
-    above: Ints,
-    equal: Ints,
-) -> None:
+def _count(values: Floats, a: int, b: int, query: Floats, others: Floats, levels: Levels) -> None:
     """Count ``values`` at the levels ``a`` to ``b`` (ascending) of one query.
 
     ``above`` holds differences: a value adds one at the highest level that it passes. Most
@@ -139,32 +131,20 @@ def _count(
         return
     for start in range(0, len(values), PIECE):
         piece, those = values[start : start + PIECE], others[start : start + PIECE]
-        reached = _reached_and_passed(piece, 0, len(piece), low[a], high[a])[0]
+        reached = _reached_and_passed(piece, 0, len(piece), levels.low[a], levels.high[a])[0]
         if reached == 0:
             continue
         if b - a <= SCAN + reached:  # to compare with a level costs about one search
-            _compare(piece, a, b, query, those, euclidean, exact, low, high, above, equal)
+            _compare(piece, a, b, query, those, levels)
         else:
-            _search(piece, a, b, query, those, euclidean, exact, low, high, above, equal)
+            _search(piece, a, b, query, those, levels)
 
 
 @compiled
-def _compare(
-    values: Floats,
-    a: int,
-    b: int,
-    query: Floats,
-    others: Floats,
-    euclidean: bool,
-    exact: Doubles,
-    low: Floats,
-    high: Floats,
-    above: Ints,
-    equal: Ints,
-) -> None:
+def _compare(values: Floats, a: int, b: int, query: Floats, others: Floats, levels: Levels) -> None:
     """Every value with every level, up to the first that none reaches: for few levels."""
     for at in range(a, b):
-        lowest, highest = low[at], high[at]
+        lowest, highest = levels.low[at], levels.high[at]
         reached, passed = _reached_and_passed(values, 0, len(values), lowest, highest)
         if reached == 0:
             return
@@ -179,29 +159,21 @@ def _compare(
             doubtful -= some - clear
             for place in range(start, stop):
                 if lowest <= values[place] <= highest:
-                    score = exact_score(query, others[place], euclidean)
-                    if score > exact[at]:
+                    score = exact_score(query, others[place], levels.euclidean)
+                    if score > levels.exact[at]:
                         passed += 1
-                    elif score == exact[at]:
-                        equal[at] += 1
-        _add(above, a, at, passed)
+                    elif score == levels.exact[at]:
+                        levels.equal[at] += 1
+        # Differences: so many more at this level alone.
+        levels.above[at] += passed
+        if at > a:
+            levels.above[at - 1] -= passed
 
 
 @compiled
-def _search(
-    values: Floats,
-    a: int,
-    b: int,
-    query: Floats,
-    others: Floats,
-    euclidean: bool,
-    exact: Doubles,
-    low: Floats,
-    high: Floats,
-    above: Ints,
-    equal: Ints,
-) -> None:
-    """The place of each value among the levels, by halving: for few values or many levels."""
+def _search(values: Floats, a: int, b: int, query: Floats, others: Floats, levels: Levels) -> None:
+    """The place of each value among the levels, by bisection: for few values or many levels."""
+    exact, low, high = levels.exact, levels.low, levels.high
     lowest = low[a]
     for place in range(values.shape[0]):
         value = values[place]
@@ -215,19 +187,19 @@ def _search(
         if high[passed] < value:
             passed += 1
         if passed < b and low[passed] <= value:
-            score = exact_score(query, others[place], euclidean)
+            score = exact_score(query, others[place], levels.euclidean)
             while passed < b and exact[passed] < score:
                 passed += 1
             tied = passed
             while tied < b and exact[tied] == score:
-                equal[tied] += 1
+                levels.equal[tied] += 1
                 tied += 1
         if passed > a:
-            above[passed - 1] += 1
+            levels.above[passed - 1] += 1
 
 
 @compiled
-def blot_and_count_rows(
+def count_rows(
     first: int,
     last: int,
     tile: Floats,
@@ -236,13 +208,7 @@ def blot_and_count_rows(
     item: int,
     queries: Floats,
     gallery: Floats,
-    euclidean: bool,
-    offsets: Ints,
-    exact: Doubles,
-    low: Floats,
-    high: Floats,
-    above: Ints,
-    equal: Ints,
+    levels: Levels,
     skip_offsets: Ints,
     skip_items: Ints,
 ) -> None:
@@ -266,8 +232,8 @@ def blot_and_count_rows(
         while at < skip_offsets[q + 1] and skip_items[at] < item + columns:
             values[skip_items[at] - item] = -np.inf
             at += 1
-        a, b = offsets[q], offsets[q + 1]
-        _count(values, a, b, queries[q], others, euclidean, exact, low, high, above, equal)
+        a, b = levels.offsets[q], levels.offsets[q + 1]
+        _count(values, a, b, queries[q], others, levels)
 
 
 @compiled
@@ -290,17 +256,11 @@ def count_columns(
     query: int,
     item: int,
     queries: Floats,
-    euclidean: bool,
-    offsets: Ints,
-    exact: Doubles,
-    low: Floats,
-    high: Floats,
-    above: Ints,
-    equal: Ints,
+    levels: Levels,
 ) -> None:
-    """Columns of a blotted tile where queries = gallery: each item is a query too.
+    """Columns of a tile after ``count_rows`` where queries = gallery: each item is a query too.
 
-    Columns lie across the memory, so only those that reach a level are copied out.
+    Columns are not contiguous in memory, so only those that reach a level are copied out.
     """
     greatest = np.empty(BLOCK, np.float32)
     copied = np.empty(BLOCK, np.float32)
@@ -312,20 +272,20 @@ def count_columns(
             _greatest(tile, top, bottom, left, right, greatest)
             for column in range(left, right):
                 q = item + column
-                a, b = offsets[q], offsets[q + 1]
-                if a == b or greatest[column - left] < low[a]:
+                a, b = levels.offsets[q], levels.offsets[q + 1]
+                if a == b or greatest[column - left] < levels.low[a]:
                     continue
                 for row in range(top, bottom):
                     copied[row - top] = tile[row, column]
-                values = copied[: bottom - top]
-                _count(values, a, b, queries[q], others, euclidean, exact, low, high, above, equal)
+                _count(copied[: bottom - top], a, b, queries[q], others, levels)
 
 
 @compiled
-def finish(first: int, last: int, offsets: Ints, above: Ints, equal: Ints) -> None:
-    """Sum the differences, and turn every list round: most similar first."""
+def finish(first: int, last: int, levels: Levels) -> None:
+    """Sum the differences, and reverse every list: most similar first."""
+    above, equal = levels.above, levels.equal
     for query in range(first, last):
-        a, b = offsets[query], offsets[query + 1]
+        a, b = levels.offsets[query], levels.offsets[query + 1]
         for at in range(b - 2, a - 1, -1):
             above[at] += above[at + 1]
         above[a:b] = above[a:b][::-1].copy()

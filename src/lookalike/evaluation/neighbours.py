@@ -1,10 +1,11 @@
-"""Nearest neighbours: exact in blocks, or by a FAISS index for millions; k-NN classification."""
+"""Nearest neighbours: exact in blocks, or by a FAISS index for millions."""
 
 from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.errors import BadInput
@@ -13,11 +14,10 @@ from lookalike.evaluation.inputs import (
     Distance,
     check_choice,
     embeddings_of,
-    labels_of,
+    full_precision,
 )
-from lookalike.evaluation.precision import full_precision
 
-__all__ = ["IndexKind", "build_index", "knn_accuracy", "nearest"]
+__all__ = ["IndexKind", "empty_index", "exact_search", "nearest"]
 
 IndexKind = Literal["flat", "ivf", "hnsw"]
 
@@ -35,105 +35,32 @@ def nearest(
     memory_mb: int = 512,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The ``k`` most similar gallery items of each query: (similarities, indices).
+    """The ``k`` most similar gallery items of each query.
 
-    Similarities are cosines; with "l2" they are minus the Euclidean distances, so that more is
-    always nearer. A gallery of fewer than ``k`` items gives them all. Without ``index`` the
-    search is exact, in blocks; "flat" (exact), "ivf" and "hnsw" use FAISS. Equal similarities
-    are in no particular order.
+    Args:
+        queries: One row per query.
+        gallery: One row per item. Fewer than ``k`` items are all returned.
+        k: Number of neighbours.
+        distance: "cosine", or "l2": similarities are then minus the Euclidean distances, so that
+            more is always nearer.
+        index: None searches exactly, in blocks; "flat" (exact), "ivf" and "hnsw" use FAISS.
+        memory_mb: Memory for the blocks of the exact search.
+        progress: Called with the number of queries that are done, and of all.
+
+    Returns:
+        Similarities and indices of the neighbours, both queries x k, nearest first. Equal
+        similarities are in no particular order.
+
+    Raises:
+        BadInput: The gallery is empty, or has another number of columns than the queries.
 
     >>> similarities, indices = nearest([[1.0, 0.0]], [[0.0, 1.0], [2.0, 0.0]], k=1)
     >>> indices.tolist()
     [[1]]
     """
-    rows, items = _checked(queries, gallery, k, distance)
-    k = min(k, len(items))
-    if index is not None:
-        found = build_index(items, index, distance)
-        return _searched(found, rows, k, distance)
-    block = max(1, min(len(rows), memory_mb * 2**20 // (4 * 3 * (COLUMNS + 2 * k))))
-    best, where = [], []
-    for start in range(0, len(rows), block):
-        values, places = _best(rows[start : start + block], items, k, distance)
-        best.append(values)
-        where.append(places)
-        if progress:
-            progress(min(start + block, len(rows)), len(rows))
-    return torch.cat(best), torch.cat(where)
-
-
-def build_index(gallery: ArrayLike, kind: IndexKind, distance: Distance = "cosine") -> Any:
-    """A FAISS index of the gallery (for the cosine, of its rows at unit length).
-
-    "flat" compares with everything; "ivf" visits an eighth of sqrt(n) cells, at least 8;
-    "hnsw" walks a graph with 32 links an item.
-    """
-    import faiss
-
-    check_choice(kind, IndexKind, "index")
-    rows = embeddings_of(gallery, "gallery", distance).cpu().numpy()
-    width = rows.shape[1]
-    index: Any
-    metric = faiss.METRIC_INNER_PRODUCT if distance == "cosine" else faiss.METRIC_L2
-    if kind == "hnsw":
-        index = faiss.IndexHNSWFlat(width, 32, metric)
-        index.hnsw.efConstruction = 80
-        index.hnsw.efSearch = 128
-    elif kind == "ivf":
-        cells = max(1, int(len(rows) ** 0.5))
-        coarse: Any = faiss.IndexFlat(width, metric)
-        index = faiss.IndexIVFFlat(coarse, width, cells, metric)
-        coarse.this.disown()
-        index.own_fields = True
-        index.cp.min_points_per_centroid = 1
-        index.train(rows)
-        index.nprobe = min(cells, max(8, cells // 8))
-    else:
-        index = faiss.IndexFlat(width, metric)
-    index.add(rows)
-    return index
-
-
-def knn_accuracy(
-    queries: ArrayLike,
-    labels: ArrayLike,
-    gallery: ArrayLike,
-    gallery_labels: ArrayLike,
-    k: int = 20,
-    *,
-    temperature: float = 0.07,
-    distance: Distance = "cosine",
-) -> float:
-    """Share of queries whose class wins the vote of the ``k`` nearest.
-
-    Each neighbour votes with weight e^(s / temperature) (Wu et al., CVPR 2018).
-
-    >>> knn_accuracy([[1.0, 0.1]], ["a"], [[1.0, 0.0], [0.0, 1.0]], ["a", "b"], k=2)
-    1.0
-    """
-    wanted, known = labels_of(labels, "labels"), labels_of(gallery_labels, "gallery labels")
-    if wanted.ndim != 1 or known.ndim != 1:
-        raise BadInput("k-NN classification needs one label an item, not a multi-hot table")
-    if temperature <= 0:
-        raise BadInput(f"temperature must be above 0, not {temperature}")
-    if len(queries) != len(wanted):
-        raise BadInput(f"there are {len(queries)} queries but {len(wanted)} labels")
-    if len(gallery) != len(known):
-        raise BadInput(f"the gallery has {len(gallery)} items but {len(known)} labels")
-    similarities, indices = nearest(queries, gallery, k, distance=distance)
-    classes, codes = np.unique(known, return_inverse=True)
-    voters = torch.from_numpy(codes)[indices.cpu()]
-    weights = (similarities.cpu().double() / temperature).softmax(dim=1)
-    # Only the classes among the neighbours can win: compare the k voters with each other.
-    votes = (weights[:, None, :] * (voters[:, :, None] == voters[:, None, :])).sum(2)
-    winners = voters.gather(1, votes.argmax(1, keepdim=True))[:, 0].numpy()
-    return float((classes[winners] == wanted).mean())
-
-
-def _checked(
-    queries: ArrayLike, gallery: ArrayLike, k: int, distance: Distance
-) -> tuple[Tensor, Tensor]:
     check_choice(distance, Distance, "distance")
+    if index is not None:
+        check_choice(index, IndexKind, "index")
     if k < 1:
         raise BadInput(f"k must be at least 1, not {k}")
     rows = embeddings_of(queries, "queries", distance)
@@ -142,11 +69,27 @@ def _checked(
         raise BadInput("the gallery is empty")
     if rows.shape[1] != items.shape[1]:
         raise BadInput(f"queries have {rows.shape[1]} columns and the gallery {items.shape[1]}")
-    return rows, items
+    k = min(k, len(items))
+    if index is not None:
+        found = _faiss_search(rows.cpu().numpy(), items.cpu().numpy(), k, index, distance)
+        return found[0].to(rows.device), found[1].to(rows.device)
+    block = max(1, min(len(rows), memory_mb * 2**20 // (4 * 3 * (COLUMNS + 2 * k))))
+    parts = []
+    for start in range(0, len(rows), block):
+        parts.append(exact_search(rows[start : start + block], items, k, distance))
+        if progress:
+            progress(min(start + block, len(rows)), len(rows))
+    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
 
-def _best(rows: Tensor, items: Tensor, k: int, distance: Distance) -> tuple[Tensor, Tensor]:
-    """The k best of one block of queries, merged over pieces of the gallery."""
+def exact_search(
+    rows: Tensor, items: Tensor, k: int, distance: Distance = "cosine"
+) -> tuple[Tensor, Tensor]:
+    """The ``k`` nearest of one block of queries, merged over pieces of the gallery.
+
+    For the cosine all rows have unit length already. ``items`` may be mapped from a file: they are
+    read in order, once.
+    """
     values = rows.new_empty(len(rows), 0)
     places = torch.empty(len(rows), 0, dtype=torch.int64, device=rows.device)
     for start in range(0, len(items), COLUMNS):
@@ -166,9 +109,43 @@ def _best(rows: Tensor, items: Tensor, k: int, distance: Distance) -> tuple[Tens
     return values, places
 
 
-def _searched(index: Any, rows: Tensor, k: int, distance: Distance) -> tuple[Tensor, Tensor]:
-    found, places = index.search(rows.cpu().numpy(), k)
-    similar = torch.from_numpy(found)
-    if distance == "l2":
-        similar = -similar.clamp_min(0).sqrt()
-    return similar.to(rows.device), torch.from_numpy(places).to(rows.device)
+def empty_index(
+    sample: NDArray[np.float32],
+    kind: IndexKind | Literal["pq"],
+    cells: int,
+    distance: Distance = "cosine",
+) -> Any:
+    """A FAISS index without items, trained on ``sample`` where it has cells ("ivf", "pq")."""
+    import faiss
+
+    width = sample.shape[1]
+    parts = next(m for m in range(-(-width // 2), 0, -1) if width % m == 0)
+    names = {"hnsw": "HNSW32", "ivf": f"IVF{cells},Flat", "pq": f"IVF{cells},PQ{parts}x8"}
+    metric = faiss.METRIC_INNER_PRODUCT if distance == "cosine" else faiss.METRIC_L2
+    index: Any = faiss.index_factory(width, names.get(kind, "Flat"), metric)
+    if kind == "hnsw":
+        index.hnsw.efConstruction = 80
+    elif kind != "flat":
+        index.cp.min_points_per_centroid = 1
+        index.cp.spherical = distance == "cosine"
+        index.train(sample)
+    return index
+
+
+def _faiss_search(
+    rows: NDArray[np.float32],
+    items: NDArray[np.float32],
+    k: int,
+    kind: IndexKind,
+    distance: Distance,
+) -> tuple[Tensor, Tensor]:
+    """The ``k`` nearest by a FAISS index; "ivf" visits an eighth of its cells, at least 8."""
+    cells = max(1, int(len(items) ** 0.5))
+    index = empty_index(items, kind, cells, distance)
+    if kind == "hnsw":
+        index.hnsw.efSearch = 128
+    elif kind == "ivf":
+        index.nprobe = min(cells, max(8, cells // 8))
+    index.add(items)
+    similar, places = (torch.from_numpy(found) for found in index.search(rows, k))
+    return (-similar.clamp_min(0).sqrt() if distance == "l2" else similar), places

@@ -1,13 +1,13 @@
 """The ranks of the relevant items: all that the rank metrics need.
 
 The rank of a relevant item is 1 + the number of gallery items that are more similar to the
-query. So ranks come from counting, block by block of similarities, and neither a sort nor a
-list of neighbours of the whole gallery is kept.
+query. So ranks come from counting, block by block of similarities; nothing is sorted, and no list
+of neighbours is kept.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,45 +19,41 @@ __all__ = ["Counts", "Ranks", "Ties"]
 Ties = Literal["worst", "average", "best"]
 
 
-@dataclass(frozen=True)
-class Counts:
-    """How many wrong answers stand above each relevant item, and how many beside it.
+Counts: TypeAlias = tuple[Ints, Ints]
+"""How many wrong answers are more similar than each relevant item, and how many tie with it.
 
-    By query, and then from the most to the least similar relevant item: the number of gallery
-    items that are not relevant and strictly more (``above``) or equally (``equal``) similar.
-    """
-
-    above: Ints
-    equal: Ints
+By query, and then from the most to the least similar relevant item.
+"""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks r_1 <= r_2 <= ... <= r_R of the relevant items of each query of a block."""
+    """The ranks r_1 <= r_2 <= ... <= r_R of the relevant items of each query of a block.
 
-    start: int
+    Args:
+        offsets: Query q has the values from ``offsets[q]`` to ``offsets[q + 1]``.
+        values: The ranks, from 1; a rank in the middle of a tie may be a half.
+    """
+
     offsets: Ints
     values: NDArray[np.float64]
 
     @staticmethod
-    def of(start: int, relevant: Lists, counts: Counts, ties: Ties) -> "Ranks":
+    def of(relevant: Lists, counts: Counts, ties: Ties) -> "Ranks":
         """Ranks from counts.
 
         Among equally similar items the relevant come last ("worst"), first ("best"), or in the
         middle of the two ("average").
         """
+        above, equal = counts
         place = np.arange(len(relevant.items)) - np.repeat(relevant.offsets[:-1], relevant.sizes)
         share = {"worst": 1.0, "average": 0.5, "best": 0.0}[ties]
-        return Ranks(start, relevant.offsets, 1.0 + place + counts.above + share * counts.equal)
+        return Ranks(relevant.offsets, 1.0 + place + above + share * equal)
 
     @cached_property
     def relevant(self) -> Ints:
         """R, the number of relevant items of each query."""
         return np.diff(self.offsets)
-
-    @cached_property
-    def _owners(self) -> Ints:
-        return np.repeat(np.arange(len(self.offsets) - 1), self.relevant)
 
     @cached_property
     def place(self) -> NDArray[np.float64]:
@@ -72,7 +68,11 @@ class Ranks:
 
     def total(self, per_item: NDArray[Any]) -> NDArray[np.float64]:
         """The sum over the relevant items of each query."""
-        return np.bincount(self._owners, per_item, len(self.offsets) - 1).astype(np.float64)
+        return np.bincount(self._queries, per_item, len(self.relevant)).astype(np.float64)
+
+    def mean(self, per_item: NDArray[Any]) -> NDArray[np.float64]:
+        """The mean over the relevant items of each query; 0 where there are none."""
+        return self.total(per_item) / np.maximum(self.relevant, 1)
 
     def first(self) -> NDArray[np.float64]:
         """r_1 of each query; infinite where nothing is relevant."""
@@ -80,3 +80,7 @@ class Ranks:
         has = self.relevant > 0
         best[has] = self.values[self.offsets[:-1][has]]
         return best
+
+    @cached_property
+    def _queries(self) -> Ints:
+        return np.repeat(np.arange(len(self.relevant)), self.relevant)

@@ -1,6 +1,7 @@
 """Which gallery items are relevant to a query, and which are left out of its ranking."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ class Lists:
 class Relevance:
     """Relevant pairs by label, without the query itself and without the pairs to ignore.
 
-    ``ignore`` is either one identity an item (for example a camera): a pair of the same label
+    ``ignore`` is either one identity per item (for example a camera): a pair of the same label
     and the same identity is left out; or a table queries x gallery: True leaves the pair out.
     """
 
@@ -57,11 +58,8 @@ class Relevance:
         if labels.ndim != gallery_labels.ndim:
             raise BadInput("labels and gallery labels must both be multi-hot, or neither")
         self.queries, self.gallery = len(labels), len(gallery_labels)
-        self._pairs = (
-            _SharedLabels(labels, gallery_labels)
-            if labels.ndim == 2
-            else _EqualLabels(labels, gallery_labels)
-        )
+        self._multi_hot = labels.ndim == 2
+        self._of_query, self._of_gallery = _label_tables(labels, gallery_labels)
         self._mask, self._identities = self._checked(ignore, gallery_ignore)
 
     @property
@@ -71,7 +69,8 @@ class Relevance:
 
     def count(self) -> Ints:
         """An upper bound of the relevant items of each query, without listing them."""
-        return self._pairs.count()
+        total = np.asarray(self._of_query @ np.diff(self._of_gallery.indptr), np.int64)
+        return np.minimum(total, self.gallery)
 
     def lists(self, start: int, stop: int) -> tuple[Lists, Lists]:
         """The items relevant to the queries ``start`` to ``stop``, and those left out, ascending.
@@ -79,7 +78,10 @@ class Relevance:
         Left out are all items that must not count as wrong answers: the relevant, the ignored
         and the query itself.
         """
-        owners, items = self._pairs.list(start, stop)
+        shared = self._of_query[start:stop] @ self._of_gallery
+        shared.sort_indices()
+        owners = np.repeat(np.arange(stop - start), np.diff(shared.indptr))
+        items = shared.indices.astype(np.int64)
         keep = np.ones(len(owners), bool)
         queries = owners + start
         if self.itself:
@@ -91,8 +93,7 @@ class Relevance:
             keep &= ~self._mask[queries, items]
         number = stop - start
         relevant = Lists.of(owners[keep], items[keep], number)
-        holds_itself = isinstance(self._pairs, _EqualLabels)
-        if self._mask is None and (holds_itself or not self.itself):
+        if self._mask is None and not (self._multi_hot and self.itself):
             return relevant, Lists.of(owners, items, number)
         more_owners, more_items = [owners], [items]
         if self.itself:  # an item with no label at all is not in its own list
@@ -127,70 +128,39 @@ class Relevance:
             raise BadInput("with a gallery, ignore needs gallery_ignore too")
         if ignore.shape != (self.queries,) or gallery_ignore.shape != (self.gallery,):
             raise BadInput(
-                f"ignore must have one identity an item: {self.queries} for the queries and "
+                f"ignore must have one identity per item: {self.queries} for the queries and "
                 f"{self.gallery} for the gallery, not {ignore.shape} and {gallery_ignore.shape}"
             )
         codes = np.unique(np.concatenate([ignore, gallery_ignore]), return_inverse=True)[1]
         return None, (codes[: self.queries], codes[self.queries :])
 
 
-class _EqualLabels:
-    """One label an item: relevant means equal."""
+def _label_tables(labels: Labels, gallery_labels: Labels) -> tuple[Any, Any]:
+    """Which labels each query has, and which items have each label, as sparse matrices.
 
-    def __init__(self, labels: Labels, gallery_labels: Labels) -> None:
-        numeric = labels.dtype.kind in "biuf", gallery_labels.dtype.kind in "biuf"
-        if numeric[0] != numeric[1]:
-            raise BadInput("labels and gallery labels must both be numbers, or both strings")
-        if labels is gallery_labels:
-            classes, self._codes = np.unique(labels, return_inverse=True)
-            gallery_codes = self._codes
-        else:
-            # Codes of each side apart: joining int64 and uint64 would pass through float64.
-            classes, gallery_codes = np.unique(gallery_labels, return_inverse=True)
-            of_query, codes = np.unique(labels, return_inverse=True)
-            position = {label: code for code, label in enumerate(classes.tolist())}
-            known = np.array([position.get(x, -1) for x in of_query.tolist()], np.int64)
-            self._codes = known[codes] if len(known) else codes
-        self._order = np.argsort(gallery_codes, kind="stable")
-        sizes = np.bincount(gallery_codes, minlength=len(classes))
-        # One more, empty, class at the end (-1) for labels that the gallery does not have.
-        self._sizes = np.append(sizes, 0)
-        self._starts = np.append(np.cumsum(sizes) - sizes, 0)
+    Two items are relevant to each other where the product of the two is not 0.
+    """
+    from scipy.sparse import csr_array
 
-    def count(self) -> Ints:
-        sizes: Ints = self._sizes[self._codes]
-        return sizes
-
-    def list(self, start: int, stop: int) -> tuple[Ints, Ints]:
-        codes = self._codes[start:stop]
-        sizes = self._sizes[codes]
-        owners = np.repeat(np.arange(stop - start), sizes)
-        within = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return owners, self._order[self._starts[codes][owners] + within]
-
-
-class _SharedLabels:
-    """Several labels an item: relevant means at least one in common."""
-
-    def __init__(self, labels: Labels, gallery_labels: Labels) -> None:
-        from scipy.sparse import csr_matrix
-
+    if labels.ndim == 2:
         if labels.shape[1] != gallery_labels.shape[1]:
             raise BadInput(
                 f"multi-hot labels have {labels.shape[1]} columns and those of the gallery "
                 f"{gallery_labels.shape[1]}"
             )
-        self._labels = csr_matrix(labels, dtype=np.int32)
-        self._gallery = csr_matrix(gallery_labels, dtype=np.int32).T.tocsr()
-
-    def count(self) -> Ints:
-        per_label = np.diff(self._gallery.indptr)
-        total = np.asarray(self._labels @ per_label, np.int64)
-        most: Ints = np.minimum(total, self._gallery.shape[1])
-        return most
-
-    def list(self, start: int, stop: int) -> tuple[Ints, Ints]:
-        shared = self._labels[start:stop] @ self._gallery
-        shared.sort_indices()
-        owners = np.repeat(np.arange(stop - start), np.diff(shared.indptr))
-        return owners, shared.indices.astype(np.int64)
+        of_query = csr_array(labels, dtype=np.int32)
+        of_gallery = csr_array(gallery_labels, dtype=np.int32)
+        return of_query, of_gallery.T.tocsr()
+    numeric = labels.dtype.kind in "biuf", gallery_labels.dtype.kind in "biuf"
+    if numeric[0] != numeric[1]:
+        raise BadInput("labels and gallery labels must both be numbers, or both strings")
+    # Codes of each side apart: joining int64 and uint64 would pass through float64.
+    classes, codes = np.unique(gallery_labels, return_inverse=True)
+    own, own_codes = np.unique(labels, return_inverse=True)
+    position = {label: code for code, label in enumerate(classes.tolist())}
+    known = np.array([position.get(label, len(classes)) for label in own.tolist()], np.int64)
+    tables = []
+    for column in (known[own_codes], codes):
+        ones, rows = np.ones(len(column), np.int32), np.arange(len(column))
+        tables.append(csr_array((ones, (rows, column)), (len(column), len(classes) + 1)))
+    return tables[0], tables[1].T.tocsr()

@@ -1,4 +1,4 @@
-"""Re-ranking: a second look at the neighbours, and what it gains."""
+"""Re-ranking: neighbours of neighbours correct the first ranking; scores with and without."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.evaluation.inputs import ArrayLike
-from lookalike.evaluation.metrics import check_metrics, is_ranking
+from lookalike.evaluation.inputs import ArrayLike, full_precision, unit_rows
+from lookalike.evaluation.metrics import check_metrics
 from lookalike.evaluation.neighbours import nearest
-from lookalike.evaluation.precision import full_precision
 from lookalike.evaluation.ranking import Progress, rank_embeddings, rank_rows
 from lookalike.evaluation.ranks import Ranks, Ties
-from lookalike.evaluation.scoring import DEFAULT_METRICS, Evaluation, Sets, evaluation_of
+from lookalike.evaluation.results import Evaluation
+from lookalike.evaluation.scoring import DEFAULT_METRICS, Sets, evaluation_of
 
 __all__ = ["RERANKINGS", "AlphaExpansion", "Gain", "KReciprocal", "rerank"]
 
@@ -25,7 +25,12 @@ PAIRS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class Gain:
-    """The scores without and with re-ranking."""
+    """The scores without and with re-ranking.
+
+    Args:
+        plain: Without.
+        reranked: With.
+    """
 
     plain: Evaluation
     reranked: Evaluation
@@ -39,12 +44,17 @@ class Gain:
 
 @dataclass(frozen=True)
 class KReciprocal:
-    """Items that have each other among their neighbours are alike (Zhong et al., CVPR 2017).
+    """Items that have each other among their neighbours are similar (Zhong et al., CVPR 2017).
 
     R(p, k): the items among the k nearest of p that have p among their own k nearest. R(p, k1)
     is enlarged by R(q, k1/2) of each member q that shares two thirds of it; then p is the vector
     of weights e^(s - 1) on its set, averaged over its k2 nearest, and d_J the Jaccard distance of
     two such vectors. Ranked by (1 - weight) d_J + weight (1 - s).
+
+    Args:
+        k1: Size of the first neighbourhood.
+        k2: Neighbours whose vectors are averaged; 1: none.
+        weight: Weight of the original distance, between 0 and 1.
     """
 
     k1: int = 20
@@ -66,6 +76,10 @@ class AlphaExpansion:
     """A query is replaced by a mean with its neighbours (Radenovic et al., TPAMI 2018).
 
     q + sum over the ``neighbours`` nearest x of max(s, 0)^alpha x, at unit length.
+
+    Args:
+        neighbours: Number of neighbours in the mean.
+        alpha: Exponent of their similarities.
     """
 
     neighbours: int = 10
@@ -89,14 +103,14 @@ class AlphaExpansion:
         weights = similar.clamp_min(0) ** self.alpha
         if itself:
             own = places == torch.arange(len(queries), device=places.device)[:, None]
-            own[:, -1] |= ~own.any(1)  # crowded out by equal items: leave out the last instead
+            own[:, -1] |= ~own.any(1)  # displaced by equal items: leave out the last instead
             weights = weights.masked_fill(own, 0)
         expanded = queries.clone()
         step = max(1, PAIRS_AT_ONCE // places.shape[1])
         for start in range(0, len(queries), step):
             part = slice(start, start + step)
             expanded[part] += torch.einsum("qk,qkd->qd", weights[part], gallery[places[part]])
-        return torch.nn.functional.normalize(expanded)
+        return unit_rows(expanded)
 
 
 RERANKINGS: dict[str, type[KReciprocal] | type[AlphaExpansion]] = {
@@ -120,25 +134,44 @@ def rerank(
     memory_mb: int = 512,
     progress: Progress | None = None,
 ) -> Gain:
-    """Score with and without re-ranking, by cosine; the arguments are those of ``score``.
+    """Score with and without re-ranking, by cosine.
+
+    Args:
+        embeddings: One row per query.
+        labels: One label per query, or a multi-hot table.
+        metrics: Names of rank metrics.
+        gallery: One row per gallery item; None: every item is a query to all others.
+        gallery_labels: Labels of the gallery.
+        by: The method, with its settings; None: ``KReciprocal()``.
+        ties: As in :func:`lookalike.evaluation.score`.
+        ignore: As in :func:`lookalike.evaluation.score`.
+        gallery_ignore: As in :func:`lookalike.evaluation.score`.
+        confidence: Level of bootstrap intervals; None: none.
+        memory_mb: Memory for blocks of similarities.
+        progress: Called with the number of queries that are done, and of all.
+
+    Returns:
+        Both evaluations.
+
+    Raises:
+        BadInput: A metric does not follow from ranks, or the embeddings cannot be scored.
 
     >>> points = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
     >>> rerank(points, ["a", "a", "b", "b"], by=KReciprocal(k1=2, k2=1)).gain
     {'recall@1': 0.0, 'map@r': 0.0}
     """
-    names = tuple(metrics)
-    check_metrics(names)
-    for name in names:
-        if not is_ranking(name):
-            raise BadInput(f"re-ranking cannot change '{name}': ask for metrics of ranks")
+    asked = check_metrics(metrics)
+    for metric in asked:
+        if not metric.per_query:
+            raise BadInput(f"re-ranking cannot change '{metric.name}': it needs metrics of ranks")
     sets = Sets.of(embeddings, labels, gallery, gallery_labels, ignore, gallery_ignore)
     plain = rank_embeddings(
         sets.queries, sets.gallery, sets.relevance, ties=ties, memory_mb=memory_mb
     )
     second = (by or KReciprocal()).rank(sets, ties, memory_mb, progress)
     return Gain(
-        evaluation_of(names, sets, plain, confidence),
-        evaluation_of(names, sets, second, confidence),
+        evaluation_of(asked, sets, plain, confidence),
+        evaluation_of(asked, sets, second, confidence),
     )
 
 

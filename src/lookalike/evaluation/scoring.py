@@ -1,18 +1,16 @@
-"""Score a set of embeddings: the scores, and what lies behind them."""
+"""Score a set of embeddings, in one process or shared by several."""
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias, TypedDict, Unpack
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.evaluation.bootstrap import bootstrap_intervals
-from lookalike.evaluation.clustering import clustering_scores
 from lookalike.evaluation.inputs import (
     ArrayLike,
     Distance,
@@ -21,102 +19,19 @@ from lookalike.evaluation.inputs import (
     embeddings_of,
     labels_of,
 )
-from lookalike.evaluation.metrics import CLUSTERING, STRUCTURE, check_metrics, is_ranking, per_query
+from lookalike.evaluation.metrics import Metric, check_metrics
 from lookalike.evaluation.ranking import Progress, rank_embeddings
 from lookalike.evaluation.ranks import Ranks, Ties
 from lookalike.evaluation.relevance import Relevance
-from lookalike.evaluation.structure import structure_scores
+from lookalike.evaluation.results import Evaluation, bootstrap_intervals, mean_of_known
+from lookalike.evaluation.space import EmbeddingSpace
 
-__all__ = [
-    "ClassScores",
-    "Crew",
-    "Evaluation",
-    "ScoreOptions",
-    "Sets",
-    "WorstQuery",
-    "evaluate",
-    "score",
-]
+__all__ = ["ScoreOptions", "Sets", "evaluate", "evaluation_of", "score"]
 
 DEFAULT_METRICS = ("recall@1", "map@r")
 
-Values: TypeAlias = tuple[dict[str, NDArray[np.float64]], int]
-"""The rank metrics of each query, and how many queries have nothing relevant."""
-Whole: TypeAlias = dict[str, float]
-"""The scores that belong to no single query."""
-
-
-@dataclass(frozen=True)
-class ClassScores:
-    """One line of the table by class: the means over the queries of the class."""
-
-    label: object
-    queries: int
-    without_relevant: int
-    scores: dict[str, float]
-
-
-@dataclass(frozen=True)
-class WorstQuery:
-    """A query that was answered badly: its row, its label, its value."""
-
-    index: int
-    label: object
-    value: float
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The scores of a set of embeddings, and what lies behind them.
-
-    ``per_query`` holds one value a query for each rank metric, NaN where the gallery holds
-    nothing relevant; ``scores`` are the means without those. ``intervals`` is empty unless
-    confidence intervals were asked for.
-    """
-
-    scores: dict[str, float]
-    per_query: dict[str, NDArray[np.float64]]
-    labels: Labels
-    queries: int
-    gallery: int
-    queries_without_relevant: int
-    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-    def per_class(self) -> list[ClassScores]:
-        """The rank metrics by class, in order of the labels; a class without a hit scores NaN.
-
-        Recall@k of a class is its hit rate. With multi-hot labels the label is the column, and a
-        query counts in each of its classes.
-        """
-        of_any = next(iter(self.per_query.values()), np.zeros(self.queries))
-        without = np.isnan(of_any)
-        return [
-            ClassScores(
-                label,
-                len(members),
-                int(without[members].sum()),
-                {name: _mean(values[members]) for name, values in self.per_query.items()},
-            )
-            for label, members in _members(self.labels)
-        ]
-
-    def worst(self, metric: str | None = None, number: int = 20) -> list[WorstQuery]:
-        """The queries with the lowest ``metric`` (the last rank metric asked for, if none).
-
-        Queries without relevant items are left out; equal values keep the order of the rows.
-        """
-        if metric is None and self.per_query:
-            metric = next(reversed(self.per_query))
-        if metric is None or metric not in self.per_query:
-            known = ", ".join(self.per_query) or "none"
-            raise BadInput(f"no value of each query for '{metric}'; there is: {known}")
-        values = self.per_query[metric]
-        order = np.argsort(values, kind="stable")[:number]  # NaN last
-        return [
-            WorstQuery(int(i), _plain(self.labels[i]), float(values[i]))
-            for i in order
-            if not np.isnan(values[i])
-        ]
+Values: TypeAlias = dict[str, NDArray[np.float64]]
+Scores: TypeAlias = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -138,7 +53,7 @@ class Sets:
         gallery_ignore: ArrayLike | None = None,
         distance: Distance = "cosine",
     ) -> "Sets":
-        """Check what was given; anything that cannot be scored is refused in one sentence."""
+        """Check and convert the arguments of ``score``."""
         check_choice(distance, Distance, "distance")
         queries = embeddings_of(embeddings, "embeddings", distance)
         own_labels = labels_of(labels, "labels")
@@ -162,11 +77,10 @@ class Sets:
         )
         return Sets(queries, others, own_labels, relevance)
 
-    def check(self, names: tuple[str, ...]) -> None:
-        """Refuse clustering and structure where items have several labels."""
-        for name in names:
-            if self.labels.ndim == 2 and not is_ranking(name):
-                raise BadInput(f"'{name}' needs one label an item, not a multi-hot table")
+    def space(self, seed: int) -> EmbeddingSpace:
+        """The queries as points of classes."""
+        classes = np.unique(self.labels, return_inverse=True)[1]
+        return EmbeddingSpace(self.queries, torch.from_numpy(classes).to(self.queries.device), seed)
 
 
 class ScoreOptions(TypedDict, total=False):
@@ -181,19 +95,7 @@ class ScoreOptions(TypedDict, total=False):
     seed: int
     memory_mb: int
     progress: Progress | None
-
-
-class Crew:
-    """Who shares the work of scoring: here one process alone."""
-
-    def span(self, queries: int) -> tuple[int, int] | None:
-        """The queries that this process ranks; None is all."""
-        del queries
-        return None
-
-    def together(self, own: Values, whole: Callable[[], Whole]) -> tuple[Values, Whole]:
-        """What all have found; ``whole`` computes what cannot be shared out."""
-        return own, whole()
+    distributed: bool
 
 
 def evaluate(
@@ -204,7 +106,21 @@ def evaluate(
     gallery_labels: ArrayLike | None = None,
     **options: Unpack[ScoreOptions],
 ) -> dict[str, float]:
-    """The scores of ``embeddings`` by name; see ``score`` for the options.
+    """Compute scores of ``embeddings`` by name.
+
+    Args:
+        embeddings: One row per query.
+        labels: One label per query, or a multi-hot table.
+        metrics: Names (``lookalike list metrics``), or ``package.module:function``.
+        gallery: One row per gallery item; None: every item is a query to all others.
+        gallery_labels: Labels of the gallery.
+        **options: The other arguments of :func:`lookalike.evaluation.score`.
+
+    Returns:
+        The value of each metric.
+
+    Raises:
+        BadInput: A metric is unknown, or the embeddings cannot be scored.
 
     >>> evaluate([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], ["a", "a", "b"])
     {'recall@1': 1.0, 'map@r': 1.0}
@@ -228,32 +144,49 @@ def score(
     seed: int = 0,
     memory_mb: int = 512,
     progress: Progress | None = None,
-    crew: Crew | None = None,
+    distributed: bool = False,
 ) -> Evaluation:
     """Evaluate ``embeddings`` (queries) against a gallery, or against themselves.
 
-    ``labels``: one an item (whole numbers of any size, strings), or a multi-hot table; then two
-    items are relevant to each other if they share a label. Without a ``gallery`` every item is
-    a query to all others. ``ignore``: an identity an item, such as its camera: pairs of the same
-    label and identity are left out; or a table queries x gallery, True to leave a pair out.
-    ``ties``: where equally similar items stand, the relevant last ("worst"), first ("best") or
-    in the middle ("average"). ``confidence``, such as 0.95, asks for bootstrap intervals of the
-    rank metrics. Clustering and structure are those of ``embeddings``, without the gallery;
-    ``seed`` is that of k-means and the bootstrap. ``crew``: see ``score_distributed``.
+    Args:
+        embeddings: One row per query.
+        labels: One label per query (whole numbers of any size, strings), or a multi-hot table: two
+            items are then relevant to each other if they share a label.
+        metrics: Names (``lookalike list metrics``), or ``package.module:function``. Those of the
+            embedding space are of ``embeddings``, without the gallery.
+        gallery: One row per gallery item; None: every item is a query to all others.
+        gallery_labels: Labels of the gallery.
+        distance: "cosine" or "l2".
+        ties: Where equally similar items are ranked: the relevant last ("worst"), first ("best")
+            or in the middle ("average").
+        ignore: One identity per query, such as its camera: pairs of the same label and identity
+            are left out. Or a table queries x gallery, True to leave a pair out.
+        gallery_ignore: Identities of the gallery.
+        confidence: Level of bootstrap intervals of the rank metrics, such as 0.95; None: none.
+        resamples: Number of bootstrap samples.
+        seed: Seed of k-means and the bootstrap.
+        memory_mb: Memory for blocks of similarities.
+        progress: Called with the number of queries that are done, and of all.
+        distributed: Let all processes of torch's process group, each of which must call this with
+            the same arguments, rank a share of the queries; all get the same result. Without a
+            process group it has no effect.
+
+    Returns:
+        The scores, with the values per query behind them.
+
+    Raises:
+        BadInput: A metric is unknown, or the embeddings cannot be scored.
 
     >>> found = score([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], ["a", "a", "b"], ["recall@1"])
     >>> found.scores, found.queries_without_relevant
     ({'recall@1': 1.0}, 1)
     """
-    names = tuple(metrics)
-    check_metrics(names)
+    asked = check_metrics(metrics)
     check_choice(ties, Ties, "rule for ties")
+    distributed = distributed and dist.is_available() and dist.is_initialized()
     if confidence is not None and not 0 < confidence < 1:
         raise BadInput(f"confidence must lie between 0 and 1, not {confidence}")
     sets = Sets.of(embeddings, labels, gallery, gallery_labels, ignore, gallery_ignore, distance)
-    sets.check(names)
-    crew = crew or Crew()
-    span = crew.span(len(sets.queries))
     blocks = rank_embeddings(
         sets.queries,
         sets.gallery,
@@ -262,39 +195,46 @@ def score(
         ties=ties,
         memory_mb=memory_mb,
         progress=progress,
-        span=span,
+        span=_own_queries(len(sets.queries)) if distributed else None,
     )
-    return evaluation_of(names, sets, blocks, confidence, resamples, seed, crew)
+    return evaluation_of(asked, sets, blocks, confidence, resamples, seed, distributed)
 
 
 def evaluation_of(
-    names: tuple[str, ...],
+    metrics: tuple[Metric, ...],
     sets: Sets,
     blocks: Iterable[Ranks],
     confidence: float | None = None,
     resamples: int = 1000,
     seed: int = 0,
-    crew: Crew | None = None,
+    distributed: bool = False,
 ) -> Evaluation:
-    """Put together what was asked for; ranks are computed only if a metric needs them."""
-    ranked = tuple(name for name in names if is_ranking(name))
-    own = values_of(ranked, blocks if ranked else ())
-    (values, without), whole = (crew or Crew()).together(
-        own, lambda: whole_set_scores(names, sets, seed)
-    )
+    """Compute the metrics from ranks, which are taken only if a metric needs them."""
+    ranked = tuple(metric for metric in metrics if metric.per_query)
+    of_space = tuple(metric for metric in metrics if not metric.per_query)
+    if of_space and sets.labels.ndim == 2:
+        raise BadInput(f"'{of_space[0].name}' needs one label per item, not a multi-hot table")
+    values, without = values_of(ranked, blocks if ranked else ())
+    # k-means and the like cannot be shared: the first process computes them for all.
+    scores: Scores = {}
+    if of_space and (not distributed or dist.get_rank() == 0):
+        space = sets.space(seed)
+        scores = {metric.name: float(metric.function(space, *metric.k)) for metric in of_space}
+    if distributed:
+        values, without, scores = _gathered(values, without, scores)
     if values and without == sets.relevance.queries:
         raise BadInput(
             "no query has a relevant item in the gallery: "
-            + ("no label is met twice" if sets.relevance.itself else "no label is in both")
+            + ("no label occurs twice" if sets.relevance.itself else "no label is in both")
         )
-    scores = whole | {name: _mean(of_each) for name, of_each in values.items()}
+    scores |= {name: mean_of_known(of_each) for name, of_each in values.items()}
     intervals = {}
     if confidence is not None:
         intervals = bootstrap_intervals(
             values, confidence=confidence, resamples=resamples, seed=seed
         )
     return Evaluation(
-        scores={name: scores[name] for name in names},
+        scores={metric.name: scores[metric.name] for metric in metrics},
         per_query=values,
         labels=sets.labels,
         queries=sets.relevance.queries,
@@ -304,29 +244,29 @@ def evaluation_of(
     )
 
 
-def values_of(names: tuple[str, ...], blocks: Iterable[Ranks]) -> Values:
+def values_of(metrics: tuple[Metric, ...], blocks: Iterable[Ranks]) -> tuple[Values, int]:
     """The rank metrics of each query, and how many queries have nothing relevant."""
-    parts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in names}
+    parts: dict[str, list[NDArray[np.float64]]] = {metric.name: [] for metric in metrics}
     without = 0
     for block in blocks:
         without += int((block.relevant == 0).sum())
-        for name in names:
-            parts[name].append(per_query(name, block))
+        for metric in metrics:
+            parts[metric.name].append(metric.of_queries(block))
     return {name: np.concatenate(part or [np.empty(0)]) for name, part in parts.items()}, without
 
 
-def whole_set_scores(names: tuple[str, ...], sets: Sets, seed: int) -> Whole:
-    """Clustering and structure, where asked for: they belong to no single query."""
-    clustering = tuple(name for name in names if name in CLUSTERING)
-    structure = tuple(name for name in names if name in STRUCTURE)
-    if not (clustering or structure):
-        return {}
-    codes = np.unique(sets.labels, return_inverse=True)[1]
-    scores = clustering_scores(clustering, sets.queries, codes, seed) if clustering else {}
-    if structure:
-        on_device = torch.from_numpy(codes).to(sets.queries.device)
-        scores |= structure_scores(structure, sets.queries, on_device)
-    return scores
+def _own_queries(queries: int) -> tuple[int, int]:
+    """The queries that this process ranks."""
+    rank, number = dist.get_rank(), dist.get_world_size()
+    return queries * rank // number, queries * (rank + 1) // number
+
+
+def _gathered(values: Values, without: int, scores: Scores) -> tuple[Values, int, Scores]:
+    """The values of all processes, in order of the queries; the scores of the first."""
+    shares: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(shares, (values, without, scores))
+    values = {name: np.concatenate([share[0][name] for share in shares]) for name in values}
+    return values, sum(share[1] for share in shares), shares[0][2]
 
 
 def _check_lengths(rows: Tensor, labels: Labels, which: str) -> None:
@@ -340,23 +280,3 @@ def _identities(values: ArrayLike | None) -> NDArray[np.generic] | None:
     if values is None:
         return None
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-
-
-def _members(labels: Labels) -> list[tuple[object, NDArray[np.int64]]]:
-    if labels.ndim == 2:
-        return [(column, labels[:, column].nonzero()[0]) for column in range(labels.shape[1])]
-    classes, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    order = np.argsort(codes, kind="stable")
-    parts = np.split(order, np.cumsum(sizes)[:-1])
-    return list(zip(classes.tolist(), parts, strict=True))
-
-
-def _plain(label: object) -> object:
-    if isinstance(label, np.ndarray):
-        return label.nonzero()[0].tolist()
-    return label.item() if isinstance(label, np.generic) else label
-
-
-def _mean(values: NDArray[np.float64]) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else math.nan

@@ -1,4 +1,4 @@
-"""A network with its test transform, in a folder of its own: settings and weights, no pickle."""
+"""A network with its test transform, stored in a folder: settings and weights, no pickle."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,17 @@ VERSION = 1
 
 
 class Blueprint(BaseModel):
-    """What is needed to build a network again, but for its weights."""
+    """What is needed to build a network again, except its weights.
+
+    Args:
+        network: Its name.
+        dim: The size of the embedding; 0: the pooled features as they are.
+        pooling: How the feature map is pooled.
+        layer_norm: Whether the pooled features are normalized before the linear layer.
+        normalize: Whether the network itself scales embeddings to unit length.
+        channels: 3 for colour, 1 for grey.
+        transform: The preset by which pictures become its input.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,17 +52,10 @@ class Blueprint(BaseModel):
 
     def build(self) -> EmbeddingModel:
         """The network with random weights."""
-        return models.build(
-            self.network,
-            dim=self.dim,
-            pooling=self.pooling,
-            layer_norm=self.layer_norm,
-            normalize=self.normalize,
-            channels=self.channels,
-        )
+        return models.build(self.network, **self.model_dump(exclude={"network", "transform"}))
 
     def refuse_foreign_code(self) -> None:
-        """A model that may come from elsewhere must not name code to import."""
+        """Refuse a network that is code to import: the model may come from an untrusted source."""
         hub = self.network.rpartition(":")[0]
         if hub and hub not in HUBS:
             raise BadInput(
@@ -62,10 +65,20 @@ class Blueprint(BaseModel):
 
 
 class Embedder(Encoder):
-    """A network of torch that turns pictures into unit vectors.
+    """A torch network that turns pictures into unit vectors.
 
-    ``model`` has ``features`` (batch -> map) and ``embed`` (map -> embedding); ``batch`` makes its
-    input from what ``prepare`` gives.
+    ``model.features`` computes the feature map of a batch and ``model.embed`` the embedding of a
+    map; ``prepare`` and ``batch`` make the batch from pictures.
+
+    Args:
+        model: The network with its weights.
+        blueprint: How to build it again.
+        origin: What is known about its training, for the model card.
+
+    >>> from PIL import Image
+    >>> embedder = Embedder.from_network("small-cnn", weights="none")
+    >>> embedder.embed([Image.new("RGB", (64, 64))]).shape == (1, embedder.dim)
+    True
     """
 
     def __init__(
@@ -82,8 +95,25 @@ class Embedder(Encoder):
         )
 
     @classmethod
+    def open(cls, folder: Path | str) -> Self:
+        """The model of a run's folder, or of a folder that holds an exported one.
+
+        Args:
+            folder: The folder.
+
+        Raises:
+            BadInput: There is no model, or it is damaged.
+        """
+        folder = Path(folder)
+        if (folder / "model.json").is_file():
+            return cls.load(folder)
+        if not folder.is_dir():
+            raise BadInput(f"there is no run or model '{folder}'")
+        return cls.from_run(folder)
+
+    @classmethod
     def from_run(cls, folder: Path | str) -> Self:
-        """The chosen model of a finished run."""
+        """The chosen model of the finished run in ``folder``."""
         run = Run(Path(folder))
         config, result = run.config, run.result
         tensors = model_tensors(run)
@@ -102,7 +132,14 @@ class Embedder(Encoder):
         transform: str = "small",
         pooling: str = "avg",
     ) -> Self:
-        """A pretrained network as it is: its pooled features are the embedding."""
+        """A pretrained network as it is: its pooled features are the embedding.
+
+        Args:
+            network: Its name.
+            weights: "imagenet", "none" (random weights) or a file.
+            transform: The preset by which pictures become its input.
+            pooling: How the feature map is pooled.
+        """
         data.preset(transform)
         model = models.build(network, weights=weights, dim=0, pooling=pooling)
         blueprint = Blueprint(network=network, dim=0, pooling=pooling, transform=transform)
@@ -110,7 +147,7 @@ class Embedder(Encoder):
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        """The model that :meth:`save` wrote; a damaged one is refused."""
+        """The model that :meth:`save` wrote to ``folder``; a damaged one is refused."""
         folder = Path(folder)
         try:
             text = (folder / "model.json").read_text(encoding="utf-8")
@@ -141,11 +178,11 @@ class Embedder(Encoder):
         load_by_name(model, read_tensors(weights), f"'{place}'", left_over=())
         embedder = cls(model, blueprint, origin)
         if embedder.fingerprint != named:
-            raise BadInput(f"the model in '{place}' is damaged: its weights are not those it names")
+            raise BadInput(f"the model in '{place}' is damaged: its weights have been changed")
         return embedder
 
     def save(self, folder: Path | str) -> None:
-        """Write ``model.json`` and ``weights.safetensors``."""
+        """Write ``model.json`` and ``weights.safetensors`` to ``folder``."""
         self.blueprint.refuse_foreign_code()
         folder = Path(folder)
         with atomically(folder / "weights.safetensors") as draft:
@@ -154,7 +191,7 @@ class Embedder(Encoder):
         write_json(folder / "model.json", self.record())
 
     def record(self) -> dict[str, Any]:
-        """What ``model.json`` holds."""
+        """The content of ``model.json``."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -171,16 +208,10 @@ class Embedder(Encoder):
 
 
 def of_config(config: RunConfig, tensors: dict[str, Tensor]) -> Blueprint:
-    """The blueprint of a run's model; the weights say whether it sees grey or colour."""
-    wanted = config.model
-    blueprint = Blueprint(
-        network=wanted.network,
-        dim=wanted.dim,
-        pooling=wanted.pooling,
-        layer_norm=wanted.layer_norm,
-        normalize=wanted.normalize,
-        transform=config.data.transform,
-    )
+    """The blueprint of a run's model; the weights tell whether its input is grey or colour."""
+    shared = {"network", "dim", "pooling", "layer_norm", "normalize"}
+    settings = config.model.model_dump(include=shared)
+    blueprint = Blueprint(**settings, transform=config.data.transform)
     for path, layer in blueprint.build().named_modules():
         if isinstance(layer, nn.Conv2d):
             kernel = tensors.get(f"{path}.weight")
@@ -191,11 +222,11 @@ def of_config(config: RunConfig, tensors: dict[str, Tensor]) -> Blueprint:
 
 
 def fingerprint(blueprint: Blueprint, model: EmbeddingModel) -> str:
-    """A hash of the network's make, its transform and every weight."""
+    """A hash of the network's architecture, its transform and every weight."""
     parts: list[Any] = [json.dumps(blueprint.model_dump(), sort_keys=True)]
     for name, tensor in sorted(model.state_dict().items()):
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         parts += [f"{name} {tensor.dtype} {list(tensor.shape)}", flat.view(torch.uint8).numpy()]
     if any(torch.isnan(tensor).any() for tensor in model.state_dict().values()):
-        raise LookalikeError("the network has weights that are not numbers")
+        raise LookalikeError("the network has weights that are NaN")
     return digest(*parts)

@@ -1,4 +1,4 @@
-"""From pictures to unit vectors, whatever runs the network."""
+"""From pictures to unit vectors, with any runtime."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from torch import Tensor
 from lookalike.data import Normalisation, Preset
 from lookalike.data.cache import shortened
 from lookalike.errors import LookalikeError
-from lookalike.models.head import l2_normalise
+from lookalike.ops.rows import unit
 
 __all__ = ["Encoder", "Vectors"]
 
@@ -20,10 +20,14 @@ Vectors = NDArray[np.float32]
 
 
 class Encoder(ABC):
-    """Prepares pictures as the network was tested with, runs it, and scales to unit length.
+    """Prepares pictures as in the network's test, runs it, and scales vectors to unit length.
 
-    ``fingerprint`` names weights, transform and network: vectors of two encoders can be compared
-    only where it is equal.
+    Args:
+        preset: The transform by which pictures become the input.
+        normalisation: How pixels are scaled.
+        dim: The length of a vector.
+        fingerprint: Identifies weights, transform and network: vectors of two encoders can be
+            compared only where it is equal.
     """
 
     def __init__(
@@ -35,7 +39,7 @@ class Encoder(ABC):
         self.fingerprint = fingerprint
 
     def prepare(self, image: Image.Image) -> Tensor:
-        """The pixels of one picture as the image cache would keep them, uint8 [C, H, W]."""
+        """The pixels of one picture as the image cache stores them, uint8 [C, H, W]."""
         pixels = np.asarray(image.convert("RGB"))
         size = self.preset.size
         if self.preset.short_side is None and size is not None and pixels.shape[:2] != (size, size):
@@ -57,12 +61,20 @@ class Encoder(ABC):
         found = np.empty((len(pixels), self.dim), np.float32)
         for start in range(0, len(pixels), batch_size):
             part = pixels[start : start + batch_size]
-            vectors = l2_normalise(self.run(self.batch(part)).float())
+            vectors = unit(self.run(self.batch(part)).float())
             if not torch.isfinite(vectors).all():
-                raise LookalikeError("the network gives embeddings that are not numbers")
+                raise LookalikeError("the network computes embeddings that are not finite")
             found[start : start + len(part)] = vectors.numpy()
         return found
 
     def embed(self, images: Sequence[Image.Image], batch_size: int = 64) -> Vectors:
-        """The unit vectors of pictures, float32 [n, dim]."""
+        """Embed pictures.
+
+        Args:
+            images: The pictures.
+            batch_size: How many the network sees at a time.
+
+        Returns:
+            Unit vectors, float32 [n, dim].
+        """
         return self.embed_prepared([self.prepare(image) for image in images], batch_size)

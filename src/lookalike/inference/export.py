@@ -1,4 +1,4 @@
-"""A model for other programs: ONNX, TorchScript or safetensors, checked against the original."""
+"""Export for other programs: ONNX, TorchScript or safetensors, checked against the original."""
 
 import copy
 import json
@@ -8,20 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-import numpy as np
 import torch
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
 from lookalike.evaluation import score
 from lookalike.files import atomically
-from lookalike.inference.card import write_card
 from lookalike.inference.embedder import Embedder
-from lookalike.inference.encoder import Vectors
-from lookalike.inference.models import find_embedder
 from lookalike.inference.onnx_encoder import OnnxEncoder
 from lookalike.models import EmbeddingModel
-from lookalike.models.head import l2_normalise
+from lookalike.ops.fused import formulas_only
+from lookalike.ops.rows import unit
 from lookalike.training import Run
 from lookalike.training.targets import of_run
 
@@ -35,8 +33,8 @@ OPSET = 18
 
 
 def model_of(folder: Path) -> Embedder:
-    """The model to export, with what its card tells of the run."""
-    embedder = find_embedder(folder)
+    """The model to export, with the intervals of its run for the card."""
+    embedder = Embedder.open(folder)
     if not (folder / "model.json").is_file():
         embedder.origin["intervals"] = intervals_of(Run(folder))
     return embedder
@@ -49,14 +47,14 @@ def intervals_of(run: Run) -> dict[str, tuple[float, float]]:
         return {}
     try:
         tested = of_run(run)
-    except LookalikeError:  # the pictures are gone or changed; the scores stand without intervals
+    except LookalikeError:  # the pictures are missing or changed: scores without intervals
         return {}
     found = score(**tested.arguments(), metrics=tuple(run.result["test"]), confidence=0.95)
     return dict(found.intervals)
 
 
 class UnitVectors(nn.Module):
-    """The model as it leaves the house: normalised images in, unit vectors out."""
+    """The exported model: normalized images in, unit vectors out."""
 
     def __init__(self, model: EmbeddingModel) -> None:
         super().__init__()
@@ -64,23 +62,34 @@ class UnitVectors(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """The unit vectors of a batch."""
-        return l2_normalise(self.model(images))
+        with formulas_only():  # exporters cannot trace a hand-written backward pass
+            return unit(self.model(images))
 
 
 def export(embedder: Embedder, kind: str, target: Path) -> float:
-    """Write the model and its card; return the least cosine between its vectors and the original's.
+    """Write the model and its card, and check the copy; where it does not agree, nothing remains.
 
-    ``target`` is a file (a folder for safetensors). Where the copy does not agree, nothing stays.
+    Args:
+        embedder: The model.
+        kind: "onnx", "torchscript" or "safetensors".
+        target: The file to write, a folder for safetensors; it must not exist.
+
+    Returns:
+        The least cosine between vectors of the copy and of the original.
+
+    Raises:
+        BadInput: There is no such export, or the target exists.
+        LookalikeError: The copy does not agree with the original.
     """
     if kind not in KINDS:
         raise BadInput(f"there is no export to '{kind}'; {did_you_mean(kind, KINDS)}")
     if target.exists():
-        raise BadInput(f"'{target}' is there already")
+        raise BadInput(f"'{target}' exists already")
     if kind == "safetensors":
         try:
             embedder.save(target)
             again = Embedder.load(target)
-            least = agreement(embedder, lambda batch: again.run(batch).numpy())
+            least = agreement(embedder, again.run)
             write_card(target / "README.md", embedder, kind, target.name, least)
         except BaseException:
             shutil.rmtree(target, ignore_errors=True)
@@ -93,8 +102,25 @@ def export(embedder: Embedder, kind: str, target: Path) -> float:
     return least
 
 
+def write_card(path: Path, embedder: Embedder, kind: str, name: str, cosine: float) -> None:
+    """Write the model card: model, use, training data, protocol and scores of its run."""
+    environment = Environment(
+        loader=PackageLoader("lookalike.inference", "."),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["cell"] = lambda text: text.replace("|", "\\|")
+    card = environment.get_template("card.md.j2").render(
+        embedder=embedder, kind=kind, name=name, cosine=cosine
+    )
+    with atomically(path) as draft:
+        draft.write_text(card, encoding="utf-8")
+
+
 def write_onnx(embedder: Embedder, path: Path) -> float:
-    """ONNX with a batch of any size; what a runtime must know of the model is in its metadata."""
+    """ONNX with a batch of any size; its metadata describes the model for the runtime."""
     try:
         import onnx
     except ModuleNotFoundError as error:
@@ -117,8 +143,7 @@ def write_onnx(embedder: Embedder, path: Path) -> float:
     onnx.helper.set_model_props(model, {"lookalike": json.dumps(OnnxEncoder.describe(embedder))})
     onnx.checker.check_model(model)
     onnx.save(model, str(path))
-    copied = OnnxEncoder(path)
-    return agreement(embedder, lambda batch: copied.run(batch).numpy())
+    return agreement(embedder, OnnxEncoder(path).run)
 
 
 def write_torchscript(embedder: Embedder, path: Path) -> float:
@@ -129,18 +154,17 @@ def write_torchscript(embedder: Embedder, path: Path) -> float:
         traced = jit.trace(plain(embedder), example(embedder, 2))
     record = json.dumps(embedder.record())
     jit.save(traced, str(path), _extra_files={"lookalike.json": record})
-    again = jit.load(str(path))
-    return agreement(embedder, lambda batch: again(batch).numpy())
+    return agreement(embedder, jit.load(str(path)))
 
 
 def plain(embedder: Embedder) -> UnitVectors:
-    """A copy in the ordinary memory layout, which exporters want."""
+    """A copy in the ordinary memory layout, which exporters need."""
     model = copy.deepcopy(embedder.model).to(memory_format=torch.contiguous_format)
     return UnitVectors(model).eval()
 
 
 def example(embedder: Embedder, number: int, seed: int = 0) -> Tensor:
-    """A batch as the network sees pictures: smooth shapes under noise, the same every time."""
+    """A batch like pictures: smooth shapes under noise, the same every time."""
     side = embedder.preset.size or 64
     generator = torch.Generator().manual_seed(seed)
     coarse = torch.rand(number, 3, 6, 6, generator=generator)
@@ -151,15 +175,13 @@ def example(embedder: Embedder, number: int, seed: int = 0) -> Tensor:
 
 
 @torch.inference_mode()
-def agreement(embedder: Embedder, other: Callable[[Tensor], Vectors]) -> float:
-    """The least cosine between two models' vectors, over batches of three sizes; or refuse."""
+def agreement(embedder: Embedder, other: Callable[[Tensor], Tensor]) -> float:
+    """The least cosine between two models' vectors, over batches of three sizes."""
     least = 1.0
     for number in (1, 3, 8):
         batch = example(embedder, number, seed=number)
-        right = l2_normalise(embedder.run(batch).float()).numpy()
-        found = np.array(other(batch), np.float64)
-        found /= np.linalg.norm(found, axis=1, keepdims=True)
-        least = min(least, float((right * found).sum(1).min()))
+        right = unit(embedder.run(batch).double())
+        least = min(least, float((right * unit(other(batch).double())).sum(1).min()))
     if not least >= LEAST_COSINE:
         raise LookalikeError(f"the copy does not agree with the original: cosine {least:.6f}")
     return least

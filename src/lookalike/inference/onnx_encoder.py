@@ -1,4 +1,4 @@
-"""A model that ONNX Runtime runs: an exported file is all that it needs."""
+"""An exported model that ONNX Runtime runs, without anything else."""
 
 import json
 from pathlib import Path
@@ -15,11 +15,11 @@ from lookalike.files import atomically
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder
 
-__all__ = ["OnnxEncoder"]
+__all__ = ["OnnxEncoder", "load_encoder"]
 
 
 class OnnxEncoder(Encoder):
-    """Embeds pictures by ONNX Runtime; its fingerprint is that of the model it was made from."""
+    """Embeds pictures by ONNX Runtime; its fingerprint is that of the exported model."""
 
     def __init__(self, path: Path | str, threads: int = 1) -> None:
         try:
@@ -39,18 +39,24 @@ class OnnxEncoder(Encoder):
             )
             properties = self._session.get_modelmeta().custom_metadata_map
             told = json.loads(properties["lookalike"])
-            normalisation = Normalisation(**{name: listed(v) for name, v in told["input"].items()})
+            pixels: dict[str, Any] = {  # JSON has lists where a normalisation has tuples
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in told["input"].items()
+            }
             super().__init__(
-                data.preset(told["transform"]), normalisation, told["dim"], told["fingerprint"]
+                data.preset(told["transform"]),
+                Normalisation(**pixels),
+                told["dim"],
+                told["fingerprint"],
             )
         except BadInput:
             raise
-        except Exception as error:  # a file that is something else makes the runtime raise anything
+        except Exception as error:  # the runtime raises errors of many types
             raise BadInput(f"'{path}' is not a model that 'lookalike export' wrote") from error
 
     @classmethod
     def of(cls, embedder: Embedder) -> "OnnxEncoder":
-        """The network of ``embedder``, written once into the cache folder and checked."""
+        """The network of ``embedder``, written to the cache folder once, and checked."""
         from lookalike.inference.export import write_onnx
 
         path = cache_folder() / f"model-{embedder.fingerprint}.onnx"
@@ -61,7 +67,7 @@ class OnnxEncoder(Encoder):
 
     @staticmethod
     def describe(embedder: Embedder) -> dict[str, Any]:
-        """What an exported file must say of the model."""
+        """What an exported file must say about the model."""
         return {
             "transform": embedder.blueprint.transform,
             "input": vars(embedder.normalisation),
@@ -75,6 +81,6 @@ class OnnxEncoder(Encoder):
         return torch.from_numpy(found)
 
 
-def listed(value: Any) -> Any:
-    """JSON has lists where a normalisation has tuples."""
-    return tuple(value) if isinstance(value, list) else value
+def load_encoder(path: Path | str) -> Encoder:
+    """The model of a run, of a model's folder, or of an ``.onnx`` file."""
+    return OnnxEncoder(path) if Path(path).suffix == ".onnx" else Embedder.open(path)

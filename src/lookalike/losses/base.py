@@ -25,9 +25,9 @@ from lookalike.miners.mined import (
 )
 from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import check_rows, in_full_precision
+from lookalike.registry import show_options
 from lookalike.regularizers.base import RegularizerLike, build
 from lookalike.relations import Relations, relate
-from lookalike.signatures import show_options
 
 __all__ = [
     "AnchorLoss",

@@ -9,8 +9,8 @@ from lookalike.distances import Distance, DistanceLike, LpDistance, create
 from lookalike.labels import Labels
 from lookalike.miners.mined import Mined, from_indices
 from lookalike.ops.autocast import autocast
+from lookalike.registry import show_options
 from lookalike.relations import Relations, relate
-from lookalike.signatures import show_options
 
 __all__ = ["Miner", "MinerOptions", "as_miner"]
 

@@ -1,7 +1,6 @@
 """Reports: tables of scores, and the page that shows runs and studies."""
 
 from lookalike.report.page import write_page
-from lookalike.report.run_data import ReportRun
 from lookalike.report.tables import (
     ScoreTable,
     as_csv,
@@ -12,7 +11,6 @@ from lookalike.report.tables import (
 )
 
 __all__ = [
-    "ReportRun",
     "ScoreTable",
     "as_csv",
     "as_latex",

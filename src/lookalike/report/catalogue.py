@@ -1,15 +1,16 @@
-"""Everything that can be named in a configuration, with a line or a page about each."""
+"""Every part that a configuration can name, with a line or a page about each."""
 
 import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from lookalike import data, losses, miners, models, regularizers, samplers
+from lookalike import data, evaluation, losses, miners, models, regularizers, samplers
 from lookalike.config.recipes import Row, find_recipes
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.registry import (
     DATASETS,
     LOSSES,
+    METRICS,
     MINERS,
     NETWORKS,
     REGULARIZERS,
@@ -19,17 +20,10 @@ from lookalike.registry import (
 
 __all__ = ["Page", "catalogue", "page"]
 
-ROOMS = (
-    data,
-    losses,
-    miners,
-    models,
-    regularizers,
-    samplers,
-)  # importing them fills the registries
+ROOMS = (data, evaluation, losses, miners, models, regularizers, samplers)  # fills the registries
 REGISTRIES: dict[str, Registry] = {
     registry.kind: registry
-    for registry in (LOSSES, MINERS, SAMPLERS, REGULARIZERS, DATASETS, NETWORKS)
+    for registry in (LOSSES, MINERS, SAMPLERS, REGULARIZERS, METRICS, DATASETS, NETWORKS)
 }
 
 
@@ -45,7 +39,7 @@ def catalogue(kind: str) -> list[Row]:
 
 @dataclass(frozen=True)
 class Page:
-    """What there is to say about one part."""
+    """The description of one part."""
 
     name: str
     paper: str
@@ -55,7 +49,7 @@ class Page:
 
 
 def page(kind: str, name: str) -> Page:
-    """Formula, paper, defaults and, for a loss, the settings that others found best."""
+    """Formula, paper, defaults and, for a loss, published tuned settings."""
     if kind not in REGISTRIES:
         raise BadInput(f"'{kind}' have no pages; {did_you_mean(kind, REGISTRIES)}")
     entry = REGISTRIES[kind].find(name)

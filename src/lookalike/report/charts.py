@@ -1,13 +1,82 @@
-"""The data of the page's small charts: recall by k, and the score against other properties."""
+"""The data of the page's charts: training curves, recall by k, score against other properties."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lookalike.compare.contenders import Contender
-from lookalike.report.tables import metric_label
-from lookalike.study.results import Which
+from lookalike.report.formatting import metric_label
 
-__all__ = ["Point", "RecallCurve", "Scatter", "recall_curves", "scatters"]
+__all__ = [
+    "Curve",
+    "Method",
+    "RecallCurve",
+    "Scatter",
+    "curves",
+    "method_styles",
+    "recall_curves",
+    "scatters",
+    "validation_metric",
+]
+
+COLOURS = 6
+
+
+@dataclass(frozen=True)
+class Method:
+    """The style of a method: colour (None: grey, for baselines), and line where colours repeat."""
+
+    name: str
+    colour: int | None
+    line: int
+
+
+def method_styles(contenders: Iterable[Contender]) -> list[Method]:
+    """One style for each name, the same on every data set; baselines come last."""
+    everyone = sorted(contenders, key=lambda one: one.baseline)
+    trained = list(dict.fromkeys(one.name for one in everyone if not one.baseline))
+    found = [Method(name, at % COLOURS, at // COLOURS) for at, name in enumerate(trained)]
+    bare = dict.fromkeys(one.name for one in everyone if one.baseline)
+    return found + [Method(name, None, at) for at, name in enumerate(bare) if name not in trained]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One method by epoch. Not every epoch need be validated, so the two lists of epochs differ."""
+
+    name: str
+    epochs: list[int]
+    loss: list[float]
+    validated: list[int]
+    scores: list[float]
+    chosen_epoch: int | None
+
+
+def validation_metric(contenders: Sequence[Contender]) -> str:
+    """The metric that chose the epoch of the first trained run."""
+    trained = [one for one in contenders if not one.baseline and one.config is not None]
+    return trained[0].config.train.metric if trained and trained[0].config else "map@r"
+
+
+def curves(contenders: Sequence[Contender]) -> list[Curve]:
+    """The curves of the runs that were trained (a method's first), by one validation metric."""
+    key = f"validation {validation_metric(contenders)}"
+    found = [_curve(one, key) for one in contenders if one.runs and not one.baseline]
+    return [curve for curve in found if curve.epochs]
+
+
+def _curve(one: Contender, key: str) -> Curve:
+    run = one.runs[0]
+    log = run.epochs()
+    trained = [entry for entry in log if "loss" in entry]  # all but the state before training
+    validated = [entry for entry in log if key in entry]
+    return Curve(
+        name=one.name,
+        epochs=[int(entry["epoch"]) for entry in trained],
+        loss=[float(entry["loss"]) for entry in trained],
+        validated=[int(entry["epoch"]) for entry in validated],
+        scores=[float(entry[key]) for entry in validated],
+        chosen_epoch=run.result.get("chosen_epoch"),
+    )
 
 
 @dataclass(frozen=True)
@@ -42,13 +111,13 @@ class Scatter:
     points: list[Point]
 
 
-def recall_curves(contenders: Sequence[Contender], which: Which) -> list[RecallCurve]:
-    """The curves of those that were measured at two or more k."""
+def recall_curves(contenders: Sequence[Contender]) -> list[RecallCurve]:
+    """The curves of methods that were measured at two or more k."""
     found = []
     for one in contenders:
         metrics = [metric for metric in one.metrics if metric.startswith("recall@")]
         ks = sorted(int(metric.partition("@")[2]) for metric in metrics)
-        scores = [one.interval(f"recall@{k}", which) for k in ks]
+        scores = [one.interval(f"recall@{k}") for k in ks]
         kept = [score for score in scores if score is not None]
         if len(kept) == len(ks) > 1:
             means = [score.mean for score in kept]
@@ -57,14 +126,11 @@ def recall_curves(contenders: Sequence[Contender], which: Which) -> list[RecallC
 
 
 def scatters(
-    contenders: Sequence[Contender],
-    metric: str,
-    which: Which,
-    structure: Mapping[str, Mapping[str, float]],
+    contenders: Sequence[Contender], metric: str, structure: Mapping[str, Mapping[str, float]]
 ) -> list[Scatter]:
     """Score against size, density and spectral decay, where at least two values differ.
 
-    ``structure`` has the measures of embeddings whose results do not tell them, by name.
+    ``structure`` has these measures, by name, for methods whose results do not include them.
     """
     score = metric_label(metric)
     charts = [
@@ -74,7 +140,7 @@ def scatters(
             "numbers in an embedding",
             "More numbers cost memory and time; a method should not win by size alone.",
             True,
-            _points(contenders, metric, which, {c.name: c.dim for c in contenders if c.dim}),
+            _points(contenders, metric, {c.name: c.dim for c in contenders if c.dim}),
         )
     ]
     words = {
@@ -90,26 +156,20 @@ def scatters(
         ),
     }
     for key, (title, label, note) in words.items():
-        values = {c.name: _measure(c, key, which, structure) for c in contenders}
+        values = {c.name: structure.get(c.name, {}).get(key) for c in contenders}
+        values |= {c.name: told.mean for c in contenders if (told := c.interval(key))}
         known = {name: value for name, value in values.items() if value is not None}
-        points = _points(contenders, metric, which, known)
+        points = _points(contenders, metric, known)
         charts.append(Scatter(key, title, label, note, False, points))
     return [chart for chart in charts if len({point.x for point in chart.points}) > 1]
 
 
-def _measure(
-    one: Contender, key: str, which: Which, structure: Mapping[str, Mapping[str, float]]
-) -> float | None:
-    told = one.interval(key, which)
-    return told.mean if told is not None else structure.get(one.name, {}).get(key)
-
-
 def _points(
-    contenders: Sequence[Contender], metric: str, which: Which, values: Mapping[str, float]
+    contenders: Sequence[Contender], metric: str, values: Mapping[str, float]
 ) -> list[Point]:
     found = []
     for one in contenders:
-        score = one.interval(metric, which)
+        score = one.interval(metric)
         if score is not None and one.name in values:
             found.append(Point(one.name, float(values[one.name]), score.mean, score.half))
     return found

@@ -28,7 +28,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def run_demo(folder: Path, watcher: Watcher) -> tuple[Gathered, Path]:
-    """Train, test and picture every method; the methods, and the page."""
+    """Train and test every method; returns the methods and the page."""
     base = recipes.read("recipe:glyphs") | {"runs_dir": str(folder / "runs")}
     base["train"] = base["train"] | {"epochs": 4}
     base["protocol"] = base.get("protocol", {}) | {"test_untrained": False}  # has its own row

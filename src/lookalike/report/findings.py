@@ -1,4 +1,4 @@
-"""One HTML file of pictures in rows: duplicates, or labels that neighbours doubt."""
+"""One HTML file of rows of pictures: duplicates, or labels that may be wrong."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from lookalike.files import atomically
-from lookalike.report.templating import template, template_text
+from lookalike.report.formatting import template, template_text
 
 __all__ = ["Finding", "Picture", "write_findings"]
 
@@ -16,7 +16,7 @@ MOST = 200
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture of a row: a data URI (empty: the file is gone), two lines, and a mark."""
+    """One picture of a row: a data URI (empty: the file is missing), two lines, and a mark."""
 
     uri: str
     first: str
@@ -34,7 +34,7 @@ class Finding:
 
 
 def write_findings(path: Path, title: str, lead: Sequence[str], rows: Sequence[Finding]) -> Path:
-    """Write the page; after :data:`MOST` rows it stops and says how many there are."""
+    """Write the page: the first :data:`MOST` rows, and how many there are."""
     css = Markup(template_text("page.css"))
     text = template("findings.html.j2").render(
         title=title, lead=lead, rows=rows[:MOST], total=len(rows), css=css

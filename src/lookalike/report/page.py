@@ -1,5 +1,6 @@
-"""One HTML file that shows runs and studies, with nothing to fetch; tables lie beside it."""
+"""One HTML file about runs and studies that fetches nothing, and table files beside it."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,31 +20,12 @@ from lookalike.compare.comparison import (
 from lookalike.compare.contenders import Gathered
 from lookalike.errors import BadInput
 from lookalike.files import atomically
-from lookalike.report.beside import (
-    Beside,
-    PaperTable,
-    check_paper,
-    paper_table,
-    published_beside,
-)
-from lookalike.report.charts import RecallCurve, Scatter, recall_curves, scatters
-from lookalike.report.curves import Curve, curves, validation_metric
-from lookalike.report.methods import style
-from lookalike.report.pictured import Pictured, picture
-from lookalike.report.protocols import protocols
-from lookalike.report.ranks import critical_difference_diagram
-from lookalike.report.reality import METRIC, Reality, papers_and_reality
-from lookalike.report.run_data import ReportRun
-from lookalike.report.tables import (
-    ScoreTable,
-    as_csv,
-    as_latex,
-    as_markdown,
-    metric_label,
-    score_table,
-    signed,
-)
-from lookalike.report.templating import template, template_text
+from lookalike.report import charts, papers
+from lookalike.report.critical_difference import critical_difference_diagram
+from lookalike.report.descriptions import protocols
+from lookalike.report.embeddings import EmbeddingViews, embedding_views
+from lookalike.report.formatting import metric_label, signed, template, template_text
+from lookalike.report.tables import ScoreTable, as_csv, as_latex, as_markdown, score_table
 from lookalike.report.tuning import Tuning, tunings
 
 __all__ = ["Block", "write_page"]
@@ -54,29 +36,29 @@ SCRIPTS = ("base", "curves", "charts", "reality", "tuning", "gallery", "map", "t
 
 @dataclass(frozen=True)
 class Block:
-    """What the page shows of one data set; what is empty is left out."""
+    """What the page shows for one data set; empty parts are left out."""
 
     part: OnDataset
     table: ScoreTable
     joined: ScoreTable | None
     protocol: list[str]
-    beside: list[Beside]
-    paper: PaperTable | None
-    reality: Reality | None
-    curves: list[Curve]
+    published: list[papers.PublishedScores]
+    paper: papers.PaperTable | None
+    reality: papers.Reality | None
+    curves: list[charts.Curve]
     validation: str
     tunings: list[Tuning]
-    recall: list[RecallCurve]
-    scatters: list[Scatter]
-    pictured: Pictured | None
+    recall: list[charts.RecallCurve]
+    scatters: list[charts.Scatter]
+    views: EmbeddingViews | None
 
     @property
     def pairs(self) -> dict[tuple[str, str], dict[str, str]]:
-        """Row minus column, both ways round, for the table of pairs."""
+        """Row minus column, both ways, for the table of pairs."""
         found = {}
         for one in self.part.differences:
-            told = "" if one.low is None else f"{signed(one.low)} to {signed(one.high)}, "
-            title = f"{one.better} minus {one.worse}: {told}corrected p = {one.adjusted:.2g}"
+            interval = "" if one.low is None else f"{signed(one.low)} to {signed(one.high)}, "
+            title = f"{one.better} minus {one.worse}: {interval}corrected p = {one.adjusted:.2g}"
             for pair, sign, kind in (
                 ((one.better, one.worse), 1, "better"),
                 ((one.worse, one.better), -1, "worse"),
@@ -101,8 +83,8 @@ class Block:
             "recall": [asdict(one) for one in self.recall],
             "scatters": [asdict(one) for one in self.scatters],
             "reality": asdict(self.reality) if self.reality else None,
-            "map": self.pictured.map if self.pictured else None,
-            "tiny": self.pictured.tiny if self.pictured else False,
+            "map": self.views.map | {"names": self.views.names} if self.views else None,
+            "tiny": self.views.tiny if self.views else False,
         }
 
 
@@ -118,15 +100,29 @@ def write_page(
     paper: str | None = None,
     seed: int = 0,
 ) -> list[Path]:
-    """Write the page to ``path``, and its tables beside it; return all files, the page first.
+    """Write a page about runs and studies, and its tables beside it.
 
-    ``lead`` is the sentence under the title, ``commands`` are what a reader would type to get the
-    same numbers, ``paper`` names published tables to stand in, ``seed`` draws the map.
+    Args:
+        path: The page; it ends in ``.html``.
+        gathered: The runs and studies.
+        title: Its title.
+        lead: The sentence under the title.
+        commands: The commands that give the same numbers.
+        metric: What ranks; the study's own unless given, else map@r.
+        anyway: Rank rows that differ beyond the method, and say so.
+        paper: A paper in whose table our rows are shown too.
+        seed: Of the map.
+
+    Returns:
+        All files, the page first.
+
+    Raises:
+        BadInput: The path, metric or paper is invalid.
     """
     if path.suffix != ".html":
         raise BadInput(f"'{path}' must end in .html")
     if paper:
-        check_paper(paper, gathered.datasets)
+        papers.check_paper(paper, gathered.datasets)
     metric = metric or chosen_metric(gathered)
     found = compare(gathered, metric, anyway=anyway)
     joined = None
@@ -160,22 +156,22 @@ def _block(
     if joined is not None and any(one.concatenated for one in rows):
         same = next(one for one in joined.datasets if one.dataset == part.dataset)
         other = score_table(same, metrics, "concatenated")
-    pictured = picture(rows, seed)
-    structure = pictured.structure if pictured else {}
+    views = embedding_views(rows, seed)
+    structure = views.structure if views else {}
     return Block(
         part=part,
         table=score_table(part, metrics),
         joined=other,
         protocol=protocols(rows),
-        beside=published_beside(part.dataset, rows, METRIC, "separate"),
-        paper=paper_table(paper, part.dataset, rows, "separate") if paper else None,
-        reality=papers_and_reality(part.dataset, rows, "separate"),
-        curves=curves(rows),
-        validation=metric_label(validation_metric(rows)),
+        published=papers.published_scores(part.dataset, rows),
+        paper=papers.paper_table(paper, part.dataset, rows) if paper else None,
+        reality=papers.papers_and_reality(part.dataset, rows),
+        curves=charts.curves(rows),
+        validation=metric_label(charts.validation_metric(rows)),
         tunings=tunings(rows),
-        recall=recall_curves(rows, "separate"),
-        scatters=scatters(rows, found.metric, "separate", structure),
-        pictured=pictured,
+        recall=charts.recall_curves(rows),
+        scatters=charts.scatters(rows, found.metric, structure),
+        views=views,
     )
 
 
@@ -188,7 +184,7 @@ def _page(
     gathered: Gathered,
     texts: dict[str, str],
 ) -> str:
-    methods = [asdict(method) for method in style(gathered.contenders)]
+    methods = [asdict(method) for method in charts.method_styles(gathered.contenders)]
     diagram = critical_difference_diagram(found.tournament) if found.tournament else None
     page: str = template("page.html.j2").render(
         title=title,
@@ -225,7 +221,8 @@ def _environments(gathered: Gathered) -> list[str]:
     lines = []
     for one in gathered.contenders:
         for run in one.runs:
-            found = ReportRun(one.name, run).environment
+            path = run.folder / "environment.json"
+            found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
             parts = [f"Python {found['python']}"] if "python" in found else []
             parts += [f"{name} {version}" for name, version in found.get("versions", {}).items()]
             if found.get("commit"):

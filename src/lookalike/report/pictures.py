@@ -1,4 +1,4 @@
-"""Pictures of a data set as text inside a page: single ones, and many on one sheet."""
+"""Images of a data set as data URIs in a page: single ones, and many on one sheet."""
 
 import base64
 import io
@@ -12,7 +12,7 @@ from PIL import Image
 from lookalike.data import PixelStore
 from lookalike.errors import LookalikeError
 from lookalike.search import Index
-from lookalike.search.reading import read_picture
+from lookalike.search.sources import read_picture
 
 __all__ = ["Pictures", "Sheet", "class_label", "class_title", "file_uri"]
 
@@ -21,7 +21,7 @@ TINY = 64
 
 @dataclass(frozen=True)
 class Sheet:
-    """Square thumbnails in rows, one picture: number ``i`` is in column ``i % columns``."""
+    """One picture of square thumbnails in rows: number ``i`` is in column ``i % columns``."""
 
     uri: str
     columns: int
@@ -29,7 +29,7 @@ class Sheet:
 
 
 class Pictures:
-    """Reads from a pixel store. Tiny pictures stay as they are; photos are made smaller."""
+    """Reads from a pixel store. Tiny pictures keep their size; photos become thumbnails."""
 
     def __init__(self, store: PixelStore) -> None:
         self._store = store
@@ -78,7 +78,7 @@ def _encoded(picture: Image.Image, lossless: bool | None = None) -> str:
 
 
 def file_uri(index: Index, id: int, side: int = 176) -> str:
-    """An indexed picture as a data URI; nothing where its file is gone or broken."""
+    """An indexed picture as a data URI; empty where its file is missing or broken."""
     try:
         picture = read_picture(index.file_of(id))
     except LookalikeError:

@@ -1,4 +1,4 @@
-"""The table of scores: one value, shown as text, as CSV, as Markdown and as LaTeX."""
+"""The table of scores, as text, CSV, Markdown and LaTeX."""
 
 import csv
 import io
@@ -12,6 +12,7 @@ from rich.table import Table
 from lookalike.compare.audit import listed
 from lookalike.compare.comparison import OnDataset, Ranking
 from lookalike.compare.contenders import Contender
+from lookalike.report.formatting import NOTHING, metric_label, percent, plus_minus, signed
 from lookalike.study.intervals import Interval
 from lookalike.study.results import Which
 
@@ -22,20 +23,13 @@ __all__ = [
     "as_latex",
     "as_markdown",
     "as_text",
-    "metric_label",
-    "percent",
-    "plus_minus",
     "score_table",
-    "signed",
 ]
-
-_INITIALS = {"map", "mrr", "ndcg", "nmi", "ami"}
-NOTHING = "–"
 
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """One method: its scores between 0 and 1, what it cost, and which flaws concern it."""
+    """One method: its scores between 0 and 1, its cost, and the flaws that concern it."""
 
     name: str
     scores: Mapping[str, Interval]
@@ -58,24 +52,19 @@ class ScoreRow:
         """Over what ± is taken, repeats or folds; None where there is none."""
         return next((one.over for one in self.scores.values() if one.half is not None), None)
 
-    @property
-    def epoch(self) -> str:
-        """Which epoch was tested, of how many."""
-        if self.apart or not self.epochs:
-            return NOTHING
-        return f"{self.chosen_epoch or self.epochs} of {self.epochs}"
-
-    @property
-    def time(self) -> str:
-        """Seconds of everything behind the row: trials and trainings."""
-        if self.apart or self.seconds is None:
-            return NOTHING
-        return f"{self.seconds:.1f}" if self.seconds < 1000 else f"{self.seconds:,.0f}"
-
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """The methods on one data set, in order of score where that is fair; baselines stand apart."""
+    """The methods on one data set, ordered by score where that is fair; baselines come last.
+
+    Args:
+        dataset: The data set.
+        metrics: The columns.
+        trained: The rows of trained methods.
+        apart: The rows of baselines.
+        ranking: Whether rows are ranked: "fair", "refused", or "anyway" although it is not fair.
+        flaws: The audit's sentences; marks of rows count them from 1.
+    """
 
     dataset: str
     metrics: tuple[str, ...]
@@ -83,7 +72,6 @@ class ScoreTable:
     apart: tuple[ScoreRow, ...]
     ranking: Ranking
     flaws: tuple[str, ...]
-    """The audit's sentences; marks count them from 1."""
 
     @property
     def rows(self) -> tuple[ScoreRow, ...]:
@@ -92,7 +80,7 @@ class ScoreTable:
 
     @property
     def reference(self) -> ScoreRow | None:
-        """What gains are counted from: the network before any training."""
+        """What gains refer to: the network before any training."""
         return next((row for row in self.apart if row.untouched), None)
 
     @property
@@ -109,10 +97,10 @@ class ScoreTable:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """The columns behind the scores that have something to say."""
+        """The columns after the scores that have values."""
         several = any(row.trainings > 1 for row in self.trained)
         tuned = any(row.trials for row in self.trained)
-        one_epoch = any(row.epoch != NOTHING for row in self.trained) and not several
+        one_epoch = any(row.epochs for row in self.trained) and not several
         return (
             *(("trials",) if tuned else ()),
             *(("trainings",) if several else ()),
@@ -121,13 +109,18 @@ class ScoreTable:
         )
 
     def fact(self, row: ScoreRow, name: str) -> str:
-        """What stands in one of the columns behind the scores."""
+        """The text of one of the columns after the scores."""
         if row.apart:
             return NOTHING
         if name == "trials":
             return f"{row.trials} ({row.failed} failed)" if row.failed else str(row.trials)
-        shown = {"trainings": str(row.trainings), "seconds": row.time, "epoch": row.epoch}
-        return shown[name]
+        if name == "epoch":
+            return f"{row.chosen_epoch or row.epochs} of {row.epochs}" if row.epochs else NOTHING
+        if name == "trainings":
+            return str(row.trainings)
+        if row.seconds is None:
+            return NOTHING
+        return f"{row.seconds:.1f}" if row.seconds < 1000 else f"{row.seconds:,.0f}"
 
     def is_best(self, row: ScoreRow, metric: str) -> bool:
         """Whether no trained method shows a higher score; equal to the shown digit is a tie.
@@ -152,7 +145,13 @@ class ScoreTable:
 
 
 def score_table(part: OnDataset, metrics: Sequence[str], which: Which = "separate") -> ScoreTable:
-    """The table of a comparison on one data set, with ``metrics`` as its columns."""
+    """The table of a comparison on one data set.
+
+    Args:
+        part: The comparison.
+        metrics: The columns.
+        which: Scores of single models, or of the concatenated embeddings of all folds.
+    """
     rows = [_row(one, part, metrics, which) for one in part.contenders]
     return ScoreTable(
         dataset=part.dataset,
@@ -185,56 +184,21 @@ def _row(one: Contender, part: OnDataset, metrics: Sequence[str], which: Which) 
 
 
 def _telling_marks(one: Contender, part: OnDataset) -> tuple[int, ...]:
-    """Marks of the flaws that do not concern every row alike; those need no pointing at."""
+    """Marks of the flaws that do not concern every row."""
     trained = {other.name for other in part.trained}
     flaws = part.audit.flaws
     return tuple(m for m in part.audit.marks(one.name) if not trained <= set(flaws[m - 1].rows))
 
 
-def metric_label(metric: str) -> str:
-    """The name of a metric as papers print it.
-
-    >>> metric_label("recall@1"), metric_label("map@r"), metric_label("r-precision")
-    ('Recall@1', 'MAP@R', 'R-precision')
-    """
-    name, at, cut = metric.partition("@")
-    shown = name.upper() if name in _INITIALS else name[:1].upper() + name[1:]
-    return shown + at + cut.upper()
-
-
-def percent(score: float | None) -> str:
-    """A score between 0 and 1 in per cent with one decimal.
-
-    >>> percent(0.8349)
-    '83.5'
-    """
-    return NOTHING if score is None else f"{100 * score:.1f}"
-
-
-def signed(difference: float | None) -> str:
-    """A difference of scores in points, always with its sign.
-
-    >>> signed(0.4), signed(-0.001), signed(0.0)
-    ('+40.0', '−0.1', '±0.0')
-    """
-    if difference is None:
-        return NOTHING
-    points = round(100 * difference, 1)
-    sign = "+" if points > 0 else "−" if points < 0 else "±"
-    return f"{sign}{abs(points):.1f}"
-
-
-def plus_minus(score: Interval | None) -> str:
-    """Half the interval in points, or the deviation over folds, where there is one.
-
-    >>> plus_minus(Interval(0.5, 0.01, 0.49, 0.51, 4)), plus_minus(None)
-    ('1.0', '')
-    """
-    return "" if score is None or score.half is None else f"{100 * score.half:.1f}"
-
-
 def as_text(table: ScoreTable) -> Table:
-    """For a terminal, within 80 columns: the best in bold, the gain of the first metric."""
+    """A table for a terminal, within 80 columns.
+
+    Args:
+        table: The scores.
+
+    Returns:
+        A table for :mod:`rich`: the best in bold, the gain of the first metric.
+    """
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown.add_column("method", overflow="fold")
     metrics = [metric_label(metric).replace("Recall@", "R@") for metric in table.metrics]
@@ -247,15 +211,22 @@ def as_text(table: ScoreTable) -> Table:
             shown.add_section()
         facts = [table.fact(row, fact) for fact in table.facts]
         shown.add_row(escape(row.name + _marks(row)), *cells, gain, *facts)
-    told = [table.spread] if table.spread else []
+    notes = [table.spread] if table.spread else []
     if table.reference:
-        told.append(f"gain: {metric_label(table.metrics[0])} over {table.reference.name}")
-    shown.caption = escape("\n".join(told)) or None
+        notes.append(f"gain: {metric_label(table.metrics[0])} over {table.reference.name}")
+    shown.caption = escape("\n".join(notes)) or None
     return shown
 
 
 def as_csv(tables: Sequence[ScoreTable]) -> str:
-    """For programs: full digits between 0 and 1, one row a method, with its run folder."""
+    """CSV for programs.
+
+    Args:
+        tables: One per data set.
+
+    Returns:
+        One row per method: scores between 0 and 1 with all digits, cost, run folder, flaws.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     metrics = list(dict.fromkeys(metric for table in tables for metric in table.metrics))
@@ -277,7 +248,14 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
 
 
 def as_markdown(tables: Sequence[ScoreTable]) -> str:
-    """For a README or an issue: per cent with one decimal, the best in bold."""
+    """Markdown, for a README or an issue.
+
+    Args:
+        tables: One per data set.
+
+    Returns:
+        Per cent with one decimal, the best in bold.
+    """
     return "\n".join(_markdown(table, heading=len(tables) > 1) for table in tables)
 
 
@@ -290,8 +268,8 @@ def _markdown(table: ScoreTable, heading: bool) -> str:
         lines.append([row.name.replace("|", "\\|") + _marks(row), *cells, *facts])
     top = f"### {table.dataset}\n\n" if heading else ""
     body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    told = [f"{table.spread}."] if table.spread else []
-    notes = "".join(f"{line}\n" for line in [*told, *_notes(table)])
+    spread = [f"{table.spread}."] if table.spread else []
+    notes = "".join(f"{line}\n" for line in [*spread, *_notes(table)])
     return top + body + (f"\n{notes}" if notes else "")
 
 
@@ -303,16 +281,24 @@ _LATEX = {
 
 
 def as_latex(tables: Sequence[ScoreTable]) -> str:
-    """For a paper: one ``table`` with booktabs rules for each data set."""
+    """LaTeX, for a paper.
+
+    Args:
+        tables: One per data set.
+
+    Returns:
+        One ``table`` with booktabs rules per data set.
+    """
     return "\n".join(map(_latex, tables))
 
 
 def _latex(table: ScoreTable) -> str:
     headers = ["Method", *map(metric_label, table.metrics)]
+    spread = f", {table.spread}" if table.spread else ""
     lines = [
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{_tex(table.dataset)}: {_tex(_caption(table))}}}",
+        rf"  \caption{{{_tex(table.dataset)}: per cent{_tex(spread)}.}}",
         rf"  \begin{{tabular}}{{l{'r' * len(table.metrics)}}}",
         r"    \toprule",
         f"    {' & '.join(map(_tex, headers))} " + r"\\",
@@ -323,14 +309,11 @@ def _latex(table: ScoreTable) -> str:
             lines.append(r"    \midrule")
         cells = [_bold(table, row, m, r"\textbf{", "}", r" $\pm$ ") for m in table.metrics]
         marks = "".join(rf"\textsuperscript{{{mark}}}" for mark in row.marks)
-        lines.append(f"    {_tex(row.name)}{marks} & {' & '.join(map(_dashes, cells))} " + r"\\")
+        shown = " & ".join(cells).replace(NOTHING, "--")
+        lines.append(f"    {_tex(row.name)}{marks} & {shown} " + r"\\")
     lines += [r"    \bottomrule", r"  \end{tabular}"]
     lines += [rf"  \par\footnotesize {_tex(note)}" for note in _notes(table)]
     return "\n".join([*lines, r"\end{table}", ""])
-
-
-def _caption(table: ScoreTable) -> str:
-    return f"per cent, {table.spread}." if table.spread else "per cent."
 
 
 def _notes(table: ScoreTable) -> list[str]:
@@ -364,7 +347,3 @@ def _digits(score: Interval | None) -> tuple[float | str, ...]:
 
 def _tex(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
-
-
-def _dashes(cell: str) -> str:
-    return cell.replace(NOTHING, "--")

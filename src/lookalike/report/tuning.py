@@ -1,4 +1,4 @@
-"""What trials say about hyper-parameters: each alone, in pairs, and how much each matters."""
+"""The hyper-parameters of the trials: each alone, in pairs, and the importance of each."""
 
 import math
 import warnings
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import optuna
-from numpy.typing import NDArray
 from scipy.interpolate import griddata
 from scipy.spatial import QhullError
 
@@ -23,8 +22,6 @@ MOST_CONTOURS = 3
 FEWEST_FOR_CONTOUR = 6
 FEWEST_FOR_IMPORTANCE = 4
 DECADES = 1.0
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ def _parameter(key: str, done: Sequence[Trial], importance: float | None) -> Par
 
 
 def _by_powers(numbers: Sequence[float]) -> bool:
-    """Whether values are spread over powers of ten: most lie far below the highest."""
+    """Whether values are spread over powers of ten: most are far below the highest."""
     low, middle, high = min(numbers), float(np.median(numbers)), max(numbers)
     return low > 0 and math.log10(high / low) > DECADES and middle < high / 4
 
@@ -122,12 +119,16 @@ def _importances(done: Sequence[Trial], keys: Sequence[str]) -> dict[str, float]
     varied = {key: space for key, space in spaces.items() if space is not None}
     if not varied:
         return {}
+    numeric = {k: isinstance(s, optuna.distributions.FloatDistribution) for k, s in varied.items()}
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(direction="maximize")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for trial in whole:
-            values = {key: _plain(trial.parameters[key], varied[key]) for key in varied}
+            values = {
+                key: float(trial.parameters[key]) if numeric[key] else str(trial.parameters[key])
+                for key in varied
+            }
             study.add_trial(
                 optuna.trial.create_trial(params=values, distributions=varied, value=trial.value)
             )
@@ -147,11 +148,6 @@ def _space(values: Sequence[Any]) -> Any:
     return optuna.distributions.FloatDistribution(low, high, log=_by_powers(values))
 
 
-def _plain(value: Any, space: Any) -> Any:
-    is_float = isinstance(space, optuna.distributions.FloatDistribution)
-    return float(value) if is_float else str(value)
-
-
 def _contours(parameters: Sequence[Parameter], scores: Sequence[float]) -> list[Contour]:
     """The most important pairs of numbers."""
     numeric = [
@@ -166,9 +162,9 @@ def _contours(parameters: Sequence[Parameter], scores: Sequence[float]) -> list[
 
 
 def _contour(a: Parameter, b: Parameter, scores: Sequence[float]) -> Contour | None:
-    """Linear between trials; nothing is said outside of them."""
-    x, y = _scaled(a), _scaled(b)
-    xs, ys = _line(x), _line(y)
+    """Linear between trials; empty outside of them."""
+    values = ((one, np.array(one.values, np.float64)) for one in (a, b))
+    x, y = (np.log10(numbers) if one.log else numbers for one, numbers in values)
     unit = np.stack([(x - x.min()) / np.ptp(x), (y - y.min()) / np.ptp(y)], 1)
     across, down = np.meshgrid(np.linspace(0, 1, GRID), np.linspace(0, 1, GRID))
     try:
@@ -176,17 +172,6 @@ def _contour(a: Parameter, b: Parameter, scores: Sequence[float]) -> Contour | N
     except QhullError:  # all points on one line
         return None
     rows = [[None if math.isnan(v) else round(float(v), 5) for v in row] for row in flat]
-    return Contour(a.name, b.name, _unscaled(xs, a.log), _unscaled(ys, b.log), rows)
-
-
-def _scaled(one: Parameter) -> Floats:
-    values = np.array([float(value) for value in one.values])
-    return np.log10(values) if one.log else values
-
-
-def _line(values: Floats) -> Floats:
-    return np.linspace(values.min(), values.max(), GRID)
-
-
-def _unscaled(values: Floats, log: bool) -> list[float]:
-    return [float(f"{v:.6g}") for v in (10**values if log else values)]
+    lines = ((one, np.linspace(v.min(), v.max(), GRID)) for one, v in ((a, x), (b, y)))
+    xs, ys = ([float(f"{v:.6g}") for v in (10**line if one.log else line)] for one, line in lines)
+    return Contour(a.name, b.name, xs, ys, rows)

@@ -1,10 +1,9 @@
-"""Search by picture: models in folders, indexes, and what is made of them."""
+"""Search by picture: indexes of pictures, near-duplicates, wrong labels."""
 
 from lookalike.inference.embedder import Blueprint, Embedder
 from lookalike.inference.encoder import Encoder
-from lookalike.search.index import Added, Index
-from lookalike.search.items import Hit, Item, Record
-from lookalike.search.sources import Skipped
+from lookalike.search.index import Index
+from lookalike.search.items import Added, Hit, Item, Record, Skipped
 
 __all__ = [
     "Added",

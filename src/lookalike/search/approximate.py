@@ -1,4 +1,4 @@
-"""Searching many vectors without looking at all of them, by FAISS, and how well that agrees.
+"""Fast search of many vectors by FAISS, and its recall against exact search.
 
 Up to :data:`EXACT_BELOW` vectors exact search is as quick. Above that a graph (HNSW: Malkov and
 Yashunin, TPAMI 2020) answers fastest but is slow to build and must lie in memory; then cells (IVF:
@@ -6,30 +6,31 @@ Sivic and Zisserman, ICCV 2003), which are read from the file as needed; then ce
 vectors (PQ: Jegou et al., TPAMI 2011), whose candidates are compared again with the true vectors.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from lookalike.evaluation.neighbours import empty_index, exact_search
 from lookalike.inference.encoder import Vectors
-from lookalike.search.exact import Rows, exact_search
 
 __all__ = [
+    "BLOCK",
     "Approximation",
     "FastSearch",
     "Kind",
     "build",
     "kind_for",
-    "mean_recall",
+    "least_effort",
     "out_of_date",
-    "tuned",
 ]
 
 Kind: TypeAlias = Literal["hnsw", "ivf", "pq"]
-Ids: TypeAlias = NDArray[np.int64]
+Ints: TypeAlias = NDArray[np.int64]
 
 EXACT_BELOW = 50_000
 GRAPH_BELOW = 200_000
@@ -41,13 +42,13 @@ SAMPLE = 256
 EFFORTS = (16, 32, 64, 128, 256, 512)
 FEWEST_CELLS = (4, 8)
 RERANKED = 10
-ROWS_AT_A_TIME = 65_536
+BLOCK = 65_536
 
 
 class Approximation(BaseModel):
-    """What an index notes of its fast search.
+    """What the manifest of an index says about its fast search.
 
-    It knows the pictures with ids below ``below``, ``count`` of them when it was built. ``effort``
+    It covers the pictures with ids below ``below``, ``count`` of them when it was built. ``effort``
     is what one query costs: cells visited, or paths followed through the graph. ``recall`` is the
     share of the true ten nearest that it finds.
     """
@@ -88,97 +89,105 @@ def build(
     path: Path,
     kind: Kind,
     vectors: Vectors,
-    ids: Ids,
+    ids: Ints,
+    next_id: int,
     progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write a FAISS index of unit vectors under their ids."""
+) -> Approximation:
+    """Write a FAISS index of unit vectors under their ids, and choose its effort.
+
+    ``next_id`` is the least id that a later vector can get.
+    """
     import faiss
 
-    index: Any
-    inner = faiss.METRIC_INNER_PRODUCT
-    width = vectors.shape[1]
+    cells = max(1, int(2 * len(vectors) ** 0.5))
+    random = np.random.default_rng(0)
+    shown = random.choice(len(vectors), min(len(vectors), 64 * cells), replace=False)
+    index = empty_index(np.asarray(vectors[np.sort(shown)]), kind, cells)
     if kind == "hnsw":
-        graph = faiss.IndexHNSWFlat(width, 32, inner)
-        graph.hnsw.efConstruction = 80
-        index = faiss.IndexIDMap(graph)
-    else:
-        cells = max(1, int(2 * len(vectors) ** 0.5))
-        coarse = faiss.IndexFlat(width, inner)
-        if kind == "ivf":
-            index = faiss.IndexIVFFlat(coarse, width, cells, inner)
-        else:
-            parts = next(m for m in range(-(-width // 2), 0, -1) if width % m == 0)
-            index = faiss.IndexIVFPQ(coarse, width, cells, parts, 8, inner)
-        index.cp.min_points_per_centroid = 1
-        index.cp.spherical = True
-        shown = np.random.default_rng(0).choice(
-            len(vectors), min(len(vectors), 64 * cells), replace=False
-        )
-        index.train(np.asarray(vectors[np.sort(shown)]))
-    for start in range(0, len(vectors), ROWS_AT_A_TIME):
-        part = np.asarray(vectors[start : start + ROWS_AT_A_TIME])
+        index = faiss.IndexIDMap(index)
+    for start in range(0, len(vectors), BLOCK):
+        part = np.asarray(vectors[start : start + BLOCK])
         index.add_with_ids(part, np.asarray(ids[start : start + len(part)]))
         if progress:
             progress(start + len(part), len(vectors))
     faiss.write_index(index, str(path))
 
+    rows = np.random.default_rng(1).choice(len(ids), min(SAMPLE, len(ids)), replace=False)
+    queries = np.ascontiguousarray(vectors[np.sort(rows)])
+    nearest = exact_search(torch.from_numpy(queries), torch.from_numpy(vectors), NEIGHBOURS + 1)
+    built = Approximation(
+        file=path.name,
+        size=path.stat().st_size,
+        kind=kind,
+        effort=1,
+        below=next_id,
+        count=len(ids),
+        recall=0,
+        sample=len(rows),
+    )
+    search = FastSearch(path, built)
+
+    def found(effort: int) -> list[list[int]]:
+        search.set_effort(effort)
+        candidates: list[list[int]] = search.candidates(queries, NEIGHBOURS + 1).tolist()
+        return candidates
+
+    efforts = EFFORTS if kind == "hnsw" else FEWEST_CELLS + EFFORTS
+    own, truth = ids[np.sort(rows)].tolist(), ids[nearest[1].numpy()].tolist()
+    effort, recall = least_effort(efforts, own, truth, found)
+    return built.model_copy(update={"effort": effort, "recall": recall})
+
 
 class FastSearch:
     """A FAISS index in a file; cells are read from it as they are visited."""
 
-    def __init__(self, path: Path, kind: Kind) -> None:
+    def __init__(self, path: Path, noted: Approximation) -> None:
         import faiss
 
-        self.kind = kind
-        flags = 0 if kind == "hnsw" else faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY
+        self.noted = noted
+        flags = 0 if noted.kind == "hnsw" else faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY
         try:
             self._index: Any = faiss.read_index(str(path), flags)
         except RuntimeError as error:
             raise ValueError(f"'{path.name}' cannot be read") from error
-        self._options: Any = (
-            faiss.SearchParametersHNSW  # type: ignore[attr-defined]  # its stubs lack it
-            if kind == "hnsw"
-            else faiss.SearchParametersIVF
-        )
+        self.set_effort(noted.effort)
 
-    def candidates(self, queries: Vectors, k: int, effort: int) -> Ids:
-        """Ids [queries, k or more] that are likely among the nearest; -1 fills up."""
+    def set_effort(self, effort: int) -> None:
+        """How many cells a query visits, or paths it follows (at least as many as it finds)."""
         import faiss
 
-        wanted = k * RERANKED if self.kind == "pq" else k
-        if self.kind == "hnsw":
-            options = self._options(efSearch=max(effort, wanted))
-        else:
-            options = self._options(nprobe=effort)
-        # The plain call: faiss.contrib.torch_utils, which other libraries load, replaces ``search``
-        # by one that takes no options.
-        rows = np.ascontiguousarray(queries, np.float32)
-        similarities = np.empty((len(rows), wanted), np.float32)
-        found = np.empty((len(rows), wanted), np.int64)
-        pointers = [faiss.swig_ptr(array) for array in (rows, similarities, found)]
-        self._index.search_c(len(rows), pointers[0], wanted, *pointers[1:], options)
+        name = "efSearch" if self.noted.kind == "hnsw" else "nprobe"
+        faiss.ParameterSpace().set_index_parameter(self._index, name, effort)
+
+    def candidates(self, queries: Vectors, k: int) -> Ints:
+        """Ids [queries, k or more] that are likely among the nearest; -1 fills up."""
+        wanted = k * RERANKED if self.noted.kind == "pq" else k
+        found: Ints = self._index.search(np.ascontiguousarray(queries, np.float32), wanted)[1]
         return found
 
     def nearest(
-        self, noted: Approximation, queries: Vectors, k: int, ids: Ids, vectors: Vectors
-    ) -> tuple[Rows, Vectors]:
-        """Rows and similarities of ``k`` neighbours among the pictures that there are now.
+        self, queries: Vectors, k: int, ids: Ints, vectors: Vectors
+    ) -> tuple[Ints, Vectors]:
+        """Rows and similarities of ``k`` neighbours among the present pictures.
 
         Candidates and all pictures that came later are compared exactly; those that were removed
-        are passed over. Where too few are left, all pictures are looked at.
+        are left out. Where too few remain, all pictures are compared.
         """
-        known = int(np.searchsorted(ids, noted.below))
-        lost = noted.count - known
-        spare = k + 4 * -(-k * lost // noted.count) if lost else 0
-        candidates = self.candidates(queries, min(k + spare, noted.count), noted.effort)
+        known = int(np.searchsorted(ids, self.noted.below))
+        count = self.noted.count
+        lost = count - known
+        spare = k + 4 * -(-k * lost // count) if lost else 0
+        candidates = self.candidates(queries, min(k + spare, count))
         later = np.arange(known, len(ids))
         rows = np.empty((len(queries), k), np.int64)
         similarities = np.empty((len(queries), k), np.float32)
         for number, (query, found) in enumerate(zip(queries, candidates, strict=True)):
-            there = rows_of(ids[:known], found)
+            at = np.searchsorted(ids[:known], found)
+            inside = at < known
+            there = at[inside][ids[at[inside]] == found[inside]]
             if len(there) < min(k, known):
-                whole = exact_search(query[None], vectors, k)
-                rows[number], similarities[number] = whole[0][0], whole[1][0]
+                every = exact_search(torch.from_numpy(query[None]), torch.from_numpy(vectors), k)
+                similarities[number], rows[number] = (each[0].numpy() for each in every)
                 continue
             near = np.concatenate([there, later])
             similar = np.concatenate([vectors[there] @ query, vectors[known:] @ query])
@@ -187,51 +196,33 @@ class FastSearch:
         return rows, similarities
 
 
-def rows_of(ids: Ids, wanted: Ids) -> Rows:
-    """The rows of those of ``wanted`` that are among the ascending ``ids``."""
-    if not len(ids):
-        return np.empty(0, np.int64)
-    rows = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-    there: Rows = rows[ids[rows] == wanted]
-    return there
-
-
-def out_of_date(noted: Approximation, ids: Ids) -> bool:
+def out_of_date(noted: Approximation, ids: Ints) -> bool:
     """Whether so many pictures came or went that the fast search should be built again."""
     known = int(np.searchsorted(ids, noted.below))
     new, lost = len(ids) - known, noted.count - known
     return new >= EXACT_BELOW or new + lost > noted.count // 5
 
 
-def tuned(search: FastSearch, vectors: Vectors, ids: Ids) -> tuple[int, float, int]:
-    """The least effort that finds enough of the true neighbours: (effort, recall, sample).
+def least_effort(
+    efforts: Iterable[int],
+    own: Sequence[int],
+    truth: Sequence[Sequence[int]],
+    search: Callable[[int], Sequence[Sequence[int]]],
+) -> tuple[int, float]:
+    """The least effort with which ``search`` finds enough of the true neighbours, and the recall.
 
-    Pictures of the index ask, drawn by chance, and their nearest others must be found. Where no
-    effort is enough the recall of the greatest is given.
+    Pictures of the index are the queries, with the ids ``own``, and do not count as neighbours of
+    themselves. Where no effort is enough, the last one is returned.
+
+    >>> least_effort([4, 8], [1], [[1, 2, 3]], lambda effort: [[1, 3, 4]])
+    (8, 0.5)
     """
-    drawn = np.random.default_rng(1).choice(len(vectors), min(SAMPLE, len(vectors)), replace=False)
-    asking = np.sort(drawn)
-    queries = np.ascontiguousarray(vectors[asking])
-    truth = ids[exact_search(queries, vectors, NEIGHBOURS + 1)[0]]
-    recall = 0.0
-    for effort in EFFORTS if search.kind == "hnsw" else FEWEST_CELLS + EFFORTS:
-        found = search.candidates(queries, NEIGHBOURS + 1, effort)
-        recall = mean_recall(ids[asking].tolist(), truth.tolist(), found.tolist())
+    for effort in efforts:
+        shares = []
+        for id, right, found in zip(own, truth, search(effort), strict=True):
+            others = set(right) - {id}
+            shares.append(len(others & set(found)) / len(others))
+        recall = sum(shares) / len(shares)
         if recall >= TARGET:
             break
-    return effort, recall, len(asking)
-
-
-def mean_recall(
-    own: Sequence[int], truth: Sequence[Sequence[int]], found: Sequence[Sequence[int]]
-) -> float:
-    """The mean share of the true neighbours that was found; no picture counts as its own.
-
-    >>> mean_recall([1], [[1, 2, 3]], [[1, 3, 4]])
-    0.5
-    """
-    shares = []
-    for asking, right, got in zip(own, truth, found, strict=True):
-        others = set(right) - {asking}
-        shares.append(len(others & set(got)) / len(others))
-    return sum(shares) / len(shares)
+    return effort, recall

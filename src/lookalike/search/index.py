@@ -1,51 +1,26 @@
 """A collection of pictures that can be searched by what they look like."""
 
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
-from os import cpu_count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
-from torch import Tensor
 
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder, Vectors
 from lookalike.progress import Watcher
-from lookalike.search.items import Hit, Item, Record
-from lookalike.search.reading import Unreadable, read_picture
-from lookalike.search.sources import Skipped, inside, list_pictures
+from lookalike.search.items import Added, Column, Hit, Item, Record
+from lookalike.search.sources import embed_files, file_inside, list_pictures
 
-__all__ = ["Added", "Found", "Index", "is_postgres"]
+__all__ = ["Found", "Index", "is_postgres"]
 
 Found: TypeAlias = list[list[tuple[int, float]]]
-
-SECONDS_BETWEEN_COMMITS = 60.0
-BATCH = 64
-
-
-@dataclass
-class Added:
-    """What became of the pictures that were given to an index."""
-
-    new: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    skipped: list[Skipped] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        parts = [f"{self.new:,} new"]
-        parts += [f"{self.changed:,} changed"] if self.changed else []
-        parts += [f"{self.unchanged:,} unchanged"] if self.unchanged else []
-        parts += [f"{len(self.skipped):,} skipped"] if self.skipped else []
-        return ", ".join(parts)
 
 
 class Index(ABC):
@@ -59,8 +34,19 @@ class Index(ABC):
     place: str
     embedder: Embedder
     roots: tuple[Path, ...]
+    """The folders that were indexed."""
     approximation: str | None
-    """What searches fast and how well that agrees with exact search; None: always exact."""
+    """How search is made fast, and its recall against exact search; None: always exact."""
+    ids: NDArray[np.int64]
+    """The id of each picture: ascending, never used again."""
+    vectors: Vectors
+    """A unit vector for each picture, float32 [n, dim]."""
+    records: Sequence[Record]
+    """What is stored about each picture."""
+    label_names: list[str]
+    """Every label, sorted."""
+    label_codes: NDArray[np.int32]
+    """The position of each picture's label in ``label_names``; -1: it has none."""
 
     @staticmethod
     def create(
@@ -69,16 +55,33 @@ class Index(ABC):
         source: Path | None = None,
         watcher: Watcher | None = None,
     ) -> "Index":
-        """A new index at ``place``; with ``source`` its pictures are added at once."""
-        index = opener(place).create_empty(str(place), embedder)
+        """Make a new index.
+
+        Args:
+            place: A folder, or ``postgresql://...#name``.
+            embedder: The model of the index.
+            source: Pictures to add at once, see :meth:`add`.
+            watcher: Is told the progress.
+
+        Raises:
+            BadInput: The place is in use already, or cannot be used.
+        """
+        index = index_class(place).create_empty(str(place), embedder)
         if source is not None:
             index.add(source, watcher)
         return index
 
     @staticmethod
     def open(place: Path | str) -> "Index":
-        """The index at ``place``; what is not one, or of another version, is refused."""
-        return opener(place).open_at(str(place))
+        """Open an existing index.
+
+        Args:
+            place: A folder, or ``postgresql://...#name``.
+
+        Raises:
+            BadInput: It is not an index, is damaged, or has another version.
+        """
+        return index_class(place).open_at(str(place))
 
     @classmethod
     @abstractmethod
@@ -88,7 +91,7 @@ class Index(ABC):
     @classmethod
     @abstractmethod
     def open_at(cls, place: str) -> "Index":
-        """An index that is there."""
+        """An existing index."""
 
     @property
     def root(self) -> Path:
@@ -96,46 +99,26 @@ class Index(ABC):
         return self.roots[0] if self.roots else Path()
 
     @property
-    @abstractmethod
-    def ids(self) -> NDArray[np.int64]:
-        """A number for each picture, ascending, never used again."""
-
-    @property
-    @abstractmethod
-    def vectors(self) -> Vectors:
-        """A unit vector for each picture, float32 [n, dim]."""
-
-    @property
-    @abstractmethod
-    def records(self) -> Sequence[Record]:
-        """What is known of each picture."""
-
-    @property
-    @abstractmethod
-    def label_names(self) -> list[str]:
-        """Every label, sorted."""
-
-    @property
-    @abstractmethod
     def paths(self) -> Sequence[str]:
-        """Where each picture lies."""
+        """The path of each picture, relative to its folder."""
+        return Column(self.records, "path")
 
     @property
-    @abstractmethod
     def labels(self) -> Sequence[str | None]:
         """The label of each picture, where it has one."""
+        return Column(self.records, "label")
 
     @property
-    @abstractmethod
     def metadata(self) -> Sequence[dict[str, str]]:
         """The other columns of each picture's row in a CSV."""
+        return Column(self.records, "metadata")
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @abstractmethod
     def records_of(self, ids: Sequence[int]) -> list[Record]:
-        """What is known of some pictures; an id that is not there is refused."""
+        """What is stored about some pictures; an unknown id is refused."""
 
     @abstractmethod
     def vector_of(self, id: int) -> Vectors:
@@ -149,14 +132,14 @@ class Index(ABC):
     def commit(
         self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int] = ()
     ) -> None:
-        """Take in new pictures and drop others by id, all or nothing."""
+        """Add new pictures and drop others by id, all or nothing."""
 
     @abstractmethod
-    def settle(self, watcher: Watcher) -> None:
-        """After pictures came or went: see to it that search is fast."""
+    def optimize(self, watcher: Watcher) -> None:
+        """Make search fast again after pictures were added or removed, where that is needed."""
 
     def root_number(self, root: Path) -> int:
-        """The number of a folder among ``roots``; a new one is remembered with the next commit."""
+        """The number of a folder among ``roots``; a new one is stored with the next commit."""
         if root not in self.roots:
             self.roots = (*self.roots, root)
         return self.roots.index(root)
@@ -164,10 +147,19 @@ class Index(ABC):
     def search(
         self, vectors: ArrayLike, k: int = 10, *, label: str | None = None, exact: bool = False
     ) -> list[list[Hit]]:
-        """The ``k`` most similar pictures of each vector, the most similar first.
+        """Find the pictures that are most similar to each vector.
 
-        ``label`` looks at pictures of that label only. ``exact`` compares with every picture even
-        where a faster way is there.
+        Args:
+            vectors: One vector, or rows of vectors, of the index's own model.
+            k: How many pictures to find.
+            label: Search among the pictures of this label only.
+            exact: Compare with every picture even where a faster search is available.
+
+        Returns:
+            For each vector ``k`` hits, or as many as there are, the most similar first.
+
+        Raises:
+            BadInput: A vector has another length or is not finite, or no picture has the label.
         """
         queries = np.atleast_2d(np.asarray(vectors, np.float32))
         if k < 1:
@@ -178,27 +170,53 @@ class Index(ABC):
             )
         lengths = np.linalg.norm(queries, axis=1, keepdims=True)
         if not np.isfinite(lengths).all() or (lengths == 0).any():
-            raise BadInput("a query must be a vector of numbers that is not zero")
-        if label is not None and label not in self.label_names:
-            raise BadInput(
-                f"no picture has the label '{label}'; {did_you_mean(label, self.label_names)}"
-            )
+            raise BadInput("a query must be a vector of finite numbers that is not zero")
+        if label is not None:
+            self._check_label(label)
         found = self.find(queries / lengths, k, label, exact)
-        known = iter(self.records_of([id for one in found for id, _ in one]))
+        records = iter(self.records_of([id for one in found for id, _ in one]))
         return [
             [
                 Hit(id, record.path, record.label, record.metadata, min(1.0, similarity))
-                for (id, similarity), record in zip(one, islice(known, len(one)), strict=True)
+                for (id, similarity), record in zip(one, islice(records, len(one)), strict=True)
             ]
             for one in found
         ]
 
-    def query(self, images: Sequence[Image.Image], k: int = 10, **options: Any) -> list[list[Hit]]:
-        """The ``k`` most similar pictures of each image."""
-        return self.search(self.embedder.embed(images), k, **options)
+    def query(
+        self,
+        images: Sequence[Image.Image],
+        k: int = 10,
+        *,
+        encoder: Encoder | None = None,
+        label: str | None = None,
+        exact: bool = False,
+    ) -> list[list[Hit]]:
+        """Find the pictures that look most like each image.
 
-    def accept(self, encoder: Encoder) -> None:
-        """Refuse an encoder whose vectors cannot be compared with those of the index."""
+        Args:
+            images: The queries.
+            k: How many pictures to find.
+            encoder: Embeds the queries in place of the index's model; it must be the same model.
+            label: Search among the pictures of this label only.
+            exact: Compare with every picture even where a faster search is available.
+
+        Returns:
+            For each image ``k`` hits, or as many as there are, the most similar first.
+        """
+        encoder = encoder or self.embedder
+        self.check_encoder(encoder)
+        return self.search(encoder.embed(images), k, label=label, exact=exact)
+
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Refuse an encoder whose vectors cannot be compared with those of the index.
+
+        Args:
+            encoder: The encoder of a query.
+
+        Raises:
+            BadInput: Its fingerprint is another one.
+        """
         if encoder.fingerprint != self.embedder.fingerprint:
             raise BadInput(
                 f"the index '{self.place}' was made by another model "
@@ -206,23 +224,77 @@ class Index(ABC):
                 "its vectors cannot be compared"
             )
 
+    def _check_label(self, label: str) -> None:
+        if label not in self.label_names:
+            raise BadInput(
+                f"no picture has the label '{label}'; {did_you_mean(label, self.label_names)}"
+            )
+
+    def items(self, ids: Iterable[int]) -> list[Item]:
+        """What is known about the pictures ``ids``."""
+        known = [int(id) for id in ids]
+        pairs = zip(known, self.records_of(known), strict=True)
+        return [Item(id, record.path, record.label, record.metadata) for id, record in pairs]
+
     def item(self, id: int) -> Item:
-        """What is known of a picture."""
-        record = self.records_of([id])[0]
-        return Item(id, record.path, record.label, record.metadata)
+        """What is known about the picture ``id``."""
+        return self.items([id])[0]
 
     def file_of(self, id: int) -> Path:
-        """The file of a picture, which must still lie in the folder that was indexed."""
+        """The file of the picture ``id``, which must still be in the folder that was indexed."""
         record = self.records_of([id])[0]
-        found = inside(self.roots[record.root], record.path)
+        found = file_inside(self.roots[record.root], record.path)
         if found is None:
             raise LookalikeError(f"the picture '{record.path}' is no longer in its folder")
         return found
 
-    def add(self, source: Path, watcher: Watcher | None = None) -> Added:
-        """Take in the pictures of a folder or CSV; those that are there unchanged are left.
+    def select(
+        self, paths: Sequence[str] = (), label: str | None = None, missing: bool = False
+    ) -> list[int]:
+        """Ids of pictures by path, label or missing file.
 
-        What has been embedded is kept every minute, so that a killed process loses little.
+        Args:
+            paths: Paths of pictures or folders, as the index names them.
+            label: All pictures of this label.
+            missing: All pictures whose files no longer exist.
+
+        Returns:
+            The ids of the pictures to which any of these applies.
+
+        Raises:
+            BadInput: A path or label is not in the index.
+        """
+        if label is not None:
+            self._check_label(label)
+        wanted = {path.removeprefix("./").rstrip("/"): 0 for path in paths}
+        chosen = []
+        for id, record in zip(self.ids.tolist(), self.records, strict=True):
+            parts = record.path.split("/")
+            above = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
+            named = [path for path in above if path in wanted]
+            for path in named:
+                wanted[path] += 1
+            gone = missing and file_inside(self.roots[record.root], record.path) is None
+            if named or gone or (label is not None and record.label == label):
+                chosen.append(id)
+        for path, found in wanted.items():
+            if not found:
+                some = [record.path for record in self.records[:10_000]]
+                raise BadInput(f"the index has no '{path}'; {did_you_mean(path, some)}")
+        return chosen
+
+    def add(self, source: Path, watcher: Watcher | None = None) -> Added:
+        """Add the pictures of a folder or CSV; those that have not changed are not embedded again.
+
+        What has been embedded is committed every minute, so that a killed process loses little.
+
+        Args:
+            source: A folder (the first sub-folder of a picture is its label), or a CSV with the
+                column ``path``, perhaps ``label``, and metadata.
+            watcher: Is told the progress.
+
+        Returns:
+            How many pictures were new, changed, unchanged, and which were skipped.
         """
         watcher = watcher or Watcher()
         above = [root for root in self.roots if source.expanduser().resolve().is_relative_to(root)]
@@ -243,55 +315,34 @@ class Index(ABC):
             if former is not None:
                 replaced[record.key] = former[0]
             waiting.append(record)
-        for records, vectors in self._embedded(listing.root, waiting, done, watcher):
+        batches = embed_files(self.embedder, listing.root, waiting, done.skipped, watcher)
+        for records, vectors in batches:
             dropped = [replaced[record.key] for record in records if record.key in replaced]
             self.commit(records, vectors, dropped)
             done.changed += len(dropped)
             done.new += len(records) - len(dropped)
-        self.settle(watcher)
+        self.optimize(watcher)
         return done
 
     def remove(self, ids: Iterable[int], watcher: Watcher | None = None) -> int:
-        """Drop pictures; an id that is not there is refused and nothing is dropped."""
+        """Drop pictures from the index; their files are not touched.
+
+        Args:
+            ids: The pictures.
+            watcher: Is told the progress.
+
+        Returns:
+            How many were dropped.
+
+        Raises:
+            BadInput: An id is unknown; nothing is dropped then.
+        """
         gone = sorted(set(ids))
         self.records_of(gone)
         if gone:
             self.commit([], np.empty((0, self.embedder.dim), np.float32), gone)
-            self.settle(watcher or Watcher())
+            self.optimize(watcher or Watcher())
         return len(gone)
-
-    def _embedded(
-        self, root: Path, records: Sequence[Record], done: Added, watcher: Watcher
-    ) -> Iterator[tuple[list[Record], Vectors]]:
-        """Records with their vectors, about a minute's work at a time."""
-        kept: list[Record] = []
-        parts: list[Vectors] = []
-        last = time.monotonic()
-        with ThreadPoolExecutor(min(8, cpu_count() or 1)) as pool:
-            for start in range(0, len(records), BATCH):
-                some = records[start : start + BATCH]
-                pixels: list[Tensor] = []
-                for record, read in zip(
-                    some, pool.map(lambda r: self._read(root, r), some), strict=True
-                ):
-                    if isinstance(read, Skipped):
-                        done.skipped.append(read)
-                    else:
-                        pixels.append(read)
-                        kept.append(record)
-                parts.append(self.embedder.embed_prepared(pixels, BATCH))
-                watcher.stage("embedding", start + len(some), len(records))
-                if kept and time.monotonic() - last > SECONDS_BETWEEN_COMMITS:
-                    yield kept, np.concatenate(parts)
-                    kept, parts, last = [], [], time.monotonic()
-        if kept:
-            yield kept, np.concatenate(parts)
-
-    def _read(self, root: Path, record: Record) -> Tensor | Skipped:
-        try:
-            return self.embedder.prepare(read_picture(root / record.path))
-        except Unreadable as error:
-            return Skipped(record.path, error.reason)
 
 
 def is_postgres(place: Path | str) -> bool:
@@ -299,8 +350,8 @@ def is_postgres(place: Path | str) -> bool:
     return str(place).startswith(("postgresql://", "postgres://"))
 
 
-def opener(place: Path | str) -> type[Index]:
-    """The kind of index that a place can hold."""
+def index_class(place: Path | str) -> type[Index]:
+    """The class of the index at a place."""
     if is_postgres(place):
         try:
             from lookalike.search.postgres import PostgresIndex

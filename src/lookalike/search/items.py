@@ -1,40 +1,24 @@
-"""What is known of each indexed picture, in a file that is read where it is needed only."""
+"""What an index stores, finds and says about a picture."""
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, overload
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-__all__ = ["Column", "Hit", "Item", "Record", "RecordTable", "write_records"]
-
-
-@dataclass(frozen=True)
-class Item:
-    """An indexed picture: ``path`` is relative to the folder that was indexed."""
-
-    id: int
-    path: str
-    label: str | None
-    metadata: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Hit(Item):
-    """An indexed picture and its cosine similarity with a query."""
-
-    similarity: float
+__all__ = ["Added", "Column", "Hit", "Item", "Record", "Skipped"]
 
 
 @dataclass(frozen=True)
 class Record:
-    """What an index keeps of a picture besides its id and vector.
+    """What an index stores about a picture besides its id and vector.
 
-    ``root`` counts the folders that were indexed; ``size`` and ``modified`` (nanoseconds) tell
-    whether the file is still the one that was embedded.
+    Args:
+        path: Relative to the folder that was indexed.
+        label: Its label, where it has one.
+        metadata: The other columns of its row in a CSV.
+        root: The position of its folder among those that were indexed.
+        size: The size of its file in bytes.
+        modified: When its file was changed, in nanoseconds; with ``size`` this tells whether the
+            file is still the one that was embedded.
     """
 
     path: str
@@ -46,57 +30,77 @@ class Record:
 
     @property
     def key(self) -> tuple[int, str]:
-        """What tells two pictures apart."""
+        """What identifies a picture."""
         return self.root, self.path
 
 
-def write_records(folder: Path, records: Iterable[Record]) -> int:
-    """Write ``items.jsonl`` and where each line begins; return how many there are."""
-    starts = [0]
-    with (folder / "items.jsonl").open("wb") as lines:
-        for record in records:
-            line = json.dumps(asdict(record), ensure_ascii=False, separators=(",", ":")) + "\n"
-            starts.append(starts[-1] + lines.write(line.encode()))
-    np.save(folder / "starts.npy", np.array(starts, np.int64), allow_pickle=False)
-    return len(starts) - 1
+@dataclass(frozen=True)
+class Skipped:
+    """A picture that was left out.
+
+    Args:
+        path: Relative to the folder that was indexed.
+        reason: Why, in a few words.
+    """
+
+    path: str
+    reason: str
 
 
-class RecordTable(Sequence[Record]):
-    """The records that :func:`write_records` wrote, parsed one by one when asked for."""
+@dataclass(frozen=True)
+class Item:
+    """An indexed picture.
 
-    def __init__(self, folder: Path) -> None:
-        self._starts: NDArray[np.int64] = np.load(
-            folder / "starts.npy", mmap_mode="r", allow_pickle=False
-        )
-        path = folder / "items.jsonl"
-        length = path.stat().st_size
-        self._text = np.memmap(path, np.uint8, "r") if length else np.empty(0, np.uint8)
-        if int(self._starts[-1]) != length:
-            raise ValueError("items.jsonl is not as long as starts.npy says")
+    Args:
+        id: Its number in the index.
+        path: Relative to the folder that was indexed.
+        label: Its label, where it has one.
+        metadata: The other columns of its row in a CSV.
+    """
 
-    def __len__(self) -> int:
-        return len(self._starts) - 1
+    id: int
+    path: str
+    label: str | None
+    metadata: dict[str, str]
 
-    @overload
-    def __getitem__(self, row: int) -> Record: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[Record]: ...
-    def __getitem__(self, row: int | slice) -> Record | list[Record]:
-        if isinstance(row, slice):
-            return [self[i] for i in range(*row.indices(len(self)))]
-        if not -len(self) <= row < len(self):
-            raise IndexError(f"row {row} of {len(self)}")
-        row %= len(self)
-        line = bytes(self._text[self._starts[row] : self._starts[row + 1]])
-        values: dict[str, Any] = json.loads(line)
-        return Record(**values)
 
-    def __iter__(self) -> Iterator[Record]:
-        return (self[row] for row in range(len(self)))
+@dataclass(frozen=True)
+class Hit(Item):
+    """An indexed picture that a query found.
+
+    Args:
+        similarity: Its cosine similarity with the query, at most 1.
+    """
+
+    similarity: float
+
+
+@dataclass
+class Added:
+    """What became of the pictures that were given to an index.
+
+    Args:
+        new: How many were added.
+        changed: How many were embedded again because their file had changed.
+        unchanged: How many were in the index already.
+        skipped: Those that cannot be used.
+    """
+
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        parts = [f"{self.new:,} new"]
+        parts += [f"{self.changed:,} changed"] if self.changed else []
+        parts += [f"{self.unchanged:,} unchanged"] if self.unchanged else []
+        parts += [f"{len(self.skipped):,} skipped"] if self.skipped else []
+        return ", ".join(parts)
 
 
 class Column(Sequence[Any]):
-    """One field of every record."""
+    """One field of every record, read when it is needed."""
 
     def __init__(self, records: Sequence[Record], name: str) -> None:
         self._records = records
@@ -105,7 +109,7 @@ class Column(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._records)
 
-    def __getitem__(self, row: int | slice) -> Any:
-        if isinstance(row, slice):
-            return [getattr(record, self._name) for record in self._records[row]]
-        return getattr(self._records[row], self._name)
+    def __getitem__(self, row: Any) -> Any:
+        found = self._records[row]
+        several = isinstance(row, slice)
+        return [getattr(r, self._name) for r in found] if several else getattr(found, self._name)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from lookalike.errors import BadInput
@@ -15,10 +14,10 @@ __all__ = ["Suspect", "find_mislabelled"]
 
 @dataclass(frozen=True)
 class Suspect:
-    """A picture that its neighbours take for something else.
+    """A picture whose neighbours vote for another label.
 
     ``agreement`` is the share of the vote for its own label, ``share`` that for ``proposed``;
-    ``row`` and ``neighbours`` count in the arrays that were given.
+    ``row`` and ``neighbours`` are rows of the given arrays.
     """
 
     row: int
@@ -37,16 +36,14 @@ def find_mislabelled(
     temperature: float = 0.07,
     at_least: float = 0.7,
 ) -> list[Suspect]:
-    """Pictures for which the ``k`` nearest others vote with ``at_least`` for one other label.
+    """Pictures whose ``k`` nearest others give at least ``at_least`` of the vote to another label.
 
     Votes weigh e^(s / temperature) as in k-NN classification (Wu et al., CVPR 2018). Labels with a
-    single picture are left out: nobody could agree with it. The surest come first.
+    single picture are left out, as no other picture can agree. The most certain come first.
     """
     if len(vectors) < 3:
-        raise BadInput(f"{len(vectors)} pictures are too few to ask their neighbours")
-    similar, found = nearest(
-        torch.from_numpy(np.asarray(vectors)), torch.from_numpy(np.asarray(vectors)), k + 1
-    )
+        raise BadInput(f"{len(vectors)} pictures are too few to compare with their neighbours")
+    similar, found = nearest(vectors, vectors, k + 1)
     counts = np.bincount(labels)
     suspects = []
     for row, (values, places) in enumerate(zip(similar.numpy(), found.numpy(), strict=True)):
@@ -61,14 +58,6 @@ def find_mislabelled(
         best = int(shares.argmax())
         own = float(shares[names == labels[row]].sum())
         if names[best] != labels[row] and shares[best] >= at_least:
-            suspects.append(
-                Suspect(
-                    row,
-                    int(labels[row]),
-                    int(names[best]),
-                    own,
-                    float(shares[best]),
-                    tuple(near.tolist()),
-                )
-            )
+            label, proposed, share = int(labels[row]), int(names[best]), float(shares[best])
+            suspects.append(Suspect(row, label, proposed, own, share, tuple(near.tolist())))
     return sorted(suspects, key=lambda s: (s.agreement - s.share, s.row))

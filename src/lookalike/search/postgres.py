@@ -1,4 +1,4 @@
-"""An index in PostgreSQL with pgvector, for collections that outgrow one machine.
+"""An index in PostgreSQL with pgvector, for collections that are too large for one machine.
 
 Every index is a schema of its own with the tables ``model`` (one row: the network, its weights and
 how the index searches), ``root`` and ``item``. What changes together changes in one transaction.
@@ -7,10 +7,11 @@ how the index searches), ``root`` and ``item``. What changes together changes in
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -24,16 +25,14 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
-from lookalike.search.approximate import NEIGHBOURS, TARGET, mean_recall
+from lookalike.search.approximate import NEIGHBOURS, least_effort
 from lookalike.search.index import Found, Index
-from lookalike.search.items import Column, Record
+from lookalike.search.items import Record
 
 __all__ = ["PostgresIndex"]
 
-Kept = TypeVar("Kept")
-
 VERSION = 1
-USUAL_NAME = "lookalike"
+DEFAULT_NAME = "lookalike"
 EXACT_BELOW = 10_000
 WIDEST_GRAPH = 2_000
 EFFORTS = (40, 80, 160, 320, 640, 1000)
@@ -61,11 +60,10 @@ class PostgresIndex(Index):
 
     def __init__(self, place: str) -> None:
         self.url, _, name = place.partition("#")
-        self.schema = unquote(name) or USUAL_NAME
+        self.schema = unquote(name) or DEFAULT_NAME
         self.place = without_password(place)
         self._lock = threading.RLock()
         self._connection: psycopg.Connection[Any] | None = None
-        self._columns: dict[str, Any] = {}
 
     @classmethod
     def create_empty(cls, place: str, embedder: Embedder) -> Self:
@@ -75,7 +73,7 @@ class PostgresIndex(Index):
             embedder.save(folder)
             weights = (Path(folder) / "weights.safetensors").read_bytes()
         with index._transaction() as run:
-            if run("SELECT to_regnamespace(%s)", [quoted(index.schema)]).fetchone()[0] is not None:
+            if run("SELECT 1 FROM pg_namespace WHERE nspname = %s", [index.schema]).fetchone():
                 raise BadInput(
                     f"there is a schema '{index.schema}' in '{index.place}' already; 'lookalike "
                     "index add' adds to an index, '#NAME' after the address names another"
@@ -96,13 +94,11 @@ class PostgresIndex(Index):
 
     @classmethod
     def open_at(cls, place: str) -> Self:
-        """An index that is there."""
+        """An existing index."""
         index = cls(place)
         with index._transaction() as run:
-            if (
-                run("SELECT to_regclass(%s)", [f"{quoted(index.schema)}.model"]).fetchone()[0]
-                is None
-            ):
+            statement = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'model'"
+            if not run(statement, [index.schema]).fetchone():
                 raise BadInput(f"there is no index '{index.schema}' in '{index.place}'")
             version = run("SELECT version FROM {schema}.model").fetchone()
             if version is None or version[0] != VERSION:
@@ -118,49 +114,43 @@ class PostgresIndex(Index):
         index._refresh()
         return index
 
-    @property
-    def ids(self) -> NDArray[np.int64]:
-        """Numbers that ascend and are never used again."""
-        return self._kept("ids", lambda: np.array([row[0] for row in self._rows()], np.int64))
+    @cached_property
+    def ids(self) -> NDArray[np.int64]:  # type: ignore[override]
+        """The id of each picture; like the following, fetched on first use."""
+        return np.array([row[0] for row in self._rows], np.int64)
 
-    @property
-    def vectors(self) -> Vectors:
-        """All vectors, fetched when first asked for."""
-        return self._kept("vectors", self._fetch_vectors)
+    @cached_property
+    def vectors(self) -> Vectors:  # type: ignore[override]
+        """All vectors."""
+        rows = self._all("SELECT embedding::real[] FROM {schema}.item ORDER BY id")
+        return np.array([row[0] for row in rows], np.float32).reshape(-1, self.embedder.dim)
 
-    @property
-    def records(self) -> Sequence[Record]:
-        """What is known of each picture, fetched when first asked for."""
-        return self._kept("records", lambda: [Record(*row[1:]) for row in self._rows()])
+    @cached_property
+    def records(self) -> Sequence[Record]:  # type: ignore[override]
+        """What is stored about each picture."""
+        return [Record(*row[1:]) for row in self._rows]
 
-    @property
-    def label_names(self) -> list[str]:
+    @cached_property
+    def label_names(self) -> list[str]:  # type: ignore[override]
         """Every label, sorted."""
-        asked = "SELECT DISTINCT label FROM {schema}.item WHERE label IS NOT NULL"
-        return self._kept("label_names", lambda: sorted(row[0] for row in self._all(asked)))
+        statement = "SELECT DISTINCT label FROM {schema}.item WHERE label IS NOT NULL"
+        return sorted(row[0] for row in self._all(statement))
 
-    @property
-    def paths(self) -> Sequence[str]:
-        """Where each picture lies."""
-        return Column(self.records, "path")
+    @cached_property
+    def label_codes(self) -> NDArray[np.int32]:  # type: ignore[override]
+        """The position of each picture's label in ``label_names``."""
+        number = {name: code for code, name in enumerate(self.label_names)}
+        return np.array([number.get(row[2], -1) for row in self._rows], np.int32)
 
-    @property
-    def labels(self) -> Sequence[str | None]:
-        """The label of each picture."""
-        return Column(self.records, "label")
-
-    @property
-    def metadata(self) -> Sequence[dict[str, str]]:
-        """The other columns of each picture."""
-        return Column(self.records, "metadata")
+    @cached_property
+    def _rows(self) -> list[tuple[Any, ...]]:
+        return self._all(ALL)
 
     def __len__(self) -> int:
-        if "ids" in self._columns:
-            return len(self.ids)
         return int(self._all("SELECT count(*) FROM {schema}.item")[0][0])
 
     def records_of(self, ids: Sequence[int]) -> list[Record]:
-        """What is known of some pictures."""
+        """What is stored about some pictures."""
         found = {row[0]: Record(*row[1:]) for row in self._all(CHOSEN, [list(ids)])}
         for id in ids:
             if id not in found:
@@ -175,14 +165,14 @@ class PostgresIndex(Index):
         return np.asarray(found[0][0], np.float32)
 
     def find(self, queries: Vectors, k: int, label: str | None, exact: bool) -> Found:
-        """Ids and similarities of the nearest pictures; within a label always exactly."""
+        """Ids and similarities of the nearest pictures; within a label always exact."""
         effort = None if exact or label is not None else self._effort
         return [self._nearest(query, k, label, effort) for query in queries]
 
     def commit(
         self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int] = ()
     ) -> None:
-        """Drop and insert in one transaction; a path that came meanwhile is written over."""
+        """Drop and insert in one transaction; a path added meanwhile is overwritten."""
         with self._transaction() as run:
             run("SELECT pg_advisory_xact_lock(hashtext(%s))", [self.schema])
             kept = [row[0] for row in run("SELECT path FROM {schema}.root ORDER BY number")]
@@ -200,47 +190,39 @@ class PostgresIndex(Index):
             run(INSERT)
         self._refresh()
 
-    def settle(self, watcher: Watcher) -> None:
-        """Build the graph where there are many pictures and none is there; the server keeps it."""
+    def optimize(self, watcher: Watcher) -> None:
+        """Build the graph where there are many pictures; the server keeps it up to date."""
         if self._effort is not None or len(self) < EXACT_BELOW or self.embedder.dim > WIDEST_GRAPH:
             return
         watcher.note(f"building the HNSW graph of {len(self):,} pictures")
         with self._transaction() as run:
             run("CREATE INDEX ON {schema}.item USING hnsw (embedding vector_ip_ops)")
-        effort, recall, sample = self._tuned()
+        measured = self._least_effort()
         with self._transaction() as run:
-            run(
-                "UPDATE {schema}.model SET effort = %s, recall = %s, sample = %s",
-                [effort, recall, sample],
-            )
+            run("UPDATE {schema}.model SET effort = %s, recall = %s, sample = %s", measured)
         self._refresh()
         watcher.note(f"search: {self.approximation}")
 
-    def _tuned(self) -> tuple[int, float, int]:
-        """The least effort that finds enough of the true neighbours of pictures drawn by chance."""
+    def _least_effort(self) -> tuple[int, float, int]:
+        """The least effort that reaches the target recall, the recall, and of how many queries."""
         drawn = self._all(
             "SELECT id, embedding::real[] FROM {schema}.item ORDER BY random() LIMIT %s", [SAMPLE]
         )
-        own = [row[0] for row in drawn]
-        queries = [np.asarray(row[1], np.float32) for row in drawn]
 
         def near(effort: int | None) -> list[list[int]]:
+            queries = (np.asarray(row[1], np.float32) for row in drawn)
             found = (self._nearest(query, NEIGHBOURS + 1, None, effort) for query in queries)
             return [[id for id, _ in one] for one in found]
 
-        truth, recall = near(None), 0.0
-        for effort in EFFORTS:
-            recall = mean_recall(own, truth, near(effort))
-            if recall >= TARGET:
-                break
-        return effort, recall, len(own)
+        effort, recall = least_effort(EFFORTS, [row[0] for row in drawn], near(None), near)
+        return effort, recall, len(drawn)
 
     def _nearest(
         self, query: Vectors, k: int, label: str | None, effort: int | None
     ) -> list[tuple[int, float]]:
-        """By the graph with some effort, or (None) by looking at every picture."""
+        """By the graph with some effort, or (None) by comparing with every picture."""
         where = "" if label is None else "WHERE label = %(label)s"
-        asked = f"SELECT id, -(embedding <#> %(query)s) FROM {{schema}}.item {where} ORDER BY "
+        statement = f"SELECT id, -(embedding <#> %(query)s) FROM {{schema}}.item {where} ORDER BY "
         with self._transaction() as run:
             if effort is None:
                 run("SET LOCAL enable_indexscan = off")
@@ -250,19 +232,20 @@ class PostgresIndex(Index):
             return [
                 (int(id), float(similarity))
                 for id, similarity in run(
-                    asked + "embedding <#> %(query)s LIMIT %(k)s",
+                    statement + "embedding <#> %(query)s LIMIT %(k)s",
                     {"query": query, "label": label, "k": k},
                 )
             ]
 
     def _refresh(self) -> None:
-        """Forget what was fetched; read how the index searches and which folders it knows."""
-        self._columns.clear()
+        """Discard what was fetched; read how the index searches and its folders."""
+        for name in ("ids", "vectors", "records", "label_names", "label_codes", "_rows"):
+            self.__dict__.pop(name, None)
         self.roots = tuple(
             Path(row[0]) for row in self._all("SELECT path FROM {schema}.root ORDER BY number")
         )
-        asked = "SELECT effort, recall, sample FROM {schema}.model"
-        self._effort, recall, sample = self._all(asked)[0]
+        statement = "SELECT effort, recall, sample FROM {schema}.model"
+        self._effort, recall, sample = self._all(statement)[0]
         self.approximation = None
         if self._effort is not None:
             self.approximation = (
@@ -270,25 +253,9 @@ class PostgresIndex(Index):
                 f"{recall:.3f} against exact search, on {sample} pictures"
             )
 
-    def _fetch_vectors(self) -> Vectors:
-        rows = self._all("SELECT embedding::real[] FROM {schema}.item ORDER BY id")
-        if not rows:
-            return np.empty((0, self.embedder.dim), np.float32)
-        return np.stack([np.asarray(row[0], np.float32) for row in rows])
-
-    def _rows(self) -> list[tuple[Any, ...]]:
-        return self._kept("rows", lambda: self._all(ALL))
-
-    def _kept(self, name: str, fetch: Callable[[], Kept]) -> Kept:
-        with self._lock:
-            if name not in self._columns:
-                self._columns[name] = fetch()
-            found: Kept = self._columns[name]
-            return found
-
-    def _all(self, asked: str, values: Any = None) -> list[tuple[Any, ...]]:
+    def _all(self, statement: str, values: Any = None) -> list[tuple[Any, ...]]:
         with self._transaction() as run:
-            found: list[tuple[Any, ...]] = run(asked, values).fetchall()
+            found: list[tuple[Any, ...]] = run(statement, values).fetchall()
             return found
 
     @contextmanager
@@ -297,7 +264,7 @@ class PostgresIndex(Index):
         with self._lock:
             try:
                 if self._connection is None or self._connection.closed:
-                    self._connection = connected(self.url)
+                    self._connection = connect(self.url)
                 with self._connection.transaction(), self._connection.cursor() as cursor:
                     yield Statements(cursor, self.schema)
             except psycopg.OperationalError as error:
@@ -305,7 +272,7 @@ class PostgresIndex(Index):
                     f"PostgreSQL at '{self.place}' does not answer: {first_line(error)}"
                 ) from error
             except psycopg.Error as error:
-                raise LookalikeError(f"PostgreSQL refuses: {first_line(error)}") from error
+                raise LookalikeError(f"PostgreSQL reports an error: {first_line(error)}") from error
 
 
 FIELDS = "path, label, metadata, root, size, modified"
@@ -319,7 +286,7 @@ ON CONFLICT (root, path) DO UPDATE SET label = excluded.label, metadata = exclud
 
 
 class Statements:
-    """Runs statements in which ``{schema}`` stands for the schema of one index."""
+    """Runs SQL statements in which ``{schema}`` is the schema of one index."""
 
     def __init__(self, cursor: psycopg.Cursor[Any], schema: str) -> None:
         self.cursor = cursor
@@ -331,8 +298,8 @@ class Statements:
         return self.cursor.execute(composed, values)
 
 
-def connected(url: str) -> psycopg.Connection[Any]:
-    """A connection that knows vectors, if the server does."""
+def connect(url: str) -> psycopg.Connection[Any]:
+    """A connection, with the type ``vector`` where the server has it."""
     try:
         connection = psycopg.connect(url, connect_timeout=10, autocommit=True)
     except psycopg.Error as error:
@@ -343,7 +310,7 @@ def connected(url: str) -> psycopg.Connection[Any]:
 
 
 def without_password(place: str) -> str:
-    """The address as it may be shown."""
+    """The address without its password, to be shown."""
     parts = urlsplit(place)
     if parts.password is None:
         return place
@@ -351,11 +318,6 @@ def without_password(place: str) -> str:
     return parts._replace(netloc=f"{parts.username}@{host}").geturl()
 
 
-def quoted(name: str) -> str:
-    """A name as SQL writes it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def first_line(error: Exception) -> str:
-    """What went wrong, without the rest."""
+    """The first line of an error message."""
     return str(error).partition("\n")[0].strip()

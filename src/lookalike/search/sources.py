@@ -1,25 +1,39 @@
-"""Which pictures to index: those in a folder, or those that a CSV lists."""
+"""The pictures to index, from a folder or a CSV: listed, read and embedded."""
 
 import csv
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lookalike.data.image_files import IMAGE_SUFFIXES
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
+from lookalike.data.image_files import IMAGE_SUFFIXES, open_rgb
 from lookalike.errors import BadInput
-from lookalike.search.items import Record
-from lookalike.search.reading import Unreadable, read_picture
+from lookalike.inference.embedder import Embedder
+from lookalike.inference.encoder import Vectors
+from lookalike.progress import Watcher
+from lookalike.search.items import Record, Skipped
 
-__all__ = ["Listing", "Skipped", "inside", "list_pictures", "need_pictures"]
+__all__ = [
+    "Listing",
+    "Unreadable",
+    "embed_files",
+    "file_inside",
+    "list_pictures",
+    "read_picture",
+    "require_pictures",
+]
 
-
-@dataclass(frozen=True)
-class Skipped:
-    """A picture that was left out, and why."""
-
-    path: str
-    reason: str
+SECONDS_BETWEEN_COMMITS = 60.0
+BATCH = 64
+LONGEST = 100
+"""The greatest ratio of a picture's sides. The network's input is cut from a picture whose shorter
+side was resized: a small file of 1 x 60,000 pixels would become gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +50,7 @@ def list_pictures(source: Path, root: Path | None = None) -> Listing:
 
     Without ``root`` that is the folder itself, or the folder that the CSV lies in. In a folder the
     first sub-folder of a picture is its label; a CSV has a column ``path``, perhaps ``label``, and
-    all other columns are kept as metadata. Links that lead out of ``root`` are left out.
+    all other columns are kept as metadata. Links that lead out of ``root`` are skipped.
     """
     source = source.expanduser()
     if not source.exists():
@@ -45,33 +59,26 @@ def list_pictures(source: Path, root: Path | None = None) -> Listing:
     home = (source.parent if table else source).resolve()
     root = home if root is None else root.resolve()
     if not home.is_relative_to(root):
-        raise BadInput(f"'{source}' does not lie in '{root}'")
+        raise BadInput(f"'{source}' is not in '{root}'")
     found = rows_of(source, home) if table else files_of(home)
     records: list[Record] = []
     skipped: list[Skipped] = []
     seen: set[str] = set()
     for record in found:
         path = (home / record.path).relative_to(root).as_posix() if home != root else record.path
-        label = record.label if table else first_folder(path)
+        label = record.label if table else path.rpartition("/")[0].partition("/")[0] or None
         reason = "it is listed twice" if path in seen else refusal(root, path)
         seen.add(path)
         if reason:
             skipped.append(Skipped(path.encode(errors="replace").decode(), reason))
             continue
         status = (root / path).stat()
-        records.append(
-            Record(
-                path,
-                label,
-                record.metadata,
-                size=status.st_size,
-                modified=status.st_mtime_ns,
-            )
-        )
+        size, modified = status.st_size, status.st_mtime_ns
+        records.append(replace(record, path=path, label=label, size=size, modified=modified))
     return Listing(root, records, skipped)
 
 
-def need_pictures(source: Path) -> None:
+def require_pictures(source: Path) -> None:
     """Refuse a folder or CSV without a single picture that can be read."""
     listing = list_pictures(source)
     if not listing.records:
@@ -89,13 +96,7 @@ def need_pictures(source: Path) -> None:
     )
 
 
-def first_folder(path: str) -> str | None:
-    """The folder that a relative path begins with."""
-    first, slash, _ = path.partition("/")
-    return first if slash else None
-
-
-def inside(root: Path, path: str) -> Path | None:
+def file_inside(root: Path, path: str) -> Path | None:
     """The real file behind ``path``; None where that is not a file under ``root``."""
     try:
         real = (root / path).resolve(strict=True)
@@ -105,12 +106,12 @@ def inside(root: Path, path: str) -> Path | None:
 
 
 def refusal(root: Path, path: str) -> str:
-    """Why a file cannot be indexed; nothing where it can."""
+    """Why a file cannot be indexed; empty where it can."""
     try:
         path.encode()
     except UnicodeEncodeError:
         return "its name is not UTF-8"
-    if inside(root, path) is not None:
+    if file_inside(root, path) is not None:
         return ""
     if os.path.lexists(root / path) and (root / path).exists():
         return f"it is not a file under '{root}'"
@@ -118,7 +119,7 @@ def refusal(root: Path, path: str) -> str:
 
 
 def files_of(folder: Path) -> Iterator[Record]:
-    """Every picture below a folder, by name; hidden ones are passed over."""
+    """Every picture below a folder, by name, without hidden ones."""
     for where, inner, names in os.walk(folder):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         here = Path(where).relative_to(folder)
@@ -128,7 +129,7 @@ def files_of(folder: Path) -> Iterator[Record]:
 
 
 def rows_of(table: Path, home: Path) -> Iterator[Record]:
-    """Every row of a CSV, with its path in plain form."""
+    """Every row of a CSV, with a normalized path."""
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, strict=True)
@@ -136,7 +137,7 @@ def rows_of(table: Path, home: Path) -> Iterator[Record]:
             if "path" not in columns:
                 raise BadInput(f"{table}: the column 'path' is missing")
             if len(set(columns)) < len(columns):
-                raise BadInput(f"{table}: a column is there twice")
+                raise BadInput(f"{table}: a column occurs twice")
             for line, row in enumerate(reader, 2):
                 if None in row or None in row.values():
                     raise BadInput(f"{table}, row {line}: {len(columns)} values expected")
@@ -147,3 +148,65 @@ def rows_of(table: Path, home: Path) -> Iterator[Record]:
                 yield Record(os.path.relpath(home / path, home), label, row)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"cannot read {table}: {error}") from error
+
+
+class Unreadable(BadInput):
+    """A file is not a picture that can be read; ``reason`` says why."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"cannot read the picture '{path}': {reason}")
+        self.reason = reason
+
+
+def read_picture(path: Path) -> Image.Image:
+    """The whole picture as RGB, upright."""
+    try:
+        picture = open_rgb(path)
+    except MemoryError:
+        raise
+    except Exception as error:  # decoders raise errors of many types for a broken file
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        if reason.startswith("cannot identify image file"):  # Pillow repeats the file's name
+            reason = "it is not a picture of a known format"
+        raise Unreadable(path, reason or type(error).__name__) from error
+    if max(picture.size) > LONGEST * min(picture.size):
+        sides = f"{picture.width} x {picture.height} pixels"
+        raise Unreadable(path, f"{sides}: one side is more than {LONGEST} times the other")
+    return picture
+
+
+def embed_files(
+    embedder: Embedder,
+    root: Path,
+    records: Sequence[Record],
+    skipped: list[Skipped],
+    watcher: Watcher,
+) -> Iterator[tuple[list[Record], Vectors]]:
+    """Records with their vectors, about a minute's work at a time; ``skipped`` gets the others."""
+
+    def prepare(record: Record) -> Tensor | Skipped:
+        try:
+            return embedder.prepare(read_picture(root / record.path))
+        except Unreadable as error:
+            return Skipped(record.path, error.reason)
+
+    kept: list[Record] = []
+    parts: list[Vectors] = []
+    last = time.monotonic()
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        for start in range(0, len(records), BATCH):
+            some = records[start : start + BATCH]
+            pixels: list[Tensor] = []
+            for record, read in zip(some, pool.map(prepare, some), strict=True):
+                if isinstance(read, Skipped):
+                    skipped.append(read)
+                else:
+                    pixels.append(read)
+                    kept.append(record)
+            parts.append(embedder.embed_prepared(pixels, BATCH))
+            watcher.stage("embedding", start + len(some), len(records))
+            if kept and time.monotonic() - last > SECONDS_BETWEEN_COMMITS:
+                yield kept, np.concatenate(parts)
+                kept, parts, last = [], [], time.monotonic()
+    if kept:
+        yield kept, np.concatenate(parts)

@@ -1,10 +1,8 @@
-"""What the server answers, as the types that its OpenAPI description shows."""
+"""The answers of the server, as the types of its OpenAPI description."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
-
-from lookalike.search.items import Hit, Item
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 __all__ = [
     "About",
@@ -40,12 +38,12 @@ class About(BaseModel):
     pictures: int
     network: str
     dim: int = Field(description="The length of a vector.")
-    fingerprint: str = Field(description="Names network, weights and transform.")
+    fingerprint: str = Field(description="Identifies network, weights and transform.")
     runtime: Literal["torch", "onnx"]
     approximation: str | None = Field(
-        description="How search is made fast and how well that agrees; null: search is exact."
+        description="How search is made fast, and its recall; null: search is exact."
     )
-    upload_bytes: int = Field(description="The largest file that is taken.")
+    upload_bytes: int = Field(description="The largest file that is accepted.")
     neighbours: int = Field(description="The largest k.")
 
 
@@ -59,32 +57,20 @@ class LabelAnswer(BaseModel):
 class ItemAnswer(BaseModel):
     """An indexed picture."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     id: int
     path: str = Field(description="Relative to the folder that was indexed.")
     label: str | None
     metadata: dict[str, str]
 
-    @classmethod
-    def of(cls, item: Item) -> "ItemAnswer":
-        """The answer about ``item``."""
-        return cls(id=item.id, path=item.path, label=item.label, metadata=item.metadata)
-
 
 class NeighbourAnswer(ItemAnswer):
     """An indexed picture and how similar it is to the query."""
 
-    similarity: float = Field(description="Cosine similarity, at most 1.")
-
-    @classmethod
-    def of_hit(cls, hit: Hit) -> "NeighbourAnswer":
-        """The answer about ``hit``."""
-        return cls(
-            id=hit.id,
-            path=hit.path,
-            label=hit.label,
-            metadata=hit.metadata,
-            similarity=round(hit.similarity, 5),
-        )
+    similarity: Annotated[float, AfterValidator(lambda value: round(value, 5))] = Field(
+        description="Cosine similarity, at most 1."
+    )
 
 
 class ItemsAnswer(BaseModel):
@@ -102,13 +88,13 @@ class NeighboursAnswer(BaseModel):
 
 
 class ShareMap(BaseModel):
-    """The share of each place of a picture in a similarity."""
+    """The contribution of each place of a picture to a similarity."""
 
     shares: list[list[float]] = Field(
-        description="Rows of cells. They add up to the similarity, but for the head's bias."
+        description="Rows of cells. Their sum is the similarity, except for the head's bias."
     )
     box: tuple[float, float, float, float] = Field(
-        description="Left, top, width and height of what the network saw, in parts of the picture."
+        description="Left, top, width, height of the network's input, as fractions of the picture."
     )
 
 
@@ -122,10 +108,10 @@ class WhyAnswer(BaseModel):
 
 
 class MapAnswer(BaseModel):
-    """A flat map of the index, column by column; ``labels`` are positions in ``label_names``."""
+    """The map of the index, by columns; ``labels`` are positions in ``label_names``."""
 
     method: Literal["pca", "t-sne"]
-    final: bool = Field(description="False: a better map is being made; ask again.")
+    final: bool = Field(description="False: a better map is being computed; request it again.")
     total: int = Field(description="How many pictures the index has; the map may show fewer.")
     ids: list[int]
     x: list[float] = Field(description="Between -1 and 1.")

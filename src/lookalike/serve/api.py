@@ -1,71 +1,56 @@
-"""The routes of the JSON API: they check what is asked, hand work to threads, and answer."""
+"""The routes of the JSON API: they check requests, hand work to threads, and answer."""
 
 import time
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, File, Form, Header, Path, Query, Response, UploadFile
-from PIL import Image
 
 from lookalike.errors import BadInput
 from lookalike.inference.encoder import Encoder, Vectors
 from lookalike.search.index import Index
 from lookalike.search.items import Item
-from lookalike.serve.answers import (
-    About,
-    Health,
-    ItemAnswer,
-    ItemsAnswer,
-    LabelAnswer,
-    MapAnswer,
-    NeighbourAnswer,
-    NeighboursAnswer,
-    Problem,
-    ShareMap,
-    WhyAnswer,
-)
+from lookalike.serve import answers
 from lookalike.serve.attribution import Attribution, attribute
-from lookalike.serve.labels import Labels
-from lookalike.serve.limits import Limits, Refusal, Sizes
-from lookalike.serve.pictures import Pictures
-from lookalike.serve.plane import Plane
-from lookalike.serve.uploads import decode_upload
-from lookalike.serve.workers import Workers, cores
+from lookalike.serve.limits import Limits, Refusal, Workers, cores
+from lookalike.serve.map import IndexMap
+from lookalike.serve.pictures import Pictures, decode_upload
 
 __all__ = ["api_router"]
 
 Id = Annotated[int, Path(ge=0, lt=2**63, description="The number of an indexed picture.")]
 Label = Annotated[
-    str | None, Query(max_length=1_000, description="Look at pictures of this label only.")
+    str | None, Query(max_length=1_000, description="Search pictures of this label only.")
 ]
 AtLeast = Annotated[
     float, Query(ge=-1, le=1, description="Leave out neighbours less similar than this.")
 ]
 SizeName = Literal["tiny", "small", "large"]
+SIZES: dict[SizeName, int] = {"tiny": 96, "small": 320, "large": 1_024}
+"""The longest sides that pictures are served in: on the map, in a grid, alone."""
 
 
 def problems(**sentences: str) -> dict[int | str, dict[str, Any]]:
     """The documented refusals of a route: ``_404="when"``."""
     return {
-        int(status.lstrip("_")): {"model": Problem, "description": when}
+        int(status.lstrip("_")): {"model": answers.Problem, "description": when}
         for status, when in sentences.items()
     }
 
 
 ALWAYS = problems(
     _401="The token is missing or wrong.",
-    _403="Asked by a page of another site.",
+    _403="The request comes from a page of another site.",
     _408="The request took too long.",
-    _421="Asked by a name that is not this server's.",
-    _422="A value cannot be used.",
+    _421="The host name is not this server's.",
+    _422="A value is invalid.",
     _429="Too much work is waiting.",
 )
-UNKNOWN = problems(_404="There is no such picture, or its file is gone.")
+UNKNOWN = problems(_404="There is no such picture, or its file is missing.")
 UPLOADED = problems(
     _400="The form cannot be read.",
     _413="The file or the picture is too large.",
-    _415="The file is no picture of a known format.",
+    _415="The file is not a picture of a known format.",
 )
 
 
@@ -75,9 +60,7 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
     heavy = Workers(cores(), limits.waiting, "embedding")
     light = Workers(cores(), 8 * limits.waiting, "reading")
     pictures = Pictures(index, limits.thumbnail_bytes)
-    labels = Labels(index)
-    plane = Plane(index, limits.map_points)
-    sizes: dict[str, int] = asdict(Sizes())
+    index_map = IndexMap(index, limits.map_points)
     K = Annotated[int, Query(ge=1, le=limits.neighbours, description="How many neighbours.")]
 
     def known(id: int) -> Item:
@@ -88,23 +71,23 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
 
     def nearest(
         vector: Vectors, k: int, label: str | None, at_least: float, without: int | None
-    ) -> list[NeighbourAnswer]:
+    ) -> list[answers.NeighbourAnswer]:
         if label is not None and label not in index.label_names:
             raise Refusal(422, f"No picture has the label '{label}'.")
         wanted = k if without is None else k + 1
         (hits,) = index.search(vector, wanted, label=label)
         found = [hit for hit in hits if hit.id != without and hit.similarity >= at_least]
-        return [NeighbourAnswer.of_hit(hit) for hit in found[:k]]
+        return [answers.NeighbourAnswer.model_validate(hit) for hit in found[:k]]
 
     @router.get("/health", tags=["about"])
-    async def health() -> Health:
+    async def health() -> answers.Health:
         """Whether the server runs; needs no token."""
-        return Health()
+        return answers.Health()
 
     @router.get("/about", tags=["about"])
-    async def about() -> About:
+    async def about() -> answers.About:
         """What is being searched, by which network, within which limits."""
-        return About(
+        return answers.About(
             name=name_of(index.place),
             pictures=await light.run(index.__len__),
             network=index.embedder.blueprint.network,
@@ -117,13 +100,15 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         )
 
     @router.get("/labels", tags=["about"])
-    async def list_labels() -> list[LabelAnswer]:
+    async def list_labels() -> list[answers.LabelAnswer]:
         """Every label with the number of its pictures, by name."""
-        table = await light.run(labels.table)
-        return [
-            LabelAnswer(name=name, count=count)
-            for name, count in zip(table.names, table.counts, strict=True)
-        ]
+
+        def listed() -> list[answers.LabelAnswer]:
+            counts = np.bincount(index.label_codes + 1, minlength=len(index.label_names) + 1)[1:]
+            pairs = zip(index.label_names, counts.tolist(), strict=True)
+            return [answers.LabelAnswer(name=name, count=count) for name, count in pairs]
+
+        return await light.run(listed)
 
     @router.get("/items", tags=["pictures"])
     async def list_items(
@@ -132,30 +117,31 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=limits.listed)] = 24,
         seed: Annotated[
             int | None,
-            Query(ge=0, lt=2**63, description="Draw pictures by chance; one seed, one order."),
+            Query(ge=0, lt=2**63, description="Draw pictures at random; one seed, one order."),
         ] = None,
-    ) -> ItemsAnswer:
-        """Pictures in the order of the index, or drawn by chance."""
+    ) -> answers.ItemsAnswer:
+        """Pictures in the order of the index, or drawn at random."""
 
-        def listed() -> ItemsAnswer:
-            rows = labels.table().rows(label)
-            if seed is None:
-                chosen = rows[offset : offset + limit]
-            else:
-                chosen = np.random.default_rng(seed).permutation(rows)[offset : offset + limit]
-            ids = [int(id) for id in np.asarray(index.ids)[chosen]]
+        def listed() -> answers.ItemsAnswer:
+            ids = index.ids
+            if label is not None:
+                code = index.label_names.index(label) if label in index.label_names else -2
+                ids = ids[index.label_codes == code]
+            total = len(ids)
+            if seed is not None:
+                ids = np.random.default_rng(seed).permutation(ids)
             items = [
-                ItemAnswer.of(Item(id, record.path, record.label, record.metadata))
-                for id, record in zip(ids, index.records_of(ids), strict=True)
+                answers.ItemAnswer.model_validate(item)
+                for item in index.items(ids[offset:][:limit])
             ]
-            return ItemsAnswer(items=items, total=len(rows))
+            return answers.ItemsAnswer(items=items, total=total)
 
         return await light.run(listed)
 
     @router.get("/items/{id}", tags=["pictures"], responses=UNKNOWN)
-    async def get_item(id: Id) -> ItemAnswer:
-        """What is known of a picture."""
-        return await light.run(lambda: ItemAnswer.of(known(id)))
+    async def get_item(id: Id) -> answers.ItemAnswer:
+        """What is known about a picture."""
+        return await light.run(lambda: answers.ItemAnswer.model_validate(known(id)))
 
     @router.get(
         "/items/{id}/image",
@@ -172,15 +158,15 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         size: Annotated[SizeName, Query(description="Longest side: 96, 320, 1024.")] = "small",
         if_none_match: Annotated[str | None, Header()] = None,
     ) -> Response:
-        """The picture, made small; never the file itself."""
+        """A thumbnail of the picture, never the file itself."""
 
         def made() -> Response:
             known(id)
-            tag = pictures.tag(id, sizes[size])
+            tag = pictures.tag(id, SIZES[size])
             headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}
             if if_none_match is not None and tag in if_none_match:
                 return Response(status_code=304, headers=headers)
-            thumbnail = pictures.thumbnail(id, sizes[size], tag)
+            thumbnail = pictures.thumbnail(id, SIZES[size], tag)
             return Response(thumbnail.data, media_type=thumbnail.media_type, headers=headers)
 
         return await light.run(made)
@@ -188,32 +174,32 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
     @router.get("/items/{id}/neighbours", tags=["search"], responses=UNKNOWN)
     async def neighbours_of_item(
         id: Id, k: K = 24, label: Label = None, at_least: AtLeast = -1.0
-    ) -> NeighboursAnswer:
+    ) -> answers.NeighboursAnswer:
         """The pictures most similar to an indexed one, without itself."""
 
-        def found() -> NeighboursAnswer:
+        def found() -> answers.NeighboursAnswer:
             start = time.perf_counter()
             known(id)
             neighbours = nearest(index.vector_of(id), k, label, at_least, without=id)
-            return NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
+            return answers.NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
 
         return await heavy.run(found)
 
     @router.post("/search", tags=["search"], responses=UPLOADED)
     async def search_by_picture(
-        image: Annotated[UploadFile, File(description="The picture that asks.")],
+        image: Annotated[UploadFile, File(description="The query.")],
         k: K = 24,
         label: Label = None,
         at_least: AtLeast = -1.0,
-    ) -> NeighboursAnswer:
-        """The indexed pictures most similar to one that is sent. It is not kept."""
+    ) -> answers.NeighboursAnswer:
+        """The indexed pictures most similar to an upload, which is not stored."""
         data = await image.read()
 
-        def found() -> NeighboursAnswer:
+        def found() -> answers.NeighboursAnswer:
             start = time.perf_counter()
             (vector,) = encoder.embed([decode_upload(data, limits)])
             neighbours = nearest(vector, k, label, at_least, without=None)
-            return NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
+            return answers.NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
 
         return await heavy.run(found)
 
@@ -221,54 +207,51 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
     async def explain(
         neighbour: Annotated[int, Form(ge=0, lt=2**63, description="An indexed picture.")],
         item: Annotated[
-            int | None, Form(ge=0, lt=2**63, description="The indexed picture that asks.")
+            int | None, Form(ge=0, lt=2**63, description="The query, an indexed picture.")
         ] = None,
-        image: Annotated[UploadFile | None, File(description="Or the picture that asks.")] = None,
-    ) -> WhyAnswer:
-        """Which places of two pictures make them alike. Give ``item`` or ``image``."""
+        image: Annotated[UploadFile | None, File(description="Or the query as a file.")] = None,
+    ) -> answers.WhyAnswer:
+        """Which places of two pictures make them similar. Give ``item`` or ``image``."""
         if (item is None) == (image is None):
             raise Refusal(422, "Give either 'item' or 'image'.")
         data = None if image is None else await image.read()
 
-        def explained() -> WhyAnswer:
+        def explained() -> answers.WhyAnswer:
             start = time.perf_counter()
             known(neighbour)
             if data is not None:
-                asking = decode_upload(data, limits)
-                (vector,) = encoder.embed([asking])
+                query = decode_upload(data, limits)
+                (vector,) = encoder.embed([query])
             else:
                 assert item is not None
                 known(item)
-                asking, vector = whole(item), index.vector_of(item)
+                query, vector = pictures.whole(item), index.vector_of(item)
             other = index.vector_of(neighbour)
-            return WhyAnswer(
+            return answers.WhyAnswer(
                 similarity=round(float(vector @ other), 5),
-                query=share_map(attribute(index.embedder, asking, other)),
-                neighbour=share_map(attribute(index.embedder, whole(neighbour), vector)),
+                query=share_map(attribute(index.embedder, query, other)),
+                neighbour=share_map(attribute(index.embedder, pictures.whole(neighbour), vector)),
                 milliseconds=since(start),
             )
 
         return await heavy.run(explained)
 
-    def whole(id: int) -> Image.Image:
-        return pictures.whole(id)
-
     @router.get("/map", tags=["map"])
-    async def get_map() -> MapAnswer:
-        """Where pictures lie on a plane; near means similar."""
+    async def get_map() -> answers.MapAnswer:
+        """The map of the pictures: near means similar."""
 
-        def drawn() -> MapAnswer:
-            table, found = labels.table(), plane.map()
+        def drawn() -> answers.MapAnswer:
+            found = index_map.layout()
             places = found.places.round(4)
-            return MapAnswer(
+            return answers.MapAnswer(
                 method="pca" if found.method == "pca" else "t-sne",
                 final=found.final,
                 total=len(index),
                 ids=np.asarray(index.ids)[found.rows].tolist(),
                 x=places[:, 0].tolist(),
                 y=places[:, 1].tolist(),
-                labels=table.codes[found.rows].tolist(),
-                label_names=table.names,
+                labels=index.label_codes[found.rows].tolist(),
+                label_names=index.label_names,
             )
 
         return await light.run(drawn)
@@ -277,7 +260,7 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
 
 
 def name_of(place: str) -> str:
-    """What visitors see of where an index lies: the last part.
+    """The name of an index that visitors see: the last part of its place.
 
     >>> name_of("/home/me/shop.index/"), name_of("postgresql://me@there/pictures#shop")
     ('shop', 'shop')
@@ -287,11 +270,11 @@ def name_of(place: str) -> str:
 
 
 def since(start: float) -> float:
-    """Milliseconds gone by, to a tenth."""
+    """Milliseconds since ``start``, to a tenth."""
     return round(1e3 * (time.perf_counter() - start), 1)
 
 
-def share_map(found: Attribution) -> ShareMap:
+def share_map(found: Attribution) -> answers.ShareMap:
     """An attribution as an answer."""
     rows = np.round(found.shares.astype(np.float64), 6).tolist()
-    return ShareMap(shares=rows, box=found.box)
+    return answers.ShareMap(shares=rows, box=found.box)

@@ -1,4 +1,4 @@
-"""Why two pictures are alike: the share of each place in their similarity."""
+"""Why two pictures are similar: the contribution of each place to their similarity."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ __all__ = ["Attribution", "attribute"]
 class Attribution:
     """Shares [rows, columns] of a similarity, over a box of the picture.
 
-    ``box`` is left, top, width and height of what the network saw, in parts of the whole picture.
+    ``box`` is left, top, width and height of the network's input, as fractions of the picture.
     """
 
     shares: NDArray[np.float32]
@@ -25,16 +25,16 @@ class Attribution:
 
 
 def attribute(embedder: Embedder, image: Image.Image, vector: NDArray[np.float32]) -> Attribution:
-    """How much each place of ``image`` adds to its cosine similarity with ``vector``.
+    """How much each place of ``image`` contributes to its cosine similarity with ``vector``.
 
     With the feature map F and e = head(F) before normalisation, s = <e, v> / |e|, and the share of
     place p is sum_c F[c, p] ds/dF[c, p] with |e| held fixed. For average, maximum and generalised
-    mean pooling the shares add up to the similarity, but for the head's bias. That is Grad-CAM
-    (Selvaraju et al., ICCV 2017) with a weight for each place (Draelos and Carin, 2020) of a
-    similarity instead of a class (Stylianou et al., WACV 2019).
+    mean pooling the sum of the shares is the similarity, except for the head's bias. That is
+    Grad-CAM (Selvaraju et al., ICCV 2017) with a weight for each place (Draelos and Carin, 2020) of
+    a similarity instead of a class (Stylianou et al., WACV 2019).
 
-    A map of a few cells is coarse, so the picture is also looked at moved by half a cell, right,
-    down and both: the four maps, interlaced, have twice the rows and columns.
+    A map of a few cells is coarse, so the picture is also shifted by half a cell, right, down and
+    both: the four maps, interlaced, have twice the rows and columns.
     """
     pixels = embedder.prepare(image)
     batch = embedder.batch([pixels])
@@ -75,7 +75,7 @@ def shifted(batch: Tensor, down: int, right: int) -> Tensor:
 
 
 def seen_part(embedder: Embedder, image: Image.Image) -> tuple[float, float, float, float]:
-    """The centre crop of the test transform, in parts of the picture."""
+    """The centre crop of the test transform, as fractions of the picture."""
     preset = embedder.preset
     if preset.short_side is None or preset.size is None:
         return 0.0, 0.0, 1.0, 1.0

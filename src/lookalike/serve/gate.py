@@ -1,4 +1,4 @@
-"""What every request passes: who may ask, how long, how much; and what every answer carries."""
+"""The outermost layer: access, time and size of every request, security headers of every answer."""
 
 import asyncio
 import hashlib
@@ -9,7 +9,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, RedirectResponse
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lookalike.serve.limits import Limits, Refusal
@@ -18,7 +18,7 @@ __all__ = ["Gate", "is_loopback"]
 
 OPEN_PATHS = frozenset({"/api/health"})
 _FORM_OVERHEAD = 64 * 1024
-"""What a form adds to the file in it."""
+"""The most that a form adds to its file."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -48,10 +48,10 @@ def is_loopback(host: str) -> bool:
 class Gate:
     """The outermost layer of the application.
 
-    - On loopback only loopback's own names are answered, so that no foreign site can point its
-      name at this machine and read the pictures (DNS rebinding); pages of other sites may not post.
+    - On loopback only loopback's own names are answered, so that no other site can point its name
+      at this machine and read the pictures (DNS rebinding); pages of other sites may not post.
     - With a ``token`` all but ``/api/health`` needs it: ``Authorization: Bearer``, a cookie, or
-      once ``?token=`` in the address, which sets the cookie and goes away.
+      once ``?token=`` in the address, which sets the cookie and redirects.
     - A body may have ``limits.upload_bytes``, a request ``limits.request_seconds``.
     """
 
@@ -65,102 +65,86 @@ class Gate:
         # cookies do not know ports: two servers on one machine must not share one
         mark = hashlib.blake2b((token or "").encode(), digest_size=4).hexdigest()
         self.cookie = f"lookalike-{mark}"
+        self._most_bytes = limits.upload_bytes + _FORM_OVERHEAD
+        self._too_large = f"The file is larger than {limits.upload_bytes / 2**20:.0f} MB."
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it here."""
+        """Pass a request on, or refuse it."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        answering = _Answering(send)
+        recorder = _Recorder(send)
         try:
             async with asyncio.timeout(self.limits.request_seconds):
-                await self._within_time(scope, receive, answering)
+                answer = self._answer(scope)
+                if answer is None:
+                    await self.app(scope, self._counted(receive), recorder)
+                else:
+                    await answer(scope, receive, recorder)
         except TimeoutError:
-            if not answering.begun:
-                await self._refuse(
-                    scope, receive, answering, 408, "The request took too long and was dropped."
-                )
+            if not recorder.begun:
+                late = refusal(408, "The request took too long and was dropped.")
+                await late(scope, receive, recorder)
 
-    async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _answer(self, scope: Scope) -> Response | None:
+        """The refusal of a request, or the redirection that sets the cookie; None: pass it on."""
         headers = Headers(scope=scope)
         if self.loopback and not is_loopback(_host_name(headers.get("host", ""))):
-            await self._refuse(
-                scope, receive, send, 421, "This server answers to this machine's own names only."
-            )
-            return
+            return refusal(421, "This server answers to this machine's own names only.")
         if scope["method"] == "POST" and headers.get("sec-fetch-site") == "cross-site":
-            await self._refuse(
-                scope, receive, send, 403, "Pages of other sites may not ask this server."
-            )
-            return
+            return refusal(403, "Requests from pages of other sites are refused.")
         if self.token is not None and scope["path"] not in OPEN_PATHS:
             given = [value for name, value in _address_values(scope) if name == "token"]
-            if self._right(given) and scope["method"] in ("GET", "HEAD"):
-                await self._welcome(scope, receive, send)
-                return
-            if not self._right([*given, *_tokens_in_headers(headers, self.cookie)]):
-                await self._refuse(
-                    scope, receive, send, 401, "This server needs its token.",
-                    {"WWW-Authenticate": "Bearer"},
-                )  # fmt: skip
-                return
-        most = self.limits.upload_bytes + _FORM_OVERHEAD
+            if self._is_token(given) and scope["method"] in ("GET", "HEAD"):
+                return self._set_cookie(scope)
+            if not self._is_token([*given, *_tokens_in_headers(headers, self.cookie)]):
+                needed = {"WWW-Authenticate": "Bearer"}
+                return refusal(401, "This server needs its token.", needed)
         length = headers.get("content-length", "")
-        if length.isdigit() and int(length) > most:
-            await self._refuse(scope, receive, send, 413, self._too_large())
-            return
-        await self.app(scope, self._counted(receive, most), send)
+        if length.isdigit() and int(length) > self._most_bytes:
+            return refusal(413, self._too_large)
+        return None
 
-    def _right(self, given: Iterable[str]) -> bool:
+    def _is_token(self, given: Iterable[str]) -> bool:
         expected = (self.token or "").encode()
         return any(secrets.compare_digest(one.encode(), expected) for one in given)
 
-    async def _welcome(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The token goes from the address into a cookie, and does not stay in the history."""
+    def _set_cookie(self, scope: Scope) -> Response:
+        """Move the token from the address, and the browser's history, to a cookie."""
         rest = [pair for pair in _address_values(scope) if pair[0] != "token"]
         path = "/" + quote(scope["path"]).lstrip("/")  # "//host" would lead to another site
         response = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
+        secure = scope.get("scheme") == "https"
         response.set_cookie(
-            self.cookie, self.token or "", httponly=True, samesite="lax",
-            secure=scope.get("scheme") == "https",
-        )  # fmt: skip
-        await response(scope, receive, send)
+            self.cookie, self.token or "", httponly=True, samesite="lax", secure=secure
+        )
+        return response
 
-    def _too_large(self) -> str:
-        return f"The file is larger than {self.limits.upload_bytes / 2**20:.0f} MB."
-
-    def _counted(self, receive: Receive, most: int) -> Receive:
+    def _counted(self, receive: Receive) -> Receive:
+        """``receive`` that refuses a body that is too large."""
         seen = 0
 
         async def counted() -> Message:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
-            if seen > most:
-                raise Refusal(413, self._too_large())
+            if seen > self._most_bytes:
+                raise Refusal(413, self._too_large)
             return message
 
         return counted
 
-    async def _refuse(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        status: int,
-        sentence: str,
-        headers: dict[str, str] | None = None,
-    ) -> None:
-        """Answer with a sentence; the rest of the body is not read, so the connection ends."""
-        closing = {"Connection": "close"} | (headers or {})
-        await JSONResponse({"detail": sentence}, status, closing)(scope, receive, send)
+
+def refusal(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
+    """An answer with one sentence; the body is not read, so the connection is closed."""
+    return JSONResponse({"detail": sentence}, status, {"Connection": "close"} | (headers or {}))
 
 
-class _Answering:
-    """``send`` that adds the headers and knows whether the answer has begun."""
+class _Recorder:
+    """``send`` that adds the headers and records whether the answer has begun."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -186,7 +170,7 @@ def _host_name(host: str) -> str:
 def _address_values(scope: Scope) -> list[tuple[str, str]]:
     try:
         return parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=100)
-    except ValueError:  # more of them than anybody needs
+    except ValueError:  # too many
         return []
 
 

@@ -1,21 +1,28 @@
-"""How much a visitor may ask for, and how a request is refused."""
+"""Limits of a request and of all requests together, and how a request is refused."""
 
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from fastapi import HTTPException
 
-__all__ = ["Limits", "Refusal", "Sizes"]
+__all__ = ["Limits", "Refusal", "Workers", "cores"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Limits:
     """What one request, and all of them together, may use.
 
-    ``side_ratio``: a picture of 1 x 50,000,000 pixels is small until its short side is made as
-    long as a network wants it. ``scans``: a progressive JPEG of a few megabytes can ask for its
-    pixels to be gone over a hundred thousand times. ``waiting``: how many pieces of work may
-    wait for a free core. ``silent_seconds``: how long a connection may stay without a whole
-    request.
+    ``side_ratio``: a picture of 1 x 50,000,000 pixels is small until its short side is resized for
+    the network. ``scans``: a progressive JPEG of a few megabytes can have a hundred thousand scans
+    over its pixels. ``waiting``: how many tasks may wait for a free core. ``silent_seconds``: how
+    long a connection may be open without a complete request head.
     """
 
     upload_bytes: int = 20 * 2**20
@@ -32,17 +39,44 @@ class Limits:
     map_points: int = 4_000
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """The longest sides that pictures are served in: on the map, in a grid, by itself."""
-
-    tiny: int = 96
-    small: int = 320
-    large: int = 1_024
-
-
 class Refusal(HTTPException):
     """A request that cannot be answered, with the status and one sentence that says why."""
 
     def __init__(self, status: int, sentence: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(status, sentence, headers)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Workers:
+    """A pool of threads with a queue of bounded length; what comes when it is full is refused.
+
+    Work whose visitor has gone, or whose time is up, is dropped if it has not begun; if it has, it
+    keeps its thread (anyio's limiter would start the next task beside it). The workers of a study
+    are another thing: processes that run for hours, receive JSON and may be killed.
+    """
+
+    def __init__(self, threads: int, waiting: int, name: str) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._most = threads + waiting
+        self._unfinished = 0
+        self._lock = threading.Lock()
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """The result of ``work(*arguments)``, computed in a thread."""
+        with self._lock:
+            if self._unfinished >= self._most:
+                raise Refusal(
+                    429, "Too many pictures are waiting; try again soon.", {"Retry-After": "2"}
+                )
+            self._unfinished += 1
+        future = self._pool.submit(work, *arguments)
+        future.add_done_callback(self._finished)
+        return await asyncio.wrap_future(future)
+
+    def _finished(self, _: "Future[Any]") -> None:
+        with self._lock:
+            self._unfinished -= 1

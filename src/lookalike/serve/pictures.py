@@ -1,24 +1,26 @@
-"""Small copies of indexed pictures, made when asked for and kept in bounded memory."""
+"""Pictures that go out, as thumbnails in bounded memory, and pictures that come in, as uploads."""
 
 import hashlib
 import io
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
-from lookalike.data.image_files import open_rgb
+from lookalike.data.image_files import FORMATS, open_rgb
 from lookalike.errors import LookalikeError
 from lookalike.search.index import Index
-from lookalike.serve.limits import Refusal
+from lookalike.serve.limits import Limits, Refusal
 
-__all__ = ["BoundedCache", "Pictures", "Thumbnail"]
+__all__ = ["BoundedCache", "Pictures", "Thumbnail", "decode_upload"]
 
-_LOSSLESS_SIDE = 96
-"""Drawings smaller than this are served as they are: JPEG would blur them."""
+LOSSLESS_SIDE = 96
+"""Drawings smaller than this are served as PNG: JPEG would blur them."""
+START_OF_SCAN = b"\xff\xda"
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Thumbnail:
 
 
 class BoundedCache:
-    """The thumbnails used last, up to so many bytes."""
+    """The most recently used thumbnails, up to ``most_bytes``."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -39,7 +41,7 @@ class BoundedCache:
         self._lock = threading.Lock()
 
     def get(self, key: str, make: Callable[[], Thumbnail]) -> Thumbnail:
-        """What is kept under ``key``, made first where it is not there."""
+        """The thumbnail under ``key``, made if it is not there."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -57,7 +59,7 @@ class BoundedCache:
 class Pictures:
     """The pictures of an index, found by id only.
 
-    They are always encoded anew: what a camera or a program hid in a file does not get out.
+    They are always encoded again, so that metadata in a file (place, camera) is not served.
     """
 
     def __init__(self, index: Index, most_bytes: int) -> None:
@@ -72,21 +74,21 @@ class Pictures:
             raise Refusal(404, f"{error}.") from error
 
     def tag(self, id: int, size: int) -> str:
-        """What changes when the picture does."""
+        """A hash that changes when the picture does."""
         path = self.file(id)
         try:
             status = path.stat()
         except OSError as error:
-            raise Refusal(404, f"The file of picture {id} is gone.") from error
+            raise Refusal(404, f"The file of picture {id} is missing.") from error
         text = f"{path}|{status.st_mtime_ns}|{status.st_size}|{size}"
         return hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=12).hexdigest()
 
     def thumbnail(self, id: int, size: int, tag: str) -> Thumbnail:
-        """The picture, its longer side at most ``size``."""
+        """The picture, with its longer side at most ``size``."""
         return self.cache.get(tag, lambda: encoded(self.whole(id, size), size))
 
     def whole(self, id: int, size: int | None = None) -> Image.Image:
-        """The picture as RGB; with ``size`` it may be decoded smaller, but not below that."""
+        """The picture as RGB; with ``size`` it may be decoded smaller, but not below ``size``."""
         try:
             return open_rgb(self.file(id), at_least=size)
         except Refusal:
@@ -97,7 +99,7 @@ class Pictures:
 
 def encoded(image: Image.Image, size: int) -> Thumbnail:
     """``image`` made small, as JPEG or, where it is tiny, as PNG."""
-    lossless = max(image.size) <= _LOSSLESS_SIDE
+    lossless = max(image.size) <= LOSSLESS_SIDE
     image.thumbnail((size, size), Image.Resampling.LANCZOS, reducing_gap=2.0)
     out = io.BytesIO()
     if lossless:
@@ -105,3 +107,52 @@ def encoded(image: Image.Image, size: int) -> Thumbnail:
         return Thumbnail(out.getvalue(), "image/png")
     image.save(out, "JPEG", quality=85)
     return Thumbnail(out.getvalue(), "image/jpeg")
+
+
+def decode_upload(data: bytes, limits: Limits) -> Image.Image:
+    """The uploaded picture, upright and RGB; its header is checked before a pixel is decoded."""
+    if not data:
+        raise Refusal(422, "The file is empty.")
+    if len(data) > limits.upload_bytes:
+        raise Refusal(413, f"The file is larger than {limits.upload_bytes / 2**20:.0f} MB.")
+    width, height = size_in_header(data)
+    if width * height > limits.pixels:
+        raise Refusal(
+            413,
+            f"The picture has {width:,} x {height:,} pixels; "
+            f"at most {limits.pixels / 1e6:.0f} million are accepted.",
+        )
+    if max(width, height) > limits.side_ratio * max(1, min(width, height)):
+        raise Refusal(
+            422,
+            f"The picture has {width:,} x {height:,} pixels; one side may be at most "
+            f"{limits.side_ratio:.0f} times the other.",
+        )
+    if data.count(START_OF_SCAN) > limits.scans and data.startswith(b"\xff\xd8"):
+        raise Refusal(422, f"The picture is a JPEG of more than {limits.scans} scans.")
+    try:
+        return open_rgb(io.BytesIO(data), most_pixels=limits.pixels)
+    except Exception as error:  # decoders raise errors of many types
+        raise Refusal(422, "The picture is damaged and cannot be decoded.") from error
+
+
+def size_in_header(data: bytes) -> tuple[int, int]:
+    """Width and height, before anything is decoded."""
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as header:
+            return header.size
+    except Image.DecompressionBombError as error:
+        raise Refusal(413, "The picture has far too many pixels.") from error
+    except UnidentifiedImageError as error:
+        raise Refusal(415, unknown_format(data)) from error
+    except Exception as error:
+        raise Refusal(422, "The picture is damaged and cannot be decoded.") from error
+
+
+def unknown_format(data: bytes) -> str:
+    """The sentence that refuses a file that is not a picture, or has an unknown format."""
+    taken = "a JPEG, PNG, WebP, GIF, BMP, TIFF or PPM picture is needed"
+    if data[4:8] == b"ftyp":
+        with suppress(UnicodeDecodeError):
+            return f"This is a file of the kind '{data[8:12].decode('ascii').strip()}'; {taken}."
+    return f"This is not a picture that can be read; {taken}."

@@ -1,8 +1,10 @@
-"""The search page and its API: an application for any ASGI server, and one that runs it."""
+"""The search page and its API: an ASGI application, and the server that runs it."""
 
+import asyncio
 import socket
 from collections.abc import Callable
 from importlib.resources import files
+from typing import Any
 
 import torch
 from fastapi import FastAPI, Request
@@ -16,7 +18,6 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.inference.encoder import Encoder
 from lookalike.search.index import Index
 from lookalike.serve.api import api_router
-from lookalike.serve.connection import impatient_protocol
 from lookalike.serve.gate import Gate, is_loopback
 from lookalike.serve.limits import Limits
 
@@ -33,12 +34,19 @@ def create_app(
 ) -> Gate:
     """The ASGI application: the page at ``/``, the API under ``/api``.
 
-    ``encoder`` embeds pictures that visitors send; the index's own network unless given.
-    ``loopback`` says that only this machine shall be answered.
+    Args:
+        index: What is searched.
+        encoder: Embeds uploaded pictures; the index's own network unless given.
+        limits: Of requests.
+        token: The token that requests must have, if any.
+        loopback: Answer this machine only.
+
+    Returns:
+        The application, for any ASGI server.
     """
     limits = limits or Limits()
     encoder = encoder or index.embedder
-    index.accept(encoder)
+    index.check_encoder(encoder)
     app = FastAPI(
         title="Lookalike",
         summary="Find the pictures that look like yours.",
@@ -58,25 +66,20 @@ def create_app(
 
 
 async def as_problem(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001
-    """Every refusal in one form: ``{"detail": "a sentence"}``."""
+    """Every refusal as ``{"detail": "a sentence"}``."""
     if isinstance(error, HTTPException):
         return JSONResponse({"detail": str(error.detail)}, error.status_code, error.headers)
     if isinstance(error, RequestValidationError):
-        return JSONResponse({"detail": sentence_of(error)}, 422)
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+        return JSONResponse({"detail": f"'{where}': {first['msg']}."}, 422)
     if isinstance(error, LookalikeError):
         return JSONResponse({"detail": f"{error}."}, 422)
     return JSONResponse({"detail": "The server failed; its log says why."}, 500)
 
 
-def sentence_of(error: RequestValidationError) -> str:
-    """The first thing that is wrong with a request."""
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
-    return f"'{place}': {first['msg']}."
-
-
 def listen(host: str, port: int) -> socket.socket:
-    """A socket on ``host`` and ``port`` (0: any that is free), or a sentence why not."""
+    """A socket on ``host`` and ``port`` (0: any free one); ``BadInput`` if that is impossible."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -107,18 +110,28 @@ def serve(
     limits: Limits | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Answer until interrupted; ``ready`` is told the address once it can be asked."""
+    """Serve an index until interrupted.
+
+    Args:
+        index: What is searched.
+        host: The address to listen on.
+        port: 0 is any free one.
+        token: The token that requests must have, if any.
+        encoder: Embeds uploaded pictures; the index's own network unless given.
+        limits: Of requests.
+        ready: Called with the address once the server answers.
+    """
     import faiss
     import uvicorn
 
     limits = limits or Limits()
-    torch.set_num_threads(1)  # every core has a worker of its own
+    torch.set_num_threads(1)  # there is a worker for each core
     faiss.omp_set_num_threads(1)
     bound = listen(host, port)
     app = create_app(index, encoder=encoder, limits=limits, token=token, loopback=is_loopback(host))
     config = uvicorn.Config(
         app,
-        http=impatient_protocol(limits.silent_seconds),
+        http=closing_protocol(limits.silent_seconds),
         ws="none",
         lifespan="off",
         log_level="warning",
@@ -129,8 +142,35 @@ def serve(
         timeout_keep_alive=5,
         timeout_graceful_shutdown=3,
     )
-    (encoder or index.embedder).embed([Image.new("RGB", (64, 64))])  # the first time is slow
+    (encoder or index.embedder).embed([Image.new("RGB", (64, 64))])  # the first call is slow
     name = f"[{host}]" if ":" in host else host
     if ready is not None:
         ready(f"http://{name}:{bound.getsockname()[1]}/")
     uvicorn.Server(config).run(sockets=[bound])
+
+
+def closing_protocol(seconds: float) -> type[asyncio.Protocol]:
+    """Uvicorn's HTTP protocol, which closes a connection without a complete request head in time.
+
+    Uvicorn's own limits do not: with ``limit_concurrency=256`` and a timeout round the application,
+    256 silent connections get every later request a 503 for as long as they stay open.
+    """
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class ClosingProtocol(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._await_request()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._await_request()
+
+        def _await_request(self) -> None:
+            self.loop.call_later(seconds, self._close_if_none, self.cycle)
+
+        def _close_if_none(self, former: Any) -> None:
+            if self.cycle is former and not self.transport.is_closing():
+                self.transport.close()
+
+    return ClosingProtocol

@@ -7,13 +7,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lookalike.evaluation import score_distributed
-from lookalike.evaluation.metrics import is_ranking
+from lookalike import evaluation
+from lookalike.evaluation.metrics import more_is_better
 from lookalike.models.head import Head, l2_normalise
 
 __all__ = ["chance", "format_score", "more_is_better", "score", "untrained_scores"]
-
-CLUSTERING = ("nmi", "ami", "f1")
 
 
 def score(
@@ -25,11 +23,11 @@ def score(
 ) -> dict[str, float]:
     """Scores of all against all, or of queries against a gallery; processes share the queries."""
     if query is None or gallery is None:
-        return score_distributed(embeddings, labels, metrics).scores
+        return evaluation.evaluate(embeddings, labels, metrics, distributed=True)
     rows = embeddings.numpy()
-    return score_distributed(
-        rows[query], labels[query], metrics, rows[gallery], labels[gallery]
-    ).scores
+    return evaluation.evaluate(
+        rows[query], labels[query], metrics, rows[gallery], labels[gallery], distributed=True
+    )
 
 
 def chance(
@@ -73,11 +71,6 @@ def untrained_scores(
     projected: Tensor = head.linear(features.to(head.linear.weight)).float().cpu()
     embeddings = l2_normalise(projected) if head.normalize else projected
     return {"untrained": score(embeddings), "raw_features": score(raw)}
-
-
-def more_is_better(name: str) -> bool:
-    """Whether the metric is a share, of which more is better."""
-    return is_ranking(name) or name in CLUSTERING
 
 
 def format_score(name: str, value: float) -> str:

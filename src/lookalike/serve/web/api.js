@@ -1,4 +1,4 @@
-// Asking the server; what goes wrong becomes an Error with one sentence.
+// Requests to the server; a failure becomes an Error with one sentence.
 
 async function ask(path, options = {}) {
   let answer;

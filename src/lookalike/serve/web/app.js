@@ -6,12 +6,12 @@ import { prepareMap } from "./map.js";
 import { prepareWhy } from "./why.js";
 
 const $ = (id) => document.getElementById(id);
-const FIRST = 36; // neighbours asked for at first
+const FIRST = 36; // neighbours of the first request
 const OPENING = 24;
 const KEPT_UPLOADS = 20;
 
-const uploads = new Map(); // number -> {file, url}; they live as long as the page
-const scrolls = new Map(); // history entry -> how far it was scrolled
+const uploads = new Map(); // number -> {file, url}; until the page is closed
+const scrolls = new Map(); // history entry -> its scroll position
 let info = null;
 let running = null; // what the page is waiting for
 let current = null; // {asking: {item} | {file, url}, item, neighbours, k, label}
@@ -140,7 +140,7 @@ async function showItem(where, signal, moved) {
     api.neighbours(where.item, k, where.label, signal),
   ]);
   lastItem = item.id;
-  $("query-image").alt = `The picture that asks: ${nameOf(item)}, ${item.path}`;
+  $("query-image").alt = `Query: ${nameOf(item)}, ${item.path}`;
   $("query-label").replaceChildren(...breakable(readable(item.label ?? "")));
   $("query-path").replaceChildren(...breakable(item.path));
   $("query-facts").replaceChildren(...Object.entries(item.metadata).flatMap(([name, value]) => {
@@ -158,7 +158,7 @@ async function showUpload(where, signal, moved) {
   if (!upload) {
     history.replaceState(history.state, "", "./");
     await showOpening(signal, moved);
-    complain("The picture you sent was not kept; choose it again.");
+    complain("The uploaded picture was not stored; choose it again.");
     return;
   }
   prepareResults(where);
@@ -182,7 +182,7 @@ function prepareResults(where) {
   $("threshold").value = where.atLeast;
   $("threshold-value").textContent = where.atLeast.toFixed(2);
   $("empty").hidden = $("more").hidden = $("agreement").hidden = true;
-  $("count").textContent = "Looking…";
+  $("count").textContent = "Searching…";
   const grid = $("grid");
   grid.setAttribute("aria-busy", "true");
   if (!grid.children.length) grid.replaceChildren(...ghosts(12));
@@ -247,7 +247,7 @@ async function showMap(where, moved) {
   await sea.show(where.label, lastItem);
 }
 
-// ---- saying things
+// ---- messages
 
 function complain(sentence, retry) {
   const box = $("error");
@@ -376,8 +376,8 @@ const count = (number, one) => `${number.toLocaleString("en")} ${one}${number ==
 Promise.all([api.about(), api.labels()]).then(([about, labels]) => {
   info = about;
   $("about").textContent = `${about.name} · ${count(about.pictures, "picture")}${labels.length ? ` · ${count(labels.length, "label")}` : ""}`;
-  $("zone-note").textContent = `It is compared and not kept. Up to ${Math.floor(about.upload_bytes / 2 ** 20)} MB.`;
-  $("engine").textContent = `${about.network}, ${about.dim} numbers a picture${about.approximation ? ", fast search" : ", exact search"}${about.runtime === "onnx" ? ", ONNX" : ""} ·`;
+  $("zone-note").textContent = `It is compared and not stored. Up to ${Math.floor(about.upload_bytes / 2 ** 20)} MB.`;
+  $("engine").textContent = `${about.network}, ${about.dim} numbers per picture${about.approximation ? ", fast search" : ", exact search"}${about.runtime === "onnx" ? ", ONNX" : ""} ·`;
   for (const id of ["label", "map-label"]) {
     $(id).append(...labels.map(({ name, count: pictures }) => new Option(`${readable(name)} (${pictures})`, name)));
     $(id).value = read().label;

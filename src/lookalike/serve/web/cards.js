@@ -1,4 +1,4 @@
-// Pictures in a grid: links that search from them, arrow keys that walk among them.
+// Pictures in a grid: links that search from them, arrow keys that move between them.
 
 import { imageOf } from "./api.js";
 
@@ -11,7 +11,7 @@ export function readable(label) {
   return label.replaceAll("_", " ");
 }
 
-// Long names may break behind underscores and dots.
+// Long names may break after underscores and dots.
 export function breakable(text) {
   return text.split(/(?<=[_.\-/])/).flatMap((part) => [part, document.createElement("wbr")]);
 }
@@ -82,7 +82,7 @@ export function ghosts(count) {
   });
 }
 
-// Arrow keys move the focus from picture to picture, as they lie in the grid.
+// Arrow keys move the focus from picture to picture, as they are placed in the grid.
 export function walkable(grid) {
   grid.addEventListener("keydown", (event) => {
     const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(), ArrowDown: columns() };

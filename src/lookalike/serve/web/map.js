@@ -1,12 +1,12 @@
-// The map: points that can be moved, zoomed, pointed at, walked over and searched from.
+// The map: points that can be panned, zoomed, hovered, reached by keyboard and searched from.
 
 import * as api from "./api.js";
 import { readable } from "./cards.js";
 
 const $ = (id) => document.getElementById(id);
-const CLOSEST = 60; // how far one can zoom in
-const PICTURES = 280; // so many points in sight become pictures
-const KEPT = 400; // pictures kept ready
+const CLOSEST = 60; // the largest zoom
+const PICTURES = 280; // with at most so many visible points, they become pictures
+const KEPT = 400; // thumbnails in memory
 const REACH = 16; // pixels within which a point is hit
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -14,7 +14,7 @@ export function prepareMap({ hrefOf, go, say }) {
   const canvas = $("canvas"), sea = $("sea"), hint = $("hint");
   const context = canvas.getContext("2d");
   const view = { x: 0, y: 0, zoom: 1 };
-  const reach = { x: 1, y: 1 }; // how far the points go from the middle
+  const reach = { x: 1, y: 1 }; // the extent of the points from the centre
   const pointers = new Map();
   const images = new Map();
   let points = null, chosen = -1, label = "", asked = null, moved = false, pinch = 0, waiting = false, timer = 0;
@@ -295,9 +295,9 @@ export function prepareMap({ hrefOf, go, say }) {
 
   function tell() {
     const count = points.ids.length;
-    const part = count < points.total ? `${count.toLocaleString("en")} of ${points.total.toLocaleString("en")} pictures, drawn by chance` : `${count.toLocaleString("en")} pictures`;
+    const part = count < points.total ? `${count.toLocaleString("en")} of ${points.total.toLocaleString("en")} pictures, drawn at random` : `${count.toLocaleString("en")} pictures`;
     $("map-note").textContent = count
-      ? `${part}: near each other where they look alike${points.labels.some((l) => l >= 0) ? ", one colour a label" : ""}.` +
+      ? `${part}: near each other where they look alike${points.labels.some((l) => l >= 0) ? ", one colour per label" : ""}.` +
         (points.final ? " Distances between far groups mean little." : " A better map is being drawn…")
       : "There are no pictures in this index yet.";
     canvas.setAttribute("aria-label", `Map of ${part}`);

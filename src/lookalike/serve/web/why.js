@@ -1,4 +1,4 @@
-// The overlay that shows which places of two pictures make them alike.
+// The overlay that shows which places of two pictures make them similar.
 
 import * as api from "./api.js";
 import { nameOf } from "./cards.js";
@@ -27,7 +27,7 @@ export function prepareWhy(hrefOf) {
     shown = null;
     for (const id of ["why-query", "why-neighbour"]) $(id).width = $(id).height = 0;
     $("why-name").textContent = `${nameOf(neighbour)} · ${neighbour.similarity.toFixed(2)}`;
-    $("why-text").textContent = "Looking…";
+    $("why-text").textContent = "Computing…";
     $("pair").setAttribute("aria-busy", "true");
     $("why-go").href = hrefOf(neighbour.id);
     if (!dialog.open) dialog.showModal();
@@ -40,7 +40,7 @@ export function prepareWhy(hrefOf) {
       if (signal.aborted) return;
       shown = { pictures: [left, right], maps: [found.query, found.neighbour] };
       $("why-text").textContent =
-        `Their similarity is ${found.similarity.toFixed(2)}. Bright places add most to it.` +
+        `Their similarity is ${found.similarity.toFixed(2)}. Bright places contribute most.` +
         (Math.min(found.query.box[2], found.query.box[3]) < 1 ? " The network sees what is inside the frame." : "");
       $("why-query").setAttribute("aria-label", `Your picture: ${where(found.query)}`);
       $("why-neighbour").setAttribute("aria-label", `${nameOf(neighbour)}: ${where(found.neighbour)}`);

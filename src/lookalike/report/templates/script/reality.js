@@ -1,4 +1,4 @@
-// What papers report for two old losses over the years, beside what a fair test finds.
+// What papers report for two old losses over the years, and what a fair test finds.
 const yearAxis = (years) => axis({
   showgrid: false, tickformat: "d", title: { text: "year of the paper", standoff: 6 },
   ...(Math.max(...years) - Math.min(...years) < 8 ? { dtick: 1 } : {}),

@@ -1,0 +1,162 @@
+"""The result of an evaluation: scores, values per query and per class, confidence intervals."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.errors import BadInput
+from lookalike.evaluation.inputs import Labels
+from lookalike.evaluation.relevance import Ints
+
+__all__ = ["ClassScores", "Evaluation", "WorstQuery", "bootstrap_intervals", "mean_of_known"]
+
+DRAWS_AT_ONCE = 4_000_000
+
+PerQuery = Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """The scores of one class: means over its queries.
+
+    Args:
+        label: The class; the column of multi-hot labels.
+        queries: Number of its queries.
+        without_relevant: How many of them have nothing relevant in the gallery.
+        scores: Mean of each rank metric over the others, NaN if there are none.
+    """
+
+    label: object
+    queries: int
+    without_relevant: int
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class WorstQuery:
+    """A query with a low score.
+
+    Args:
+        index: Its row.
+        label: Its label; the list of its columns if labels are multi-hot.
+        value: The metric.
+    """
+
+    index: int
+    label: object
+    value: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of a set of embeddings, and the values they are means of.
+
+    Args:
+        scores: Value of each metric; of a rank metric the mean over queries, without those that
+            have nothing relevant in the gallery.
+        per_query: One value per query for each rank metric, NaN where nothing is relevant.
+        labels: Labels of the queries.
+        queries: Number of queries.
+        gallery: Number of gallery items.
+        queries_without_relevant: Number of queries that have nothing relevant in the gallery.
+        intervals: Confidence interval of each rank metric, if asked for.
+    """
+
+    scores: dict[str, float]
+    per_query: dict[str, NDArray[np.float64]]
+    labels: Labels
+    queries: int
+    gallery: int
+    queries_without_relevant: int
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def per_class(self) -> list[ClassScores]:
+        """The rank metrics by class, in order of the labels.
+
+        Recall@k of a class is its hit rate. With multi-hot labels a query counts in each of its
+        classes.
+        """
+        of_any = next(iter(self.per_query.values()), np.zeros(self.queries))
+        without = np.isnan(of_any)
+        return [
+            ClassScores(
+                label,
+                len(members),
+                int(without[members].sum()),
+                {name: mean_of_known(values[members]) for name, values in self.per_query.items()},
+            )
+            for label, members in _members(self.labels)
+        ]
+
+    def worst(self, metric: str | None = None, number: int = 20) -> list[WorstQuery]:
+        """The ``number`` queries with the lowest ``metric``; None: the last rank metric.
+
+        Queries without relevant items are left out; equal values keep the order of the rows.
+        """
+        if metric is None and self.per_query:
+            metric = next(reversed(self.per_query))
+        if metric is None or metric not in self.per_query:
+            known = ", ".join(self.per_query) or "none"
+            raise BadInput(f"there are no values per query of '{metric}'; there are: {known}")
+        values = self.per_query[metric]
+        order = np.argsort(values, kind="stable")[:number]  # NaN last
+        return [
+            WorstQuery(int(i), _plain(self.labels[i]), float(values[i]))
+            for i in order
+            if not np.isnan(values[i])
+        ]
+
+
+def bootstrap_intervals(
+    per_query: PerQuery, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
+) -> dict[str, tuple[float, float]]:
+    """Percentile intervals of the mean of each metric (Efron and Tibshirani, 1993).
+
+    Queries are drawn with replacement, in bounded memory and the same for every metric, which
+    scipy's bootstrap does not do. Values that are NaN (nothing relevant) must be the same queries
+    in all metrics; they are left out first.
+
+    >>> bootstrap_intervals({"recall@1": np.array([1.0, 1.0, 1.0])})
+    {'recall@1': (1.0, 1.0)}
+    """
+    values = {name: of_each[~np.isnan(of_each)] for name, of_each in per_query.items()}
+    number = len(next(iter(values.values()), np.empty(0)))
+    if number == 0:
+        return dict.fromkeys(values, (np.nan, np.nan))
+    random = np.random.default_rng(seed)
+    means = {name: np.empty(resamples) for name in values}
+    step = max(1, DRAWS_AT_ONCE // number)
+    for start in range(0, resamples, step):
+        stop = min(start + step, resamples)
+        draws = random.integers(0, number, (stop - start, number), dtype=np.int32)
+        for name, of_each in values.items():
+            means[name][start:stop] = of_each[draws].mean(axis=1)
+    tail = (1 - confidence) / 2
+    edges = {name: np.quantile(mean, (tail, 1 - tail)) for name, mean in means.items()}
+    return {name: (float(low), float(high)) for name, (low, high) in edges.items()}
+
+
+def mean_of_known(values: NDArray[np.float64]) -> float:
+    """The mean of the values that are not NaN; NaN if there are none."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def _members(labels: Labels) -> list[tuple[object, Ints]]:
+    """Each class with its rows."""
+    if labels.ndim == 2:
+        return [(column, labels[:, column].nonzero()[0]) for column in range(labels.shape[1])]
+    classes, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.cumsum(sizes)[:-1])
+    return list(zip(classes.tolist(), parts, strict=True))
+
+
+def _plain(label: object) -> object:
+    """A label as a plain Python value."""
+    if isinstance(label, np.ndarray):
+        return label.nonzero()[0].tolist()
+    return label.item() if isinstance(label, np.generic) else label

@@ -1,0 +1,225 @@
+"""Metrics of the embedding space as a whole: clusters, density, spread, number of directions.
+
+pi-intra, pi-inter, pi-ratio and rho: Roth et al., "Revisiting Training Strategies and
+Generalization Performance in Deep Metric Learning", ICML 2020. Alignment and uniformity: Wang and
+Isola, "Understanding Contrastive Representation Learning through Alignment and Uniformity on the
+Hypersphere", ICML 2020. With the cosine all of them see unit vectors; with "l2" the rows as given.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lookalike.evaluation.metrics import diagnostic
+from lookalike.evaluation.relevance import Ints
+from lookalike.registry import METRICS
+
+__all__ = ["EmbeddingSpace", "k_means", "pair_f1"]
+
+ROTH = "Roth et al., ICML 2020"
+WANG_ISOLA = "Wang and Isola, ICML 2020"
+
+BLOCK = 2048
+"""Rows at a time."""
+
+SMALLEST = 1e-7
+"""Singular values below this share of the largest count as this share: rho stays finite."""
+
+ITERATIONS = 20
+
+RESTARTS = 10
+"""k-means starts so many times and keeps the best: one start often joins two clear clusters."""
+
+CHEAP = 10_000_000
+"""Items x clusters up to which the restarts take hardly any time; above, one start."""
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingSpace:
+    """The embeddings that are scored, with their classes; what several metrics need is kept.
+
+    Args:
+        embeddings: One row per item, in float32; of unit length for the cosine.
+        labels: Class index per item, from 0, on the same device.
+        seed: Seed of k-means.
+    """
+
+    embeddings: Tensor
+    labels: Tensor
+    seed: int = 0
+
+    @cached_property
+    def classes(self) -> Ints:
+        """Class index per item, as numpy array."""
+        classes: Ints = self.labels.cpu().numpy()
+        return classes
+
+    @cached_property
+    def clusters(self) -> Ints:
+        """Cluster index per item, by k-means with as many clusters as classes."""
+        return k_means(self.embeddings, int(self.labels.max()) + 1, self.seed)
+
+    @cached_property
+    def class_sums(self) -> tuple[Tensor, Tensor]:
+        """The sum of the embeddings of each class, and the number of its items as a column."""
+        sizes = torch.bincount(self.labels).double()[:, None]
+        sums = sizes.new_zeros(len(sizes), self.embeddings.shape[1])
+        for start in range(0, len(self.labels), BLOCK):
+            part = slice(start, start + BLOCK)
+            sums.index_add_(0, self.labels[part], self.embeddings[part].double())
+        return sums, sizes
+
+    @cached_property
+    def distance_within_classes(self) -> float:
+        """Mean over classes of the mean distance of two of its items; NaN if no class has two."""
+        order = self.labels.argsort()
+        means = [
+            _mean_distance(self.embeddings[members].double())
+            for members in torch.split(order, torch.bincount(self.labels).tolist())
+            if len(members) > 1
+        ]
+        return math.fsum(means) / len(means) if means else math.nan
+
+
+@METRICS.register("nmi")
+def nmi(space: EmbeddingSpace) -> float:
+    """Normalised mutual information of k-means clusters and classes."""
+    from sklearn.metrics import normalized_mutual_info_score
+
+    return float(normalized_mutual_info_score(space.classes, space.clusters))
+
+
+@METRICS.register("ami")
+def ami(space: EmbeddingSpace) -> float:
+    """Adjusted mutual information of k-means clusters and classes."""
+    from sklearn.metrics import adjusted_mutual_info_score
+
+    return float(adjusted_mutual_info_score(space.classes, space.clusters))
+
+
+@METRICS.register("f1")
+def f1(space: EmbeddingSpace) -> float:
+    """F1 of "two items share a k-means cluster" as an answer to "two items share a class"."""
+    return pair_f1(space.classes, space.clusters)
+
+
+@METRICS.register("pi-intra", paper=ROTH)
+@diagnostic
+def pi_intra(space: EmbeddingSpace) -> float:
+    """Mean over classes of the mean distance of two of its items; NaN if no class has two."""
+    return space.distance_within_classes
+
+
+@METRICS.register("pi-inter", paper=ROTH)
+@diagnostic
+def pi_inter(space: EmbeddingSpace) -> float:
+    """Mean distance of two class means; NaN with a single class."""
+    sums, sizes = space.class_sums
+    return _mean_distance(sums / sizes) if len(sums) > 1 else math.nan
+
+
+@METRICS.register("pi-ratio", paper=ROTH)
+@diagnostic
+def pi_ratio(space: EmbeddingSpace) -> float:
+    """Embedding density: pi-intra / pi-inter; NaN where all class means are equal."""
+    between = pi_inter(space)
+    return space.distance_within_classes / between if between > 0 else math.nan
+
+
+@METRICS.register("rho", paper=ROTH)
+@diagnostic
+def spectral_decay(space: EmbeddingSpace) -> float:
+    """KL(uniform || normalised singular values): 0 where every direction is used alike."""
+    rows = space.embeddings
+    products = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
+    for part in torch.split(rows, BLOCK):
+        products += part.double().T @ part.double()
+    values = torch.linalg.eigvalsh(products).clamp_min(0).sqrt()[-min(rows.shape) :]
+    if values.max() == 0:
+        return math.nan
+    shares = values.clamp_min(SMALLEST * float(values.max()))
+    shares = shares / shares.sum()
+    return max(0.0, float(-math.log(len(shares)) - shares.log().mean()))
+
+
+@METRICS.register("alignment", paper=WANG_ISOLA)
+@diagnostic
+def alignment(space: EmbeddingSpace) -> float:
+    """Mean squared distance of two items of one class, over all such pairs; NaN without any."""
+    sums, sizes = space.class_sums
+    squares = sums.new_zeros(len(sums))
+    for start in range(0, len(space.labels), BLOCK):
+        part = slice(start, start + BLOCK)
+        squares.index_add_(0, space.labels[part], space.embeddings[part].double().square().sum(1))
+    # sum over pairs of |a - b|^2 = n sum |a|^2 - |sum a|^2, for each class of n items
+    total = (sizes[:, 0] * squares - sums.square().sum(1)).sum()
+    pairs = (sizes * (sizes - 1) / 2).sum()
+    return max(0.0, float(total / pairs)) if pairs > 0 else math.nan
+
+
+@METRICS.register("uniformity", paper=WANG_ISOLA)
+@diagnostic
+def uniformity(space: EmbeddingSpace) -> float:
+    """Logarithm of the mean e^(-2 |a - b|^2) over all pairs; NaN with fewer than two items."""
+    embeddings, number = space.embeddings, len(space.embeddings)
+    if number < 2:
+        return math.nan
+    total = 0.0
+    for start in range(0, number, BLOCK):
+        rows = embeddings[start : start + BLOCK]
+        own = torch.cdist(rows.double(), rows.double()).square_().mul_(-2).exp_()
+        total += float(own.tril_(-1).sum())
+        for other in torch.split(embeddings[start + BLOCK :], BLOCK):
+            exponent = torch.cdist(rows, other).square_().mul_(-2)
+            total += float(exponent.exp_().sum(dtype=torch.float64))
+    return math.log(total / (number * (number - 1) / 2)) if total > 0 else -math.inf
+
+
+def k_means(embeddings: Tensor, clusters: int, seed: int = 0) -> Ints:
+    """Cluster index per row, by the k-means of FAISS."""
+    import faiss
+
+    rows = embeddings.cpu().numpy()
+    if clusters >= len(rows):
+        return np.arange(len(rows))
+    means = faiss.Kmeans(
+        rows.shape[1],
+        clusters,
+        niter=ITERATIONS,
+        nredo=RESTARTS if len(rows) * clusters <= CHEAP else 1,
+        seed=seed,
+        min_points_per_centroid=1,
+        max_points_per_centroid=len(rows),
+    )
+    means.train(rows)
+    found: Ints = means.index.search(rows, 1)[1][:, 0].astype(np.int64)
+    return found
+
+
+def pair_f1(classes: Ints, clusters: Ints) -> float:
+    """F1 over pairs of items; 1 where neither side joins any pair.
+
+    >>> pair_f1(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
+    1.0
+    """
+    from sklearn.metrics.cluster import pair_confusion_matrix
+
+    (_, wrong), (missed, right) = pair_confusion_matrix(classes, clusters)
+    return float(2 * right / (2 * right + wrong + missed)) if right + wrong + missed else 1.0
+
+
+def _mean_distance(points: Tensor) -> float:
+    """Mean Euclidean distance of two different points."""
+    if len(points) <= BLOCK:
+        return float(torch.nn.functional.pdist(points).mean())
+    total = 0.0
+    for start in range(0, len(points), BLOCK):
+        rows = points[start : start + BLOCK]
+        total += float(torch.nn.functional.pdist(rows).sum())
+        for other in torch.split(points[start + BLOCK :], BLOCK):
+            total += float(torch.cdist(rows, other).sum())
+    return total / (len(points) * (len(points) - 1) / 2)

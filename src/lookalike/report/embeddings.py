@@ -1,0 +1,261 @@
+"""The parts of the page that need embeddings and images: neighbours, the map, structure."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lookalike import data
+from lookalike.compare.contenders import Contender
+from lookalike.errors import LookalikeError
+from lookalike.evaluation import evaluate, nearest
+from lookalike.evaluation.projection import project_tsne
+from lookalike.ops.rows import unit
+from lookalike.report.pictures import Pictures, class_label, class_title
+from lookalike.runs.run import TestEmbeddings, test_embeddings
+
+__all__ = ["EmbeddingViews", "choose_points", "choose_strips", "embedding_views"]
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+MOST_METHODS = 6
+MOST_QUERIES = 4_000
+BLOCK = 512
+GALLERY_SIDE = 128
+MAP_SIDE = 80
+STRUCTURE = ("pi-ratio", "rho")
+
+
+@dataclass(frozen=True)
+class EmbeddingViews:
+    """What runs with embeddings show; ``names`` are the methods, in the order of the lists."""
+
+    names: list[str]
+    galleries: list["Gallery"]
+    shots: dict[int, dict[str, str]]
+    """The pictures of the galleries by their position in the test set."""
+    map: dict[str, Any]
+    tiny: bool
+    structure: dict[str, dict[str, float]]
+    notes: list[str]
+
+
+def embedding_views(contenders: Sequence[Contender], seed: int) -> EmbeddingViews | None:
+    """One run of each method that has its embeddings; None where there is none.
+
+    All methods show the same images, so those tested on others are left out.
+    """
+    notes: list[str] = []
+    found: list[tuple[Contender, TestEmbeddings]] = []
+    for one in contenders:
+        if one.runs and (one.runs[0].folder / "test.safetensors").is_file():
+            try:
+                found.append((one, test_embeddings(one.runs[0])))
+            except LookalikeError as error:
+                notes.append(f"No pictures of {one.name}: {error}.")
+    if not found:
+        return None
+    same = [(one, tested) for one, tested in found if _same_images(tested, found[0][1])]
+    structure = {one.name: _structure(tested) for one, tested in same}
+    others = [one.name for one, _ in found if one.name not in structure]
+    notes += [f"{name} was tested on other images." for name in others]
+    untrained = [pair for pair in same if pair[0].baseline][:1]
+    trained = [pair for pair in same if not pair[0].baseline]
+    shown = trained[: MOST_METHODS - len(untrained)] + untrained
+    if len(shown) < len(same):
+        notes.append(f"Shown are {len(shown)} of {len(same)} methods.")
+    first, tested = shown[0]
+    # the pixels that the run itself read, so that nothing is decoded again
+    short_side = data.preset(first.runs[0].config.data.transform).short_side
+    pictures = Pictures(data.open_store(tested.images, short_side))
+    runs = [each for _, each in shown]
+    galleries = [choose_strips(t.embeddings, t.labels, t.query, t.gallery) for t in runs]
+    strips = [strip for found in galleries for strip in (*found.right, *found.worst)]
+    positions = {strip.position for strip in strips}
+    positions |= {near.position for strip in strips for near in strip.neighbours}
+    return EmbeddingViews(
+        names=[one.name for one, _ in shown],
+        galleries=galleries,
+        shots={position: _shot(tested, position, pictures) for position in positions},
+        map=_map(runs, pictures, seed),
+        tiny=pictures.are_tiny(tested.indices[:50].tolist()),
+        structure=structure,
+        notes=notes,
+    )
+
+
+def _same_images(one: TestEmbeddings, other: TestEmbeddings) -> bool:
+    equal = one.images.fingerprint == other.images.fingerprint
+    return equal and np.array_equal(one.indices, other.indices)
+
+
+def _structure(tested: TestEmbeddings) -> dict[str, float]:
+    found = evaluate(tested.embeddings, tested.labels, STRUCTURE)
+    return {name: float(value) for name, value in found.items() if np.isfinite(value)}
+
+
+def _shot(tested: TestEmbeddings, position: int, pictures: Pictures) -> dict[str, str]:
+    """One picture of a gallery, for the template."""
+    index = int(tested.indices[position])
+    name = tested.images.class_names[tested.images.labels[index]]
+    return {
+        "uri": pictures.uri(index, GALLERY_SIDE),
+        "label": class_label(name),
+        "title": class_title(name),
+        "file": tested.images.files[index],
+    }
+
+
+def _map(runs: Sequence[TestEmbeddings], pictures: Pictures, seed: int) -> dict[str, Any]:
+    """What the map's script needs: points, classes, one sheet of pictures."""
+    tested = runs[0]
+    points = choose_points(tested.labels, seed)
+    classes, numbers = np.unique(tested.labels[points], return_inverse=True)
+    class_names = [tested.images.class_names[number] for number in classes]
+    layouts = [project_tsne(run.embeddings[points], seed).round(4) for run in runs]
+    return {
+        "classes": [class_label(name) for name in class_names],
+        "titles": [class_title(name) for name in class_names],
+        "numbers": numbers.tolist(),
+        "sheet": asdict(pictures.sheet(tested.indices[points].tolist(), MAP_SIDE)),
+        "layouts": [{"x": flat[:, 0].tolist(), "y": flat[:, 1].tolist()} for flat in layouts],
+    }
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A test image near a query, at ``position`` of the test set."""
+
+    position: int
+    similarity: float
+    right: bool
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A query and its neighbours, nearest first; ``first_right`` is the rank of its class."""
+
+    position: int
+    neighbours: tuple[Neighbour, ...]
+    first_right: int
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Right queries spread over the test set, and the worst ones.
+
+    ``looked_at`` of ``possible`` queries were searched to choose them; ``wrong`` of those have
+    another class at rank 1.
+    """
+
+    right: tuple[Strip, ...]
+    worst: tuple[Strip, ...]
+    wrong: int
+    looked_at: int
+    possible: int
+
+
+def choose_strips(
+    embeddings: Tensor,
+    labels: Ints,
+    query: Mask | None = None,
+    gallery: Mask | None = None,
+    *,
+    each: int = 6,
+    neighbours: int = 8,
+) -> Gallery:
+    """Choose ``each`` right and ``each`` worst queries, from different classes, not at random.
+
+    A query is possible if the gallery has another image of its class. ``worst`` are those whose
+    class comes last in the ranking. ``query`` and ``gallery`` mark the two parts of the test
+    set where it has two; None: every image is both, and no image is its own neighbour.
+    """
+    items = np.arange(len(labels)) if gallery is None else np.flatnonzero(gallery)
+    possible = _possible(labels, query, items)
+    looked_at = _spread(possible, MOST_QUERIES)
+    if not len(looked_at):
+        return Gallery((), (), 0, 0, 0)
+    queries, pool = embeddings[torch.from_numpy(looked_at)], embeddings[torch.from_numpy(items)]
+    similarities, found = nearest(queries, pool, neighbours + 1)
+    near, similar = items[found.numpy()], similarities.numpy()
+    itself = near == looked_at[:, None]
+    nearest_other = near[np.arange(len(near)), itself[:, 0].astype(np.int64)]
+    right_at_first = labels[nearest_other] == labels[looked_at]
+    wrong = np.flatnonzero(~right_at_first)
+    first_right = np.ones(len(looked_at), np.int64)
+    first_right[wrong] = _first_right(embeddings, labels, looked_at[wrong], items)
+
+    def strip(at: int) -> Strip:
+        return Strip(
+            int(looked_at[at]),
+            tuple(
+                Neighbour(int(item), float(value), bool(labels[item] == labels[looked_at[at]]))
+                for item, value in zip(near[at], similar[at], strict=True)
+                if item != looked_at[at]
+            )[:neighbours],
+            int(first_right[at]),
+        )
+
+    good = _one_per_class(np.flatnonzero(right_at_first), labels[looked_at])
+    latest = wrong[np.argsort(-first_right[wrong], kind="stable")]
+    return Gallery(
+        right=tuple(map(strip, _spread(good, each))),
+        worst=tuple(map(strip, _one_per_class(latest, labels[looked_at])[:each])),
+        wrong=len(wrong),
+        looked_at=len(looked_at),
+        possible=len(possible),
+    )
+
+
+def _possible(labels: Ints, query: Mask | None, items: Ints) -> Ints:
+    """Queries that have something to find; no image counts as its own answer."""
+    counts = np.bincount(labels[items], minlength=labels.max(initial=-1) + 1)
+    answers = counts[labels] - np.isin(np.arange(len(labels)), items)
+    return np.flatnonzero((answers > 0) if query is None else (answers > 0) & query)
+
+
+def _spread(values: Ints, count: int) -> Ints:
+    """At most ``count`` of ``values``, evenly spaced from the first to the last."""
+    if len(values) <= count:
+        return values
+    return values[np.linspace(0, len(values) - 1, count).round().astype(np.int64)]
+
+
+def _one_per_class(positions: Ints, labels: Ints) -> Ints:
+    """The first of each class, in the order given."""
+    _, first = np.unique(labels[positions], return_index=True)
+    return positions[np.sort(first)]
+
+
+def _first_right(embeddings: Tensor, labels: Ints, queries: Ints, items: Ints) -> Ints:
+    """The rank of the most similar item of each query's own class; it is not 1."""
+    rows = unit(embeddings.float())
+    ranks = [np.empty(0, np.int64)]
+    for start in range(0, len(queries), BLOCK):
+        part = queries[start : start + BLOCK]
+        similarity = rows[torch.from_numpy(part)] @ rows[torch.from_numpy(items)].T
+        same = torch.from_numpy(labels[part][:, None] == labels[items][None])
+        itself = torch.from_numpy(part[:, None] == items[None])
+        best = similarity.masked_fill(~same | itself, -torch.inf).amax(1, keepdim=True)
+        above = ((similarity > best) & ~same).sum(1).numpy()
+        # at least 2 although nothing is strictly nearer: an equally similar item came first
+        ranks.append(np.maximum(above + 1, 2))
+    return np.concatenate(ranks)
+
+
+def choose_points(labels: Ints, seed: int, classes: int = 36, per_class: int = 12) -> Ints:
+    """Positions of a part of the test set that can be shown: some classes, some images of each.
+
+    Classes with one image are left out if there are others.
+    """
+    rng = np.random.default_rng(seed)
+    names, counts = np.unique(labels, return_counts=True)
+    names = names[counts > 1] if (counts > 1).any() else names
+    chosen = rng.permutation(names)[:classes]
+    parts = [rng.permutation(np.flatnonzero(labels == name))[:per_class] for name in chosen]
+    return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)

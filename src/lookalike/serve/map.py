@@ -1,0 +1,95 @@
+"""The map of an index: its vectors on a plane, by PCA at once and by t-SNE some time later."""
+
+import threading
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lookalike.data.cache import cache_folder
+from lookalike.data.image_set import digest
+from lookalike.errors import BadInput
+from lookalike.evaluation.projection import project_pca, project_tsne
+from lookalike.files import atomically
+from lookalike.search.index import Index
+
+__all__ = ["IndexMap", "Layout"]
+
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Rows of the index and their coordinates, between -1 and 1."""
+
+    rows: NDArray[np.int64]
+    places: NDArray[np.float64]
+    method: str
+    final: bool
+
+
+class IndexMap:
+    """A map of at most ``points`` randomly drawn pictures.
+
+    The principal components are available within seconds; t-SNE follows from a thread of its own
+    and is stored in the cache folder, so that the next start has it at once.
+    """
+
+    def __init__(self, index: Index, points: int) -> None:
+        self.index = index
+        self.points = points
+        self._layout: Layout | None = None
+        self._lock = threading.Lock()
+
+    def layout(self) -> Layout:
+        """The best layout so far; the first call computes PCA and starts t-SNE."""
+        with self._lock:
+            if self._layout is None:
+                self._begin()
+            assert self._layout is not None
+            return self._layout
+
+    def _begin(self) -> None:
+        count = len(self.index)
+        rng = np.random.default_rng(SEED)
+        rows = np.sort(rng.permutation(count)[: self.points]).astype(np.int64)
+        vectors = np.array(self.index.vectors[rows] if count else np.empty((0, 1)), np.float32)
+        name = f"map-{digest(rows, vectors)}.npy"
+        cached = self._cached(name, len(rows))
+        if cached is not None:
+            self._layout = Layout(rows, cached, "t-sne", final=True)
+            return
+        tensor = torch.from_numpy(vectors)
+        few = len(rows) < 8
+        rough = project_pca(tensor)
+        self._layout = Layout(rows, rough, "pca", final=few)
+        if not few:
+            work = threading.Thread(
+                target=self._improve, args=(rows, tensor, name), name="map", daemon=True
+            )
+            work.start()
+
+    def _improve(self, rows: NDArray[np.int64], vectors: torch.Tensor, name: str) -> None:
+        try:
+            places = project_tsne(vectors, SEED)
+        except BaseException:
+            if self._layout is not None:
+                self._layout = replace(
+                    self._layout, final=True
+                )  # clients must not wait for a better one
+            raise
+        try:
+            with atomically(cache_folder() / name) as draft, draft.open("wb") as file:
+                np.save(file, places, allow_pickle=False)
+        except (OSError, BadInput):
+            pass  # it is computed again next time
+        self._layout = Layout(rows, places, "t-sne", final=True)
+
+    def _cached(self, name: str, count: int) -> NDArray[np.float64] | None:
+        try:
+            places = np.load(cache_folder() / name, allow_pickle=False)
+        except (OSError, ValueError, EOFError, BadInput):
+            return None
+        good = places.shape == (count, 2) and places.dtype == np.float64
+        return places if good and np.isfinite(places).all() else None
