@@ -34,7 +34,7 @@ from lookalike.study.intervals import interval
 from lookalike.training import train
 from lookalike.training.building import build_learner
 from lookalike.training.distributed.devices import prepared_fabric
-from lookalike.training.loop import Learning
+from lookalike.training.loop import TrainingLoop
 from lookalike.training.score import score
 from setting import DOCS, machine
 
@@ -233,7 +233,7 @@ def held_out_scores(
     return learning.start, learning.scores()
 
 
-class Traced(Learning):
+class Traced(TrainingLoop):
     """A training that scores the classes held out before its first step."""
 
     start: list[float]

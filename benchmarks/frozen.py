@@ -25,10 +25,11 @@ from torch import Tensor, nn
 
 from lookalike import data
 from lookalike.config import load
-from lookalike.training.building import PooledMaps, build_model
+from lookalike.training.batches import Pixels
+from lookalike.training.building import build_model, pooled_features
 from lookalike.training.features import AT_A_TIME
-from lookalike.training.loop import Look, Training
-from lookalike.training.sources import Pixels
+from lookalike.training.monitor import StepMonitor
+from lookalike.training.runner import TrainingRun
 from setting import DOCS, machine, some_images, taking_turns, training_of
 
 STEPS, BATCH, PER_CLASS, WIDTH, DIM = 100, 128, 4, 1280, 128
@@ -51,14 +52,21 @@ SETTINGS = [
 ]
 
 
-def our_loop(training: Training) -> Callable[[], int]:
+def our_loop(training: TrainingRun) -> Callable[[], int]:
     """A hundred steps of ``lookalike train``."""
-    look, stream = Look(training), iter(training.batches)
+    monitor = StepMonitor(
+        training.progress,
+        training.split.train,
+        training.watcher,
+        training.total,
+        training.per_epoch,
+    )
+    stream = iter(training.batches)
 
     def steps() -> int:
         for _ in range(STEPS):
             positions, features = next(stream)
-            look.saw(positions, training.step(positions, features))
+            monitor.record(positions, training.step(positions, features))
         return STEPS
 
     return steps
@@ -87,7 +95,9 @@ def plain_loop(features: Tensor, labels: list[int]) -> Callable[[], int]:
     return steps
 
 
-def extraction(training: Training, pixels: Pixels, part: PooledMaps) -> dict[str, float]:
+def extraction(
+    training: TrainingRun, pixels: Pixels, part: Callable[[Tensor], Tensor]
+) -> dict[str, float]:
     """Images/s of the bare network, and of reading, preparing and computing."""
     every = training.split.train.indices
     slices = [every[i : i + AT_A_TIME] for i in range(0, len(every) - AT_A_TIME, AT_A_TIME)]
@@ -136,7 +146,7 @@ def main() -> None:
         store = data.open_store(images, preset.short_side)
         model = build_model(config, store).eval()
         pixels = Pixels(store, preset, model.normalisation, torch.channels_last)
-        views = extraction(training, pixels, PooledMaps(model))
+        views = extraction(training, pixels, pooled_features(model))
     lines = [
         "# Frozen features: speed",
         "",

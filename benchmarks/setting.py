@@ -15,8 +15,8 @@ from PIL import Image
 
 from lookalike.config import RunConfig
 from lookalike.runs.run import Run
-from lookalike.training.loop import Training
-from lookalike.training.profiling import ready
+from lookalike.training.profiling import prepare_training
+from lookalike.training.runner import TrainingRun
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "benchmarks"
 
@@ -45,9 +45,9 @@ def photographs(folder: Path, classes: int = 200, per_class: int = 6) -> None:
             Image.fromarray(coarse).resize((int(width), int(height))).save(home / f"{image}.jpg")
 
 
-def training_of(config: RunConfig, folder: Path) -> Training:
+def training_of(config: RunConfig, folder: Path) -> TrainingRun:
     """What ``lookalike train`` would start, stopped before its first step."""
-    training = ready(config, Run(folder / "run"))
+    training = prepare_training(config, Run(folder / "run"))
     training.begin_epoch(0)
     return training
 

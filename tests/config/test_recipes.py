@@ -412,7 +412,12 @@ def test_every_crop_takes_a_step(configs, pictures, tmp_path):
     crops = first_of_each(configs, lambda config: config.data.transform)
     for name in [*crops.values(), "metrix/cub/contrastive-input"]:
         if configs[name].data.transform != "glyphs":
-            one_step(name, configs[name], pictures, tmp_path, *small)
+            run = one_step(name, configs[name], pictures, tmp_path, *small)
+            assert run.result["steps"] == 1, name
+            assert math.isfinite(run.epochs()[-1]["loss"]), name
+            embeddings = load_file(run.folder / "test.safetensors")["embeddings"]
+            assert embeddings.shape == (run.result["test_images"], 8), name
+            assert embeddings.std(0).max() > 0, name  # not one vector for all images
 
 
 @pytest.mark.slow

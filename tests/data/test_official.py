@@ -6,16 +6,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lookalike.data import Counts, ImageSet, cars, cub, inshop, load, sop
+from lookalike.data import Counts, ImageSet, load
+from lookalike.data.official import (
+    CARS,
+    CUB,
+    INSHOP,
+    SOP,
+    cars,
+    cub,
+    inshop,
+    sop,
+)
 from lookalike.errors import BadInput
 
 TINY = Counts(4, 4, 2, 2)
 TINY_INSHOP = Counts(4, 6, 2, 2, 2, 4)
 READERS: dict[str, tuple[Callable[[Path | None, Counts], ImageSet], Counts, str]] = {
-    "cub": (cub.read_cub, TINY, "CUB_200_2011"),
-    "cars": (cars.read_cars, TINY, "cars196"),
-    "sop": (sop.read_sop, TINY, "Stanford_Online_Products"),
-    "inshop": (inshop.read_inshop, TINY_INSHOP, "InShop_Clothes"),
+    "cub": (cub, TINY, "CUB_200_2011"),
+    "cars": (cars, TINY, "cars196"),
+    "sop": (sop, TINY, "Stanford_Online_Products"),
+    "inshop": (inshop, TINY_INSHOP, "InShop_Clothes"),
 }
 TEXTS = {
     "cub": "images.txt",
@@ -69,17 +79,17 @@ def test_a_broken_list_is_refused(tiny, name, content):
 
 
 def test_the_published_counts():
-    assert (cub.OFFICIAL.train_images, cub.OFFICIAL.test_images) == (5_864, 5_924)
-    assert (cars.OFFICIAL.train_images, cars.OFFICIAL.test_images) == (8_054, 8_131)
-    assert (sop.OFFICIAL.train_images, sop.OFFICIAL.test_images) == (59_551, 60_502)
-    assert (sop.OFFICIAL.train_classes, sop.OFFICIAL.test_classes) == (11_318, 11_316)
-    assert inshop.OFFICIAL.train_images == 25_882
-    assert inshop.OFFICIAL.test_images == 14_218 + 12_612
-    assert (inshop.OFFICIAL.train_classes, inshop.OFFICIAL.test_classes) == (3_997, 3_985)
+    assert (CUB.train_images, CUB.test_images) == (5_864, 5_924)
+    assert (CARS.train_images, CARS.test_images) == (8_054, 8_131)
+    assert (SOP.train_images, SOP.test_images) == (59_551, 60_502)
+    assert (SOP.train_classes, SOP.test_classes) == (11_318, 11_316)
+    assert INSHOP.train_images == 25_882
+    assert INSHOP.test_images == 14_218 + 12_612
+    assert (INSHOP.train_classes, INSHOP.test_classes) == (3_997, 3_985)
 
 
 def test_cub_classes_are_in_the_order_of_their_numbers(tiny_cub):
-    images = cub.read_cub(tiny_cub, TINY)
+    images = cub(tiny_cub, TINY)
     assert images.class_names[0] == "001.Albatross"
     assert images.labels.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert images.files[2] == "002.Auklet/002.Auklet_0.jpg"
@@ -90,21 +100,21 @@ def test_cub_lists_that_contradict_each_other_are_refused(tiny_cub, line):
     path = tiny_cub / "CUB_200_2011" / "image_class_labels.txt"
     path.write_text("\n".join([*path.read_text().splitlines()[:7], line]))
     with pytest.raises(BadInput, match=r"image_class_labels\.txt"):
-        cub.read_cub(tiny_cub, TINY)
+        cub(tiny_cub, TINY)
 
 
 def test_cars_splits_by_class_not_by_the_test_column(tiny_cars):
-    images = cars.read_cars(tiny_cars, TINY)
+    images = cars(tiny_cars, TINY)
     assert images.test.tolist() == [False] * 4 + [True] * 4
     assert images.class_names == ("Acura RL", "Acura TL", "BMW M3", "BMW X5")
 
 
 def test_sop_names_its_products(tiny_sop):
-    assert sop.read_sop(tiny_sop, TINY).class_names[2] == "bicycle 3"
+    assert sop(tiny_sop, TINY).class_names[2] == "bicycle 3"
 
 
 def test_inshop_has_query_and_gallery_in_the_test_half(tiny_inshop):
-    images = inshop.read_inshop(tiny_inshop, TINY_INSHOP)
+    images = inshop(tiny_inshop, TINY_INSHOP)
     assert images.query is not None
     assert images.gallery is not None
     assert np.array_equal(images.query | images.gallery, images.test)
@@ -114,7 +124,7 @@ def test_inshop_has_query_and_gallery_in_the_test_half(tiny_inshop):
 
 
 def test_the_things_of_sop_belong_to_kinds(tiny_sop: Path) -> None:
-    images = sop.read_sop(tiny_sop, TINY)
+    images = sop(tiny_sop, TINY)
     kinds = [file.partition("_final/")[0].rpartition("/")[2] for file in images.files]
     assert images.super_labels is not None
     assert [sorted(set(kinds))[number] for number in images.super_labels] == kinds

@@ -73,10 +73,10 @@ def test_every_class_validates_once(twenty, order, folds):
 
 def test_the_test_set_is_handed_out_once(twenty):
     (split,) = make_splits(twenty, "paper")
-    with pytest.raises(LookalikeError, match=r"final_test\(\) hands it out, once"):
+    with pytest.raises(LookalikeError, match=r"final_test\(\) returns it, once"):
         _ = split.test
     assert len(split.final_test()) == 30
-    with pytest.raises(LookalikeError, match="handed out already"):
+    with pytest.raises(LookalikeError, match="was used already"):
         split.final_test()
 
 

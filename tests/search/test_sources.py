@@ -7,7 +7,7 @@ import zlib
 import pytest
 from PIL import Image
 
-from lookalike.data.opening import open_rgb
+from lookalike.data.image_files import open_rgb
 from lookalike.search import Index
 
 

@@ -196,7 +196,7 @@ class Spy(nn.Module):
             try:
                 way()
             except Exception as error:
-                assert "not to be" in str(error)
+                assert "is not available" in str(error)
             else:
                 raise AssertionError("the test set was handed out")
         return embeddings.square().sum() * 0

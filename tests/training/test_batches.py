@@ -19,35 +19,35 @@ class Images:
     indices = np.arange(len(LABELS))
 
 
-def stream(at_a_time, sampler="spc"):
+def stream(per_read, sampler="spc"):
     features = Features(torch.arange(4 * 70.0).reshape(4, 70, 1))
     batch_sampler = create(
         sampler, labels=LABELS, batch_size=12, **({"per_class": 4} if sampler == "spc" else {})
     )
     device = torch.device("cpu")
-    return TrainingBatches(Images(), features, batch_sampler, 3, device, at_a_time=at_a_time)
+    return TrainingBatches(Images(), features, batch_sampler, 3, device, per_read=per_read)
 
 
 def first(batches, number):
     return [(positions, images.tolist()) for positions, images in islice(batches, number)]
 
 
-@pytest.mark.parametrize("at_a_time", [2, 8])
-def test_the_same_batches(at_a_time):
-    assert first(stream(at_a_time), 40) == first(stream(1), 40)
+@pytest.mark.parametrize("per_read", [2, 8])
+def test_the_same_batches(per_read):
+    assert first(stream(per_read), 40) == first(stream(1), 40)
 
 
 @pytest.mark.parametrize("done", [1, 3, 8, 13])
-@pytest.mark.parametrize("at_a_time", [1, 8])
-def test_going_on_anywhere(done, at_a_time):
-    begun, again = stream(8), stream(at_a_time)
+@pytest.mark.parametrize("per_read", [1, 8])
+def test_going_on_anywhere(done, per_read):
+    begun, again = stream(8), stream(per_read)
     running = iter(begun)
     first(running, done)
     again.load_state_dict(begun.state_dict(), done)
     assert first(again, 20) == first(stream(1), done + 20)[done:]
 
 
-def test_a_sampler_that_looks_at_embeddings_is_one_batch_ahead_only():
+def test_a_sampler_that_uses_embeddings_is_one_batch_ahead_only():
     batches = stream(8, "frd")
     batches.sampler.fill(torch.randn(70, 4))
     first(iter(batches), 3)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from lookalike import models
 from lookalike.study.runner import TaskRunner
 from lookalike.training import Watcher, train
-from lookalike.training.loop import Learning
+from lookalike.training.loop import TrainingLoop
 
 pytestmark = pytest.mark.slow  # the compiler takes its time
 
@@ -26,7 +26,7 @@ class Double(DoublePrecision):
         return data
 
 
-class Recorded(Learning):
+class Recorded(TrainingLoop):
     """A training that keeps the loss of every step."""
 
     def step(self, positions, images):

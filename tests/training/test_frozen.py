@@ -8,8 +8,7 @@ from lookalike import data, models
 from lookalike.errors import BadInput
 from lookalike.runs.run import model_tensors
 from lookalike.training import train
-from lookalike.training.batches import embed
-from lookalike.training.sources import Pixels
+from lookalike.training.batches import Pixels, embed
 
 FROZEN = ["model.frozen=true", "model.frozen_views=1", "train.batches_per_epoch=10"]
 

@@ -15,11 +15,10 @@ from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.runs.run import model_tensors
 from lookalike.study.runner import Task, TaskRunner
-from lookalike.training import Interrupted, Watcher, loop, train
-from lookalike.training.building import build_sampler
-from lookalike.training.features import room_for
-from lookalike.training.loop import chosen_split
-from lookalike.training.sources import Pixels
+from lookalike.training import Interrupted, Watcher, runner, train
+from lookalike.training.batches import Pixels
+from lookalike.training.building import build_sampler, chosen_split
+from lookalike.training.features import disk_space
 
 SGD = ["optim.name=sgd", "optim.lr=0.1", "optim.weight_decay=0", "protocol.name=paper"]
 
@@ -117,7 +116,7 @@ def test_it_learns_what_the_network_with_a_standing_front_learns(
     """
     monkeypatch.setenv("LOOKALIKE_CACHE", str(tmp_path / "cache"))
     double = Fabric(accelerator="cpu", devices=1, plugins=[Double()])
-    monkeypatch.setattr(loop, "prepared_fabric", lambda _: double)
+    monkeypatch.setattr(runner, "prepared_fabric", lambda _: double)
     short = ("model.frozen_views=0", "train.epochs=1", "train.batches_per_epoch=3")
     config = cut(*SGD, *short, *settings)
     found = load_file(str(train(config).weights))
@@ -254,7 +253,7 @@ def test_it_says_how_large_the_maps_are_and_computes_them_once(cut, tmp_path, mo
 
 def test_a_disk_that_is_too_small(tmp_path):
     with pytest.raises(BadInput, match="are free; take fewer"):
-        room_for((5, 10**9, 112, 8, 8), tmp_path)
+        disk_space((5, 10**9, 112, 8, 8), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from lookalike.config import load
@@ -12,7 +13,7 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.runs.run import Run
 from lookalike.study.runner import TaskRunner
 from lookalike.training import Interrupted, Watcher, train
-from lookalike.training.loop import Learning
+from lookalike.training.loop import TrainingLoop
 
 
 class BrokenLoss(nn.Module):
@@ -110,7 +111,7 @@ def test_patience_ends_a_run(tiny):
     assert run.result["epochs"] < 30
 
 
-class Scripted(Learning):
+class Scripted(TrainingLoop):
     """A learning whose validation scores are known beforehand, epoch by epoch."""
 
     script: ClassVar[dict[int, float]] = {}
@@ -122,7 +123,7 @@ class Scripted(Learning):
 @pytest.mark.parametrize(
     ("settings", "best", "last"),
     [
-        # "A Metric Learning Reality Check": CUB, Cars196, SOP
+        # "A Metric TrainingLoop Reality Check": CUB, Cars196, SOP
         (("train.validate_every=2", "train.patience_epochs=9"), 4, 14),
         (("train.validate_every=5", "train.patience_epochs=14"), 5, 20),
         (("train.validate_every=20", "train.patience_epochs=39"), 20, 60),
@@ -180,8 +181,6 @@ def test_warm_up_leaves_the_backbone_alone(tiny):
 
     start = models.build("small-cnn", dim=16, channels=1).backbone.state_dict()
     run = train(config)
-    from safetensors.torch import load_file
-
     end = load_file(str(run.weights))
     weights = [name for name in start if name.endswith("weight")]
     assert weights
@@ -227,3 +226,22 @@ def test_a_folder_that_is_no_run(tmp_path):
     with pytest.raises(BadInput, match=r"no config\.yaml"):
         _ = Run(tmp_path).config
     assert load(None).seed == 0
+
+
+def test_an_average_that_hardly_moves_tests_the_start(tiny):
+    common = ("protocol.test=false", "train.batches_per_epoch=2")
+    start = train(tiny(*common, "protocol.name=paper", "train.epochs=0"))
+    plain = train(tiny(*common, "protocol.name=paper", "train.epochs=1"))
+    slow = train(tiny(*common, "protocol.name=paper", "train.epochs=1", "train.ema=0.9999999"))
+    first, moved, kept = (load_file(str(run.weights)) for run in (start, plain, slow))
+    weight = "head.linear.weight"
+    assert (moved[weight] - first[weight]).abs().max() > 1e-3
+    torch.testing.assert_close(kept[weight], first[weight], atol=1e-6, rtol=0)
+
+
+def test_the_average_is_validated(tiny):
+    common = ("protocol.test=false", "train.batches_per_epoch=8", "train.epochs=1")
+    for average, moves in (("null", True), ("0.9999999", False)):
+        before, after = train(tiny(*common, f"train.ema={average}")).epochs()
+        difference = abs(after["validation map@r"] - before["validation map@r"])
+        assert (difference > 0.01) == moves

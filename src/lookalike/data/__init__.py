@@ -1,12 +1,12 @@
 """Data sets, splits, transforms and the image cache."""
 
 # The modules of the data sets are imported because that registers them.
-from lookalike.data import cars, cub, folder, glyphs, inshop, sop, table  # noqa: F401
+from lookalike.data import glyphs, own_images  # noqa: F401
 from lookalike.data.cache import PixelStore, open_store
 from lookalike.data.checking import CheckReport, check
-from lookalike.data.image_set import ImageSet, UnreadableImage, load
-from lookalike.data.listing import Counts
-from lookalike.data.preparing import prepare
+from lookalike.data.image_set import ImageSet, UnreadableImage
+from lookalike.data.loading import load, prepare
+from lookalike.data.official import Counts
 from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, make_splits
 from lookalike.data.transforms import PRESETS, Normalisation, Part, Preset, preset
 

@@ -1,40 +1,76 @@
-"""Images decoded and resized once, kept as raw bytes in a memory-mapped file.
+"""The cache folder, and in it images decoded and resized once, as memory-mapped raw bytes.
 
 File layout: the pixels of all images one after another ([H, W, C], the order in which the resize
 kernel is fastest), then their shapes, then a trailer that says where the shapes begin. The file
 appears under its name only when it is complete.
 """
 
+import glob
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from lookalike.data.cache_folder import cache_folder, remove_abandoned
 from lookalike.data.image_set import ImageSet, UnreadableImage, refuse_unreadable
-from lookalike.errors import LookalikeError
+from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import atomically, one_at_a_time
 
-__all__ = ["PixelStore", "decoded", "open_store", "shortened"]
+__all__ = [
+    "PixelStore",
+    "cache_folder",
+    "decoded",
+    "open_store",
+    "remove_abandoned",
+    "shortened",
+]
 
 _MAGIC = b"LOOKPIX1"
 _TRAILER = len(_MAGIC) + 8
 _AT_A_TIME = 256
+_ABANDONED_SECONDS = 3600
 
 Progress = Callable[[int, int], None]
+
+
+def cache_folder(folder: Path | None = None) -> Path:
+    """``folder``, else the environment variable LOOKALIKE_CACHE, else the user's cache folder."""
+    usual = os.environ.get("LOOKALIKE_CACHE") or platformdirs.user_cache_dir("lookalike")
+    chosen = folder or Path(usual)
+    try:
+        chosen.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot use {chosen} as cache folder (LOOKALIKE_CACHE): {error}") from error
+    return chosen
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove temporary files of ``path`` left by killed processes; live ones are written hourly."""
+    for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        with suppress(OSError):
+            if draft.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+                draft.unlink()
 
 
 class PixelStore:
     """The decoded images of one data set, read without copying.
 
-    The views share memory with the file's pages; writing to one changes no file.
+    The images share memory with the file's pages; writing to one does not change the file.
+
+    Args:
+        path: A file that :func:`open_store` wrote.
+
+    Raises:
+        ValueError: The file is no pixel store, or damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,17 +120,27 @@ def open_store(
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> PixelStore:
-    """The store of ``images`` with the shorter side resized to ``short_side`` (None: as they are).
+    """Open the decoded images of a data set; decode them if this is the first use.
 
-    Built on first use; unreadable images stop the build with their names.
+    Args:
+        images: The data set.
+        short_side: The size of the shorter side; None: unchanged.
+        folder: The cache folder; None: the default one.
+        progress: Is called with the images decoded so far, and all.
+
+    Returns:
+        The store.
+
+    Raises:
+        BadInput: Some images cannot be decoded; the message names them.
     """
     path = cache_folder(folder) / f"{images.name}-{short_side or 'full'}px-{images.stamp}.pixels"
-    there = _there(path)
-    if there is not None:
-        return there
+    existing = _existing(path)
+    if existing is not None:
+        return existing
     try:
         with one_at_a_time(path):
-            if _there(path) is None:
+            if _existing(path) is None:
                 _build(images, short_side, path, progress)
     except OSError as error:
         raise LookalikeError(
@@ -103,8 +149,8 @@ def open_store(
     return PixelStore(path)
 
 
-def _there(path: Path) -> PixelStore | None:
-    """The store, unless it is not there or was damaged after it was written."""
+def _existing(path: Path) -> PixelStore | None:
+    """The store, if there is one that is not damaged."""
     try:
         return PixelStore(path)
     except (FileNotFoundError, ValueError, EOFError):
@@ -134,7 +180,7 @@ def _build(images: ImageSet, short_side: int | None, path: Path, progress: Progr
 def decoded(
     images: ImageSet, short_side: int | None
 ) -> Iterator[NDArray[np.uint8] | UnreadableImage]:
-    """Every image in order, or what is wrong with it; decoded by a few threads."""
+    """Every image in order, or its error; decoded by several threads."""
 
     def one(index: int) -> NDArray[np.uint8] | UnreadableImage:
         try:

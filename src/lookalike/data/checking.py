@@ -1,4 +1,4 @@
-"""What is wrong with a data set: unreadable and repeated images, classes with one image."""
+"""Problems of a data set: unreadable and duplicate images, classes with one image."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -9,17 +9,22 @@ import numpy as np
 
 from lookalike.data.cache import decoded
 from lookalike.data.image_set import ImageSet, UnreadableImage, digest
-from lookalike.data.listing import Counts
+from lookalike.data.official import Counts
 
 __all__ = ["CheckReport", "check"]
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """The findings of ``check``; ``str`` gives them as text, ``as_dict`` for a program.
+    """The result of :func:`check`; ``str`` returns it as text, ``as_dict`` for a program.
 
-    ``duplicates`` are groups of images with exactly the same pixels; ``mislabelled`` are those of
-    them that lie in more than one class.
+    Attributes:
+        name: The data set.
+        counts: Its images and classes.
+        unreadable: Files that cannot be decoded, with the reason.
+        duplicates: Groups of images with exactly the same pixels.
+        mislabelled: Those groups that contain more than one class.
+        single_image_classes: Classes with one image.
     """
 
     name: str
@@ -46,7 +51,15 @@ class CheckReport:
 
 
 def check(images: ImageSet, progress: Callable[[int, int], None] | None = None) -> CheckReport:
-    """Decode every image once and report what was found."""
+    """Decode every image once and report the problems of a data set.
+
+    Args:
+        images: The data set.
+        progress: Is called with the images decoded so far, and all.
+
+    Returns:
+        The report.
+    """
     unreadable: list[tuple[str, str]] = []
     by_content: dict[str, list[int]] = defaultdict(list)
     for index, pixels in enumerate(decoded(images, None)):

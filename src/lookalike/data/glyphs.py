@@ -1,15 +1,16 @@
 """The built-in data set: characters as drawn by the fonts inside matplotlib.
 
-It has the shape of Stanford Online Products, many classes with few images each, and needs no
-download. A class is a character, its images are the different drawings of it by 24 text fonts
-(DejaVu, STIX, Computer Modern). Characters that look the same, such as the Latin, Greek and
-Cyrillic capital A, are one class: labels that contradict the pixels teach nothing.
+It resembles Stanford Online Products, many classes with few images each, and needs no download. A
+class is a character, its images are the different drawings of it by 24 text fonts (DejaVu, STIX,
+Computer Modern). Characters that look the same, such as the Latin, Greek and Cyrillic capital A,
+are one class: nothing can be learned from labels that contradict the pixels.
 """
 
 import string
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from lookalike.data.cache_folder import cache_folder
+from lookalike.data.cache import cache_folder
 from lookalike.data.image_set import ImageSet, digest
 from lookalike.errors import BadInput
 from lookalike.files import atomically
@@ -37,7 +38,7 @@ _BASELINE = 23
 _ORDER_SEED = 2_000
 # Computer Modern fonts sit in TeX's own encoding: beyond letters and digits their tables name
 # other characters than they draw (U+00A1 is a capital gamma).
-_TEX_HONEST = frozenset(map(ord, string.ascii_letters + string.digits))
+_TEX_ENCODED = frozenset(map(ord, string.ascii_letters + string.digits))
 _RECIPE = f"3 {SIDE} {LEAST_FONTS} {_FONT_SIZE} {_BASELINE} {_ORDER_SEED}"
 
 Drawing = NDArray[np.uint8]
@@ -66,20 +67,14 @@ def glyphs(root: Path | None = None) -> ImageSet:
         test=labels >= len(first) // 2,
         query=None,
         gallery=None,
-        decode=_Drawings(drawings),
+        decode=partial(_decode, drawings),
         fingerprint=fingerprint,
         stamp=fingerprint,
     )
 
 
-class _Drawings:
-    """``decode`` for drawings held in memory."""
-
-    def __init__(self, drawings: Drawing) -> None:
-        self._drawings = drawings
-
-    def __call__(self, index: int) -> Drawing:
-        return self._drawings[index, :, :, None]
+def _decode(drawings: Drawing, index: int) -> Drawing:
+    return drawings[index, :, :, None]
 
 
 def _font_files() -> list[Path]:
@@ -94,9 +89,9 @@ def _identity(font: Path) -> str:
 def _render_all() -> tuple[list[str], NDArray[np.int64], Drawing]:
     """Names ``U+0041/DejaVuSans``, labels and drawings, class by class in the fixed order.
 
-    A character counts when at least eight fonts draw it differently: oblique fonts often reuse
-    the upright drawing of a symbol, and a copy would be a neighbour that proves nothing. The
-    classes are shuffled once, by a fixed seed, so that both halves hold every script.
+    A character is used if at least eight fonts draw it differently: oblique fonts often reuse the
+    upright drawing of a symbol, and a copy would be a trivial neighbour. The classes are shuffled
+    once, by a fixed seed, so that both halves contain every script.
     """
     drawn: dict[int, dict[bytes, str]] = defaultdict(dict)
     for file in _font_files():
@@ -120,7 +115,7 @@ def _render_all() -> tuple[list[str], NDArray[np.int64], Drawing]:
 
 
 def _look_alikes(characters: dict[int, dict[bytes, str]]) -> list[list[int]]:
-    """Characters in groups: two belong together when half of their drawings or more are equal."""
+    """Characters in groups: two belong together if at least half of their drawings are equal."""
     points = list(characters)
     owners: dict[bytes, list[int]] = defaultdict(list)
     for position, point in enumerate(points):
@@ -145,7 +140,7 @@ def _render_font(file: Path) -> Iterator[tuple[int, Drawing]]:
     for point in sorted(FT2Font(str(file)).get_charmap()):
         if unicodedata.category(chr(point)) in ("Co", "Cn"):  # not assigned to any character
             continue
-        if file.stem.startswith("cm") and point not in _TEX_HONEST:
+        if file.stem.startswith("cm") and point not in _TEX_ENCODED:
             continue
         canvas = Image.new("L", (4 * SIDE, 4 * SIDE))
         ImageDraw.Draw(canvas).text((2 * SIDE, 2 * SIDE), chr(point), 255, font, anchor="ls")

@@ -1,24 +1,28 @@
-"""What a data set is before anything is decoded: file names, classes, the official halves."""
+"""A data set before decoding: file names, classes, the official halves."""
 
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.registry import DATASETS
 
-__all__ = ["ImageSet", "UnreadableImage", "digest", "load", "refuse_unreadable"]
+__all__ = ["ImageSet", "UnreadableImage", "digest", "refuse_unreadable"]
 
 Pixels = NDArray[np.uint8]
 
 
 class UnreadableImage(LookalikeError):
-    """One image that cannot be decoded; ``file`` says which, ``reason`` why."""
+    """One image that cannot be decoded.
+
+    Args:
+        file: The name of the image.
+        reason: Why it cannot be decoded.
+    """
 
     def __init__(self, file: str, reason: str) -> None:
         super().__init__(f"cannot read the image '{file}': {reason}")
@@ -31,13 +35,21 @@ class UnreadableImage(LookalikeError):
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images known by number, with a class each; pixels come from ``decode``.
+    """Images with one class index per image; ``decode`` returns their pixels.
 
-    ``labels`` count from 0 in the official order of the classes. ``test`` marks the official test
-    half, ``query`` and ``gallery`` its two parts where the data set defines both (else None);
-    ``super_labels`` says which super-class an image belongs to, where there are such.
-    ``fingerprint`` depends on names, sizes in bytes, labels and halves only, so it is equal on
-    every machine; ``stamp`` also changes when a file was written again, and names caches.
+    Attributes:
+        name: The data set.
+        files: The name of each image.
+        labels: The class of each image, from 0, in the official order of the classes.
+        class_names: The name of each class.
+        test: The mask of the official test half.
+        query: The mask of the queries in the test half, if the data set defines them.
+        gallery: The mask of the gallery in the test half, if the data set defines it.
+        decode: From the index of an image to its pixels [H, W, C].
+        fingerprint: A hash of names, sizes in bytes, labels and halves: equal on every machine.
+        stamp: A hash that also changes when a file is written again; names caches.
+        unreadable: Images that were left out.
+        super_labels: The super-class of each image, if there are any.
     """
 
     name: str
@@ -68,7 +80,7 @@ class ImageSet:
     def without(self, dropped: Iterable[int]) -> "ImageSet":
         """The same data set with some images left out and named in ``unreadable``.
 
-        Class numbers stay as they are, so a class may be left with no image.
+        Class indices do not change, so a class may have no image left.
         """
         gone = sorted(set(dropped))
         if not gone:
@@ -82,7 +94,7 @@ class ImageSet:
             test=self.test[keep],
             query=None if self.query is None else self.query[keep],
             gallery=None if self.gallery is None else self.gallery[keep],
-            decode=_Renumbered(self.decode, keep),
+            decode=partial(_decode_kept, self.decode, keep),
             fingerprint=digest(self.fingerprint, *names),
             stamp=digest(self.stamp, *names),
             unreadable=self.unreadable + names,
@@ -90,19 +102,12 @@ class ImageSet:
         )
 
 
-@dataclass(frozen=True)
-class _Renumbered:
-    """``decode`` of a data set that lost some images."""
-
-    decode: Callable[[int], Pixels]
-    originals: NDArray[np.int64]
-
-    def __call__(self, index: int) -> Pixels:
-        return self.decode(int(self.originals[index]))
+def _decode_kept(decode: Callable[[int], Pixels], kept: NDArray[np.int64], index: int) -> Pixels:
+    return decode(int(kept[index]))
 
 
 def digest(*parts: str | bytes | NDArray[Any]) -> str:
-    """A short hash of texts and arrays, in order; the parts cannot run into each other."""
+    """A short hash of texts and arrays, in order, with the boundaries between them."""
     whole = hashlib.blake2b(digest_size=16)
     for part in parts:
         if isinstance(part, str):
@@ -114,7 +119,7 @@ def digest(*parts: str | bytes | NDArray[Any]) -> str:
 
 
 def refuse_unreadable(name: str, found: list[UnreadableImage]) -> BadInput:
-    """The sentence that stops a run: the first ten images that cannot be read, and the count."""
+    """The error that stops a run: the first ten images that cannot be read, and their number."""
     shown = ", ".join(f"{bad.file} ({bad.reason})" for bad in found[:10])
     more = f" and {len(found) - 10} more" if len(found) > 10 else ""
     images = "1 image" if len(found) == 1 else f"{len(found)} images"
@@ -122,17 +127,3 @@ def refuse_unreadable(name: str, found: list[UnreadableImage]) -> BadInput:
         f"{images} of '{name}' cannot be read: {shown}{more}; "
         "mend or remove them, or set data.skip_unreadable=true"
     )
-
-
-def load(name: str, root: str | Path | None = None, skip_unreadable: bool = False) -> ImageSet:
-    """The data set called ``name`` (``lookalike list datasets``), found under ``root``.
-
-    With ``skip_unreadable`` every image is decoded once to see whether it can be, and those that
-    cannot are left out and named in ``unreadable``; the finding is remembered in the cache.
-    """
-    images: ImageSet = DATASETS.find(name).build(None if root is None else Path(root).expanduser())
-    if not skip_unreadable:
-        return images
-    from lookalike.data.readable import readable
-
-    return readable(images)

@@ -1,4 +1,4 @@
-"""Which classes train, validate and test, as values; the test set is handed out once."""
+"""The classes to train, validate and test on; the test set is returned only once."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -18,9 +18,15 @@ ORDERS = ("sequential", "random")
 
 @dataclass(frozen=True, eq=False)
 class Subset:
-    """Some classes of a data set: image numbers, and labels counted from 0 in class order.
+    """Some classes of a data set.
 
-    ``query`` and ``gallery`` are masks over ``indices``; None: every image is both.
+    Attributes:
+        images: The data set.
+        indices: The indices of the images.
+        labels: Their classes, counted from 0 in class order.
+        classes: The class of the data set for each label.
+        query: A mask over ``indices``; None: every image is a query.
+        gallery: A mask over ``indices``; None: every image is in the gallery.
     """
 
     images: ImageSet
@@ -56,7 +62,16 @@ class Subset:
 
 
 class Split:
-    """Classes to train on, to validate on (or none), and to test on, once."""
+    """Classes to train on, to validate on, and to test on once.
+
+    Args:
+        train: The training classes.
+        validation: The validation classes; None: there are none.
+        test: The test classes, which only :meth:`final_test` returns.
+        protocol: The name of the protocol.
+        fold: The index of the fold.
+        folds: The number of folds.
+    """
 
     def __init__(
         self,
@@ -78,25 +93,25 @@ class Split:
 
     @property
     def test(self) -> Subset:
-        """Not to be had: ``final_test`` hands the test set out, once."""
+        """Not available: :meth:`final_test` returns the test set, once."""
         raise LookalikeError(
-            "the test set is not to be looked at before the end; final_test() hands it out, once"
+            "the test set is not available before the end; final_test() returns it, once"
         )
 
     def final_test(self) -> Subset:
         """The test set, for the one final test; a second call is refused."""
         if self._held_back is None:
             raise LookalikeError(
-                "the test set is not to be had: it was handed out already, or this is for tuning"
+                "the test set is not available: it was used already, or this split is for tuning"
             )
         test, self._held_back = self._held_back, None
         return test
 
     def for_tuning(self) -> "Split":
-        """The same classes to train and validate on, and nothing known of the test images.
+        """The same training and validation classes, without the test images.
 
-        Their labels and file names are blank, so that whatever gets hold of the split while
-        hyper-parameters are chosen cannot look; ``final_test`` refuses.
+        The labels and file names of the test images are blank, so that nothing can use them while
+        hyper-parameters are chosen; :meth:`final_test` refuses.
         """
         images = self.train.images
         gone = np.ones(len(images), dtype=bool)
@@ -130,8 +145,22 @@ def make_splits(
     - ``paper``: train on the whole training half, no validation.
     - ``fixed-validation``: ``ratio`` of the training classes train, the others, drawn by ``seed``,
       validate.
-    - ``cross-validation``: the training classes cut in ``folds`` parts; each validates once.
-      ``order`` "random" (drawn by ``seed``) or "sequential" (in class order, as Reality Check).
+    - ``cross-validation``: the training classes in ``folds`` parts; each validates once.
+
+    Args:
+        images: The data set.
+        protocol: One of ``PROTOCOLS``.
+        seed: Draws the validation classes or the folds.
+        ratio: The share of the training classes that train.
+        folds: The number of folds.
+        order: Of the classes in folds: "random" (drawn by ``seed``) or "sequential" (in class
+            order, as in Reality Check).
+
+    Returns:
+        One split per fold.
+
+    Raises:
+        BadInput: The data set has too few classes or images for the protocol.
     """
     if protocol not in PROTOCOLS:
         raise BadInput(f"there is no protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")

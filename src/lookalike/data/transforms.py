@@ -1,9 +1,9 @@
 """From stored pixels to a batch for the network: the published crops, and their test counterparts.
 
-Every random number comes from the generator that is handed in, a fixed amount for each batch, so
-a batch is the same whenever generator state and images are. Who makes only a part of a batch draws
-for the whole and takes its own, so the parts are those of the whole. Crops are views on uint8
-pixels; the whole batch becomes float once, at the end.
+Every random number comes from the generator argument, a fixed number for each batch, so a batch
+depends on the generator's state and the images only. A process with a part of a batch draws for the
+whole and uses its part, so the parts are those of the whole. Crops are views on uint8 pixels; the
+whole batch is converted to float once, at the end.
 """
 
 import math
@@ -23,7 +23,13 @@ __all__ = ["PRESETS", "Normalisation", "Part", "Preset", "preset"]
 
 
 class Part(NamedTuple):
-    """The rows ``start`` to ``stop`` of a batch of ``whole`` images."""
+    """The rows ``start`` to ``stop`` of a batch of ``whole`` images.
+
+    Attributes:
+        whole: The images of the batch.
+        start: The first row.
+        stop: The row after the last.
+    """
 
     whole: int
     start: int
@@ -31,19 +37,24 @@ class Part(NamedTuple):
 
     @property
     def rows(self) -> slice:
-        """These rows of a list, an array or a tensor."""
+        """The rows as a slice."""
         return slice(self.start, self.stop)
 
     def of(self, drawn: Tensor, dim: int = 0) -> Tensor:
-        """What was drawn for these rows, of what was drawn for all."""
+        """The random numbers of these rows, from those of all rows."""
         return drawn.narrow(dim, self.start, self.stop - self.start)
 
 
 @dataclass(frozen=True)
 class Normalisation:
-    """What a network expects: ``(pixel * scale - mean) / std`` for each of its channels.
+    """The normalisation of a network's input: ``(pixel * scale - mean) / std`` per channel.
 
-    ``mean`` and ``std`` are in the network's own channel order; ``bgr`` says it is blue first.
+    Attributes:
+        mean: One value per channel, in the network's channel order.
+        std: One value per channel, in the network's channel order.
+        scale: The factor on pixels from 0 to 255.
+        bgr: Whether the network's first channel is blue.
+        channels: 3 for colour, 1 for grey.
     """
 
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)
@@ -59,7 +70,7 @@ class Normalisation:
             raise BadInput(f"mean and std need {self.channels} values, one a channel")
 
     def __call__(self, batch: Tensor, memory_format: torch.memory_format) -> Tensor:
-        """A batch [B, C, H, W] of 0..255 (uint8 or float) as the network's float32 input."""
+        """A batch [B, C, H, W] of pixels 0..255 (uint8 or float) as the network's float32 input."""
         if batch.shape[1] == 3 and self.channels == 1:
             luma = batch.new_tensor([0.299, 0.587, 0.114], dtype=torch.float32)
             batch = torch.einsum("bchw,c->bhw", batch.float(), luma)[:, None]
@@ -72,7 +83,7 @@ class Normalisation:
         gain = torch.tensor([self.scale / s for s in self.std], dtype=torch.float32)
         pairs = zip(self.mean, self.std, strict=True)
         shift = torch.tensor([-m / s for m, s in pairs], dtype=torch.float32)
-        if memory_format == torch.channels_last:  # whole rows at once, not three numbers at a time
+        if memory_format == torch.channels_last:  # whole rows at once are faster than three values
             rows, width = out.permute(0, 2, 3, 1).flatten(2), out.shape[3]
             rows.mul_(gain.repeat(width)).add_(shift.repeat(width))
         else:
@@ -81,9 +92,13 @@ class Normalisation:
 
 
 class Preset(ABC):
-    """One way of making batches: ``train`` with augmentation, ``test`` without.
+    """A pair of transforms: ``train`` with augmentation, ``test`` without.
 
-    ``short_side`` is what the image cache resizes to; ``size`` is the side of the batch.
+    Attributes:
+        name: The value of ``data.transform``.
+        short_side: The size of the shorter side in the image cache; None: unchanged.
+        size: The size of the images of a batch; None: unchanged.
+        summary: A description.
     """
 
     name: str
@@ -109,7 +124,7 @@ class Preset(ABC):
         normalisation: Normalisation,
         memory_format: torch.memory_format = torch.contiguous_format,
     ) -> Tensor:
-        """The same images without chance, float32 [B, C, S, S]."""
+        """A batch without augmentation, float32 [B, C, S, S]."""
         return normalisation(self.centre(pixels), memory_format)
 
     @abstractmethod
@@ -126,8 +141,8 @@ class _Photo(Preset):
     """Photos: short side resized, random crop and flip; tested on the centre crop.
 
     With ``scale`` the crop has a random area (that share of the image) and shape (3/4 to 4/3) and
-    is resized (RandomResizedCrop); without, it is ``size`` pixels square at a random place.
-    ``colour`` changes colours by so much, and makes one image in five grey.
+    is resized (RandomResizedCrop); without, it is a square of ``size`` pixels at a random position.
+    ``colour`` is the strength of the colour jitter, which also makes one image in five grey.
     """
 
     name: str
@@ -215,7 +230,7 @@ def _views(
 
 
 def _recolour(batch: Tensor, strength: float, generator: torch.Generator, part: Part) -> None:
-    """Brightness, contrast, saturation times 1 +- strength, hue turned by that share of a turn."""
+    """Brightness, contrast, saturation times 1 +- strength; hue rotated by that share of a turn."""
     greyed = part.of(torch.rand(part.whole, generator=generator, dtype=torch.float32)) < 0.2
     drawn = torch.rand(part.whole, 4, generator=generator, dtype=torch.float64)
     chance = part.of(drawn) * 2 - 1
@@ -231,7 +246,7 @@ def _recolour(batch: Tensor, strength: float, generator: torch.Generator, part: 
 
 @dataclass(frozen=True)
 class _Glyphs(Preset):
-    """Small drawings: a little random shift, size and turn; never mirrored."""
+    """Small drawings: a small random shift, scale and rotation; never mirrored."""
 
     name: str = "glyphs"
     short_side: int | None = None
@@ -257,8 +272,8 @@ class _Glyphs(Preset):
 
 
 @dataclass(frozen=True)
-class _AsTheyAre(Preset):
-    """No change at all: images of one size."""
+class _Unchanged(Preset):
+    """Images of one size, unchanged."""
 
     name: str = "none"
     short_side: int | None = None
@@ -296,13 +311,23 @@ PRESETS: dict[str, Preset] = {
         _Photo("small", 160, 128, "160, RandomResizedCrop 128 (0.16 to 1), flip", (0.16, 1.0)),
         _Photo("small-160", 200, 160, "200, RandomResizedCrop 160 (0.16 to 1), flip", (0.16, 1.0)),
         _Glyphs(),
-        _AsTheyAre(),
+        _Unchanged(),
     )
 }
 
 
 def preset(name: str) -> Preset:
-    """The preset called ``name``."""
+    """The preset called ``name``.
+
+    Args:
+        name: A key of ``PRESETS``.
+
+    Returns:
+        The preset.
+
+    Raises:
+        BadInput: There is no such preset.
+    """
     if name not in PRESETS:
         raise BadInput(f"there are no transforms called '{name}'; {did_you_mean(name, PRESETS)}")
     return PRESETS[name]

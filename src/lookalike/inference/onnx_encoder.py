@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lookalike import data
 from lookalike.data import Normalisation
-from lookalike.data.cache_folder import cache_folder
+from lookalike.data.cache import cache_folder
 from lookalike.errors import BadInput
 from lookalike.files import atomically
 from lookalike.inference.embedder import Embedder

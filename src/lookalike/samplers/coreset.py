@@ -1,4 +1,4 @@
-"""GC and D2: batches of images that lie far from one another."""
+"""GC and D2: batches of images that are far from one another."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ __all__ = ["CoresetSampler", "GreedyCoresetSampler"]
 
 @SAMPLERS.register("d2", paper="Arthur and Vassilvitskii, SODA 2007")
 class CoresetSampler(StoreSampler):
-    """D2: each pick is drawn with a chance that grows as its squared distance to those chosen.
+    """D2: each pick is drawn with a probability proportional to its squared distance to the others.
 
     The softer form of the greedy coreset; the seeding of k-means++ used to choose a batch.
     """
@@ -38,7 +38,7 @@ class CoresetSampler(StoreSampler):
 
 @SAMPLERS.register("gc", paper="Roth et al., ICML 2020; Sener and Savarese, ICLR 2018")
 class GreedyCoresetSampler(CoresetSampler):
-    """GC: each pick is the one whose smallest distance to those chosen is largest."""
+    """GC: each pick is the image whose smallest distance to those already chosen is largest."""
 
     def next_pick(self, random: np.random.Generator, nearest: NDArray[np.float32]) -> int:  # noqa: ARG002
         """The farthest candidate."""

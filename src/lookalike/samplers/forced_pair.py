@@ -1,4 +1,4 @@
-"""SPC-R: random batches with one pair of a class made sure of."""
+"""SPC-R: random batches with at least one positive pair."""
 
 from collections.abc import Iterator
 
@@ -15,15 +15,15 @@ __all__ = ["ForcedPairSampler"]
 class ForcedPairSampler(BatchSampler):
     """SPC-R: each image from a class drawn at random; the last shares a class with another.
 
-    The classes of the first ``batch_size - 1`` images are drawn uniformly with replacement: one may
-    come several times, as chance has it, and its images differ while there are enough of them. The
-    class of the last image is that of one of the others.
+    The classes of the first ``batch_size - 1`` images are drawn uniformly with replacement, so a
+    class may occur several times; its images differ while there are enough of them. The class of
+    the last image is that of one of the others.
     """
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:
         """``batch_size - 1`` images from uniformly drawn classes, then a partner for one."""
         if self.batch_size < 2:
-            raise BadInput("sampler 'spc-r' makes a pair, so batch_size must be 2 at least")
+            raise BadInput("sampler 'spc-r' makes a pair, so batch_size must be at least 2")
         members = members_of(self.labels)
         for _ in range(len(self)):
             classes = random.integers(len(members), size=self.batch_size - 1)

@@ -1,20 +1,12 @@
-"""Batches whose classes share a super-class, so that negatives are hard by nature."""
+"""Batches whose classes share a super-class, so that their negatives are hard."""
 
 from collections.abc import Iterator
-from typing import Unpack
 
 import numpy as np
 
 from lookalike.errors import BadInput
 from lookalike.registry import SAMPLERS
-from lookalike.samplers.base import (
-    BatchSampler,
-    Indices,
-    Labels,
-    SamplerOptions,
-    as_labels,
-    members_of,
-)
+from lookalike.samplers.base import BatchSampler, Indices, Labels, as_labels, members_of
 from lookalike.samplers.per_class import Deck
 
 __all__ = ["HierarchicalSampler"]
@@ -22,9 +14,15 @@ __all__ = ["HierarchicalSampler"]
 
 @SAMPLERS.register("hierarchical", paper="Fehérvári et al., 2019")
 class HierarchicalSampler(BatchSampler):
-    """Some super-classes a batch, several of their classes, ``per_class`` images each.
+    """Some super-classes per batch, several of their classes, ``per_class`` images each.
 
-    ``super_labels`` gives the super-class of each image; a class lies in one super-class.
+    Args:
+        labels: The class of each image.
+        batch_size: Images per batch.
+        per_class: Images per class.
+        super_classes: Super-classes per batch.
+        super_labels: The super-class of each image; a class belongs to one super-class.
+        seed: The batches depend on it, the labels and the epoch only.
     """
 
     def __init__(
@@ -34,9 +32,10 @@ class HierarchicalSampler(BatchSampler):
         per_class: int = 4,
         super_classes: int = 2,
         super_labels: Labels | None = None,
-        **options: Unpack[SamplerOptions],
+        *,
+        seed: int = 0,
     ) -> None:
-        super().__init__(labels, batch_size, **options)
+        super().__init__(labels, batch_size, seed=seed)
         if super_labels is None:
             raise BadInput("the hierarchical sampler needs super_labels, and the data have none")
         groups = as_labels(super_labels)
@@ -45,14 +44,14 @@ class HierarchicalSampler(BatchSampler):
         if min(per_class, super_classes) < 1 or batch_size % (per_class * super_classes):
             raise BadInput(
                 f"a batch of {batch_size} is not a multiple of {super_classes} super-classes "
-                f"with {per_class} images a class"
+                f"with {per_class} images per class"
             )
         self.per_class = per_class
         self.super_classes = super_classes
         self.members = members_of(self.labels)
         group_of_class = groups[[images[0] for images in self.members]]
         if not np.array_equal(group_of_class[self.labels], groups):
-            raise BadInput("a class lies in more than one super-class")
+            raise BadInput("a class belongs to more than one super-class")
         self.classes_of = members_of(group_of_class)
         wanted = batch_size // per_class // super_classes
         large = [classes for classes in self.classes_of if len(classes) >= wanted]
@@ -64,7 +63,7 @@ class HierarchicalSampler(BatchSampler):
         self.classes_of = large
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:
-        """Deal super-classes, then classes of each, then images of each."""
+        """Draw super-classes, then classes of each, then images of each."""
         groups = Deck(np.arange(len(self.classes_of)), random)
         class_decks = [Deck(classes, random) for classes in self.classes_of]
         image_decks = [Deck(images, random) for images in self.members]
@@ -72,8 +71,8 @@ class HierarchicalSampler(BatchSampler):
         for _ in range(len(self)):
             chosen = [
                 number
-                for group in groups.deal(self.super_classes)
-                for number in class_decks[group].deal(wanted)
+                for group in groups.draw(self.super_classes)
+                for number in class_decks[group].draw(wanted)
             ]
-            images = [image_decks[number].deal(self.per_class) for number in chosen]
+            images = [image_decks[number].draw(self.per_class) for number in chosen]
             yield np.concatenate(images)

@@ -1,14 +1,14 @@
-"""DDM and FRD: of several candidate batches, the one that is most like a larger pool."""
+"""DDM and FRD: of several candidate batches, the one most similar to a larger pool."""
 
 from abc import abstractmethod
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import BadInput
 from lookalike.registry import SAMPLERS
-from lookalike.samplers.base import Indices, Labels, SamplerOptions
+from lookalike.samplers.base import Indices, Labels
 from lookalike.samplers.store import StoreSampler
 
 __all__ = ["DistanceMatchingSampler", "FrechetMatchingSampler"]
@@ -16,16 +16,8 @@ __all__ = ["DistanceMatchingSampler", "FrechetMatchingSampler"]
 Floats = NDArray[np.floating[Any]]
 
 
-class MatchingOptions(SamplerOptions, total=False):
-    """What both matching samplers take."""
-
-    per_class: int
-    pool: int
-    candidates: int
-
-
 class MatchingSampler(StoreSampler):
-    """Draws an SPC pool and ``candidates`` SPC batches from it; the most alike is taken."""
+    """Draws an SPC pool and ``candidates`` SPC batches from it; takes the most similar batch."""
 
     def __init__(
         self,
@@ -34,20 +26,21 @@ class MatchingSampler(StoreSampler):
         per_class: int = 4,
         pool: int = 512,
         candidates: int = 10,
-        **options: Unpack[SamplerOptions],
+        *,
+        seed: int = 0,
     ) -> None:
-        super().__init__(labels, batch_size, per_class, pool, **options)
+        super().__init__(labels, batch_size, per_class, pool, seed=seed)
         if candidates < 1:
             raise BadInput(f"sampler.candidates = {candidates} must be at least 1")
         self.candidates = candidates
         self.groups = min(self.pool // per_class, len(self.members))
 
     @abstractmethod
-    def unlikeness(self, rows: Floats, batches: Indices) -> Floats:
-        """How unlike the pool ``rows`` each of the ``batches`` of row numbers is."""
+    def dissimilarity(self, rows: Floats, batches: Indices) -> Floats:
+        """The dissimilarity of each of the ``batches`` of row indices to the pool ``rows``."""
 
     def choose(self, random: np.random.Generator, store: NDArray[np.float32]) -> Indices:
-        """The candidate batch that is least unlike the pool."""
+        """The candidate batch with the least dissimilarity to the pool."""
         classes = random.permutation(len(self.members))[: self.groups]
         heads = [int(random.choice(self.members[number])) for number in classes]
         pool = self.complete(random, heads).reshape(self.groups, self.per_class)
@@ -57,17 +50,27 @@ class MatchingSampler(StoreSampler):
         )
         numbers = np.arange(pool.size).reshape(pool.shape)
         batches = numbers[groups].reshape(self.candidates, -1)
-        best = int(self.unlikeness(store[pool.ravel()], batches).argmin())
+        best = int(self.dissimilarity(store[pool.ravel()], batches).argmin())
         chosen: Indices = pool.ravel()[batches[best]]
         return chosen
 
 
 @SAMPLERS.register("ddm", paper="Roth et al., ICML 2020")
 class DistanceMatchingSampler(MatchingSampler):
-    """DDM: the batch whose pairwise distances are spread most like the pool's.
+    """DDM: the batch whose pairwise distances are distributed most like the pool's.
 
-    Least Wasserstein distance of the histograms of distances (``bins`` on the pool's range). The
-    public code also adds the gaps of mean and deviation and weighs the first by 75: ``moments``.
+    That is the least Wasserstein distance between the histograms of distances.
+
+    Args:
+        labels: The class of each image.
+        batch_size: Images per batch.
+        bins: Bins of the histograms, on the pool's range.
+        moments: Weigh the Wasserstein distance by 75 and add the differences of mean and standard
+            deviation, as the public code does.
+        per_class: Images per class.
+        pool: Images of the pool.
+        candidates: Candidate batches.
+        seed: The batches depend on it, the embeddings and the epoch.
     """
 
     def __init__(
@@ -76,13 +79,17 @@ class DistanceMatchingSampler(MatchingSampler):
         batch_size: int,
         bins: int = 50,
         moments: bool = False,
-        **options: Unpack[MatchingOptions],
+        *,
+        per_class: int = 4,
+        pool: int = 512,
+        candidates: int = 10,
+        seed: int = 0,
     ) -> None:
-        super().__init__(labels, batch_size, **options)
+        super().__init__(labels, batch_size, per_class, pool, candidates, seed=seed)
         self.bins = bins
         self.moments = moments
 
-    def unlikeness(self, rows: Floats, batches: Indices) -> Floats:
+    def dissimilarity(self, rows: Floats, batches: Indices) -> Floats:
         """Wasserstein distances: the area between the two cumulative histograms."""
         distances = np.sqrt(np.clip(2 - 2 * (rows @ rows.T), 0, None))
         upper = np.triu_indices(len(rows), 1)
@@ -113,9 +120,17 @@ class FrechetMatchingSampler(MatchingSampler):
 
     ``|mu - mu'|^2 + tr(S + S' - 2 (S S')^(1/2))``. With S = A'A of the centred batch, the last
     trace is the sum of the roots of the eigenvalues of ``(A B')(A B')'``, a batch x batch matrix.
+
+    Args:
+        labels: The class of each image.
+        batch_size: Images per batch.
+        per_class: Images per class.
+        pool: Images of the pool.
+        candidates: Candidate batches.
+        seed: The batches depend on it, the embeddings and the epoch.
     """
 
-    def unlikeness(self, rows: Floats, batches: Indices) -> Floats:
+    def dissimilarity(self, rows: Floats, batches: Indices) -> Floats:
         """Fréchet distances between each batch and the pool."""
         mean = rows.mean(0)
         pool = (rows - mean) / np.sqrt(max(len(rows) - 1, 1))

@@ -1,55 +1,60 @@
 """SPC-n: batches of several images from each of several classes."""
 
 from collections.abc import Iterator
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from lookalike.errors import BadInput
 from lookalike.registry import SAMPLERS
-from lookalike.samplers.base import BatchSampler, Indices, Labels, SamplerOptions, members_of
+from lookalike.samplers.base import BatchSampler, Indices, Labels, members_of
 
 __all__ = ["Deck", "PerClassSampler"]
 
 
 class Deck:
-    """Cards dealt without replacement: nothing comes twice before everything came once.
+    """Items drawn without replacement, and shuffled anew when all have been drawn.
 
-    Hands are small, so they are lists: a slice of an array costs more than it deals.
+    Draws are small, so they are lists: slicing an array takes longer.
     """
 
     def __init__(
-        self, cards: Indices, random: np.random.Generator, rest: list[int] | None = None
+        self, items: Indices, random: np.random.Generator, rest: list[int] | None = None
     ) -> None:
-        self.cards = cards
+        self.items = items
         self.random = random
-        self.rest: list[int] = random.permutation(cards).tolist() if rest is None else rest
+        self.rest: list[int] = random.permutation(items).tolist() if rest is None else rest
 
-    def deal(self, count: int) -> list[int]:
-        """``count`` cards, all different where there are that many, and the rest drawn anew."""
-        hand, self.rest = self.rest[:count], self.rest[count:]
-        if len(hand) == count:
-            return hand
-        fresh = self.random.permutation(self.cards).tolist()
-        held = set(hand)
-        fill = [card for card in fresh if card not in held][: count - len(hand)]
-        dealt = set(fill)
-        self.rest = [card for card in fresh if card not in dealt]
-        hand += fill
-        if len(hand) < count:  # fewer cards than asked for: some must come twice
-            hand += self.random.choice(self.cards, count - len(hand)).tolist()
-        return hand
+    def draw(self, count: int) -> list[int]:
+        """``count`` items, all different where there are that many."""
+        drawn, self.rest = self.rest[:count], self.rest[count:]
+        if len(drawn) == count:
+            return drawn
+        shuffled = self.random.permutation(self.items).tolist()
+        former = set(drawn)
+        added = [item for item in shuffled if item not in former][: count - len(drawn)]
+        taken = set(added)
+        self.rest = [item for item in shuffled if item not in taken]
+        drawn += added
+        if len(drawn) < count:  # fewer items than asked for: some are repeated
+            drawn += self.random.choice(self.items, count - len(drawn)).tolist()
+        return drawn
 
 
 @SAMPLERS.register("spc", paper="Roth et al., ICML 2020")
 class PerClassSampler(BatchSampler):
     """SPC-n: ``batch_size / per_class`` classes with ``per_class`` images each.
 
-    Every class is seen before any is seen twice, across epochs too; inside an epoch the same holds
-    for the images of a class. A class with fewer than ``per_class`` images gives some twice.
+    Every class is drawn before any is drawn twice, across epochs too; inside an epoch the same
+    holds for the images of a class. A class with fewer than ``per_class`` images repeats some.
 
-    Too few classes for a batch are refused. With ``fewer_classes`` a batch of the same size then
-    has more images of each: of as many classes as divide it, at most all there are.
+    Args:
+        labels: The class of each image.
+        batch_size: Images per batch.
+        per_class: Images per class.
+        fewer_classes: With too few classes for a batch, take more images of each class (the number
+            of classes still divides the batch) instead of refusing.
+        seed: The batches depend on it, the labels and the epoch only.
     """
 
     def __init__(
@@ -58,9 +63,10 @@ class PerClassSampler(BatchSampler):
         batch_size: int,
         per_class: int = 4,
         fewer_classes: bool = False,
-        **options: Unpack[SamplerOptions],
+        *,
+        seed: int = 0,
     ) -> None:
-        super().__init__(labels, batch_size, **options)
+        super().__init__(labels, batch_size, seed=seed)
         self.members = members_of(self.labels)
         if per_class < 1 or batch_size % per_class:
             raise BadInput(f"a batch of {batch_size} is not a multiple of per_class {per_class}")
@@ -69,30 +75,30 @@ class PerClassSampler(BatchSampler):
             per_class = batch_size // max(n for n in possible if batch_size % n == 0)
         if len(self.members) < batch_size // per_class:
             raise BadInput(
-                f"a batch of {batch_size} with {per_class} a class needs {batch_size // per_class}"
-                f" classes, and there are {len(self.members)}"
+                f"a batch of {batch_size} with {per_class} per class needs "
+                f"{batch_size // per_class} classes, and there are {len(self.members)}"
             )
         self.per_class = per_class
         self.unseen: list[int] | None = None
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:
-        """Deal classes, then images of each class."""
+        """Draw classes, then images of each class."""
         classes = Deck(np.arange(len(self.members)), random, self.unseen)
         decks: dict[int, Deck] = {}
         for _ in range(len(self)):
             batch: list[int] = []
-            for chosen in classes.deal(self.batch_size // self.per_class):
+            for chosen in classes.draw(self.batch_size // self.per_class):
                 if chosen not in decks:
                     decks[chosen] = Deck(self.members[chosen], random)
-                batch += decks[chosen].deal(self.per_class)
+                batch += decks[chosen].draw(self.per_class)
             yield np.asarray(batch)
         self.unseen = classes.rest
 
     def state_dict(self) -> dict[str, Any]:
-        """The place, and the classes that the last epoch left for this one."""
+        """The place inside the epoch, and the classes left over by the last epoch."""
         return super().state_dict() | {"unseen": self.unseen}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from the place that :meth:`state_dict` gave."""
+        """Continue from a :meth:`state_dict`."""
         super().load_state_dict(state)
         self.unseen = state["unseen"]

@@ -1,4 +1,4 @@
-"""Batches of images drawn without regard to their classes."""
+"""Batches of images drawn independently of their classes."""
 
 from collections.abc import Iterator
 
@@ -12,9 +12,9 @@ __all__ = ["RandomSampler"]
 
 @SAMPLERS.register("random", paper="the usual way")
 class RandomSampler(BatchSampler):
-    """Every image once an epoch, in random order."""
+    """Every image once per epoch, in random order."""
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:
-        """Cut one permutation of all images into batches; the last incomplete one is left out."""
+        """Cut one permutation of all images into batches; an incomplete last one is dropped."""
         order = random.permutation(len(self.labels))
         yield from np.split(order[: len(self) * self.batch_size], len(self))

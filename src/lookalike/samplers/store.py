@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.samplers.base import Indices, Labels, SamplerOptions
+from lookalike.samplers.base import Indices, Labels
 from lookalike.samplers.per_class import PerClassSampler
 
 __all__ = ["StoreSampler"]
@@ -19,9 +19,16 @@ __all__ = ["StoreSampler"]
 class StoreSampler(PerClassSampler):
     """A sampler with a store of unit-length embeddings of the whole training set.
 
-    The store is filled once (:meth:`fill`), and each batch's embeddings take the place of the old
-    ones (:meth:`observe`). A batch is chosen from a pool of ``pool`` images; batch k of epoch e
-    draws from a generator seeded by (seed, e, k), so that a run can go on anywhere.
+    The store is filled once (:meth:`fill`), and each batch's embeddings replace the old ones
+    (:meth:`observe`). Batch k of epoch e draws from a generator seeded by (seed, e, k), so that a
+    run can resume anywhere.
+
+    Args:
+        labels: The class of each image.
+        batch_size: Images per batch.
+        per_class: Images per class.
+        pool: How many images a batch is chosen from.
+        seed: The batches depend on it, the embeddings and the epoch.
     """
 
     def __init__(
@@ -30,9 +37,10 @@ class StoreSampler(PerClassSampler):
         batch_size: int,
         per_class: int = 4,
         pool: int = 512,
-        **options: Unpack[SamplerOptions],
+        *,
+        seed: int = 0,
     ) -> None:
-        super().__init__(labels, batch_size, per_class, **options)
+        super().__init__(labels, batch_size, per_class, seed=seed)
         if pool < batch_size:
             raise BadInput(f"sampler.pool = {pool} is smaller than the batch of {batch_size}")
         self.pool = min(pool, len(self.labels))
@@ -40,10 +48,10 @@ class StoreSampler(PerClassSampler):
 
     @abstractmethod
     def choose(self, random: np.random.Generator, store: NDArray[np.float32]) -> Indices:
-        """One batch, chosen by what is in the store."""
+        """One batch, chosen by the embeddings in ``store``."""
 
     def fill(self, embeddings: Tensor) -> None:
-        """Give the store the embeddings of all training images, in their order."""
+        """Store the embeddings of all training images, in their order."""
         if len(embeddings) != len(self.labels):
             raise BadInput(f"{len(embeddings)} embeddings do not fit {len(self.labels)} labels")
         self.store = unit_rows(embeddings)
@@ -59,18 +67,17 @@ class StoreSampler(PerClassSampler):
         while self.position < len(self):
             random = np.random.default_rng([self.seed, self.epoch, self.position])
             self.position += 1
-            batch = self.choose(random, self.store)
-            yield batch[self.rank :: self.world_size].tolist()
+            yield self.choose(random, self.store).tolist()
         self.epoch += 1
         self.position = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The place and the store."""
+        """The place inside the epoch, and the store."""
         store = None if self.store is None else torch.from_numpy(self.store.copy())
         return super().state_dict() | {"store": store}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from the place that :meth:`state_dict` gave."""
+        """Continue from a :meth:`state_dict`."""
         super().load_state_dict(state)
         store = state["store"]
         self.store = None if store is None else store.numpy().copy()
@@ -91,6 +98,6 @@ class StoreSampler(PerClassSampler):
 
 
 def unit_rows(embeddings: Tensor) -> NDArray[np.float32]:
-    """Rows of length one, as an array of its own."""
+    """Rows of length one, as a new array."""
     rows = torch.nn.functional.normalize(embeddings.detach().float(), dim=1)
     return rows.cpu().numpy().copy()

@@ -16,7 +16,7 @@ from PIL import Image, ImageEnhance
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from lookalike.data.opening import open_rgb
+from lookalike.data.image_files import open_rgb
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher

@@ -12,8 +12,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from lookalike.data.files import IMAGE_SUFFIXES
-from lookalike.data.opening import open_rgb
+from lookalike.data.image_files import IMAGE_SUFFIXES, open_rgb
 from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lookalike.data.cache_folder import cache_folder
+from lookalike.data.cache import cache_folder
 from lookalike.data.image_set import digest
 from lookalike.errors import BadInput
 from lookalike.evaluation.projection import project_pca, project_tsne

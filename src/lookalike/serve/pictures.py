@@ -11,7 +11,7 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
-from lookalike.data.opening import FORMATS, open_rgb
+from lookalike.data.image_files import FORMATS, open_rgb
 from lookalike.errors import LookalikeError
 from lookalike.search.index import Index
 from lookalike.serve.limits import Limits, Refusal

@@ -11,7 +11,7 @@ from lookalike.config.loading import set_keys
 from lookalike.errors import BadInput
 from lookalike.study.config import MethodConfig, StudyConfig, StudyData
 from lookalike.study.tuning import SearchSpace, grid_values
-from lookalike.training.loop import check
+from lookalike.training.runner import check
 
 __all__ = ["DatasetFacts", "Method", "base_config", "hash_of", "resolve"]
 

@@ -22,8 +22,7 @@ from lookalike.study.results import (
     write_study,
 )
 from lookalike.study.runner import Task
-from lookalike.training.building import load_images
-from lookalike.training.loop import splits_of
+from lookalike.training.building import load_images, splits_of
 
 __all__ = ["BaselineProgress", "Plan", "make_plan", "results_folder"]
 

@@ -31,9 +31,11 @@ from lookalike.training.building import (
     learner_of,
     load_images,
     open_store,
+    splits_of,
 )
 from lookalike.training.distributed.devices import prepared_fabric
-from lookalike.training.loop import Learning, splits_of, train
+from lookalike.training.loop import TrainingLoop
+from lookalike.training.runner import train
 
 __all__ = ["Kind", "Outcome", "Task", "TaskRunner"]
 
@@ -141,11 +143,13 @@ class TaskRunner:
         dim = config.model.dim
         return {"rows": baselines(folds, dim, config.train.metric, config.protocol.metrics)}
 
-    def learned(self, config: RunConfig, split: Split) -> Learning:
+    def learned(self, config: RunConfig, split: Split) -> TrainingLoop:
         """A model trained on a split, without a run folder; validation uses one metric."""
         chooser = config.protocol.model_copy(update={"metrics": (config.train.metric,)})
         scored = config.model_copy(update={"protocol": chooser})
-        learning = Learning(scored, self.fabric(config), split, self.learner(config), self.watcher)
+        learning = TrainingLoop(
+            scored, self.fabric(config), split, self.learner(config), self.watcher
+        )
         learning.learn(self.start(config, learning))
         return learning
 
@@ -163,7 +167,7 @@ class TaskRunner:
         )  # fmt: skip
         return learner_of(config, features, device)
 
-    def start(self, config: RunConfig, learning: Learning) -> HeadStart | None:
+    def start(self, config: RunConfig, learning: TrainingLoop) -> HeadStart | None:
         """The initial head; on frozen features it is the same for all trials of a fold."""
         if not config.model.frozen:
             return None

@@ -5,7 +5,7 @@ from lookalike.runs.run import Run
 from lookalike.training.batches import embed
 from lookalike.training.distributed.gather import average_gradients, gather_rows
 from lookalike.training.distributed.ranks import is_first
-from lookalike.training.loop import train
+from lookalike.training.runner import train
 from lookalike.training.signals import Interrupted
 
 __all__ = [

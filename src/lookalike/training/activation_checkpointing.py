@@ -1,7 +1,7 @@
-"""Activation checkpointing: blocks forget what they computed and compute it again on the way back.
+"""Activation checkpointing: blocks recompute their activations in the backward pass.
 
 Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016. The gradients are the same; batch
-norm's running statistics move once, as without.
+norm's running statistics are updated once, as without.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ __all__ = ["recompute_blocks"]
 
 
 def recompute_blocks(model: EmbeddingModel) -> int:
-    """Make the blocks of the backbone recompute; how many there are."""
+    """Make the blocks of the backbone recompute their activations; returns their number."""
     found = list(blocks(model.backbone.network))
     if not found:
         raise BadInput(
@@ -49,7 +49,7 @@ def make_recomputing(block: nn.Module) -> None:
     norms = [layer for layer in block.modules() if isinstance(layer, _BatchNorm)]
 
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        return nullcontext(), statistics_kept(norms)
+        return nullcontext(), frozen_statistics(norms)
 
     def forward(*inputs: Any) -> Any:
         if not block.training:
@@ -60,10 +60,10 @@ def make_recomputing(block: nn.Module) -> None:
 
 
 @contextmanager
-def statistics_kept(norms: list[_BatchNorm]) -> Iterator[None]:
-    """Batch norm as in training, without moving its running statistics a second time.
+def frozen_statistics(norms: list[_BatchNorm]) -> Iterator[None]:
+    """Batch norm in training mode, without a second update of its running statistics.
 
-    The number of batches is put back; with momentum 0 mean and variance stay where they are.
+    The number of batches is restored; with momentum 0, mean and variance do not change.
     """
     counters = [layer.num_batches_tracked for layer in norms]
     counts = [(counter, counter.clone()) for counter in counters if counter is not None]

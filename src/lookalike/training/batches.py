@@ -1,39 +1,85 @@
-"""From item numbers to batches of images, one step ahead of the network."""
+"""From image indices to batches of inputs, and from subsets to embeddings."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from lookalike.data import Subset
+from lookalike.data import Normalisation, Part, PixelStore, Preset, Subset
 from lookalike.models import EmbeddingModel
 from lookalike.samplers import BatchSampler
-from lookalike.training.distributed.gather import gather_rows, in_step
+from lookalike.training.distributed.gather import broadcast_from_first, gather_rows
 from lookalike.training.distributed.ranks import own_part, world_size
-from lookalike.training.sources import Source
 
-__all__ = ["TrainingBatches", "ahead", "embed", "embed_together", "step_generator"]
+__all__ = [
+    "Pixels",
+    "Source",
+    "TrainingBatches",
+    "embed",
+    "embed_distributed",
+    "prefetch",
+    "step_generator",
+]
 
 Item = TypeVar("Item")
 Prepared = TypeVar("Prepared")
+
+
+class Source(Protocol):
+    """Inputs of a model, by image index."""
+
+    def training(
+        self, indices: NDArray[np.int64], generator: torch.Generator, part: Part | None = None
+    ) -> Tensor:
+        """A batch to learn from; every random number comes from ``generator``.
+
+        ``part``: which rows of a larger batch these images are.
+        """
+        ...
+
+    def testing(self, indices: NDArray[np.int64]) -> Tensor:
+        """A batch to embed, without randomness."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Images from the cache, augmented or not, as the network expects them."""
+
+    store: PixelStore
+    preset: Preset
+    normalisation: Normalisation
+    layout: torch.memory_format = torch.contiguous_format
+
+    def training(
+        self, indices: NDArray[np.int64], generator: torch.Generator, part: Part | None = None
+    ) -> Tensor:
+        """Augmented images."""
+        pixels = self.store.read_batch(indices)
+        return self.preset.train(pixels, generator, self.normalisation, self.layout, part)
+
+    def testing(self, indices: NDArray[np.int64]) -> Tensor:
+        """Images by the test transform."""
+        return self.preset.test(self.store.read_batch(indices), self.normalisation, self.layout)
 
 
 @dataclass
 class TrainingBatches:
     """An endless, resumable stream of augmented batches.
 
-    The augmentation of step k draws from a generator seeded by (seed, k) alone. Item numbers are
-    drawn ahead; :meth:`state_dict` therefore keeps those that were not given out yet. Of several
-    processes each draws the same item numbers and makes the images of its own part.
+    The augmentation of step k draws from a generator seeded by (seed, k) alone. Positions are drawn
+    ahead; :meth:`state_dict` therefore keeps those that were not yielded yet. With several
+    processes, each draws the same positions and reads the images of its own part.
 
-    ``at_a_time`` batches are drawn and read in one go, which pays where reading is quick. A sampler
-    that looks at embeddings is asked for one batch at a time all the same.
+    ``per_read`` batches are drawn and read together, which pays where reading is quick. A sampler
+    that uses embeddings still draws one batch at a time.
     """
 
     subset: Subset
@@ -42,31 +88,31 @@ class TrainingBatches:
     seed: int
     device: torch.device
     step: int = 0
-    at_a_time: int = 1
+    per_read: int = 1
     drawn: list[list[int]] = field(default_factory=list, init=False)
 
     def __iter__(self) -> Iterator[tuple[list[int], Tensor]]:
-        for numbered, batches in ahead(self._numbered(), self._augmented, self.device):
+        for numbered, batches in prefetch(self._numbered(), self._augmented, self.device):
             for (_, positions), images in zip(numbered, batches, strict=True):
                 self.drawn.pop(0)
                 yield positions, images
 
     def state_dict(self) -> dict[str, Any]:
-        """The sampler's place and the batches that were drawn ahead of it."""
+        """The state of the sampler, and the batches that were drawn ahead."""
         return {"sampler": self.sampler.state_dict(), "drawn": list(self.drawn)}
 
     def load_state_dict(self, state: dict[str, Any], step: int) -> None:
-        """Go on at ``step``."""
+        """Continue at ``step``."""
         self.sampler.load_state_dict(state["sampler"])
         self.drawn = list(state["drawn"])
         self.step = step
 
     def _numbered(self) -> Iterator[list[tuple[int, list[int]]]]:
-        """Item numbers with their steps, some steps at a time."""
+        """Positions with their steps, ``per_read`` batches at a time."""
         steps = count(self.step)
         if self.drawn:
             yield [(next(steps), positions) for positions in self.drawn]
-        together = 1 if self.sampler.looks_at_embeddings else self.at_a_time
+        together = 1 if self.sampler.uses_embeddings else self.per_read
         waiting: list[tuple[int, list[int]]] = []
         while True:
             for positions in self.sampler:
@@ -86,12 +132,12 @@ class TrainingBatches:
 
 
 def step_generator(seed: int, step: int) -> torch.Generator:
-    """Random numbers that depend on a seed and a step, and on nothing else."""
+    """A random generator that depends on a seed and a step only."""
     state = np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state >> np.uint64(1)))
 
 
-def embed_together(
+def embed_distributed(
     model: EmbeddingModel,
     subset: Subset,
     source: Source,
@@ -99,11 +145,11 @@ def embed_together(
     batch_size: int = 256,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """As :func:`embed`; of several processes each embeds a part, and all get the whole."""
+    """As :func:`embed`; with several processes, each embeds a part and all get the whole."""
     part = own_part(len(subset))
     if world_size() == 1 or part.whole < world_size():
         return embed(model, subset, source, batch_size=batch_size, progress=progress)
-    in_step(model.buffers())
+    broadcast_from_first(model.buffers())
     own = replace(subset, indices=subset.indices[part.rows], labels=subset.labels[part.rows])
     rows = embed(model, own, source, batch_size=batch_size, progress=progress)
     device = next(model.parameters(), rows).device
@@ -119,14 +165,25 @@ def embed(
     batch_size: int = 256,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """The embedding of every image of a subset, in float32 on the CPU."""
+    """The embedding of every image of a subset.
+
+    Args:
+        model: The model; it is in evaluation mode meanwhile.
+        subset: The images.
+        source: Where their inputs come from.
+        batch_size: Images per pass.
+        progress: Is called with the images embedded so far, and all.
+
+    Returns:
+        Embeddings [N, dim] in float32 on the CPU.
+    """
     was_training = model.training
     model.eval()
     like = next(model.parameters(), torch.empty(0))
     slices = [subset.indices[i : i + batch_size] for i in range(0, len(subset.indices), batch_size)]
     rows: list[Tensor] = []
     done = 0
-    for indices, images in ahead(slices, source.testing, like.device):
+    for indices, images in prefetch(slices, source.testing, like.device):
         rows.append(model(images.to(like)).float().cpu())
         done += len(indices)
         if progress:
@@ -135,13 +192,13 @@ def embed(
     return torch.cat(rows)
 
 
-def ahead(
+def prefetch(
     items: Iterable[Item], prepare: Callable[[Item], Prepared], device: torch.device
 ) -> Iterator[tuple[Item, Prepared]]:
     """Each item with what ``prepare`` makes of it; items are drawn exactly one ahead.
 
-    Where the network runs on another device, the next one is prepared meanwhile by a thread. On
-    the CPU that thread would only take the cores from the network.
+    Where the network runs on another device, a thread prepares the next item meanwhile. On the CPU
+    that thread would only take the cores from the network.
     """
     with ThreadPoolExecutor(1) as thread:
         later = device.type != "cpu"

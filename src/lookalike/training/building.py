@@ -1,25 +1,25 @@
-"""From a configuration to the model that learns and the source that feeds it."""
+"""From a configuration to its data, the model that learns, and the source of its inputs."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import torch
 from lightning_fabric import seed_everything
-from torch import Tensor, nn
+from torch import Tensor
 
 from lookalike import data, models, samplers
 from lookalike.config import ModelConfig, RunConfig
-from lookalike.data import ImageSet, PixelStore, Preset, Subset
+from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
 from lookalike.progress import Watcher
 from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
-from lookalike.training.batches import embed_together
+from lookalike.training.batches import Pixels, Source, embed_distributed
 from lookalike.training.features import Features, Frozen, open_features
-from lookalike.training.sources import Pixels, Source
 
 __all__ = [
     "HeadStart",
@@ -28,11 +28,13 @@ __all__ = [
     "build_model",
     "build_sampler",
     "check_model",
+    "chosen_split",
     "frozen_features",
     "head_start",
     "learner_of",
     "load_images",
     "open_store",
+    "splits_of",
 ]
 
 HeadStart: TypeAlias = tuple[Tensor, Tensor]
@@ -41,7 +43,7 @@ HeadStart: TypeAlias = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Learner:
-    """What learns, what feeds it, and the network that stands still in front of it."""
+    """The model that learns, the source of its inputs, and the size of a frozen network."""
 
     model: EmbeddingModel
     source: Source
@@ -49,7 +51,7 @@ class Learner:
 
     @property
     def parameters(self) -> int:
-        """How many numbers there are, those of the frozen network included."""
+        """The number of parameters, with those of the frozen network."""
         return self.frozen_parameters + sum(p.numel() for p in self.model.parameters())
 
 
@@ -69,12 +71,38 @@ def open_store(images: ImageSet, preset: Preset, watcher: Watcher) -> PixelStore
     )
 
 
+def chosen_split(config: RunConfig, images: ImageSet) -> Split:
+    """The split that a run trains on: the only one of its protocol, or the configured fold."""
+    protocol, splits = config.protocol, splits_of(config, images)
+    if protocol.fold >= len(splits):
+        raise BadInput(
+            f"protocol.fold = {protocol.fold}: '{protocol.name}' has {len(splits)}, from 0"
+        )
+    chosen = splits[protocol.fold]
+    return chosen if protocol.test else chosen.for_tuning()
+
+
+def splits_of(config: RunConfig, images: ImageSet) -> list[Split]:
+    """All folds of a run's protocol."""
+    protocol = config.protocol
+    return data.make_splits(
+        images,
+        protocol.name,
+        seed=config.seed if protocol.seed is None else protocol.seed,
+        ratio=protocol.ratio,
+        folds=protocol.folds,
+        order=protocol.order,
+    )
+
+
 def check_model(config: RunConfig) -> None:
-    """Refuse what cannot go together before anything is read."""
+    """Refuse settings of the model that exclude each other, before any data are read."""
     model = config.model
-    still = model.freeze_backbone or config.optim.warmup_epochs
-    if not model.dim and still and config.train.epochs and not model.frozen:
-        raise BadInput("model.dim=0 has no head, so a backbone that stands still learns nothing")
+    fixed = model.freeze_backbone or config.optim.warmup_epochs
+    if not model.dim and fixed and config.train.epochs and not model.frozen:
+        raise BadInput(
+            "model.dim=0 has no head, so with a frozen backbone nothing is left to learn"
+        )
     if config.optim.clip_value is not None and config.optim.clip_norm is not None:
         raise BadInput("optim.clip_value and optim.clip_norm exclude each other")
     if model.head_init != "random" and not model.dim:
@@ -101,7 +129,7 @@ def check_model(config: RunConfig) -> None:
 
 
 def build_model(config: RunConfig, store: PixelStore) -> EmbeddingModel:
-    """The network with its head, frozen and laid out as the configuration says."""
+    """The network with its head, frozen and in the memory format of the configuration."""
     wanted = config.model
     model = models.build(
         wanted.network,
@@ -113,12 +141,12 @@ def build_model(config: RunConfig, store: PixelStore) -> EmbeddingModel:
         channels=1 if store.shapes[0, 2] == 1 and wanted.weights == "none" else 3,
     )
     freeze(model, wanted)
-    model.to(memory_format=layout_of(config))
+    model.to(memory_format=memory_format_of(config))
     return model
 
 
 def freeze(model: EmbeddingModel, wanted: ModelConfig) -> None:
-    """Freeze what a configuration says."""
+    """Freeze what the configuration names."""
     model.freeze(
         bn_statistics=wanted.freeze_bn_statistics,
         bn_affine=wanted.freeze_bn_affine,
@@ -134,13 +162,13 @@ def build_learner(
     device: torch.device,
     watcher: Watcher,
 ) -> Learner:
-    """The model that learns and its source, the same for the same seed."""
+    """The model and its source, the same for the same seed."""
     seed_everything(config.seed, verbose=False)
     if config.model.frozen:
         features = frozen_features(config, images, store, preset, device, watcher)
         return learner_of(config, features, device)
     model = build_model(config, store).to(device)
-    pixels = Pixels(store, preset, model.normalisation, layout_of(config))
+    pixels = Pixels(store, preset, model.normalisation, memory_format_of(config))
     if config.model.frozen_until:
         return cut_learner(config, config.model.frozen_until, images, model, pixels, watcher)
     return Learner(model, pixels)
@@ -154,7 +182,7 @@ def cut_learner(
     pixels: Pixels,
     watcher: Watcher,
 ) -> Learner:
-    """What lies behind the module ``until`` of ``model``, and the maps that the front makes."""
+    """The part of ``model`` behind the module ``until``, and the maps of the part before it."""
     wanted = config.model
     shape = tuple(pixels.testing(np.zeros(1, np.int64)).shape[1:])
     backbone = models.CutBackbone(model.backbone, until, shape)
@@ -164,26 +192,14 @@ def cut_learner(
         images,
         identity={"until": until} | frozen_identity(wanted, pixels.preset),
         views=wanted.frozen_views,
-        frozen=lambda: Frozen(Front(backbone), pixels, 0, backbone.blank.device),
+        frozen=lambda: Frozen(backbone.eval().front, pixels, 0, backbone.blank.device),
         watcher=watcher,
     )
     return Learner(rest, maps)
 
 
-class Front(nn.Module):
-    """Images to the maps in front of what learns."""
-
-    def __init__(self, backbone: models.CutBackbone) -> None:
-        super().__init__()
-        self.backbone = backbone
-
-    def forward(self, images: Tensor) -> Tensor:
-        """[B, C, H, W] -> [B, ...]."""
-        return self.backbone.front(images)
-
-
 def learner_of(config: RunConfig, features: Features, device: torch.device) -> Learner:
-    """A head on features that are there, the same for the same seed."""
+    """A head on computed features, the same for the same seed."""
     seed_everything(config.seed, verbose=False)
     wanted = config.model
     head = EmbeddingModel.of_features(
@@ -195,8 +211,8 @@ def learner_of(config: RunConfig, features: Features, device: torch.device) -> L
     return Learner(head.to(device), features, features.parameters)
 
 
-def layout_of(config: RunConfig) -> torch.memory_format:
-    """The order of the numbers of a batch in memory."""
+def memory_format_of(config: RunConfig) -> torch.memory_format:
+    """The memory format of a batch."""
     return torch.channels_last if config.train.channels_last else torch.contiguous_format
 
 
@@ -208,14 +224,14 @@ def frozen_features(
     device: torch.device,
     watcher: Watcher,
 ) -> Features:
-    """The pooled features of all images by a network that does not learn."""
+    """The pooled features of all images by a frozen network."""
     wanted = config.model
 
     def frozen() -> Frozen:
         model = build_model(config, store).to(device)
-        pixels = Pixels(store, preset, model.normalisation, layout_of(config))
+        pixels = Pixels(store, preset, model.normalisation, memory_format_of(config))
         count = sum(weight.numel() for weight in model.backbone.parameters())
-        return Frozen(PooledMaps(model), pixels, count, device)
+        return Frozen(pooled_features(model), pixels, count, device)
 
     return open_features(
         images,
@@ -227,7 +243,7 @@ def frozen_features(
 
 
 def frozen_identity(wanted: ModelConfig, preset: Preset) -> dict[str, str]:
-    """What features depend on, beside the images and the part of the network."""
+    """What features depend on, besides the images and the part of the network."""
     return {
         "network": wanted.network,
         "weights": models.fingerprint(wanted.network, wanted.weights),
@@ -235,30 +251,28 @@ def frozen_identity(wanted: ModelConfig, preset: Preset) -> dict[str, str]:
     }
 
 
-class PooledMaps(nn.Module):
-    """Images to pooled features, as maps of one place."""
+def pooled_features(model: EmbeddingModel) -> Callable[[Tensor], Tensor]:
+    """From images to pooled features [B, width, 1, 1], in evaluation mode."""
+    model.eval()
 
-    def __init__(self, model: EmbeddingModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, images: Tensor) -> Tensor:
-        """[B, C, H, W] -> [B, width, 1, 1]."""
-        pooled: Tensor = self.model.head.pool(self.model.features(images))
+    def pool(images: Tensor) -> Tensor:
+        pooled: Tensor = model.pooling(model.features(images))
         return pooled[:, :, None, None]
+
+    return pool
 
 
 def head_start(
     config: RunConfig, model: EmbeddingModel, subset: Subset, source: Source
 ) -> HeadStart | None:
-    """Where the head starts, from the training images; None: where it is, at random.
+    """The initial weights of the head from the training images; None: random, as they are.
 
-    Only the training classes of ``subset`` are looked at, to choose a shrink as well.
+    Only the training classes of ``subset`` are used, also to choose the shrinkage.
     """
     wanted = config.model
     if wanted.head_init == "random":
         return None
-    features: Tensor = embed_together(
+    features: Tensor = embed_distributed(
         model.without_linear(), subset, source, batch_size=config.train.eval_batch_size
     )
     labels = torch.from_numpy(subset.labels)

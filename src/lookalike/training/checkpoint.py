@@ -1,4 +1,4 @@
-"""Checkpoints: everything that a run needs to go on as if it had never stopped.
+"""Checkpoints: everything a run needs to resume as if it had never stopped.
 
 A checkpoint is a folder ``checkpoints/000012`` with the weights as safetensors and the rest
 (optimiser, schedule, sampler, random states, counters) in ``state.pt``. It is written under another
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from lookalike.errors import LookalikeError
 from lookalike.files import atomically
@@ -25,11 +25,11 @@ __all__ = [
     "latest",
     "random_states",
     "read_start",
-    "remove_all",
     "restore_random",
     "save",
     "save_start",
     "save_weights",
+    "temporary_weights",
 ]
 
 Weights = dict[str, Tensor]
@@ -39,7 +39,7 @@ START = "start.safetensors"
 
 
 def save(folder: Path, weights: dict[str, Weights], state: dict[str, Any]) -> None:
-    """Write one more checkpoint into ``folder``, then drop the older ones."""
+    """Write a checkpoint into ``folder``, then delete the older ones."""
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f".draft-{os.getpid()}"
     shutil.rmtree(draft, ignore_errors=True)
@@ -65,7 +65,7 @@ def latest(folder: Path) -> tuple[dict[str, Weights], dict[str, Any]] | None:
     if not found:
         return None
     newest = found[-1]
-    with telling_of_damage(newest):
+    with explain_damage(newest):
         weights = {file.stem: load_file(str(file)) for file in newest.glob("*.safetensors")}
         return weights, torch.load(newest / "state.pt", weights_only=True, map_location="cpu")
 
@@ -76,17 +76,17 @@ def save_start(folder: Path, weights: Weights) -> None:
 
 
 def read_start(folder: Path) -> Weights | None:
-    """The weights before training; None where they were not kept."""
+    """The weights before training; None if they were not stored."""
     path = folder / START
     if not path.is_file():
         return None
-    with telling_of_damage(path):
+    with explain_damage(path):
         return load_file(str(path))
 
 
 @contextmanager
-def telling_of_damage(path: Path) -> Iterator[None]:
-    """Turn whatever a damaged file makes its readers raise into one sentence."""
+def explain_damage(path: Path) -> Iterator[None]:
+    """Turn any exception of a reader of a damaged file into one sentence."""
     try:
         yield
     except Exception as error:
@@ -96,24 +96,30 @@ def telling_of_damage(path: Path) -> Iterator[None]:
 
 
 def complete(folder: Path) -> list[Path]:
-    """The checkpoints that were written to the end, oldest first."""
+    """The complete checkpoints, oldest first."""
     return sorted(folder.glob("[0-9]*"))
 
 
-def remove_all(folder: Path) -> None:
-    """Drop the checkpoints of a run that is done."""
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def save_weights(path: Path, tensors: Weights) -> None:
-    """Write tensors as safetensors, each in its plain layout and with memory of its own."""
+    """Write tensors as safetensors, each contiguous and in its own memory."""
     plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     with atomically(path) as draft:
         save_file(plain, str(draft))
 
 
+@contextmanager
+def temporary_weights(model: nn.Module, weights: Weights) -> Iterator[None]:
+    """Give ``model`` other weights for the duration of the context."""
+    own = {name: t.detach().clone() for name, t in model.state_dict().items()}
+    model.load_state_dict(weights)
+    try:
+        yield
+    finally:
+        model.load_state_dict(own)
+
+
 def random_states() -> dict[str, Any]:
-    """Every random state that a step may draw from."""
+    """The random states of torch, CUDA, NumPy and Python."""
     kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
     version, internal, gauss_next = random.getstate()
     return {
@@ -126,7 +132,7 @@ def random_states() -> dict[str, Any]:
 
 
 def restore_random(states: dict[str, Any]) -> None:
-    """Put every random state back."""
+    """Restore the random states."""
     torch.set_rng_state(states["torch"])
     if states["cuda"] and torch.cuda.is_available():  # of the one device that a process uses
         torch.cuda.set_rng_state(states["cuda"][0])

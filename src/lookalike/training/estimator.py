@@ -1,4 +1,4 @@
-"""Metric learning on arrays of features, with the face of scikit-learn."""
+"""Metric learning on arrays of features, as a scikit-learn estimator."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -99,8 +99,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """The embeddings [n, dim] of features ``X``, each of length one.
 
-        Computed in double precision, so that the embedding of a row does not depend on the rows
-        beside it.
+        Computed in double precision, so that the embedding of a row does not depend on the other
+        rows.
         """
         check_is_fitted(self, "head_")
         X = validate_data(self, X, dtype=np.float32, reset=False)
@@ -132,14 +132,15 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             groups.append({"params": learned, "lr": self.loss_lr or self.lr, "weight_decay": 0.0})
         optimizer = torch.optim.AdamW(groups, lr=self.lr, weight_decay=self.weight_decay)
         for batch in self._batches(labels, seed):
-            embeddings, known = self.head_(maps(rows[batch])), labels[batch]
-            value = loss(embeddings, known, None if miner is None else miner(embeddings, known))
+            embeddings, classes = self.head_(maps(rows[batch])), labels[batch]
+            mined = None if miner is None else miner(embeddings, classes)
+            value = loss(embeddings, classes, mined)
             optimizer.zero_grad()
             value.backward()
             optimizer.step()
 
     def _batches(self, labels: Tensor, seed: int) -> Iterator[Tensor]:
-        """Everything at once where it fits, else several images of several classes."""
+        """All items if they fit into one batch, else several items of several classes."""
         classes = min(self.batch_size // self.per_class, len(self.classes_))
         size = classes * self.per_class
         if len(labels) <= self.batch_size or not size:
@@ -158,5 +159,5 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
 
 def maps(rows: Tensor) -> Tensor:
-    """Features as maps of one place, which is what a head takes."""
+    """Features as feature maps of one pixel, the input of a head."""
     return rows[:, :, None, None]

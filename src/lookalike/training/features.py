@@ -1,7 +1,7 @@
-"""What a network, or its front, that does not learn makes of images: computed once, then read.
+"""Features of a frozen network, or of its frozen front: computed once per image, then read.
 
 The features of every image (pooled, or maps), by the test transform and in several augmented views,
-lie in one memory-mapped file of half-precision numbers, named by what they depend on.
+are stored in one memory-mapped file of half-precision numbers, named by what they depend on.
 """
 
 import hashlib
@@ -18,15 +18,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from lookalike.data import ImageSet, Part
-from lookalike.data.cache_folder import cache_folder, remove_abandoned
+from lookalike.data.cache import cache_folder, remove_abandoned
 from lookalike.errors import BadInput
 from lookalike.files import atomically, one_at_a_time, write_json
 from lookalike.progress import Watcher
-from lookalike.training.batches import ahead, step_generator
-from lookalike.training.sources import Pixels
+from lookalike.training.batches import Pixels, prefetch, step_generator
 
 __all__ = ["Features", "Frozen", "open_features"]
 
@@ -37,11 +36,11 @@ AT_A_TIME = 128
 
 @dataclass(frozen=True)
 class Features:
-    """What was computed [views, images, ...]; view 0 is the test transform."""
+    """Features [views, images, ...]; view 0 is the test transform."""
 
     views: Tensor
     parameters: int = 0
-    """How many numbers the network that computed them has."""
+    """The number of parameters of the network that computed them."""
 
     @cached_property
     def rows(self) -> Tensor:
@@ -67,10 +66,10 @@ class Features:
 
 @dataclass(frozen=True)
 class Frozen:
-    """A part of a network that does not learn, and what feeds it."""
+    """The frozen part of a network, and the source of its inputs."""
 
-    part: nn.Module
-    """Images [B, C, H, W] to maps [B, ...]."""
+    part: Callable[[Tensor], Tensor]
+    """Images [B, C, H, W] to maps [B, ...], in evaluation mode."""
     pixels: Pixels
     parameters: int
     device: torch.device
@@ -86,27 +85,27 @@ def open_features(
 ) -> Features:
     """The features of all images; computed if no file of that ``identity`` is there yet.
 
-    ``identity`` says which network, weights, transform and part these are; the network itself
-    is asked for only when something is to be computed.
+    ``identity`` names the network, its weights, the transform and the part; ``frozen`` builds the
+    network and is called only if something has to be computed.
     """
     named = identity | {"images": images.stamp, "views": views, "torch": version("torch")}
     digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
     path = cache_folder() / f"{images.name}-{digest}.features.npy"
     about = path.with_suffix(".json")
     shape = (views + 1, len(images))
-    if not whole(path, about, shape):
+    if not is_complete(path, about, shape):
         with one_at_a_time(path):
-            if not whole(path, about, shape):  # made by another process, meanwhile
+            if not is_complete(path, about, shape):  # made by another process, meanwhile
                 remove_abandoned(path)
                 network = frozen()
                 with atomically(path) as draft:
                     compute(draft, network, len(images), views, watcher)
                 write_json(about, {"parameters": network.parameters, "of": named})
-    known = json.loads(about.read_text(encoding="utf-8"))
-    return Features(torch.from_numpy(np.load(path, mmap_mode="c")), known["parameters"])
+    parameters = json.loads(about.read_text(encoding="utf-8"))["parameters"]
+    return Features(torch.from_numpy(np.load(path, mmap_mode="c")), parameters)
 
 
-def whole(path: Path, about: Path, shape: tuple[int, ...]) -> bool:
+def is_complete(path: Path, about: Path, shape: tuple[int, ...]) -> bool:
     """Whether there is a file for that many views and images, undamaged."""
     try:
         return about.is_file() and bool(np.load(path, mmap_mode="r").shape[:2] == shape)
@@ -118,7 +117,6 @@ def whole(path: Path, about: Path, shape: tuple[int, ...]) -> bool:
 def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher) -> None:
     """Write the features of ``count`` images: the test view, then the augmented ones."""
     pixels = frozen.pixels
-    frozen.part.eval()
     slices = [np.arange(i, min(i + AT_A_TIME, count)) for i in range(0, count, AT_A_TIME)]
     jobs = [(view, number) for view in range(views + 1) for number in range(len(slices))]
 
@@ -129,11 +127,11 @@ def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher
         return pixels.training(slices[number], step_generator(view, number))
 
     written: NDArray[np.float16] | None = None
-    for done, ((view, number), batch) in enumerate(ahead(jobs, read, frozen.device)):
+    for done, ((view, number), batch) in enumerate(prefetch(jobs, read, frozen.device)):
         maps = frozen.part(batch.to(frozen.device)).float().clamp_(-LARGEST, LARGEST).cpu().numpy()
         if written is None:
             shape = (views + 1, count, *maps.shape[1:])
-            watcher.note(room_for(shape, path.parent))
+            watcher.note(disk_space(shape, path.parent))
             written = np.lib.format.open_memmap(path, "w+", np.float16, shape)
         written[view, slices[number]] = maps
         watcher.stage("computing features", done + 1, len(jobs))
@@ -141,29 +139,29 @@ def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher
         written.flush()
 
 
-def room_for(shape: tuple[int, ...], folder: Path) -> str:
-    """How much features take on the disk; refused where there is not so much left.
+def disk_space(shape: tuple[int, ...], folder: Path) -> str:
+    """The disk space of features as text; refused if there is not enough left.
 
-    A mapped file that outgrows its disk would kill the process without a word.
+    Writing to a mapped file on a full disk would kill the process without an error message.
     """
     views, images, *one = shape
     needed, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
     kept = (
         f"{views} {'view' if views == 1 else 'views'} of {images} images, "
-        f"{' x '.join(map(str, one))} each, take {in_words(needed)} in {folder}"
+        f"{' x '.join(map(str, one))} each, take {format_bytes(needed)} in {folder}"
     )
     if needed > free:
         raise BadInput(
-            f"{kept}, where {in_words(free)} are free; take fewer model.frozen_views, a later "
+            f"{kept}, where {format_bytes(free)} are free; take fewer model.frozen_views, a later "
             "model.frozen_until, or set LOOKALIKE_CACHE to a folder on a larger disk"
         )
     return kept
 
 
-def in_words(count: int) -> str:
-    """A number of bytes.
+def format_bytes(count: int) -> str:
+    """A number of bytes as text.
 
-    >>> in_words(1_530_000_000), in_words(2_000)
+    >>> format_bytes(1_530_000_000), format_bytes(2_000)
     ('1.53 GB', '0.002 MB')
     """
     return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"

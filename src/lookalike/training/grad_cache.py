@@ -2,9 +2,9 @@
 
 A loss over pairs cannot be summed over chunks of a batch, since pairs span them. But the gradient
 of the weights w is ``dL/dw = sum_chunks (de_chunk/dw)^T dL/de_chunk``: embed all chunks without
-a graph, take the gradient of the loss with respect to the embeddings, then pass each chunk again
-and go backward from its share of that. Only one chunk's activations live at a time, and the
-gradient is that of the whole batch.
+a graph, compute the gradient of the loss with respect to the embeddings, then pass each chunk again
+and propagate its part of that gradient. Only one chunk's activations are in memory at a time, and
+the gradient is that of the whole batch.
 
 What depends on the other rows of a pass is that of a chunk: batch norm's statistics, unless they
 are frozen. They are tracked in the first pass only. Random layers draw the same in both passes.
@@ -26,7 +26,7 @@ __all__ = ["CachedPasses", "backward_by_chunks"]
 
 
 class Pass(NamedTuple):
-    """A chunk that went through the network: its number, its rows, and where they lie."""
+    """A chunk that was passed through the network: its number, its inputs, and its first row."""
 
     number: int
     inputs: Tensor
@@ -37,7 +37,7 @@ class Pass(NamedTuple):
 class CachedPasses:
     """A model that embeds chunk by chunk and keeps the inputs, but no graph.
 
-    What it gives back are leaves; :meth:`backward` carries their gradients on into the weights.
+    The embeddings are leaves; :meth:`backward` propagates their gradients to the weights.
     """
 
     def __init__(self, model: Prepared, rows: int, random: PassRandom) -> None:
@@ -58,20 +58,20 @@ class CachedPasses:
         return embeddings
 
     def features(self, images: Tensor) -> Tensor:
-        """Not to be had: feature maps are what there is no room for."""
+        """Not available: feature maps would not fit into memory."""
         raise NotImplementedError
 
     def embed(self, features: Tensor) -> Tensor:
-        """Not to be had either."""
+        """Not available."""
         raise NotImplementedError
 
     @property
     def pooling(self) -> nn.Module:
-        """Nor this."""
+        """Not available."""
         raise NotImplementedError
 
     def backward(self, fabric: Fabric) -> None:
-        """Pass every chunk once more and add its share to the gradients of the weights.
+        """Pass every chunk again and add its part to the gradients of the weights.
 
         The gradients that come in are scaled where the precision scales them, and Fabric scales
         once more; scales are powers of two, so that dividing loses nothing.
@@ -105,7 +105,7 @@ def backward_by_chunks(
     chunks: int,
     random: PassRandom,
 ) -> tuple[Tensor, Tensor]:
-    """The loss of a batch and its embeddings; the gradients are where the optimiser wants them."""
+    """The loss of a batch and its embeddings; the parameters have their gradients."""
     cached = CachedPasses(model, -(-len(images) // chunks), random)
     loss, embeddings = objective(cached, images, labels)
     fabric.backward(loss)

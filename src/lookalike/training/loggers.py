@@ -1,18 +1,17 @@
-"""Where the numbers of a run are shown besides its own log: TensorBoard, CSV, MLflow, W&B.
+"""Loggers of a run besides its own ``metrics.jsonl``: TensorBoard, CSV, MLflow, W&B.
 
-Each is a logger of Lightning Fabric, so that one of another package fits too. None decides the
-outcome; ``metrics.jsonl`` is written in any case.
+Each implements Lightning Fabric's ``Logger``. None has an influence on the outcome.
 """
 
 import csv
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
 from lightning_fabric.loggers.logger import Logger
-from torch.utils.tensorboard import SummaryWriter
+from lightning_fabric.loggers.tensorboard import TensorBoardLogger
 
 from lookalike.config import RunConfig
 from lookalike.config.keys import flattened
@@ -23,7 +22,7 @@ from lookalike.runs.run import Run
 __all__ = ["check_loggers", "open_loggers"]
 
 PACKAGES = {"mlflow": "mlflow", "wandb": "wandb"}
-"""What a logger needs beyond the ordinary installation; the extra has the logger's name."""
+"""Packages that are not part of the plain installation; the extra has the logger's name."""
 
 PROJECT = "lookalike"
 
@@ -40,16 +39,18 @@ def check_loggers(config: RunConfig) -> None:
 
 @contextmanager
 def open_loggers(config: RunConfig, run: Run, epoch: int) -> Iterator[list[Logger]]:
-    """The loggers of a run that goes on at ``epoch``, told its settings; closed at the end."""
-    made: list[Logger] = [LOGGERS[name](run, epoch) for name in dict.fromkeys(config.train.loggers)]
+    """The loggers of a run that continues at ``epoch``, with its settings; closed at the end."""
+    opened: list[Logger] = [
+        LOGGERS[name](run, epoch) for name in dict.fromkeys(config.train.loggers)
+    ]
     status = "failed"
     try:
-        for logger in made:
+        for logger in opened:
             logger.log_hyperparams(flattened(config.identity()))
-        yield made
+        yield opened
         status = "success"
     finally:
-        for logger in made:
+        for logger in opened:
             logger.finalize(status)
 
 
@@ -74,33 +75,25 @@ class RunLogger(Logger):
         """Settings; most loggers leave them to ``config.yaml``."""
 
 
-class Board(RunLogger):
-    """TensorBoard's files, in the run's folder."""
-
-    def __init__(self, run: Run, epoch: int) -> None:
-        super().__init__(run, epoch)
-        self.writer = SummaryWriter(str(run.folder / "tensorboard"), purge_step=epoch + 1)
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """One point a metric."""
-        for name, value in metrics.items():
-            self.writer.add_scalar(name, value, step)
-
-    def finalize(self, status: str) -> None:
-        """Close the file."""
-        self.writer.close()
-        super().finalize(status)
+def tensorboard(run: Run, epoch: int) -> Logger:
+    """Fabric's TensorBoard logger, in the run's folder; a resumed run drops the later epochs."""
+    return TensorBoardLogger(
+        run.folder, "tensorboard", version="", default_hp_metric=False, purge_step=epoch + 1
+    )
 
 
-class Sheet(RunLogger):
-    """``metrics.csv``: the run's log as a table, for spreadsheets."""
+class Csv(RunLogger):
+    """``metrics.csv``: the run's log as a table, for spreadsheets.
+
+    Fabric's CSVLogger deletes the epochs before a resumption, so this one is used.
+    """
 
     def log_metrics(
         self,
         metrics: Mapping[str, float],  # noqa: ARG002
         step: int | None = None,  # noqa: ARG002
     ) -> None:
-        """Write the whole table again: it is small, and right whatever was killed before."""
+        """Write the whole table again: it is small, and correct after any interruption."""
         rows = self.run.epochs()
         names = dict.fromkeys(name for row in rows for name in row)
         with (
@@ -119,11 +112,11 @@ class MLflow(RunLogger):
         super().__init__(run, epoch)
         from mlflow import MlflowClient
 
-        place = os.environ.get("MLFLOW_TRACKING_URI")
-        if place is None:
-            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow 3 wants to be told
-            place = (run.folder.parent / "mlruns").resolve().as_uri()
-        self.client = MlflowClient(place)
+        uri = os.environ.get("MLFLOW_TRACKING_URI")
+        if uri is None:
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # required by MLflow 3
+            uri = (run.folder.parent / "mlruns").resolve().as_uri()
+        self.client = MlflowClient(uri)
         project = self.client.get_experiment_by_name(PROJECT)
         self.project = project.experiment_id if project else self.client.create_experiment(PROJECT)
         self.id = (
@@ -132,24 +125,24 @@ class MLflow(RunLogger):
         self.client.update_run(self.id, status="RUNNING")
 
     def former(self) -> str | None:
-        """What MLflow calls this run, if it was started before."""
+        """MLflow's id of this run, if it was started before."""
         found = self.client.search_runs(
             [self.project], f"attributes.run_name = '{self.version}'", max_results=1
         )
         return found[0].info.run_id if found else None
 
     def log_hyperparams(self, params: Mapping[str, Any]) -> None:  # type: ignore[override]
-        """Every setting that decides the outcome."""
+        """Every setting that has an influence on the outcome."""
         for name, value in params.items():
             self.client.log_param(self.id, name, value)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """One point a metric; MLflow's names know no '@'."""
+        """One point per metric; MLflow does not allow '@' in names."""
         for name, value in metrics.items():
             self.client.log_metric(self.id, name.replace("@", " at "), value, step=step)
 
     def finalize(self, status: str) -> None:
-        """Say how it ended; a run that was stopped goes on under the same name."""
+        """Set the final status; an interrupted run resumes under the same name."""
         self.client.set_terminated(self.id, "FINISHED" if status == "success" else "KILLED")
         super().finalize(status)
 
@@ -161,27 +154,27 @@ class WeightsAndBiases(RunLogger):
         super().__init__(run, epoch)
         import wandb
 
-        self.there = wandb.init(
+        self.wandb_run = wandb.init(
             project=PROJECT, id=self.version, name=self.version, resume="allow", dir=run.folder
         )
 
     def log_hyperparams(self, params: Mapping[str, Any]) -> None:  # type: ignore[override]
-        """Every setting that decides the outcome."""
-        self.there.config.update(dict(params), allow_val_change=True)
+        """Every setting that has an influence on the outcome."""
+        self.wandb_run.config.update(dict(params), allow_val_change=True)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """One point a metric."""
-        self.there.log(dict(metrics), step=step)
+        """One point per metric."""
+        self.wandb_run.log(dict(metrics), step=step)
 
     def finalize(self, status: str) -> None:
         """Send what is left."""
-        self.there.finish(exit_code=0 if status == "success" else 1)
+        self.wandb_run.finish(exit_code=0 if status == "success" else 1)
         super().finalize(status)
 
 
-LOGGERS: dict[str, type[RunLogger]] = {
-    "tensorboard": Board,
-    "csv": Sheet,
+LOGGERS: dict[str, Callable[[Run, int], Logger]] = {
+    "tensorboard": tensorboard,
+    "csv": Csv,
     "mlflow": MLflow,
     "wandb": WeightsAndBiases,
 }

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes."""
+"""The time of a training step, by stage."""
 
 import time
 from collections import defaultdict
@@ -13,22 +13,22 @@ import torch
 from lookalike.config import RunConfig
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run
-from lookalike.training.building import load_images, open_store
+from lookalike.training.building import chosen_split, load_images, open_store
 from lookalike.training.distributed.devices import prepared_fabric
-from lookalike.training.loop import Training, check, chosen_split
+from lookalike.training.runner import TrainingRun, check
 
-__all__ = ["STAGES", "profile", "ready"]
+__all__ = ["STAGES", "prepare_training", "profile"]
 
 STAGES = ("data", "forward", "loss", "backward", "optimiser", "other")
 
 
 def profile(config: RunConfig, watcher: Watcher | None = None, steps: int = 20) -> dict[str, float]:
-    """Median seconds of each stage of a step, and of the whole; nothing is kept.
+    """Median seconds of each stage of a step, and of the whole step; nothing is stored.
 
-    The steps are those of ``config``; the first three are not counted.
+    The first three steps are not counted.
     """
     with TemporaryDirectory() as folder:
-        training = ready(config, Run(Path(folder)), watcher)
+        training = prepare_training(config, Run(Path(folder)), watcher)
         clock = Clock(training)
         training.fill_store()
         training.begin_epoch(config.optim.warmup_epochs)
@@ -48,45 +48,45 @@ def profile(config: RunConfig, watcher: Watcher | None = None, steps: int = 20) 
     return summary(rows[3:])
 
 
-def ready(config: RunConfig, run: Run, watcher: Watcher | None = None) -> Training:
-    """What ``train`` would start in the folder of ``run``, stopped before its first step."""
+def prepare_training(config: RunConfig, run: Run, watcher: Watcher | None = None) -> TrainingRun:
+    """The training of ``config`` in the folder of ``run``, ready for its first step."""
     check(config)
     watcher = watcher or Watcher()
     images, preset = load_images(config)
-    store = open_store(images, preset, watcher)
-    split = chosen_split(config, images)
-    return Training(config, prepared_fabric(config.train), run, split, store, preset, watcher)
+    split, store = chosen_split(config, images), open_store(images, preset, watcher)
+    fabric = prepared_fabric(config.train)
+    return TrainingRun(config, fabric, run, split, store, preset, watcher)
 
 
 class Clock:
-    """Seconds by stage, taken round the parts of a training."""
+    """Seconds by stage, measured around the parts of a training."""
 
-    def __init__(self, training: Training) -> None:
+    def __init__(self, training: TrainingRun) -> None:
         self.device = training.fabric.device
         self.spent: dict[str, float] = defaultdict(float)
-        self.timed(training, "prepared", "forward")
-        self.timed(training, "objective", "objective")
-        self.timed(training.fabric, "backward", "backward")  # of a batch in chunks
-        self.timed(training, "backpropagate", "backward")
-        self.timed(training, "move", "optimiser")
+        self.measure(training, "prepared", "forward")
+        self.measure(training, "objective", "objective")
+        self.measure(training.fabric, "backward", "backward")  # of a batch in chunks
+        self.measure(training, "backpropagate", "backward")
+        self.measure(training, "optimizer_step", "optimiser")
 
     def now(self) -> float:
-        """Seconds, when everything asked of the device is done."""
+        """Seconds, after the device has finished its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
 
-    def timed(self, owner: Any, name: str, stage: str) -> None:
+    def measure(self, owner: Any, name: str, stage: str) -> None:
         """Count the calls of ``owner.name`` as ``stage``."""
         setattr(owner, name, Timed(getattr(owner, name), lambda s: self.add(stage, s), self.now))
 
     def add(self, stage: str, seconds: float) -> None:
-        """Some more time of a stage."""
+        """Add time to a stage."""
         self.spent[stage] += seconds
 
 
 class Timed:
-    """Something callable, with the time that its calls, and those of its methods, take."""
+    """A callable that reports the time of its calls, and of those of its passes."""
 
     def __init__(self, inner: Any, tell: Callable[[float], None], now: Callable[[], float]) -> None:
         self.inner, self.tell, self.now = inner, tell, now
@@ -104,9 +104,8 @@ class Timed:
 
 
 def summary(rows: list[dict[str, float]]) -> dict[str, float]:
-    """Medians; what the objective takes beside the passes through the model is the loss."""
+    """Medians; the time of the objective outside the passes through the model is the loss."""
     for row in rows:
         row["loss"] = row.pop("objective", 0.0) - row.get("forward", 0.0)
-        known = sum(row.get(stage, 0.0) for stage in STAGES)
-        row["other"] = row["step"] - known
+        row["other"] = row["step"] - sum(row.get(stage, 0.0) for stage in STAGES)
     return {stage: median(row.get(stage, 0.0) for row in rows) for stage in (*STAGES, "step")}

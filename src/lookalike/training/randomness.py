@@ -1,8 +1,8 @@
-"""Random numbers of the network's own layers, apart from those that all processes share.
+"""Random numbers of the network's layers, separate from those that all processes share.
 
-Mixing and miners draw the same in every process, since all compute the same loss. Dropout and the
-like must not: each process has other images. Their numbers therefore depend on the seed, the step,
-the process and the pass, and leave the common stream as it was.
+Mixing and miners draw the same in every process, since all compute the same loss. Dropout must not:
+each process has other images. Its numbers therefore depend on the seed, the step, the process and
+the pass, and leave torch's common random state unchanged.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ import torch
 
 from lookalike.training.distributed.ranks import rank
 
-__all__ = ["PassRandom", "drawing_apart"]
+__all__ = ["PassRandom", "separate_random_state"]
 
 
 @contextmanager
-def drawing_apart(*numbers: int) -> Iterator[None]:
-    """Draw by ``numbers`` alone, and leave torch's random state as it was."""
+def separate_random_state(*numbers: int) -> Iterator[None]:
+    """A random state that depends on ``numbers`` only; torch's own is restored afterwards."""
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1))
@@ -26,7 +26,7 @@ def drawing_apart(*numbers: int) -> Iterator[None]:
 
 
 class PassRandom:
-    """A stream of its own for each pass of each step of this process."""
+    """A separate random state for each pass of each step of this process."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -40,13 +40,13 @@ class PassRandom:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """The stream of the next pass."""
+        """The random state of the next pass."""
         self.passes += 1
         with self.at(self.passes):
             yield
 
     @contextmanager
     def at(self, number: int) -> Iterator[None]:
-        """The stream of pass ``number``; the same each time."""
-        with drawing_apart(self.seed, self.step, rank(), number):
+        """The random state of pass ``number``; the same each time."""
+        with separate_random_state(self.seed, self.step, rank(), number):
             yield

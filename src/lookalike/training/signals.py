@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: stop after the step that is being made, and go on another time."""
+"""Ctrl-C and SIGTERM: stop after the current step, and resume later."""
 
 import signal
 import threading
@@ -12,27 +12,27 @@ __all__ = ["Interrupted", "stop_signals"]
 
 
 class Interrupted(LookalikeError):
-    """The run was asked to stop; the same command goes on where it stopped."""
+    """The run was stopped by a signal; the same command resumes it."""
 
 
 @contextmanager
-def stop_signals(heeded: bool = True) -> Iterator[list[int]]:
-    """A list that is empty until Ctrl-C or SIGTERM asks the run to stop after its step.
+def stop_signals(enabled: bool = True) -> Iterator[list[int]]:
+    """A list of the SIGINT and SIGTERM signals received; the run stops after its step.
 
-    Of several processes only the first one heeds them: it saves, and its end is that of all.
+    Of several processes only the first one reacts: it saves, and its end ends all.
     """
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # signals are not ours there
-        yield asked
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # which cannot set handlers
+        yield received
         return
 
-    def ask(number: int, _: FrameType | None) -> None:
-        if heeded:
-            asked.append(number)
+    def handle(number: int, _: FrameType | None) -> None:
+        if enabled:
+            received.append(number)
 
-    former = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    former = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
+        yield received
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

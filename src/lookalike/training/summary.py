@@ -1,6 +1,6 @@
-"""A run's result for people: what was chosen, what training gained on unseen classes, or lost."""
+"""The result of a run as text: the chosen epoch, and the gain of training on unseen classes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from lookalike.training.score import format_score, more_is_better
@@ -12,17 +12,18 @@ STATES = {"raw_features": "raw features", "untrained": "before training", "test"
 
 
 def summary(result: Mapping[str, Any]) -> list[str]:
-    """The lines that ``lookalike train`` prints about a result; older results say less.
+    """The lines that ``lookalike train`` prints about a result; older results have fewer.
 
     Args:
         result: What ``result.json`` holds.
 
     Returns:
-        Lines of text; the last ones are warnings, if there is anything to warn of.
+        Lines of text; warnings, if any, come last.
     """
     lines = [_chosen(result)]
     if "test" in result:
-        lines += [_tested(result), *_table(result)]
+        classes, images = result["test_classes"], result["test_images"]
+        lines += [f"  tested on {classes} unseen classes, {images} images:", *_table(result)]
     if {"validation_chance", "test_chance"} <= result.keys():
         classes = result["validation_classes"], result["test_classes"]
         lines.append(
@@ -34,7 +35,7 @@ def summary(result: Mapping[str, Any]) -> list[str]:
 
 
 def warnings(result: Mapping[str, Any]) -> list[str]:
-    """Sentences about a training that was of no use, or did harm."""
+    """Warnings about a training that did not help, or did harm."""
     found = []
     if result["epochs"] > 0 and result.get("chosen_epoch") == 0:
         found.append(
@@ -54,7 +55,7 @@ def warnings(result: Mapping[str, Any]) -> list[str]:
 
 
 def _below(result: Mapping[str, Any], state: str) -> str:
-    """The metrics in which the tested model scores lower, as printed, than another state."""
+    """The metrics in which the tested model scores lower than another state, rounded."""
     tested, other = result.get("test", {}), result.get(state, {})
     return ", ".join(
         f"{name} {_percent(other[name])} against {_percent(value)}"
@@ -75,12 +76,8 @@ def _chosen(result: Mapping[str, Any]) -> str:
     return f"  chosen epoch {result['chosen_epoch']} of {epochs}, by {', '.join(scores)}{where}"
 
 
-def _tested(result: Mapping[str, Any]) -> str:
-    return f"  tested on {result['test_classes']} unseen classes, {result['test_images']} images:"
-
-
 def _table(result: Mapping[str, Any]) -> list[str]:
-    """A line a metric: every state that was tested, and what training gained."""
+    """One line per metric: every tested state, and the gain of training."""
     states = {key: title for key, title in STATES.items() if key in result}
     if len(states) == 1:
         states = {"test": "score"}
@@ -89,18 +86,15 @@ def _table(result: Mapping[str, Any]) -> list[str]:
     for name, value in result["test"].items():
         cells = [format_score(name, result[key][name]) for key in states]
         rows.append([name, *cells, *([_gain(name, result, value)] if compared else [])])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [_line(row, widths) for row in rows]
+    first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+    return [
+        "  ".join([f"    {name:<{first}}", *map(str.rjust, cells, widths)]) for name, *cells in rows
+    ]
 
 
 def _gain(name: str, result: Mapping[str, Any], value: float) -> str:
     difference = value - result["untrained"][name]
     return f"{100 * difference:+.1f}" if more_is_better(name) else f"{difference:+.4f}"
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    first, *others = (f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-    return "  ".join([f"    {first.strip():<{widths[0]}}", *others])
 
 
 def _percent(share: float) -> str:

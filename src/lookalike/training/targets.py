@@ -1,4 +1,4 @@
-"""Embeddings of whatever has them: a finished run, a file, an untrained network."""
+"""Embeddings to evaluate: of a finished run, a file, or an untrained network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from lookalike.errors import BadInput
 from lookalike.evaluation import EmbeddingsFile, read_embeddings
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, test_embeddings
-from lookalike.training.loop import train
+from lookalike.training.runner import train
 
 __all__ = ["Target", "read_target"]
 
@@ -28,7 +28,7 @@ UNTRAINED = {
 
 @dataclass(frozen=True)
 class Target:
-    """Embeddings and labels to be scored, and what each query is called."""
+    """Embeddings and labels to evaluate, and the name of each query."""
 
     sets: EmbeddingsFile
     names: Sequence[str]
@@ -39,10 +39,10 @@ class Target:
 
 
 def read_target(given: Sequence[str], labels: Path | None, watcher: Watcher) -> Target:
-    """A run's folder, an ``.npz`` or ``.npy`` file, or ``key=value`` settings.
+    """The target for a run's folder, an ``.npz`` or ``.npy`` file, or ``key=value`` settings.
 
-    Settings name a data set and a network, which is scored as it is, without a head, on the test
-    classes.
+    Settings name a data set and a network, which is evaluated untrained, without a head, on the
+    test classes.
     """
     if all("=" in part for part in given):
         named = {part.partition("=")[0] for part in given}
@@ -60,13 +60,13 @@ def read_target(given: Sequence[str], labels: Path | None, watcher: Watcher) -> 
 
 
 def of_run(run: Run) -> Target:
-    """What the final test of a finished run left behind; labels are the classes' names."""
+    """The test embeddings of a finished run; labels are the names of the classes."""
     found = test_embeddings(run)
     rows = found.embeddings.numpy()
     labels = np.asarray(found.images.class_names)[found.labels]
     files = [found.images.files[index] for index in found.indices]
     if found.query is None or found.gallery is None:
         return Target(EmbeddingsFile(rows, labels), files)
-    asking, answering = found.query, found.gallery
-    sets = EmbeddingsFile(rows[asking], labels[asking], rows[answering], labels[answering])
-    return Target(sets, [files[place] for place in np.flatnonzero(asking)])
+    query, gallery = found.query, found.gallery
+    sets = EmbeddingsFile(rows[query], labels[query], rows[gallery], labels[gallery])
+    return Target(sets, [files[place] for place in np.flatnonzero(query)])

@@ -1,4 +1,4 @@
-"""Batch norm over the batch of all processes, so that N of them normalise as one would."""
+"""Batch norm over the batch of all processes, so that N processes normalise as one would."""
 
 import torch
 from timm.layers.norm_act import convert_sync_batchnorm
@@ -11,7 +11,7 @@ __all__ = ["SharedBatchNorm", "share_statistics"]
 
 
 class SharedBatchNorm(_BatchNorm):
-    """What torch's ``SyncBatchNorm`` is for GPUs, for the CPU.
+    """``SyncBatchNorm`` for the CPU; torch's needs a GPU.
 
     ``drop`` and ``act`` are those of timm's batch norm with a built-in activation.
     """
@@ -38,7 +38,7 @@ class SharedBatchNorm(_BatchNorm):
         return found
 
     def _check_input_dim(self, input: Tensor) -> None:
-        """Any number of dimensions will do."""
+        """Any number of dimensions is valid."""
 
     def _shared(self, input: Tensor) -> Tensor:
         values = input if input.dtype == torch.float64 else input.float()
@@ -70,7 +70,7 @@ class SharedBatchNorm(_BatchNorm):
 
 
 def share_statistics(module: nn.Module, device: torch.device) -> None:
-    """Put a batch norm of all processes, with the same weights, in the place of every one."""
+    """Replace every batch norm by one over all processes, with the same parameters."""
     if device.type != "cpu":
         convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
         return

@@ -1,4 +1,4 @@
-"""One batch on several processes: what each has made becomes the whole, with its gradient.
+"""One batch on several processes: the rows of all, with their gradients.
 
 Every process computes the loss of the whole batch from the gathered embeddings, so pairs span all
 processes and miners, memory and mixing see what one process would see. The backward of gathering
@@ -16,15 +16,25 @@ from torch.autograd.function import Function
 
 from lookalike.training.distributed.ranks import own_part, rank, sizes_of, world_size
 
-__all__ = ["average_gradients", "gather_rows", "in_step", "shared_out", "sum_over_ranks"]
+__all__ = [
+    "average_gradients",
+    "broadcast_from_first",
+    "gather_rows",
+    "shared_out",
+    "sum_over_ranks",
+]
 
 
 def gather_rows(rows: Tensor, whole: int | None = None) -> Tensor:
     """The rows of all processes, in their order; differentiable.
 
-    ``whole`` is how many rows there are, of which each process has its ``own_part``. Where that is
-    not known, each is asked how many it has, which waits for the device. Alone, a process gets
-    ``rows`` back as they are.
+    Args:
+        rows: The rows of this process.
+        whole: The number of rows of all processes, of which each has its ``own_part``. If it is
+            None, the processes exchange their numbers first, which waits for the device.
+
+    Returns:
+        All rows; in a run of one process ``rows`` itself.
     """
     if world_size() == 1:
         return rows
@@ -38,13 +48,13 @@ def gather_rows(rows: Tensor, whole: int | None = None) -> Tensor:
 
 
 def shared_out(embed: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """``embed`` of rows that all processes have: each does its part, all get the whole."""
+    """``embed`` for rows that all processes have: each embeds its part, all get the whole."""
     if world_size() == 1:
         return embed
 
     def share(source: Tensor) -> Tensor:
         count = source.shape[0]
-        if count < world_size():  # too few to share: all do all, which comes to the same
+        if count < world_size():  # too few to share: all embed all, with the same result
             return embed(source)
         return gather_rows(embed(source[own_part(count).rows]), count)
 
@@ -58,7 +68,11 @@ def sum_over_ranks(values: Tensor) -> Tensor:
 
 
 def average_gradients(weights: Iterable[Tensor]) -> None:
-    """The mean gradient of all processes, for weights that DDP does not look after."""
+    """Average the gradients of all processes, for parameters that DDP does not handle.
+
+    Args:
+        weights: The parameters; those without a gradient are skipped.
+    """
     if world_size() == 1:
         return
     for weight in weights:
@@ -67,8 +81,8 @@ def average_gradients(weights: Iterable[Tensor]) -> None:
             weight.grad /= world_size()
 
 
-def in_step(tensors: Iterable[Tensor]) -> None:
-    """Give every process the values of the first one."""
+def broadcast_from_first(tensors: Iterable[Tensor]) -> None:
+    """Copy the values of the first process to all others."""
     if world_size() == 1:
         return
     for tensor in tensors:
@@ -83,7 +97,7 @@ class GatherRows(Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:
-        """Rows are padded to the largest share for the exchange."""
+        """Rows are padded to the largest part for the exchange."""
         ctx.sizes = sizes
         padded = rows.contiguous()
         if rows.shape[0] < max(sizes):
@@ -95,7 +109,7 @@ class GatherRows(Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """Sum, then take the own rows."""
+        """Sum over the processes, then take this one's rows."""
         summed = gradient.contiguous().clone()
         dist.all_reduce(summed)
         start = sum(ctx.sizes[: rank()])

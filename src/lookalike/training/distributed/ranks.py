@@ -1,7 +1,7 @@
-"""Which process of a run this one is, and what of the common work is its own.
+"""The rank of this process in a run, and its part of the common work.
 
-A run on several devices is several processes ("ranks") that go through the same steps. The first
-one alone writes. In a run of one process everything here is trivial and costs nothing.
+A run on several devices consists of several processes ("ranks") that make the same steps. Only the
+first one writes files. In a run of one process everything here is trivial and costs nothing.
 """
 
 import os
@@ -16,20 +16,20 @@ from lookalike.errors import LookalikeError
 
 __all__ = [
     "LostRank",
+    "explain_lost_ranks",
     "from_first",
     "is_first",
     "launched",
     "own_part",
     "rank",
     "sizes_of",
-    "telling_of_lost_ranks",
     "world_size",
 ]
 
 Made = TypeVar("Made")
 
-NETWORK_WORDS = ("gloo", "NCCL", "Connection closed", "Connection reset", "Broken pipe")
-"""In the message of what a backend raises when another process is gone."""
+NETWORK_ERRORS = ("gloo", "NCCL", "Connection closed", "Connection reset", "Broken pipe")
+"""In the error message of a backend when another process has ended."""
 
 
 class LostRank(LookalikeError):
@@ -37,7 +37,7 @@ class LostRank(LookalikeError):
 
 
 def launched() -> bool:
-    """Whether torchrun, or ``lookalike train devices=...``, started this process as one of some."""
+    """Whether torchrun, or ``lookalike train devices=...``, started this process as a rank."""
     return dist.is_available() and dist.is_torchelastic_launched()
 
 
@@ -49,19 +49,19 @@ def rank() -> int:
 
 
 def world_size() -> int:
-    """How many processes share the run."""
+    """The number of processes of the run."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_world_size()
     return int(os.environ["WORLD_SIZE"]) if launched() else 1
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes."""
+    """Whether this is the process that writes files."""
     return rank() == 0
 
 
 def own_part(count: int) -> Part:
-    """The rows of ``count`` that are this process's own: one piece, as even as can be."""
+    """The part of ``count`` rows that this process has: contiguous, all as equal as possible."""
     return part_of(count, rank(), world_size())
 
 
@@ -72,7 +72,7 @@ def sizes_of(count: int) -> list[int]:
 
 
 def part_of(count: int, number: int, among: int) -> Part:
-    """Piece ``number`` of ``count`` rows that ``among`` share.
+    """Part ``number`` of ``count`` rows that ``among`` processes share.
 
     >>> [tuple(part_of(5, number, 2)) for number in range(2)]
     [(5, 0, 2), (5, 2, 5)]
@@ -81,29 +81,31 @@ def part_of(count: int, number: int, among: int) -> Part:
 
 
 def from_first(make: Callable[[], Made]) -> Made:
-    """What ``make`` gives in the first process; what it refuses there is refused everywhere."""
+    """The result of ``make`` in the first process, for all; an error there is raised in all."""
     if world_size() == 1:
         return make()
     found: list[tuple[Made | None, LookalikeError | None]] = [(None, None)]
     if is_first():
         try:
             found = [(make(), None)]
-        except LookalikeError as error:
-            found = [(None, error)]
+        except LookalikeError as raised:
+            found = [(None, raised)]
     dist.broadcast_object_list(found)
-    made, refused = found[0]
-    if refused is not None:
-        raise refused
+    made, error = found[0]
+    if error is not None:
+        raise error
     return made  # type: ignore[return-value]
 
 
 @contextmanager
-def telling_of_lost_ranks() -> Iterator[None]:
-    """Turn what a backend raises when another process is gone into one sentence."""
+def explain_lost_ranks() -> Iterator[None]:
+    """Turn the error of a backend, when another process has ended, into one sentence."""
     try:
         yield
     except RuntimeError as error:
-        gone = isinstance(error, dist.DistError) or any(w in str(error) for w in NETWORK_WORDS)
+        gone = isinstance(error, dist.DistError) or any(
+            text in str(error) for text in NETWORK_ERRORS
+        )
         if world_size() == 1 or not gone:
             raise
         raise LostRank(

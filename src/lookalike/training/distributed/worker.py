@@ -1,7 +1,7 @@
 """One process of a run on several devices, started by :mod:`lookalike.training.distributed.launch`.
 
-It reports to the process that started it, one JSON object a line on standard output, and ends with
-it: standard input is a pipe that closes when that process is gone.
+It reports to the process that started it, one JSON object per line on standard output, and ends
+with it: standard input is a pipe that closes when that process ends.
 """
 
 import json
@@ -13,13 +13,13 @@ from typing import Any, TextIO
 from lookalike.config import load
 from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
-from lookalike.training.loop import train
+from lookalike.training.runner import train
 
 __all__ = ["main"]
 
 
 class Reports(Watcher):
-    """A watcher that writes everything to the process that started this one."""
+    """A watcher that sends everything to the process that started this one."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -32,9 +32,9 @@ class Reports(Watcher):
         """Report a line."""
         self.write(note=text)
 
-    def refused(self, error: LookalikeError) -> None:
-        """Report what ended this process."""
-        self.write(refused=type(error).__name__, exit_code=error.exit_code, text=str(error))
+    def error(self, error: LookalikeError) -> None:
+        """Report the error that ended this process."""
+        self.write(error=type(error).__name__, exit_code=error.exit_code, text=str(error))
 
     def write(self, **report: Any) -> None:
         """One line."""
@@ -43,20 +43,20 @@ class Reports(Watcher):
 
 
 def main() -> int:
-    """Train by the configuration that is the one argument."""
+    """Train the configuration in the file that is the only argument."""
     threading.Thread(target=end_with_parent, args=(os.dup(0),), daemon=True).start()
     reports = Reports(os.fdopen(os.dup(1), "w", encoding="utf-8"))
-    os.dup2(2, 1)  # what libraries print must not come between
+    os.dup2(2, 1)  # so that what libraries print is not mixed with the reports
     try:
         train(load(sys.argv[1]), reports)
     except LookalikeError as error:
-        reports.refused(error)
+        reports.error(error)
         return error.exit_code
     return 0
 
 
 def end_with_parent(pipe: int) -> None:
-    """Wait until the pipe closes: nobody is there to hear of this run any more."""
+    """End this process when the pipe of the process that started it closes."""
     os.read(pipe, 1)
     os._exit(1)
 

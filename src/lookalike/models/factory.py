@@ -5,26 +5,25 @@ from pathlib import Path
 
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.models.backbone import Backbone
-from lookalike.models.efficientnet_lite import efficientnet_lite0_file
 from lookalike.models.embedding import EmbeddingModel
 from lookalike.models.head import Head
-from lookalike.models.hubs import HUBS
+from lookalike.models.hubs import HUBS, efficientnet_lite0_file
 from lookalike.models.weights import content_hash, load_by_name, read_tensors
 from lookalike.registry import NETWORKS, Entry
 
 __all__ = ["build", "describe", "fingerprint", "names"]
 
 OWN = "backbone.network."
-"""How the backbone's names begin in a checkpoint of an EmbeddingModel."""
+"""The prefix of the backbone's names in a checkpoint of an EmbeddingModel."""
 
 
 def names() -> list[str]:
-    """The networks known here by name; any other of timm or torchvision can be built too."""
+    """The names of the networks listed here; any other of timm or torchvision can be built too."""
     return NETWORKS.names()
 
 
 def describe() -> list[Entry]:
-    """The networks known here, each with its paper and a line about it."""
+    """The networks listed here, each with its paper and a description."""
     return NETWORKS.entries()
 
 
@@ -38,13 +37,24 @@ def build(
     normalize: bool = True,
     channels: int = 3,
 ) -> EmbeddingModel:
-    """The model of backbone ``network`` and a head.
+    """Build a backbone with a head.
 
-    ``network``: a name of ``names()``, any network of timm or else of torchvision
-    (``timm:NAME`` or ``torchvision:NAME`` to choose), or ``package.module:Class``.
-    ``weights``: ``none`` (random, from torch's seed), ``imagenet``, or the path of a file: the
-    backbone's weights, or a checkpoint of a whole EmbeddingModel.
-    ``dim``: the embedding's size; 0 keeps the pooled features. ``channels``: 3 colour, 1 grey.
+    Args:
+        network: A name of :func:`names`, any network of timm or else of torchvision (``timm:NAME``
+            or ``torchvision:NAME`` to choose), or ``package.module:Class``.
+        weights: ``none`` (random, by torch's seed), ``imagenet``, or the path of a file: the
+            backbone's weights, or a checkpoint of a whole EmbeddingModel.
+        dim: The size of the embedding; 0 keeps the pooled features.
+        pooling: One of ``POOLINGS``.
+        layer_norm: Whether a layer norm follows the pooling.
+        normalize: Whether embeddings have length 1.
+        channels: 3 for colour, 1 for grey images.
+
+    Returns:
+        The model.
+
+    Raises:
+        BadInput: There is no such network, or the weights do not fit.
     """
     if channels not in (1, 3):
         raise BadInput(f"a network takes 1 (grey) or 3 (colour) channels, not {channels}")
@@ -63,7 +73,14 @@ def build(
 
 
 def fingerprint(network: str, weights: str = "none") -> str:
-    """What names the weights a run starts from: the content of a file, never its place.
+    """The identity of the weights a run starts from: the content of a file, not its path.
+
+    Args:
+        network: The name of the network.
+        weights: As for :func:`build`.
+
+    Returns:
+        A hash of the file, ``imagenet:NETWORK``, or ``random``.
 
     >>> fingerprint("small-cnn")
     'random'
@@ -98,8 +115,8 @@ def _backbone(network: str, channels: int, *, pretrained: bool) -> Backbone:
 
 
 def _registered(network: str, channels: int, pretrained: bool) -> Backbone:
-    asked = {"pretrained": True} if pretrained else {}
-    backbone = NETWORKS.create(network, channels=channels, **asked)
+    options = {"pretrained": True} if pretrained else {}
+    backbone = NETWORKS.create(network, channels=channels, **options)
     if not isinstance(backbone, Backbone):
-        raise BadInput(f"the network '{network}' must give a lookalike.models.Backbone")
+        raise BadInput(f"the network '{network}' must return a lookalike.models.Backbone")
     return backbone

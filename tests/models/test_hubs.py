@@ -6,7 +6,7 @@ from sklearn.datasets import load_sample_images
 
 from lookalike import models
 from lookalike.errors import BadInput
-from lookalike.models.efficientnet_lite import efficientnet_lite0_file
+from lookalike.models.hubs import efficientnet_lite0_file
 from lookalike.models.weights import load_by_order, read_tensors
 
 

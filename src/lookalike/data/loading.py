@@ -1,26 +1,26 @@
-"""Downloading the official archives and putting them where the loaders look."""
+"""Data sets by name: loading them, and downloading the official archives."""
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lookalike.data.cars import cars
-from lookalike.data.cub import cub
-from lookalike.data.download import download
-from lookalike.data.image_set import ImageSet, load
-from lookalike.data.sop import sop
-from lookalike.data.unpack import unpack
+from lookalike.data.archives import download, unpack
+from lookalike.data.cache import cache_folder, decoded
+from lookalike.data.image_set import ImageSet, UnreadableImage
+from lookalike.data.official import cars, cub, sop
 from lookalike.errors import BadInput
+from lookalike.files import write_json
 from lookalike.registry import DATASETS
 
-__all__ = ["SOURCES", "Archive", "Source", "prepare"]
+__all__ = ["SOURCES", "Archive", "Source", "load", "prepare"]
 
 
 @dataclass(frozen=True)
 class Archive:
-    """One file to fetch into ``folder`` (relative to the root), unpacked there or kept."""
+    """One file to download into ``folder`` (relative to the root), unpacked there or kept."""
 
     url: str
     folder: str = "."
@@ -35,7 +35,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from, and what reads it under the root once it is there."""
+    """The archives of a data set, and the function that reads it under the root."""
 
     archives: tuple[Archive, ...]
     read: Callable[[Path], ImageSet]
@@ -82,6 +82,40 @@ _BY_HAND = {
 }
 
 
+def load(name: str, root: str | Path | None = None, skip_unreadable: bool = False) -> ImageSet:
+    """Load a data set; no image is decoded yet.
+
+    Args:
+        name: Its name (``lookalike list datasets``).
+        root: The folder or file with its images; built-in data sets need none.
+        skip_unreadable: Decode every image once, leave out those that cannot be decoded, and name
+            them in ``unreadable``. The result is cached.
+
+    Returns:
+        The data set.
+
+    Raises:
+        BadInput: There is no such data set, or its files are not as expected.
+    """
+    images: ImageSet = DATASETS.find(name).build(None if root is None else Path(root).expanduser())
+    return readable(images) if skip_unreadable else images
+
+
+def readable(images: ImageSet) -> ImageSet:
+    """``images`` without those that cannot be decoded.
+
+    The result is cached under a name that changes when any file does.
+    """
+    path = cache_folder() / f"unreadable-{images.name}-{images.stamp}.json"
+    if path.exists():
+        bad: list[int] = json.loads(path.read_text(encoding="utf-8"))
+    else:
+        found = enumerate(decoded(images, None))
+        bad = [index for index, pixels in found if isinstance(pixels, UnreadableImage)]
+        write_json(path, bad)
+    return images.without(bad)
+
+
 def prepare(
     name: str,
     root: str | Path | None = None,
@@ -89,11 +123,22 @@ def prepare(
     base_url: str | None = None,
     sources: Mapping[str, Source] = SOURCES,
 ) -> ImageSet:
-    """Download, unpack and check the data set called ``name`` under ``root``; returns it.
+    """Download, unpack and check a data set.
 
-    What is complete already is not fetched again, and an interrupted download goes on.
-    ``progress`` gets the file's name, the bytes so far and all bytes (None: unknown). With
-    ``base_url`` the same files come from a mirror. ``glyphs`` needs no root: it is drawn.
+    Complete files are not downloaded again, and an interrupted download is resumed.
+
+    Args:
+        name: Its name.
+        root: The folder to put it into; built-in data sets need none.
+        progress: Is called with the file's name, the bytes so far and all bytes (None: unknown).
+        base_url: A mirror with the same files.
+        sources: Where each data set comes from.
+
+    Returns:
+        The data set.
+
+    Raises:
+        BadInput: The data set cannot be downloaded by a program.
     """
     DATASETS.find(name)
     if name in _BY_HAND:
@@ -108,17 +153,17 @@ def prepare(
     with suppress(BadInput):
         return source.read(home)  # it is there already
     for archive in source.archives:
-        _bring(archive, home, progress, base_url)
+        _fetch(archive, home, progress, base_url)
     return source.read(home)
 
 
-def _bring(
+def _fetch(
     archive: Archive,
     home: Path,
     progress: Callable[[str, int, int | None], None] | None,
     base_url: str | None,
 ) -> None:
-    """Fetch one archive and unpack it; an archive that the user put there is not removed."""
+    """Download one archive and unpack it; an archive that the user put there is not removed."""
     target = home / archive.folder / archive.file
     url = f"{base_url.rstrip('/')}/{archive.file}" if base_url else archive.url
 

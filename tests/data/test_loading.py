@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lookalike.data import Counts, prepare
-from lookalike.data.cars import read_cars
-from lookalike.data.cub import read_cub
-from lookalike.data.preparing import SOURCES, Archive, Source
+from lookalike.data import Counts, load, open_store, prepare
+from lookalike.data.loading import SOURCES, Archive, Source
+from lookalike.data.official import cars, cub
 from lookalike.errors import BadInput, LookalikeError
 
 TINY = Counts(4, 4, 2, 2)
@@ -32,7 +31,7 @@ def cub_site(site, tiny_cub):
     site.files["CUB_200_2011.tgz"] = data
     url = f"{site.url}/CUB_200_2011.tgz?download=1"
     archive = Archive(url, md5=hashlib.md5(data).hexdigest())
-    return {"cub": Source((archive,), lambda root: read_cub(root, TINY))}
+    return {"cub": Source((archive,), lambda root: cub(root, TINY))}
 
 
 def test_downloads_unpacks_and_reads(cub_site, site, tmp_path):
@@ -86,7 +85,7 @@ def test_an_incomplete_data_set_is_not_overwritten(cub_site, tmp_path):
 def test_several_files_and_a_mirror(site, tiny_cars, tmp_path):
     site.files["mirror/cars_annos.mat"] = (tiny_cars / "cars196" / "cars_annos.mat").read_bytes()
     site.files["mirror/car_ims.tgz"] = packed(tiny_cars / "cars196", "car_ims")
-    sources = {"cars": Source(SOURCES["cars"].archives, lambda root: read_cars(root, TINY))}
+    sources = {"cars": Source(SOURCES["cars"].archives, lambda root: cars(root, TINY))}
     images = prepare("cars", tmp_path / "new", base_url=f"{site.url}/mirror/", sources=sources)
     assert len(images) == 8
     home = tmp_path / "new" / "cars196"
@@ -118,3 +117,38 @@ def test_what_cannot_be_downloaded_is_said(tmp_path):
 
 def test_glyphs_are_drawn():
     assert prepare("glyphs").name == "glyphs"
+
+
+@pytest.fixture
+def with_a_broken_one(tmp_path, save_image):
+    for i in range(6):
+        save_image(tmp_path / "abc"[i // 2] / f"{i}.png", seed=i)
+    (tmp_path / "b" / "2.png").write_text("no picture")
+    return tmp_path
+
+
+def test_a_run_stops_unless_told_to_skip(with_a_broken_one, own_cache):
+    with pytest.raises(BadInput, match=r"1 image of 'folder' cannot be read: b/2\.png"):
+        open_store(load("folder", with_a_broken_one), 16)
+    images = load("folder", with_a_broken_one, skip_unreadable=True)
+    assert images.unreadable == ("b/2.png",)
+    assert images.files == ("a/0.png", "a/1.png", "b/3.png", "c/4.png", "c/5.png")
+    assert images.labels.tolist() == [0, 0, 1, 2, 2]
+    assert len(open_store(images, 16)) == 5
+
+
+def test_the_finding_is_kept_until_a_file_changes(with_a_broken_one, own_cache, save_image):
+    first = load("folder", with_a_broken_one, skip_unreadable=True)
+    kept = set(own_cache.glob("unreadable-folder-*"))
+    again = load("folder", with_a_broken_one, skip_unreadable=True)
+    assert again.fingerprint == first.fingerprint
+    assert set(own_cache.glob("unreadable-folder-*")) == kept
+    save_image(with_a_broken_one / "b" / "2.png")
+    assert load("folder", with_a_broken_one, skip_unreadable=True).unreadable == ()
+
+
+def test_all_readable_changes_nothing(tmp_path, save_image):
+    save_image(tmp_path / "a" / "1.png")
+    plain, checked = load("folder", tmp_path), load("folder", tmp_path, skip_unreadable=True)
+    assert checked.fingerprint == plain.fingerprint
+    assert checked.unreadable == ()

@@ -1,4 +1,4 @@
-"""Heads that start from the data: principal components, or discriminants of the classes."""
+"""Initial heads from the data: principal components, or linear discriminants of the classes."""
 
 import math
 
@@ -11,11 +11,18 @@ from lookalike.evaluation import evaluate
 __all__ = ["SHRINKS", "Discriminants", "choose_shrink", "lda", "pca"]
 
 SHRINKS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-"""What :func:`choose_shrink` chooses from."""
+"""The candidates of :func:`choose_shrink`."""
 
 
 def pca(features: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Weight [dim, width] and bias [dim] of the projection on the first principal components.
+    """The projection on the first principal components.
+
+    Args:
+        features: Rows [N, width].
+        dim: How many components.
+
+    Returns:
+        Weight [dim, width] and bias [dim] of a linear layer.
 
     >>> weight, bias = pca(torch.eye(4), 2)
     >>> weight.shape, bias.shape
@@ -32,12 +39,26 @@ def lda(features: Tensor, labels: Tensor, dim: int, shrink: float) -> tuple[Tens
 
     The within-class covariance S_w is made S_w + ``shrink`` mean(diag S_w) I before its inverse
     root whitens the centred features; the first ``dim`` components of the result are kept.
+
+    Args:
+        features: Rows [N, width].
+        labels: The class of each row.
+        dim: How many components.
+        shrink: The shrinkage.
+
+    Returns:
+        Weight [dim, width] and bias [dim] of a linear layer.
     """
     return Discriminants(features, labels).shrunk(dim, shrink)
 
 
 class Discriminants:
-    """Linear discriminants of some classes; what does not depend on ``shrink`` is done once."""
+    """Linear discriminants for several values of ``shrink``; the common part is computed once.
+
+    Args:
+        features: Rows [N, width].
+        labels: The class of each row.
+    """
 
     def __init__(self, features: Tensor, labels: Tensor) -> None:
         self.rows = features.double()
@@ -46,14 +67,14 @@ class Discriminants:
         sums = self.rows.new_zeros(int(classes.max()) + 1, self.rows.shape[1])
         means = sums.index_add_(0, classes, self.rows) / classes.bincount()[:, None]
         inside = self.rows - means[classes]
-        # the spread of all stands in where classes have none of their own
+        # where classes have no variance, that of all features is used
         spread = (self.rows - self.mean).square().mean()
         level = inside.square().sum() / max(len(inside) - 1, 1) / inside.shape[1]
         self.level = level.clamp_min(1e-9 * spread + 1e-30)
         self.values, self.vectors = principal_axes(inside)
 
     def shrunk(self, dim: int, shrink: float) -> tuple[Tensor, Tensor]:
-        """Weight [dim, width] and bias [dim], as of :func:`lda`."""
+        """Weight [dim, width] and bias [dim], as :func:`lda` returns them."""
         refuse_too_many(self.rows, dim)
         whiten = self.whiten(torch.eye(self.rows.shape[1]).to(self.rows), shrink)
         total = covariance(self.rows - self.mean)
@@ -61,16 +82,13 @@ class Discriminants:
         return projection(directions.T @ whiten, self.mean)
 
     def whitened(self, features: Tensor, shrink: float) -> Tensor:
-        """Features of any images, centred and whitened, in as many dimensions as they have.
-
-        Their angles are those of :meth:`shrunk` before any dimension is left out.
-        """
+        """Features of any images, centred and whitened, without a reduction of dimensions."""
         return self.whiten(features.double() - self.mean, shrink)
 
     def whiten(self, centred: Tensor, shrink: float) -> Tensor:
         """``centred (S_w + shrink mean(diag S_w) I)^(-1/2)``.
 
-        Where ``vectors`` do not span all directions, the others have no spread but the shrink.
+        Directions that ``vectors`` do not span have no variance but the shrinkage.
         """
         values = (self.values + shrink * self.level).clamp_min(self.level * 1e-9).rsqrt()
         other = (shrink * self.level).clamp_min(self.level * 1e-9).rsqrt()
@@ -79,9 +97,9 @@ class Discriminants:
 
 
 def principal_axes(centred: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and eigenvectors [width, count] of the covariance, those that are not 0 at least.
+    """Eigenvalues and eigenvectors [width, count] of the covariance; zero ones may be missing.
 
-    Of fewer rows than columns, X X' has the same eigenvalues as X'X and is smaller.
+    With fewer rows than columns, X X' has the same nonzero eigenvalues as X'X and is smaller.
     """
     count, width = centred.shape
     if count >= width:
@@ -96,18 +114,18 @@ def principal_axes(centred: Tensor) -> tuple[Tensor, Tensor]:
 def choose_shrink(
     features: Tensor, labels: Tensor, *, metric: str = "map@r", repeats: int = 3
 ) -> float:
-    """The shrink of :func:`lda` that does best on classes which it has not seen.
+    """The shrinkage of :func:`lda` with the best score on unseen classes.
 
-    The classes are cut in two halves, at random, ``repeats`` times. Discriminants of either half,
-    whitened with each of ``SHRINKS``, are scored on the other, and the mean score decides. Nothing
-    is chosen where there is nothing to compare: with fewer than four classes of two images or more
-    the answer is infinity, which stands for no discriminants at all, that is :func:`pca`.
+    The classes are split into two random halves, ``repeats`` times. Discriminants of either half,
+    whitened with each of ``SHRINKS``, are scored on the other half; the mean score decides. With
+    fewer than four classes of at least two images there is nothing to compare, and the result is
+    infinity, which stands for :func:`pca`.
 
     Args:
         features: The features [N, width] of the training images.
         labels: Their classes [N].
         metric: The score, such as ``map@r`` or ``recall@1``.
-        repeats: How often the classes are cut.
+        repeats: How often the classes are split.
 
     Returns:
         One of ``SHRINKS``, or infinity.
@@ -153,7 +171,7 @@ def projection(weight: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def refuse_too_many(rows: Tensor, dim: int) -> None:
-    """There are no more directions than features."""
+    """Refuse more components than there are features."""
     if dim > rows.shape[1]:
         raise BadInput(
             f"model.dim = {dim} is more than the {rows.shape[1]} features of the network"

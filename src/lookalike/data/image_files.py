@@ -1,29 +1,63 @@
-"""Image files on disk as an ImageSet: reading, sizes, fingerprint."""
+"""Image files: decoding them safely, and a list of them on disk as an ImageSet."""
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 
 from lookalike.data.image_set import ImageSet, UnreadableImage, digest
-from lookalike.data.opening import open_rgb
 from lookalike.errors import BadInput
 
-__all__ = ["IMAGE_SUFFIXES", "from_files", "read_image", "require"]
+__all__ = ["FORMATS", "IMAGE_SUFFIXES", "from_files", "open_rgb", "read_image", "require"]
 
 IMAGE_SUFFIXES = frozenset(
     {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
 )
 
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""The formats that are decoded, whatever a file's name; others may start programs (EPS)."""
+
+MOST_PIXELS = 120_000_000
+"""Larger images are refused before decoding: a small file can contain a huge image."""
+
+
+def open_rgb(
+    source: Path | BinaryIO,
+    *,
+    upright: bool = True,
+    most_pixels: int = MOST_PIXELS,
+    at_least: int | None = None,
+) -> Image.Image:
+    """The whole image as RGB; transparent parts become white.
+
+    ``upright`` applies the orientation of the EXIF data. ``at_least`` is for thumbnails: a JPEG may
+    be decoded at a smaller size, which is faster, but with sides not below that. For a file that is
+    broken, too large or of another kind, decoders raise almost any exception.
+    """
+    with Image.open(source, formats=FORMATS) as opened:
+        width, height = opened.size
+        if width * height > most_pixels:
+            raise ValueError(f"{width} x {height} pixels are more than {most_pixels:,}")
+        if at_least is not None:
+            opened.draft("RGB", (at_least, at_least))
+        image: Image.Image = ImageOps.exif_transpose(opened) if upright else opened
+        if image.has_transparency_data:
+            coloured = image.convert("RGBA")
+            image = Image.new("RGBA", coloured.size, "white")
+            image.alpha_composite(coloured)
+        return image.convert("RGB")
+
 
 def read_image(path: Path, file: str, upright: bool) -> NDArray[np.uint8]:
     """The pixels of one file as RGB [H, W, 3]; transparent parts become white.
 
-    ``upright`` turns photos as their camera noted. The published results on the official data
-    sets were made without that, so only users' own pictures are turned.
+    ``upright`` applies the orientation of the EXIF data. The published results on the official
+    data sets were made without it, so it is for users' own images only.
     """
     try:
         return np.array(open_rgb(path, upright=upright))
@@ -31,21 +65,12 @@ def read_image(path: Path, file: str, upright: bool) -> NDArray[np.uint8]:
         raise UnreadableImage(file, "there is no such file") from error
     except MemoryError:
         raise
-    except Exception as error:  # a broken file makes decoders raise whatever they meet first
+    except Exception as error:  # decoders raise almost any exception for a broken file
         raise UnreadableImage(file, str(error) or type(error).__name__) from error
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """``decode`` for files under one folder."""
-
-    folder: Path
-    files: tuple[str, ...]
-    upright: bool
-
-    def __call__(self, index: int) -> NDArray[np.uint8]:
-        file = self.files[index]
-        return read_image(self.folder / file, file, self.upright)
+def _decode(folder: Path, files: Sequence[str], upright: bool, index: int) -> NDArray[np.uint8]:
+    return read_image(folder / files[index], files[index], upright)
 
 
 def from_files(
@@ -59,13 +84,13 @@ def from_files(
     gallery: NDArray[np.bool_] | None = None,
     upright: bool = False,
 ) -> ImageSet:
-    """An ImageSet of ``files``, named relative to ``folder``; nothing is decoded."""
+    """An ImageSet of ``files``, which are relative to ``folder``; nothing is decoded."""
     sizes = np.full(len(files), -1, np.int64)
     times = np.zeros(len(files), np.int64)
     for index, file in enumerate(files):
         try:
             status = os.stat(folder / file)
-        except OSError:  # decoding will name it
+        except OSError:  # decoding will report it
             continue
         sizes[index], times[index] = status.st_size, status.st_mtime_ns
     masks = [mask for mask in (test, query, gallery) if mask is not None]
@@ -78,7 +103,7 @@ def from_files(
         test=test,
         query=query,
         gallery=gallery,
-        decode=_Reader(folder, tuple(files), upright),
+        decode=partial(_decode, folder, tuple(files), upright),
         fingerprint=fingerprint,
         stamp=digest(fingerprint, str(folder.resolve()), str(upright), times),
     )
@@ -87,7 +112,7 @@ def from_files(
 def require(name: str, root: Path | None, inner: str, needed: Sequence[str]) -> Path:
     """The folder with the official layout: ``root`` itself or ``root/inner``.
 
-    A sentence says what is missing where.
+    BadInput names what is missing, and where.
     """
     if root is None:
         raise BadInput(f"'{name}' needs data.root: the folder that holds {inner}/")

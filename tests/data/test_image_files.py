@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from lookalike.data import UnreadableImage
-from lookalike.data.files import from_files, read_image, require
+from lookalike.data.image_files import from_files, read_image, require
 from lookalike.errors import BadInput
 
 

@@ -1,0 +1,194 @@
+"""Archives: a resumable download over HTTP, and unpacking that never leaves the target folder."""
+
+import hashlib
+import http.client
+import shutil
+import stat
+import tarfile
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from lookalike.errors import BadInput, LookalikeError
+
+__all__ = ["download", "unpack"]
+
+Progress = Callable[[int, int | None], None]
+
+_CHUNK = 1 << 20
+_TIMEOUT_SECONDS = 60
+_MAX_FAILURES = 3
+_RETRIED = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
+_MAC_METADATA = "__MACOSX"
+
+
+def download(
+    url: str,
+    target: Path,
+    md5: str | None = None,
+    progress: Progress | None = None,
+    pause_seconds: float = 1.0,
+) -> bool:
+    """Download ``url`` to ``target``, which exists only when complete and with the right checksum.
+
+    A partial download is kept in ``target`` + ".part"; a later call, or a retry after a broken
+    connection, requests the rest only. The server's version tag is kept beside it, so that parts of
+    two versions are never joined. Returns False if ``target`` existed already.
+    """
+    if target.exists():
+        if md5 is not None and (found := _md5(target)) != md5:
+            raise LookalikeError(
+                f"{target} has the wrong checksum (MD5 {found}, expected {md5}); remove it"
+            )
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    failures = 0
+    while True:
+        before = _size(part)
+        try:
+            _fetch_rest(url, part, progress, checked_later=md5 is not None)
+            break
+        except urllib.error.HTTPError as error:
+            reason: Exception = error
+            if error.code < 500 and error.code not in _RETRIED:
+                raise LookalikeError(f"cannot download {url}: {error}") from error
+        except (OSError, http.client.HTTPException) as error:
+            reason = error
+        failures = 0 if _size(part) > before else failures + 1
+        if failures >= _MAX_FAILURES:
+            raise LookalikeError(
+                f"cannot download {url}: {reason}; {_size(part):,} bytes are kept in {part}, "
+                "run the same command again to go on"
+            ) from reason
+        time.sleep(pause_seconds)
+    _version_file(part).unlink(missing_ok=True)
+    if md5 is not None and (found := _md5(part)) != md5:
+        part.unlink()
+        raise LookalikeError(
+            f"{url} has the wrong checksum (MD5 {found}, expected {md5}); it was thrown away"
+        )
+    part.replace(target)
+    return True
+
+
+def _fetch_rest(url: str, part: Path, progress: Progress | None, checked_later: bool) -> None:
+    """Append the missing bytes to ``part``; raise if the connection ends too early."""
+    have = _size(part)
+    version = _version_file(part)
+    headers = {"User-Agent": "lookalike", "Accept-Encoding": "identity"}
+    if have and version.exists():
+        headers |= {"Range": f"bytes={have}-", "If-Range": version.read_text()}
+    elif have and checked_later:
+        headers |= {"Range": f"bytes={have}-"}
+    request = urllib.request.Request(url, headers=headers)
+    try:
+        response = urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
+    except urllib.error.HTTPError as error:
+        if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise
+        if error.headers.get("Content-Range", "").rpartition("/")[2] == str(have):
+            return
+        part.unlink()
+        raise ConnectionError("the server cannot go on from here; starting over") from error
+    with response:
+        goes_on = response.status == http.HTTPStatus.PARTIAL_CONTENT
+        if goes_on and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+            part.unlink()
+            raise ConnectionError("the server sent another part than was asked for")
+        have = have if goes_on else 0
+        length = response.headers.get("Content-Length")
+        total = None if length is None else have + int(length)
+        tag = response.headers.get("ETag") or response.headers.get("Last-Modified")
+        if tag and not tag.startswith("W/"):  # weak tags may not be used to join parts
+            version.write_text(tag)
+        else:
+            version.unlink(missing_ok=True)
+        with part.open("ab" if goes_on else "wb") as file:
+            while chunk := response.read(_CHUNK):
+                file.write(chunk)
+                have += len(chunk)
+                if progress:
+                    progress(have, total)
+        if total is not None and have < total:
+            raise ConnectionError(f"the connection ended after {have:,} of {total:,} bytes")
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _version_file(part: Path) -> Path:
+    return part.with_name(part.name + ".version")
+
+
+def unpack(archive: Path, target: Path) -> None:
+    """Unpack a .tgz, .tar or .zip into ``target``.
+
+    Only regular files and folders inside the target are allowed; anything else (links, devices,
+    absolute paths, "..") refuses the whole archive. The content is unpacked into a temporary folder
+    and moved at the end.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target, prefix=".unpacking-") as aside:
+        try:
+            if zipfile.is_zipfile(archive):
+                _unpack_zip(archive, Path(aside))
+            else:
+                _unpack_tar(archive, Path(aside))
+        except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+            raise LookalikeError(
+                f"cannot unpack {archive}: {error}; remove it to download it again"
+            ) from error
+        entries = sorted(Path(aside).iterdir())
+        for entry in entries:
+            if (target / entry.name).exists():
+                raise BadInput(
+                    f"{target / entry.name} is there already; move it away to unpack {archive.name}"
+                )
+        for entry in entries:
+            shutil.move(entry, target / entry.name)
+
+
+def _unpack_tar(archive: Path, aside: Path) -> None:
+    with tarfile.open(archive) as opened:
+        opened.extractall(aside, members=_plain_members(archive, opened), filter="data")
+
+
+def _plain_members(archive: Path, opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    for member in opened:
+        if not (member.isfile() or member.isdir()):
+            raise _refused(archive, member.name, "is neither file nor folder")
+        _check_inside(archive, member.name)
+        yield member
+
+
+def _unpack_zip(archive: Path, aside: Path) -> None:
+    with zipfile.ZipFile(archive) as opened:
+        for info in opened.infolist():
+            _check_inside(archive, info.filename)
+            kind = stat.S_IFMT(info.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise _refused(archive, info.filename, "is neither file nor folder")
+            if PurePosixPath(info.filename).parts[:1] != (_MAC_METADATA,):
+                opened.extract(info, aside)
+
+
+def _check_inside(archive: Path, name: str) -> None:
+    """Refuse a name that could lead out of the target on any system."""
+    windows = PureWindowsPath(name)  # splits at both kinds of slash
+    if name.startswith(("/", "\\")) or windows.drive or ".." in windows.parts:
+        raise _refused(archive, name, "would leave the target folder")
+
+
+def _refused(archive: Path, name: str, why: str) -> LookalikeError:
+    return LookalikeError(f"refused to unpack {archive}: its entry '{name}' {why}")

@@ -1,0 +1,93 @@
+"""Progress of a run, and the monitor that checks its losses and reports its speed."""
+
+import math
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lookalike.data import Subset
+from lookalike.errors import LookalikeError
+from lookalike.progress import Watcher
+
+__all__ = ["Progress", "StepMonitor"]
+
+SECONDS_BETWEEN_FLUSHES = 0.5
+
+
+@dataclass
+class Progress:
+    """The counters of a run, as a checkpoint stores them."""
+
+    step: int = 0
+    seconds: float = 0.0
+    epoch_loss: float = 0.0
+    best_score: float = -math.inf
+    best_epoch: int = 0
+    stale: int = 0
+    stopped: bool = False
+    log_bytes: int = 0
+
+
+class StepMonitor:
+    """Checks that losses are finite, reports them, and counts the time.
+
+    Losses stay on the device between two flushes, so that no step waits for the device.
+    """
+
+    def __init__(
+        self, progress: Progress, subset: Subset, watcher: Watcher, total: int, per_epoch: int
+    ) -> None:
+        self.progress = progress
+        self.subset = subset
+        self.watcher = watcher
+        self.total = total
+        self.per_epoch = per_epoch
+        self.losses: list[Tensor] = []
+        self.batches: list[list[int]] = []
+        self.flushed_at = self.counted_at = time.monotonic()
+
+    def record(self, positions: list[int], loss: Tensor) -> None:
+        """Keep the loss of a step; flush when the last flush is old enough."""
+        self.losses.append(loss)
+        self.batches.append(positions)
+        if time.monotonic() - self.flushed_at > SECONDS_BETWEEN_FLUSHES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Raise at the first loss that is not finite; report the mean of the others."""
+        if not self.losses:
+            return
+        values = torch.stack(self.losses).double().cpu()
+        first = self.progress.step - len(values)
+        invalid = (~torch.isfinite(values)).nonzero().flatten()
+        if len(invalid):
+            at = int(invalid[0])
+            names = [self.subset.images.files[self.subset.indices[i]] for i in self.batches[at]]
+            raise LookalikeError(
+                f"the loss is {float(values[at])} at step {first + at + 1} (epoch "
+                f"{(first + at) // self.per_epoch + 1}); the batch was: {', '.join(names)}"
+            )
+        for value in values.tolist():  # one by one: the sum must not depend on the flushes
+            self.progress.epoch_loss += value
+        seconds = max(time.monotonic() - self.flushed_at, 1e-9)
+        images = sum(len(batch) for batch in self.batches)
+        self.watcher.stage(
+            "training",
+            self.progress.step,
+            self.total,
+            f"loss {values.mean():.4f}, {images / seconds:.0f} images/s",
+        )
+        self.losses, self.batches = [], []
+        self.restart_clock()
+
+    def restart_clock(self) -> None:
+        """Measure the speed from now on."""
+        self.flushed_at = time.monotonic()
+
+    def count_time(self) -> None:
+        """Add the time since the last count to the run's."""
+        now = time.monotonic()
+        self.progress.seconds += now - self.counted_at
+        self.counted_at = now

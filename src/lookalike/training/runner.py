@@ -1,0 +1,283 @@
+"""One run: trained, resumed after an interruption, tested once, its result written last."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from lightning_fabric.loggers.logger import Logger
+from safetensors.torch import save_file
+from torch import Tensor
+
+from lookalike import models
+from lookalike.config import RunConfig, without_effect
+from lookalike.data import PixelStore, Preset, Split, Subset
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.evaluation.metrics import check_metrics
+from lookalike.files import atomically
+from lookalike.progress import Watcher
+from lookalike.runs.run import Run, run_name
+from lookalike.training import checkpoint
+from lookalike.training.building import (
+    build_learner,
+    check_model,
+    chosen_split,
+    load_images,
+    open_store,
+)
+from lookalike.training.distributed.devices import check_devices, must_launch, prepared_fabric
+from lookalike.training.distributed.launch import launch
+from lookalike.training.distributed.ranks import (
+    explain_lost_ranks,
+    from_first,
+    is_first,
+    world_size,
+)
+from lookalike.training.loggers import check_loggers, open_loggers
+from lookalike.training.loop import TrainingLoop
+from lookalike.training.monitor import Progress
+from lookalike.training.objective import check_parts
+from lookalike.training.score import chance, format_score, more_is_better, score, untrained_scores
+
+__all__ = ["TrainingRun", "check", "train"]
+
+
+def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
+    """Train and test what ``config`` describes, resume it, or find it done.
+
+    Args:
+        config: The configuration, as :func:`lookalike.config.load` returns it.
+        watcher: Receives progress and notes.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        BadInput: The configuration or the data are invalid.
+        Interrupted: SIGINT or SIGTERM stopped the run; the same call resumes it.
+    """
+    watcher = watcher if watcher and is_first() else Watcher()
+    check(config)
+    images, preset = load_images(config)
+    split = chosen_split(config, images)
+    weights = models.fingerprint(config.model.network, config.model.weights)
+    run = Run(config.runs_dir.expanduser() / run_name(config, images.fingerprint, weights))
+    if run.done:
+        return run
+    for sentence in without_effect(config):
+        watcher.note(sentence)
+    store = open_store(images, preset, watcher)
+    if must_launch(config):
+        launch(config, watcher)
+        return run
+    with explain_lost_ranks(), run.locked() if is_first() else nullcontext():
+        fabric = prepared_fabric(config.train)
+        if from_first(lambda: run.done):  # by another process, meanwhile
+            return run
+        training = TrainingRun(config, fabric, run, split, store, preset, watcher)
+        with explain_compiler_errors():
+            training.complete(
+                {"data_fingerprint": images.fingerprint, "weights_fingerprint": weights},
+                {"unreadable": list(images.unreadable), "processes": world_size()},
+            )
+    return run
+
+
+def check(config: RunConfig) -> None:
+    """Refuse a configuration that cannot be trained, before any data are read."""
+    check_parts(config)
+    check_model(config)
+    check_devices(config)
+    check_loggers(config)
+    check_metrics((config.train.metric, *config.protocol.metrics))
+    if config.train.patience is not None and config.train.patience_epochs is not None:
+        raise BadInput(
+            "train.patience (validations) and train.patience_epochs (epochs) exclude each other"
+        )
+    if not more_is_better(config.train.metric):
+        raise BadInput(f"train.metric = {config.train.metric!r}: more of it is not better")
+
+
+@contextmanager
+def explain_compiler_errors() -> Iterator[None]:
+    """Turn an error of torch's compiler, or of the C++ compiler it calls, into one sentence.
+
+    torch has no public name for these errors, so they are recognised by their modules.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            raise
+        reason = str(error).strip().partition("\n")[0]
+        raise LookalikeError(
+            f"train.compile=true: the compiler failed ({reason}); the same command without "
+            "train.compile trains the same model"
+        ) from error
+
+
+class TrainingRun(TrainingLoop):
+    """A training loop with a run folder: resumable at any step, tested once at the end."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        fabric: Fabric,
+        run: Run,
+        split: Split,
+        store: PixelStore,
+        preset: Preset,
+        watcher: Watcher,
+    ) -> None:
+        self.run = run
+        images = split.train.images
+        learner = build_learner(config, images, store, preset, fabric.device, watcher)
+        super().__init__(config, fabric, split, learner, watcher)
+
+    def complete(self, identity: dict[str, Any], record: dict[str, Any]) -> None:
+        """Train to the end, choose the model, test it once, write the result."""
+        if is_first():
+            self.run.prepare(self.config, identity | record)
+        self.learn()
+        if is_first():
+            checkpoint.save_weights(self.run.weights, self.model.state_dict())
+        result = identity | {
+            "run": self.run.folder.name,
+            "seed": self.config.seed,
+            "protocol": self.split.description,
+            "train_images": len(self.split.train.indices),
+            "train_classes": self.split.train.class_count,
+            "parameters": self.learner.parameters,
+            "steps": self.progress.step,
+            "epochs": self.progress.step // self.per_epoch,
+        }
+        if self.split.validation is not None:
+            subset = self.split.validation
+            result["chosen_epoch"] = self.progress.best_epoch
+            result["validation_classes"] = subset.class_count
+            result["validation_chance"] = chance(subset.labels, subset.query, subset.gallery)
+            result["validation"] = {self.config.train.metric: self.progress.best_score}
+        if self.config.protocol.test:
+            result |= self.final_test()
+        if is_first():
+            self.run.finish(result, self.progress.seconds)
+            shutil.rmtree(self.run.checkpoints, ignore_errors=True)
+
+    def loggers(self) -> AbstractContextManager[list[Logger] | None]:
+        """The configured loggers, in the process that writes."""
+        if not is_first():
+            return nullcontext()
+        return open_loggers(self.config, self.run, self.progress.step // self.per_epoch)
+
+    def log(self, loggers: list[Logger], epoch: int, scores: dict[str, float]) -> None:
+        """Write one line to the run's own log, and to its loggers."""
+        rates = {"lr": self.optimizer.param_groups[0]["lr"]}
+        self.progress.log_bytes = append_line(
+            self.run,
+            self.progress.log_bytes,
+            {"epoch": epoch, "step": self.progress.step} | scores | rates,
+        )
+        for logger in loggers:
+            logger.log_metrics(scores, epoch)
+        text = ", ".join(f"{name} {format_score(name, value)}" for name, value in scores.items())
+        self.watcher.note(f"epoch {epoch}{'' if epoch else ', before training'}: {text}")
+
+    def final_test(self) -> dict[str, Any]:
+        """The only test: of the chosen model, and of the model before training.
+
+        Nothing is chosen by its scores.
+        """
+        test = self.split.final_test()
+        embeddings = self.embed(test, "testing")
+        if is_first():
+            with atomically(self.run.folder / "test.safetensors") as draft:
+                indices = torch.from_numpy(test.indices)
+                save_file({"embeddings": embeddings, "indices": indices}, str(draft))
+        scores = self.test_scores(test, embeddings)
+        return {
+            "test_images": len(test.indices),
+            "test_classes": test.class_count,
+            "test_chance": chance(test.labels, test.query, test.gallery),
+            "test": scores,
+        } | self.test_before_training(test, scores)
+
+    def test_scores(self, test: Subset, embeddings: Tensor) -> dict[str, float]:
+        """Every metric of the protocol on the test classes."""
+        metrics = self.config.protocol.metrics
+        return score(embeddings, test.labels, test.query, test.gallery, metrics)
+
+    def test_before_training(
+        self, test: Subset, trained: dict[str, float]
+    ) -> dict[str, dict[str, float]]:
+        """The test scores of the weights before training, if they were kept."""
+        start = from_first(lambda: checkpoint.read_start(self.run.checkpoints))
+        if start is None:
+            return {}
+        with checkpoint.temporary_weights(self.model, start):
+            rows = self.embed(test, "testing the start", without_linear=True)
+            found = untrained_scores(self.model.head, rows, partial(self.test_scores, test))
+        if self.split.validation is not None and self.progress.best_epoch == 0:
+            found["untrained"] = dict(trained)  # this is the model that was chosen and tested
+        return found
+
+    def keep_start(self) -> None:
+        """Store the weights before training, for the final test."""
+        protocol = self.config.protocol
+        if is_first() and self.total and protocol.test and protocol.test_untrained:
+            checkpoint.save_start(self.run.checkpoints, self.model.state_dict())
+
+    def save(self) -> None:
+        """Write a checkpoint: weights, optimiser, schedule, sampler, random states, counters."""
+        weights = {"model": self.model.state_dict(), "objective": self.objective.state_dict()}
+        if self.best:
+            weights["best"] = self.best
+        if self.ema is not None:
+            weights["average"] = self.ema.module.state_dict()
+        state = {
+            "progress": vars(self.progress),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "batches": self.batches.state_dict(),
+            "random": checkpoint.random_states(),
+            "precision": self.fabric.strategy.precision.state_dict(),
+        }
+        checkpoint.save(self.run.checkpoints, weights, state)
+
+    def resume(self) -> bool:
+        """Load the last checkpoint; whether there was one."""
+        found = from_first(lambda: checkpoint.latest(self.run.checkpoints))
+        if found is not None:
+            weights, state = found
+            self.progress = Progress(**state["progress"])
+            self.model.load_state_dict(weights["model"])
+            self.objective.load_state_dict(weights.get("objective", {}))
+            self.best = weights.get("best", {})
+            self.start_ema()
+            if self.ema is not None:
+                self.ema.module.load_state_dict(weights["average"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.schedule.load_state_dict(state["schedule"])
+            self.batches.load_state_dict(state["batches"], self.progress.step)
+            if state.get("precision"):  # the scale of half-precision gradients
+                self.fabric.strategy.precision.load_state_dict(state["precision"])
+            self.begin_epoch(self.progress.step // self.per_epoch)
+            checkpoint.restore_random(state["random"])
+            self.watcher.note(f"going on from step {self.progress.step} of {self.total}")
+        return found is not None
+
+
+def append_line(run: Run, at: int, values: dict[str, Any]) -> int:
+    """Write one line of the log at byte ``at``, replacing what a killed process wrote after it."""
+    line = (json.dumps(values) + "\n").encode()
+    with run.log.open("r+b" if run.log.exists() else "w+b") as log:
+        log.seek(at)
+        log.truncate()
+        log.write(line)
+        log.flush()
+        os.fsync(log.fileno())
+    return at + len(line)
