@@ -105,7 +105,7 @@ def test_list_tells_all_about_one():
         (["train", "loss.name=triplet", "loss.margin=abc"], "margin = 'abc' is invalid"),
         (["train", "sampler.batch_size=abc"], "batch_size = 'abc' is invalid"),
         (["train", "sampler.name=gc", "sampler.pool=null"], "pool = None is invalid"),
-        (["train", "sampler.world_size=2"], "cannot be configured"),
+        (["train", "sampler.seed=2"], "cannot be configured"),
         (["train", "miner.name=semi-hard", "miner.margin=x"], "margin = 'x' is invalid"),
         (["train", "train.device=cuda"], "train.device = 'cuda' cannot be used"),
         (["train", "train.precision=16-mixed", "train.device=cpu"], "needs a GPU"),

@@ -149,7 +149,7 @@ def check_parts(config: RunConfig) -> None:
         (MINERS, config.miner),
         (SAMPLERS, config.sampler),
     ]
-    for own in ("labels", "super_labels", "seed", "rank", "world_size"):
+    for own in ("labels", "super_labels", "seed"):
         if own in config.sampler.arguments:
             raise BadInput(f"sampler.{own} is set by the run and cannot be configured")
     for registry, part in parts:
