@@ -16,7 +16,16 @@ __all__ = ["Counts", "cars", "cub", "inshop", "sop"]
 
 @dataclass(frozen=True)
 class Counts:
-    """Images and classes of the two halves of a data set; query and gallery where defined."""
+    """Images and classes of the two halves of a data set; query and gallery where defined.
+
+    Attributes:
+        train_images: In the training half.
+        test_images: In the test half.
+        train_classes: In the training half.
+        test_classes: In the test half.
+        query_images: Queries of the test half.
+        gallery_images: The gallery of the test half.
+    """
 
     train_images: int
     test_images: int

@@ -18,12 +18,20 @@ OWN = "backbone.network."
 
 
 def names() -> list[str]:
-    """The names of the networks listed here; any other of timm or torchvision can be built too."""
+    """The networks listed here; any other of timm or torchvision can be built too.
+
+    Returns:
+        Names, sorted.
+    """
     return NETWORKS.names()
 
 
 def describe() -> list[Entry]:
-    """The networks listed here, each with its paper and a description."""
+    """The networks listed here.
+
+    Returns:
+        Each with its paper and a description.
+    """
     return NETWORKS.entries()
 
 

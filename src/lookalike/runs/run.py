@@ -44,7 +44,11 @@ def run_name(config: RunConfig, data_fingerprint: str, weights_fingerprint: str)
 
 @dataclass(frozen=True)
 class Run:
-    """The folder of a run and its files."""
+    """The folder of a run and its files.
+
+    Attributes:
+        folder: Where it is.
+    """
 
     folder: Path
 

@@ -56,7 +56,11 @@ def world_size() -> int:
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes files."""
+    """Whether this is the process that writes files.
+
+    Returns:
+        True in a run of one process too.
+    """
     return rank() == 0
 
 
