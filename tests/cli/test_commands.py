@@ -112,7 +112,7 @@ def test_list_tells_all_about_one():
         (["train", "train.metric=pi-ratio"], "more of it is not better"),
         (["train", "runs_dir=/dev/null"], "/dev/null"),
         (["train", f"model.weights={__file__}"], "not a weights file"),
-        (["train", "model.dim=0", "model.freeze_backbone=true"], "learns nothing"),
+        (["train", "model.dim=0", "model.freeze_backbone=true"], "nothing is left to learn"),
         (["train", "loss.name=torch.nn:Linear"], "missing a required argument"),
         (["train", "data.name=folder", "data.root=nowhere"], "nowhere"),
         (["evaluate", "nowhere"], "neither the folder of a run nor"),
