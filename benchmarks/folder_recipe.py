@@ -242,7 +242,7 @@ class Traced(TrainingLoop):
         """Of the classes held out, in per cent."""
         subset = self.split.final_test() if not hasattr(self, "held_out") else self.held_out
         self.held_out = subset
-        found = score(self.embed(subset, ""), subset.labels, None, None, tuple(METRICS))
+        found = score(self.embed(subset, ""), subset, tuple(METRICS))
         return [100 * found[metric] for metric in METRICS]
 
     def keep_start(self) -> None:

@@ -233,7 +233,7 @@ def test_reality_check_decays_learned_weights_but_not_beta(configs):
         if name.startswith("reality-check/"):
             objective = build_objective(config, 7, 16)
             groups = build_optimizer(
-                config.optim, EmbeddingModel.of_features(8, dim=16), [objective]
+                config.optim, EmbeddingModel.of_features(8, dim=16), objective
             ).param_groups
             decay = {id(w): group["weight_decay"] for group in groups for w in group["params"]}
             decays |= {

@@ -9,10 +9,9 @@ from torch import nn
 from lookalike import models
 from lookalike.config import parse
 from lookalike.training import checkpoint, train
-from lookalike.training.forward import Passes, Prepared
+from lookalike.training.forward import Passes, PassRandom, Prepared
 from lookalike.training.grad_cache import CachedPasses, backward_by_chunks
 from lookalike.training.objective import build_objective
-from lookalike.training.randomness import PassRandom
 
 BATCH, CLASSES = 13, 4
 

@@ -20,7 +20,7 @@ def step_without_gradient(*settings):
     config = load(None, ["optim.name=sgd", "optim.lr=0.5", "optim.weight_decay=0.1", *settings])
     model = EmbeddingModel.of_features(6, dim=4)
     objective = build_objective(config, 5, 4)
-    optimizer = build_optimizer(config.optim, model, [objective])
+    optimizer = build_optimizer(config.optim, model, objective)
     weights = {"head": model.head.linear.weight} | dict(objective.named_parameters())
     before = {name: weight.detach().clone() for name, weight in weights.items()}
     for weight in weights.values():
@@ -65,7 +65,7 @@ def test_a_loss_of_ones_own_says_what_it_never_decays():
 
     config = load(None, ["optim.loss_weight_decay=0.3"]).optim
     loss = Scaled()
-    groups = build_optimizer(config, EmbeddingModel.of_features(6, dim=4), [loss]).param_groups
+    groups = build_optimizer(config, EmbeddingModel.of_features(6, dim=4), loss).param_groups
     decay = {id(weight): group["weight_decay"] for group in groups for weight in group["params"]}
     assert decay[id(loss.scale)] == 0
     assert decay[id(loss.proxies)] == 0.3

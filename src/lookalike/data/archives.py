@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from lookalike.errors import BadInput, LookalikeError
@@ -149,46 +149,33 @@ def unpack(archive: Path, target: Path) -> None:
             raise LookalikeError(
                 f"cannot unpack {archive}: {error}; remove it to download it again"
             ) from error
-        entries = sorted(Path(aside).iterdir())
-        for entry in entries:
-            if (target / entry.name).exists():
-                raise BadInput(
-                    f"{target / entry.name} is there already; move it away to unpack {archive.name}"
-                )
-        for entry in entries:
-            shutil.move(entry, target / entry.name)
+        moves = {entry: target / entry.name for entry in sorted(Path(aside).iterdir())}
+        for there in filter(Path.exists, moves.values()):
+            raise BadInput(f"{there} is there already; move it away to unpack {archive.name}")
+        for entry, final in moves.items():
+            shutil.move(entry, final)
 
 
 def _unpack_tar(archive: Path, aside: Path) -> None:
     with tarfile.open(archive) as opened:
-        opened.extractall(aside, members=_plain_members(archive, opened), filter="data")
-
-
-def _plain_members(archive: Path, opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    for member in opened:
-        if not (member.isfile() or member.isdir()):
-            raise _refused(archive, member.name, "is neither file nor folder")
-        _check_inside(archive, member.name)
-        yield member
+        for member in opened:
+            _check_entry(archive, member.name, plain=member.isfile() or member.isdir())
+            opened.extract(member, aside, filter="data")
 
 
 def _unpack_zip(archive: Path, aside: Path) -> None:
     with zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
-            _check_inside(archive, info.filename)
             kind = stat.S_IFMT(info.external_attr >> 16)
-            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise _refused(archive, info.filename, "is neither file nor folder")
+            _check_entry(archive, info.filename, plain=kind in (0, stat.S_IFREG, stat.S_IFDIR))
             if PurePosixPath(info.filename).parts[:1] != (_MAC_METADATA,):
                 opened.extract(info, aside)
 
 
-def _check_inside(archive: Path, name: str) -> None:
-    """Refuse a name that could lead out of the target on any system."""
+def _check_entry(archive: Path, name: str, plain: bool) -> None:
+    """Refuse links and devices, and a name that could lead out of the target on any system."""
     windows = PureWindowsPath(name)  # splits at both kinds of slash
-    if name.startswith(("/", "\\")) or windows.drive or ".." in windows.parts:
-        raise _refused(archive, name, "would leave the target folder")
-
-
-def _refused(archive: Path, name: str, why: str) -> LookalikeError:
-    return LookalikeError(f"refused to unpack {archive}: its entry '{name}' {why}")
+    outside = name.startswith(("/", "\\")) or windows.drive or ".." in windows.parts
+    if outside or not plain:
+        why = "would leave the target folder" if outside else "is neither file nor folder"
+        raise LookalikeError(f"refused to unpack {archive}: its entry '{name}' {why}")

@@ -75,13 +75,10 @@ class PixelStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        length = path.stat().st_size
         with path.open("rb") as file:
-            if length < _TRAILER:
-                raise ValueError(f"{path} is no pixel store")
-            file.seek(length - _TRAILER)
+            file.seek(max(0, path.stat().st_size - _TRAILER))
             trailer = file.read()
-            if trailer[:8] != _MAGIC:
+            if len(trailer) < _TRAILER or not trailer.startswith(_MAGIC):
                 raise ValueError(f"{path} is no pixel store")
             start = int.from_bytes(trailer[8:], "little")
             file.seek(start)
@@ -135,13 +132,11 @@ def open_store(
         BadInput: Some images cannot be decoded; the message names them.
     """
     path = cache_folder(folder) / f"{images.name}-{short_side or 'full'}px-{images.stamp}.pixels"
-    existing = _existing(path)
-    if existing is not None:
-        return existing
     try:
-        with one_at_a_time(path):
-            if _existing(path) is None:
-                _build(images, short_side, path, progress)
+        if _existing(path) is None:
+            with one_at_a_time(path):
+                if _existing(path) is None:
+                    _build(images, short_side, path, progress)
     except OSError as error:
         raise LookalikeError(
             f"cannot write the image cache {path}: {error}; LOOKALIKE_CACHE names another folder"

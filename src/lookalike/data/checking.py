@@ -39,14 +39,16 @@ class CheckReport:
         return asdict(self)
 
     def __str__(self) -> str:
+        problems = {
+            "unreadable images": [": ".join(entry) for entry in self.unreadable],
+            "groups of identical images": [" = ".join(group) for group in self.duplicates],
+            "of these with different labels": [" = ".join(group) for group in self.mislabelled],
+            "classes with one image": self.single_image_classes,
+        }
         lines = [f"{self.name}: {self.counts}"]
-        unreadable = [f"{file}: {reason}" for file, reason in self.unreadable]
-        lines += _listed("unreadable images", unreadable)
-        lines += _listed("groups of identical images", [" = ".join(g) for g in self.duplicates])
-        lines += _listed(
-            "of these with different labels", [" = ".join(group) for group in self.mislabelled]
-        )
-        lines += _listed("classes with one image", list(self.single_image_classes))
+        for problem, found in problems.items():
+            lines += [f"{problem}: {len(found):,}", *(f"  {entry}" for entry in found[:10])]
+            lines += [f"  and {len(found) - 10:,} more"] if len(found) > 10 else []
         return "\n".join(lines)
 
 
@@ -84,9 +86,3 @@ def check(images: ImageSet, progress: Callable[[int, int], None] | None = None) 
 
 def _named(images: ImageSet, groups: list[list[int]]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(images.files[index] for index in group) for group in groups)
-
-
-def _listed(what: str, found: list[str], shown: int = 10) -> list[str]:
-    """A heading with the count, then the first few."""
-    more = [f"  and {len(found) - shown:,} more"] if len(found) > shown else []
-    return [f"{what}: {len(found):,}", *(f"  {entry}" for entry in found[:shown]), *more]

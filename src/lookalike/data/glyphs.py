@@ -49,7 +49,8 @@ def glyphs(root: Path | None = None) -> ImageSet:
     """Characters in the fonts inside matplotlib: about 2,300 classes, 32x32 grey, built in."""
     if root is not None:
         raise BadInput("'glyphs' is built in and takes no data.root")
-    path = cache_folder() / f"glyphs-{digest(_RECIPE, *map(_identity, _font_files()))}.npz"
+    fonts = [f"{font.name} {font.stat().st_size}" for font in _font_files()]
+    path = cache_folder() / f"glyphs-{digest(_RECIPE, *fonts)}.npz"
     if not path.exists():
         names, labels, drawings = _render_all()
         with atomically(path) as draft, draft.open("wb") as file:
@@ -80,10 +81,6 @@ def _decode(drawings: Drawing, index: int) -> Drawing:
 def _font_files() -> list[Path]:
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     return sorted(f for f in folder.glob("*.ttf") if not f.stem.startswith(_NOT_TEXT))
-
-
-def _identity(font: Path) -> str:
-    return f"{font.name} {font.stat().st_size}"
 
 
 def _render_all() -> tuple[list[str], NDArray[np.int64], Drawing]:

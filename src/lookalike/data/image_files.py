@@ -54,10 +54,10 @@ def open_rgb(
 
 
 def read_image(path: Path, file: str, upright: bool) -> NDArray[np.uint8]:
-    """The pixels of one file as RGB [H, W, 3]; transparent parts become white.
+    """The pixels of one file as :func:`open_rgb` reads it, [H, W, 3].
 
-    ``upright`` applies the orientation of the EXIF data. The published results on the official
-    data sets were made without it, so it is for users' own images only.
+    The published results on the official data sets were made without ``upright``, so it is for
+    users' own images only.
     """
     try:
         return np.array(open_rgb(path, upright=upright))

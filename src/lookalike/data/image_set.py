@@ -15,6 +15,9 @@ __all__ = ["ImageSet", "UnreadableImage", "digest", "refuse_unreadable"]
 
 Pixels = NDArray[np.uint8]
 
+_COLUMNS = ("labels", "test", "query", "gallery", "super_labels")
+"""The arrays of an ImageSet with one entry per image."""
+
 
 class UnreadableImage(LookalikeError):
     """One image that cannot be decoded.
@@ -66,10 +69,8 @@ class ImageSet:
     super_labels: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        count = len(self.files)
-        kept = (self.test, self.query, self.gallery, self.super_labels)
-        masks = [mask for mask in kept if mask is not None]
-        if self.labels.shape != (count,) or any(mask.shape != (count,) for mask in masks):
+        count, columns = len(self.files), [getattr(self, name) for name in _COLUMNS]
+        if any(values is not None and values.shape != (count,) for values in columns):
             raise ValueError(f"'{self.name}': labels and masks need one entry for each file")
         if count and not 0 <= self.labels.min() <= self.labels.max() < len(self.class_names):
             raise ValueError(f"'{self.name}': labels must lie in 0..{len(self.class_names) - 1}")
@@ -87,18 +88,15 @@ class ImageSet:
             return self
         keep = np.delete(np.arange(len(self)), gone)
         names = tuple(self.files[i] for i in gone)
+        columns = {name: getattr(self, name) for name in _COLUMNS}
         return replace(
             self,
             files=tuple(self.files[i] for i in keep),
-            labels=self.labels[keep],
-            test=self.test[keep],
-            query=None if self.query is None else self.query[keep],
-            gallery=None if self.gallery is None else self.gallery[keep],
             decode=partial(_decode_kept, self.decode, keep),
             fingerprint=digest(self.fingerprint, *names),
             stamp=digest(self.stamp, *names),
             unreadable=self.unreadable + names,
-            super_labels=None if self.super_labels is None else self.super_labels[keep],
+            **{name: values[keep] for name, values in columns.items() if values is not None},
         )
 
 

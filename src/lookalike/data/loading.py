@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -77,8 +78,8 @@ _BY_HAND = {
         "https://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html, then put list_eval_partition.txt "
         "and the unpacked img/ into {root}/InShop_Clothes"
     ),
-    "folder": "'folder' is your own pictures: there is nothing to download",
-    "csv": "'csv' is your own pictures: there is nothing to download",
+} | {
+    own: f"'{own}' is your own pictures: there is nothing to download" for own in ("folder", "csv")
 }
 
 
@@ -153,26 +154,12 @@ def prepare(
     with suppress(BadInput):
         return source.read(home)  # it is there already
     for archive in source.archives:
-        _fetch(archive, home, progress, base_url)
+        target = home / archive.folder / archive.file
+        url = f"{base_url.rstrip('/')}/{archive.file}" if base_url else archive.url
+        report = partial(progress, archive.file) if progress else None
+        fetched = download(url, target, archive.md5, report)
+        if archive.packed:
+            unpack(target, target.parent)
+            if fetched:  # an archive that the user put there stays
+                target.unlink()
     return source.read(home)
-
-
-def _fetch(
-    archive: Archive,
-    home: Path,
-    progress: Callable[[str, int, int | None], None] | None,
-    base_url: str | None,
-) -> None:
-    """Download one archive and unpack it; an archive that the user put there is not removed."""
-    target = home / archive.folder / archive.file
-    url = f"{base_url.rstrip('/')}/{archive.file}" if base_url else archive.url
-
-    def report(done: int, total: int | None) -> None:
-        if progress:
-            progress(archive.file, done, total)
-
-    fetched = download(url, target, archive.md5, report)
-    if archive.packed:
-        unpack(target, target.parent)
-        if fetched:
-            target.unlink()

@@ -60,14 +60,7 @@ class Counts:
 CUB = Counts(train_images=5_864, test_images=5_924, train_classes=100, test_classes=100)
 CARS = Counts(train_images=8_054, test_images=8_131, train_classes=98, test_classes=98)
 SOP = Counts(train_images=59_551, test_images=60_502, train_classes=11_318, test_classes=11_316)
-INSHOP = Counts(
-    train_images=25_882,
-    test_images=26_830,
-    train_classes=3_997,
-    test_classes=3_985,
-    query_images=14_218,
-    gallery_images=12_612,
-)
+INSHOP = Counts(25_882, 26_830, 3_997, 3_985, query_images=14_218, gallery_images=12_612)
 
 _SOP_HEADER = ["image_id", "class_id", "super_class_id", "path"]
 _INSHOP_HEADER = ["image_name", "item_id", "evaluation_status"]
@@ -80,12 +73,8 @@ def cub(root: Path | None = None, expected: Counts = CUB) -> ImageSet:
 
     The first half of the class numbers is the training half.
     """
-    home = require(
-        "cub",
-        root,
-        "CUB_200_2011",
-        ("images.txt", "image_class_labels.txt", "classes.txt", "images"),
-    )
+    needed = ("images.txt", "image_class_labels.txt", "classes.txt", "images")
+    home = require("cub", root, "CUB_200_2011", needed)
     files = _numbered_lines(home / "images.txt")
     classes = _numbered_lines(home / "classes.txt")
     class_of = _numbered_lines(home / "image_class_labels.txt")

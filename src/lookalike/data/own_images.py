@@ -15,8 +15,8 @@ from lookalike.registry import DATASETS
 __all__ = ["folder", "table"]
 
 _COLUMNS = ("path", "label", "split", "query", "gallery")
-_YES = frozenset({"1", "true", "yes"})
-_NO = frozenset({"0", "false", "no", ""})
+_HALF = {"train": False, "test": True}
+_MARK = dict.fromkeys(("1", "true", "yes"), True) | dict.fromkeys(("0", "false", "no", ""), False)
 
 Row = dict[str, str]
 
@@ -89,17 +89,22 @@ def table(root: Path | None = None) -> ImageSet:
         raise BadInput(f"data.root of 'csv' is no file: {root}")
     columns, rows = _read(root)
     files = [row["path"] for row in rows]
-    _refuse_repeated(root, files)
+    lines: dict[str, int] = {}
+    for line, file in enumerate(files, 2):
+        if lines.setdefault(file, line) != line:
+            raise BadInput(f"{root}, row {line}: '{file}' is there twice")
     class_names = list(dict.fromkeys(row["label"] for row in rows))
     number = {name: index for index, name in enumerate(class_names)}
     labels = np.array([number[row["label"]] for row in rows], np.int64)
     if "split" in columns:
-        test = np.array([_half(root, line, row) for line, row in enumerate(rows, 2)])
+        test = _flags(root, rows, "split", _HALF, "train or test")
     else:
         test = labels >= (len(class_names) + 1) // 2
     query = gallery = None
     if "query" in columns or "gallery" in columns:
-        query, gallery = (_marks(root, columns, rows, part) for part in ("query", "gallery"))
+        for part in {"query", "gallery"}.difference(columns):
+            raise BadInput(f"{root}: query and gallery go together; the column '{part}' is missing")
+        query, gallery = (_flags(root, rows, p, _MARK, "1 or 0") for p in ("query", "gallery"))
         if (~test & (query | gallery)).any():
             raise BadInput(f"{root}: only test images can be query or gallery")
     return from_files(
@@ -132,26 +137,10 @@ def _read(path: Path) -> tuple[list[str], list[Row]]:
     return columns, rows
 
 
-def _refuse_repeated(path: Path, files: list[str]) -> None:
-    seen: set[str] = set()
-    for line, file in enumerate(files, 2):
-        if file in seen:
-            raise BadInput(f"{path}, row {line}: '{file}' is there twice")
-        seen.add(file)
-
-
-def _half(path: Path, line: int, row: Row) -> bool:
-    value = row["split"].strip().lower()
-    if value not in ("train", "test"):
-        raise BadInput(f"{path}, row {line}: split must be train or test, not '{row['split']}'")
-    return value == "test"
-
-
-def _marks(path: Path, columns: list[str], rows: list[Row], column: str) -> NDArray[np.bool_]:
-    if column not in columns:
-        raise BadInput(f"{path}: query and gallery go together; the column '{column}' is missing")
-    values = [row[column].strip().lower() for row in rows]
-    for line, value in enumerate(values, 2):
-        if value not in _YES | _NO:
-            raise BadInput(f"{path}, row {line}: {column} must be 1 or 0, not '{value}'")
-    return np.array([value in _YES for value in values])
+def _flags(
+    path: Path, rows: list[Row], column: str, meaning: dict[str, bool], valid: str
+) -> NDArray[np.bool_]:
+    for line, row in enumerate(rows, 2):
+        if row[column].strip().lower() not in meaning:
+            raise BadInput(f"{path}, row {line}: {column} must be {valid}, not '{row[column]}'")
+    return np.array([meaning[row[column].strip().lower()] for row in rows])

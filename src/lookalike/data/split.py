@@ -88,7 +88,11 @@ class Split:
         self.protocol = protocol
         self.fold = fold
         self.folds = folds
-        self.description = _described(protocol, train, validation, test, fold, folds)
+        held_out = "" if validation is None else f"{validation.class_count:,} validation, "
+        self.description = (
+            f"{protocol}{f', fold {fold + 1} of {folds}' if folds > 1 else ''}: "
+            f"{train.class_count:,} training, {held_out}{test.class_count:,} test classes"
+        )
         self._held_back: Subset | None = test
 
     @property
@@ -166,7 +170,8 @@ def make_splits(
         raise BadInput(f"there is no protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
     classes, test_classes = _halves(images)
     test = _subset(images, test_classes, retrieval=True)
-    refuse_lonely(images, test, "test")
+    if test.query is None and np.bincount(test.labels).max() < 2:
+        raise BadInput(f"the test classes of '{images.name}' have one image each: nothing to find")
     if protocol == "paper":
         return [Split(_subset(images, classes), None, test, protocol=protocol)]
     if protocol == "fixed-validation":
@@ -184,14 +189,6 @@ def make_splits(
         )
         for fold, part in enumerate(parts)
     ]
-
-
-def refuse_lonely(images: ImageSet, subset: Subset, part: str) -> None:
-    """Refuse a part in which no image has another one of its class to be found."""
-    if subset.query is None and np.bincount(subset.labels).max() < 2:
-        raise BadInput(
-            f"the {part} classes of '{images.name}' have one image each: nothing to find"
-        )
 
 
 def _halves(images: ImageSet) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -241,14 +238,3 @@ def _subset(images: ImageSet, classes: NDArray[np.int64], retrieval: bool = Fals
     if not retrieval or images.query is None or images.gallery is None:
         return Subset(images, indices, labels, classes)
     return Subset(images, indices, labels, classes, images.query[indices], images.gallery[indices])
-
-
-def _described(
-    protocol: str, train: Subset, validation: Subset | None, test: Subset, fold: int, folds: int
-) -> str:
-    parts = [f"{train.class_count:,} training"]
-    if validation is not None:
-        parts.append(f"{validation.class_count:,} validation")
-    parts.append(f"{test.class_count:,} test classes")
-    where = f", fold {fold + 1} of {folds}" if folds > 1 else ""
-    return f"{protocol}{where}: " + ", ".join(parts)

@@ -7,7 +7,6 @@ whole batch is converted to float once, at the end.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -91,8 +90,9 @@ class Normalisation:
         return out
 
 
-class Preset(ABC):
-    """A pair of transforms: ``train`` with augmentation, ``test`` without.
+@dataclass(frozen=True)
+class Preset:
+    """A pair of transforms: ``train`` with augmentation, ``test`` without; here of no change.
 
     Attributes:
         name: The value of ``data.transform``.
@@ -127,13 +127,19 @@ class Preset(ABC):
         """A batch without augmentation, float32 [B, C, S, S]."""
         return normalisation(self.centre(pixels), memory_format)
 
-    @abstractmethod
-    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:
+    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:  # noqa: ARG002
         """A batch of random views, 0..255: ``part`` of a larger one, or the whole."""
+        return self.centre(pixels)
 
-    @abstractmethod
     def centre(self, pixels: Sequence[Tensor]) -> Tensor:
         """A batch of the one view used for testing, 0..255."""
+        shapes = {tuple(image.shape) for image in pixels}
+        if len(shapes) > 1:
+            found = ", ".join(f"{width}x{height}" for _, height, width in sorted(shapes)[:4])
+            raise BadInput(
+                f"these transforms need images of one size but found {found}; choose another preset"
+            )
+        return torch.stack(list(pixels))
 
 
 @dataclass(frozen=True)
@@ -145,10 +151,7 @@ class _Photo(Preset):
     ``colour`` is the strength of the colour jitter, which also makes one image in five grey.
     """
 
-    name: str
-    short_side: int
     size: int
-    summary: str
     scale: tuple[float, float] | None = None
     colour: float = 0
 
@@ -244,57 +247,22 @@ def _recolour(batch: Tensor, strength: float, generator: torch.Generator, part: 
         image.copy_(colours.adjust_hue(changed, hue))
 
 
-@dataclass(frozen=True)
 class _Glyphs(Preset):
     """Small drawings: a small random shift, scale and rotation; never mirrored."""
 
-    name: str = "glyphs"
-    short_side: int | None = None
-    size: int = 32
-    summary: str = "32 px drawings: shift 2 px, size 0.87 to 1.15, turn 10 degrees, no flip"
-
     def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:
-        batch = _stacked(pixels).float()
+        batch = self.centre(pixels).float()
         drawn = torch.rand(4, part.whole, generator=generator, dtype=torch.float32)
         chance = part.of(drawn, dim=1) * 2 - 1
         angle = chance[0] * math.radians(10)
         zoom = torch.exp(chance[1] * math.log(1.15))
-        shift = chance[2:] * 2 * (2 / self.size)
+        shift = chance[2:] * 2 * (2 / 32)  # two of 32 pixels
         rows = [
             torch.stack([angle.cos() * zoom, -angle.sin() * zoom, shift[0]], 1),
             torch.stack([angle.sin() * zoom, angle.cos() * zoom, shift[1]], 1),
         ]
         grid = functional.affine_grid(torch.stack(rows, 1), list(batch.shape), align_corners=False)
         return functional.grid_sample(batch, grid, align_corners=False)
-
-    def centre(self, pixels: Sequence[Tensor]) -> Tensor:
-        return _stacked(pixels)
-
-
-@dataclass(frozen=True)
-class _Unchanged(Preset):
-    """Images of one size, unchanged."""
-
-    name: str = "none"
-    short_side: int | None = None
-    size: int | None = None
-    summary: str = "images of one size, unchanged"
-
-    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:  # noqa: ARG002
-        return _stacked(pixels)
-
-    def centre(self, pixels: Sequence[Tensor]) -> Tensor:
-        return _stacked(pixels)
-
-
-def _stacked(pixels: Sequence[Tensor]) -> Tensor:
-    shapes = {tuple(image.shape) for image in pixels}
-    if len(shapes) > 1:
-        found = ", ".join(f"{width}x{height}" for _, height, width in sorted(shapes)[:4])
-        raise BadInput(
-            f"these transforms need images of one size but found {found}; choose another preset"
-        )
-    return torch.stack(list(pixels))
 
 
 PRESETS: dict[str, Preset] = {
@@ -310,8 +278,13 @@ PRESETS: dict[str, Preset] = {
         _Photo("colour", 256, 224, "as proxy-anchor, with colours changed by 0.2", (0.08, 1), 0.2),
         _Photo("small", 160, 128, "160, RandomResizedCrop 128 (0.16 to 1), flip", (0.16, 1.0)),
         _Photo("small-160", 200, 160, "200, RandomResizedCrop 160 (0.16 to 1), flip", (0.16, 1.0)),
-        _Glyphs(),
-        _Unchanged(),
+        _Glyphs(
+            "glyphs",
+            None,
+            32,
+            "32 px drawings: shift 2 px, size 0.87 to 1.15, turn 10 degrees, no flip",
+        ),
+        Preset("none", None, None, "images of one size, unchanged"),
     )
 }
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 
-import torch
 from torch import Tensor, nn
 
 from lookalike.data.transforms import Normalisation
@@ -10,14 +9,11 @@ from lookalike.errors import BadInput, LookalikeError
 
 __all__ = ["Backbone", "fit_channels", "normalisation_for", "replace_first_convolution"]
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
-
 
 def normalisation_for(
     channels: int,
-    mean: tuple[float, ...] = IMAGENET_MEAN,
-    std: tuple[float, ...] = IMAGENET_STD,
+    mean: tuple[float, ...] = Normalisation.mean,
+    std: tuple[float, ...] = Normalisation.std,
     *,
     scale: float = 1 / 255,
     bgr: bool = False,
@@ -88,8 +84,7 @@ class Backbone(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """The feature map before pooling."""
-        size = (images.shape[2], images.shape[3])
-        if self.image_size not in (None, size):
+        if self.image_size not in (None, size := tuple(images.shape[2:])):
             raise BadInput(
                 f"this network takes images of {self.image_size} pixels only, not {size}; "
                 "choose other transforms or another network"
@@ -116,12 +111,15 @@ class Backbone(nn.Module):
         return patches.reshape(*patches.shape[:2], rows, count // rows)
 
 
+def first_convolution(network: nn.Module) -> tuple[str, nn.Conv2d | None]:
+    """The convolution that reads the images, with its name."""
+    found = ((name, one) for name, one in network.named_modules() if isinstance(one, nn.Conv2d))
+    return next(found, ("", None))
+
+
 def replace_first_convolution(network: nn.Module, channels: int) -> None:
     """Make ``network`` take ``channels`` input channels, in place."""
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d):
-            if module.in_channels != channels:
-                with torch.no_grad():
-                    module.weight = nn.Parameter(fit_channels(module.weight, channels))
-                module.in_channels = channels
-            return
+    _, first = first_convolution(network)
+    if first is not None and first.in_channels != channels:
+        first.weight = nn.Parameter(fit_channels(first.weight.detach(), channels))
+        first.in_channels = channels

@@ -8,7 +8,6 @@ a value that names its layers and how they are joined.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,16 +21,6 @@ __all__ = ["BNInception", "bn_inception"]
 
 Layer = Callable[[str, Tensor], Tensor]
 """Runs the convolution of that name, its batch norm and a ReLU."""
-
-
-class Convolution(NamedTuple):
-    """One convolution with batch norm and ReLU."""
-
-    name: str
-    inside: int
-    outside: int
-    kernel: int
-    stride: int = 1
 
 
 @dataclass(frozen=True)
@@ -57,19 +46,19 @@ class Inception:
         """The channels of the joined branches."""
         return self.single + self.triple[1] + self.double[1] + (self.projection or inside)
 
-    def convolutions(self, inside: int) -> Iterator[Convolution]:
-        """Every layer, in the order of the file."""
+    def convolutions(self, inside: int) -> Iterator[tuple[str, int, int, int, int]]:
+        """Name, channels in and out, kernel and stride of every layer, in the order of the file."""
         stride = 2 if self.halves else 1
         (reduced, wide), (reduced_twice, wide_twice) = self.triple, self.double
         if self.single:
-            yield Convolution(f"{self.name}_1x1", inside, self.single, 1)
-        yield Convolution(f"{self.name}_3x3_reduce", inside, reduced, 1)
-        yield Convolution(f"{self.name}_3x3", reduced, wide, 3, stride)
-        yield Convolution(f"{self.name}_double_3x3_reduce", inside, reduced_twice, 1)
-        yield Convolution(f"{self.name}_double_3x3_1", reduced_twice, wide_twice, 3)
-        yield Convolution(f"{self.name}_double_3x3_2", wide_twice, wide_twice, 3, stride)
+            yield f"{self.name}_1x1", inside, self.single, 1, 1
+        yield f"{self.name}_3x3_reduce", inside, reduced, 1, 1
+        yield f"{self.name}_3x3", reduced, wide, 3, stride
+        yield f"{self.name}_double_3x3_reduce", inside, reduced_twice, 1, 1
+        yield f"{self.name}_double_3x3_1", reduced_twice, wide_twice, 3, 1
+        yield f"{self.name}_double_3x3_2", wide_twice, wide_twice, 3, stride
         if self.projection:
-            yield Convolution(f"{self.name}_pool_proj", inside, self.projection, 1)
+            yield f"{self.name}_pool_proj", inside, self.projection, 1, 1
 
     def run(self, layer: Layer, features: Tensor) -> Tensor:
         """All branches of ``features``, joined."""
@@ -79,11 +68,8 @@ class Inception:
         double = layer(f"{self.name}_double_3x3_2", double)
         if self.halves:
             return torch.cat([triple, double, shrink(features)], 1)
-        pooled = (
-            functional.avg_pool2d(features, 3, stride=1, padding=1)
-            if self.pooling == "avg"
-            else functional.max_pool2d(features, 3, stride=1, padding=1)
-        )
+        pool = functional.avg_pool2d if self.pooling == "avg" else functional.max_pool2d
+        pooled = pool(features, 3, stride=1, padding=1)
         single = layer(f"{self.name}_1x1", features)
         return torch.cat([single, triple, double, layer(f"{self.name}_pool_proj", pooled)], 1)
 
@@ -122,24 +108,21 @@ class BNInception(nn.Module):
 
     def __init__(self, channels: int = 3, num_classes: int = 0) -> None:
         super().__init__()
-        self._add(Convolution("conv1_7x7_s2", channels, 64, 7, 2))
-        self._add(Convolution("conv2_3x3_reduce", 64, 64, 1))
-        self._add(Convolution("conv2_3x3", 64, 192, 3))
+        self._add("conv1_7x7_s2", channels, 64, 7, 2)
+        self._add("conv2_3x3_reduce", 64, 64, 1, 1)
+        self._add("conv2_3x3", 64, 192, 3, 1)
         inside = 192
         for module in MODULES:
             for convolution in module.convolutions(inside):
-                self._add(convolution)
+                self._add(*convolution)
             self.add_module(module.name, nn.Identity())  # gives its output a name
             inside = module.width(inside)
         if num_classes:
             self.last_linear = nn.Linear(inside, num_classes)
 
-    def _add(self, layer: Convolution) -> None:
-        convolution = nn.Conv2d(
-            layer.inside, layer.outside, layer.kernel, layer.stride, padding=layer.kernel // 2
-        )
-        self.add_module(layer.name, convolution)
-        self.add_module(f"{layer.name}_bn", nn.BatchNorm2d(layer.outside))
+    def _add(self, name: str, inside: int, outside: int, kernel: int, stride: int) -> None:
+        self.add_module(name, nn.Conv2d(inside, outside, kernel, stride, padding=kernel // 2))
+        self.add_module(f"{name}_bn", nn.BatchNorm2d(outside))
 
     def _layer(self, name: str, features: Tensor) -> Tensor:
         convolved = getattr(self, name)(features)

@@ -1,5 +1,6 @@
 """The whole model: backbone, head, and which parameters are trainable."""
 
+from collections.abc import Iterator
 from typing import Self
 
 from torch import Tensor, nn
@@ -106,24 +107,18 @@ class EmbeddingModel(nn.Module):
         if self._frozen_backbone:
             self.backbone.eval()
         if self._frozen_statistics:
-            for layer in self._batch_norms().values():
+            for layer in self._batch_norms():
                 layer.eval()
         return self
 
     def _apply_gradients(self) -> None:
         learns = not (self._warming_up or self._frozen_backbone)
-        frozen = (
-            {
-                f"{path}.{name}".lstrip(".")
-                for path, layer in self._batch_norms().items()
-                for name, _ in layer.named_parameters(recurse=False)
-            }
-            if self._frozen_affine
-            else set()
-        )
         for name, parameter in self.backbone.named_parameters():
-            parameter.requires_grad_(learns and name in self._used and name not in frozen)
+            parameter.requires_grad_(learns and name in self._used)
+        if self._frozen_affine:
+            for layer in self._batch_norms():
+                for parameter in layer.parameters(recurse=False):
+                    parameter.requires_grad_(False)
 
-    def _batch_norms(self) -> dict[str, nn.Module]:
-        layers = self.backbone.named_modules()
-        return {path: layer for path, layer in layers if isinstance(layer, _BatchNorm)}
+    def _batch_norms(self) -> Iterator[nn.Module]:
+        return (layer for layer in self.backbone.modules() if isinstance(layer, _BatchNorm))

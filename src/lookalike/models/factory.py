@@ -106,25 +106,18 @@ def fingerprint(network: str, weights: str = "none") -> str:
 
 def _backbone(network: str, channels: int, *, pretrained: bool) -> Backbone:
     hub, _, name = network.rpartition(":")
-    if hub in HUBS:
-        if name not in HUBS[hub].names():
-            raise BadInput(
-                f"there is no network '{name}' in {hub}; {did_you_mean(name, HUBS[hub].names())}"
-            )
-        return HUBS[hub].build(name, channels, pretrained)
-    if hub or name in names():
-        return _registered(network, channels, pretrained)
-    for place in HUBS.values():
+    if hub in HUBS and name not in HUBS[hub].names():
+        hint = did_you_mean(name, HUBS[hub].names())
+        raise BadInput(f"there is no network '{name}' in {hub}; {hint}")
+    if hub not in HUBS and (hub or name in names()):
+        options = {"pretrained": True} if pretrained else {}
+        backbone = NETWORKS.create(network, channels=channels, **options)
+        if not isinstance(backbone, Backbone):
+            raise BadInput(f"the network '{network}' must return a lookalike.models.Backbone")
+        return backbone
+    for place in [HUBS[hub]] if hub else HUBS.values():
         if name in place.names():
             return place.build(name, channels, pretrained)
     known = [*names(), *(other for place in HUBS.values() for other in place.names())]
     hint = did_you_mean(network, get_close_matches(network, known) or names())
     raise BadInput(f"there is no network '{network}' here, in timm or in torchvision; {hint}")
-
-
-def _registered(network: str, channels: int, pretrained: bool) -> Backbone:
-    options = {"pretrained": True} if pretrained else {}
-    backbone = NETWORKS.create(network, channels=channels, **options)
-    if not isinstance(backbone, Backbone):
-        raise BadInput(f"the network '{network}' must return a lookalike.models.Backbone")
-    return backbone

@@ -101,11 +101,10 @@ def principal_axes(centred: Tensor) -> tuple[Tensor, Tensor]:
 
     With fewer rows than columns, X X' has the same nonzero eigenvalues as X'X and is smaller.
     """
-    count, width = centred.shape
-    if count >= width:
+    if len(centred) >= centred.shape[1]:
         values, vectors = torch.linalg.eigh(covariance(centred))
         return values, vectors
-    freedom = max(count - 1, 1)
+    freedom = max(len(centred) - 1, 1)
     values, rows = torch.linalg.eigh(centred @ centred.T / freedom)
     kept = values > values[-1] * 1e-10
     return values[kept], centred.T @ rows[:, kept] * (values[kept] * freedom).rsqrt()

@@ -81,15 +81,13 @@ def _timm_network(name: str, channels: int, pretrained: bool) -> tuple[Any, bool
     for option in ANY_SIZE:
         try:
             network: Any = timm.create_model(name, **common, **option)
-        except TypeError as error:
-            if not option:
-                raise BadInput(f"timm cannot build '{name}' as a backbone: {error}") from error
-        except Exception as error:
-            if pretrained:
-                raise _unreachable(name) from error
-            raise BadInput(f"timm cannot build '{name}' as a backbone: {error}") from error
-        else:
             return network, bool(option) or not network.pretrained_cfg["fixed_input_size"]
+        except Exception as error:
+            refused = isinstance(error, TypeError)
+            if pretrained and not refused:
+                raise _unreachable(name) from error
+            if not (refused and option):
+                raise BadInput(f"timm cannot build '{name}' as a backbone: {error}") from error
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -115,18 +113,9 @@ def _forward_features(network: Any, images: Tensor) -> Tensor:
     return found
 
 
-CLASSIFYING = {
-    "avgpool",
-    "adaptive_avg_pool2d",
-    "mean",
-    "flatten",
-    "getitem",
-    "dropout",
-    "fc",
-    "head",
-    "heads",
-    "classifier",
-}
+CLASSIFYING = re.compile(
+    r"(avgpool|adaptive_avg_pool2d|mean|flatten|getitem|dropout|fc|heads?|classifier)(_\d+)?"
+)
 """The names of torchvision's steps after the last feature map."""
 
 SCALED_TO_ONE = {"googlenet", "inception_v3"}
@@ -167,7 +156,7 @@ def _steps(network: nn.Module) -> dict[str, str]:
 
 
 def _classifies(step: str) -> bool:
-    return re.sub(r"_\d+$", "", step.partition(".")[0]) in CLASSIFYING
+    return CLASSIFYING.fullmatch(step.partition(".")[0]) is not None
 
 
 def _extracted_map(network: nn.Module, images: Tensor) -> Tensor:

@@ -6,17 +6,9 @@ from lookalike.errors import BadInput
 from lookalike.models.backbone import Backbone, normalisation_for
 from lookalike.registry import NETWORKS
 
-__all__ = ["SMALL_CNN_WIDTHS", "small_cnn"]
+__all__ = ["small_cnn"]
 
 SMALL_CNN_WIDTHS = (16, 32, 64, 128)
-
-
-def _block(inside: int, outside: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(inside, outside, 3, padding=1, bias=False),
-        nn.BatchNorm2d(outside),
-        nn.ReLU(inplace=True),
-    )
 
 
 @NETWORKS.register("small-cnn")
@@ -37,7 +29,8 @@ def small_cnn(channels: int = 3, pretrained: bool = False) -> Backbone:
     for outside in SMALL_CNN_WIDTHS:
         if blocks:
             blocks.append(nn.MaxPool2d(2))
-        blocks.append(_block(inside, outside))
+        convolution = nn.Conv2d(inside, outside, 3, padding=1, bias=False)
+        blocks.append(nn.Sequential(convolution, nn.BatchNorm2d(outside), nn.ReLU(inplace=True)))
         inside = outside
     half = (0.5,) * channels
     return Backbone(

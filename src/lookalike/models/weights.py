@@ -1,7 +1,7 @@
 """Weights from files: reading them, and matching them by name and shape."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
-from lookalike.models.backbone import fit_channels
+from lookalike.models.backbone import first_convolution, fit_channels
 
 __all__ = ["content_hash", "load_by_name", "load_by_order", "read_tensors"]
 
@@ -81,7 +81,7 @@ def load_by_name(
     the module's number of channels, and vectors saved as [1, C] are read as [C].
     """
     own = module.state_dict()
-    first = _first_kernel(module)
+    first = f"{first_convolution(module)[0]}.weight"
     fitted: dict[str, Tensor] = {}
     wrong = []
     for name, target in own.items():
@@ -101,7 +101,11 @@ def load_by_name(
     unexpected = [name for name in tensors if name not in own and not name.startswith(left_over)]
     if missing or unexpected or wrong:
         groups = (("missing", missing), ("unexpected", unexpected), ("wrong shape", wrong))
-        listed = "; ".join(_first_few(what, names) for what, names in groups if names)
+        listed = "; ".join(
+            f"{len(names)} {what} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+            for what, names in groups
+            if names
+        )
         raise BadInput(f"the weights in {source} do not fit the network: {listed}")
     module.load_state_dict({**own, **fitted})
 
@@ -125,16 +129,3 @@ def content_hash(path: Path) -> str:
         raise BadInput(f"there is no weights file '{path}'")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
-
-
-def _first_kernel(module: nn.Module) -> str:
-    for path, layer in module.named_modules():
-        if isinstance(layer, nn.Conv2d):
-            return f"{path}.weight"
-    return ""
-
-
-def _first_few(what: str, names: Iterable[str], few: int = 3) -> str:
-    listed = list(names)
-    dots = ", ..." if len(listed) > few else ""
-    return f"{len(listed)} {what} ({', '.join(listed[:few])}{dots})"

@@ -129,4 +129,4 @@ def _linear(weight: Tensor, bias: Tensor) -> Projection:
 
 
 def _score(embeddings: Tensor, subset: Subset, metrics: tuple[str, ...]) -> dict[str, float]:
-    return score(embeddings, subset.labels, subset.query, subset.gallery, metrics)
+    return score(embeddings, subset, metrics)

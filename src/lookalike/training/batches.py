@@ -123,12 +123,12 @@ class TrainingBatches:
                     waiting = []
 
     def _augmented(self, numbered: list[tuple[int, list[int]]]) -> list[Tensor]:
-        return [self._batch(step, positions) for step, positions in numbered]
-
-    def _batch(self, step: int, positions: list[int]) -> Tensor:
-        generator = step_generator(self.seed, step)
-        part = own_part(len(positions))
-        return self.source.training(self.subset.indices[positions[part.rows]], generator, part)
+        batches = []
+        for step, positions in numbered:
+            part = own_part(len(positions))
+            own = self.subset.indices[positions[part.rows]]
+            batches.append(self.source.training(own, step_generator(self.seed, step), part))
+        return batches
 
 
 def step_generator(seed: int, step: int) -> torch.Generator:

@@ -57,8 +57,7 @@ class Learner:
 
 def load_images(config: RunConfig) -> tuple[ImageSet, Preset]:
     """The images of a run and how they are transformed; nothing is decoded yet."""
-    given = config.data
-    preset = data.preset(given.transform)
+    given, preset = config.data, data.preset(config.data.transform)
     return data.load(given.name, given.root, given.skip_unreadable), preset
 
 
@@ -183,17 +182,17 @@ def cut_learner(
     watcher: Watcher,
 ) -> Learner:
     """The part of ``model`` behind the module ``until``, and the maps of the part before it."""
-    wanted = config.model
     shape = tuple(pixels.testing(np.zeros(1, np.int64)).shape[1:])
     backbone = models.CutBackbone(model.backbone, until, shape)
     rest = EmbeddingModel(backbone, model.head)
-    freeze(rest, wanted)
+    freeze(rest, config.model)
     maps = open_features(
         images,
-        identity={"until": until} | frozen_identity(wanted, pixels.preset),
-        views=wanted.frozen_views,
-        frozen=lambda: Frozen(backbone.eval().front, pixels, 0, backbone.blank.device),
-        watcher=watcher,
+        pixels.preset,
+        config.model,
+        {"until": until},
+        lambda: Frozen(backbone.eval().front, pixels, 0, backbone.blank.device),
+        watcher,
     )
     return Learner(rest, maps)
 
@@ -225,7 +224,6 @@ def frozen_features(
     watcher: Watcher,
 ) -> Features:
     """The pooled features of all images by a frozen network."""
-    wanted = config.model
 
     def frozen() -> Frozen:
         model = build_model(config, store).to(device)
@@ -233,22 +231,8 @@ def frozen_features(
         count = sum(weight.numel() for weight in model.backbone.parameters())
         return Frozen(pooled_features(model), pixels, count, device)
 
-    return open_features(
-        images,
-        identity={"pooling": wanted.pooling} | frozen_identity(wanted, preset),
-        views=wanted.frozen_views,
-        frozen=frozen,
-        watcher=watcher,
-    )
-
-
-def frozen_identity(wanted: ModelConfig, preset: Preset) -> dict[str, str]:
-    """What features depend on, besides the images and the part of the network."""
-    return {
-        "network": wanted.network,
-        "weights": models.fingerprint(wanted.network, wanted.weights),
-        "preset": preset.name,
-    }
+    part = {"pooling": config.model.pooling}
+    return open_features(images, preset, config.model, part, frozen, watcher)
 
 
 def pooled_features(model: EmbeddingModel) -> Callable[[Tensor], Tensor]:
@@ -272,7 +256,7 @@ def head_start(
     wanted = config.model
     if wanted.head_init == "random":
         return None
-    features: Tensor = embed_distributed(
+    features = embed_distributed(
         model.without_linear(), subset, source, batch_size=config.train.eval_batch_size
     )
     labels = torch.from_numpy(subset.labels)

@@ -97,16 +97,12 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
-        """The embeddings [n, dim] of features ``X``, each of length one.
-
-        Computed in double precision, so that the embedding of a row does not depend on the other
-        rows.
-        """
+        """The embeddings [n, dim] of features ``X``, each of length one."""
         check_is_fitted(self, "head_")
         X = validate_data(self, X, dtype=np.float32, reset=False)
-        head = deepcopy(self.head_).double()
+        head = deepcopy(self.head_).double()  # so that a row's embedding does not depend on others
         with torch.no_grad():
-            embeddings: Tensor = head(maps(torch.from_numpy(X).double()))
+            embeddings: Tensor = head(torch.from_numpy(X).double())
         return embeddings.float().numpy()
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
@@ -127,12 +123,11 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         loss = losses.create(self.loss, **settings)
         miner = miners.create(self.miner, **(self.miner_settings or {})) if self.miner else None
         groups = [{"params": list(self.head_.parameters()), "lr": self.lr}]
-        learned = list(loss.parameters())
-        if learned:
+        if learned := list(loss.parameters()):
             groups.append({"params": learned, "lr": self.loss_lr or self.lr, "weight_decay": 0.0})
         optimizer = torch.optim.AdamW(groups, lr=self.lr, weight_decay=self.weight_decay)
         for batch in self._batches(labels, seed):
-            embeddings, classes = self.head_(maps(rows[batch])), labels[batch]
+            embeddings, classes = self.head_(rows[batch]), labels[batch]
             mined = None if miner is None else miner(embeddings, classes)
             value = loss(embeddings, classes, mined)
             optimizer.zero_grad()
@@ -156,8 +151,3 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
-
-
-def maps(rows: Tensor) -> Tensor:
-    """Features as feature maps of one pixel, the input of a head."""
-    return rows[:, :, None, None]

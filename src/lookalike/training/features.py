@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookalike.data import ImageSet, Part
+from lookalike.config import ModelConfig
+from lookalike.data import ImageSet, Part, Preset
 from lookalike.data.cache import cache_folder, remove_abandoned
 from lookalike.errors import BadInput
 from lookalike.files import atomically, one_at_a_time, write_json
+from lookalike.models import fingerprint
 from lookalike.progress import Watcher
 from lookalike.training.batches import Pixels, prefetch, step_generator
 
@@ -77,18 +78,25 @@ class Frozen:
 
 def open_features(
     images: ImageSet,
-    *,
-    identity: dict[str, Any],
-    views: int,
+    preset: Preset,
+    model: ModelConfig,
+    part: dict[str, str],
     frozen: Callable[[], Frozen],
     watcher: Watcher,
 ) -> Features:
-    """The features of all images; computed if no file of that ``identity`` is there yet.
+    """The features of all images by ``part`` of a network; computed if there is no file yet.
 
-    ``identity`` names the network, its weights, the transform and the part; ``frozen`` builds the
-    network and is called only if something has to be computed.
+    ``frozen`` builds the network and is called only if something has to be computed.
     """
-    named = identity | {"images": images.stamp, "views": views, "torch": version("torch")}
+    views = model.frozen_views
+    named = part | {
+        "network": model.network,
+        "weights": fingerprint(model.network, model.weights),
+        "preset": preset.name,
+        "images": images.stamp,
+        "views": views,
+        "torch": version("torch"),
+    }
     digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
     path = cache_folder() / f"{images.name}-{digest}.features.npy"
     about = path.with_suffix(".json")
@@ -159,9 +167,5 @@ def disk_space(shape: tuple[int, ...], folder: Path) -> str:
 
 
 def format_bytes(count: int) -> str:
-    """A number of bytes as text.
-
-    >>> format_bytes(1_530_000_000), format_bytes(2_000)
-    ('1.53 GB', '0.002 MB')
-    """
+    """A number of bytes as text: "1.53 GB"."""
     return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"

@@ -2,40 +2,24 @@
 
 Fabric takes care of what goes through ``forward`` only (its ``mark_forward_method`` does nothing on
 a single device), so the passes are one module with one ``forward``.
+
+Mixing and miners draw the same random numbers in every process, since all compute the same loss.
+Dropout must not: each process has other images. Its numbers therefore depend on the seed, the step,
+the process and the pass, and leave torch's common random state unchanged.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeAlias
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
 from lookalike.models import EmbeddingModel
+from lookalike.training.distributed.ranks import rank
 
-__all__ = ["Embedder", "Passes", "Prepared"]
-
-Way: TypeAlias = Literal["whole", "features", "embed"]
-
-
-class Embedder(Protocol):
-    """What an objective needs of a model."""
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Images to embeddings."""
-        ...
-
-    def features(self, images: Tensor) -> Tensor:
-        """Images to feature maps."""
-        ...
-
-    def embed(self, features: Tensor) -> Tensor:
-        """Feature maps, or pooled ones, to embeddings."""
-        ...
-
-    @property
-    def pooling(self) -> nn.Module:
-        """Feature maps to vectors, outside of what the strategy looks after."""
-        ...
+__all__ = ["Embedder", "PassRandom", "Passes", "Prepared"]
 
 
 class Passes(nn.Module):
@@ -45,18 +29,14 @@ class Passes(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, batch: Tensor, way: Way) -> Tensor:
-        """The batch through the whole model, its backbone, or its head."""
-        if way == "features":
-            return self.model.features(batch)
-        if way == "embed":
-            return self.model.embed(batch)
-        embeddings: Tensor = self.model(batch)
-        return embeddings
+    def forward(self, batch: Tensor, way: str) -> Tensor:
+        """The batch through a method of the model: ``forward``, ``features`` or ``embed``."""
+        found: Tensor = getattr(self.model, way)(batch)
+        return found
 
 
 class Prepared:
-    """``Passes`` as Fabric gave it back, with the face of a model.
+    """``Passes`` as Fabric gave it back, with the methods of a model.
 
     ``drawing`` is entered for each pass: what the random layers of the network draw from.
     """
@@ -69,17 +49,19 @@ class Prepared:
         self.passes = passes
         self.drawing = drawing
 
-    def __call__(self, images: Tensor) -> Tensor:
+    def __call__(self, batch: Tensor, way: str = "forward") -> Tensor:
         """Images to embeddings."""
-        return self._through(images, "whole")
+        with self.drawing():
+            found: Tensor = self.passes(batch, way)
+        return found
 
     def features(self, images: Tensor) -> Tensor:
         """Images to feature maps."""
-        return self._through(images, "features")
+        return self(images, "features")
 
     def embed(self, features: Tensor) -> Tensor:
         """Feature maps, or pooled ones, to embeddings."""
-        return self._through(features, "embed")
+        return self(features, "embed")
 
     @property
     def pooling(self) -> nn.Module:
@@ -88,7 +70,33 @@ class Prepared:
         found: nn.Module = model.pooling
         return found
 
-    def _through(self, batch: Tensor, way: Way) -> Tensor:
-        with self.drawing():
-            found: Tensor = self.passes(batch, way)
-        return found
+
+Embedder: TypeAlias = EmbeddingModel | Prepared
+"""What an objective embeds with."""
+
+
+class PassRandom:
+    """A separate random state for each pass of each step of this process."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.begin(0)
+
+    def begin(self, step: int) -> None:
+        """Start the passes of a step."""
+        self.step = step
+        self.passes = 0
+
+    def __call__(self) -> AbstractContextManager[None]:
+        """The random state of the next pass."""
+        self.passes += 1
+        return self.at(self.passes)
+
+    @contextmanager
+    def at(self, number: int) -> Iterator[None]:
+        """The random state of pass ``number``, the same each time; then torch's own again."""
+        devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+        state = np.random.SeedSequence((self.seed, self.step, rank(), number))
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(int(state.generate_state(1, np.uint64)[0] >> 1))
+            yield

@@ -15,60 +15,44 @@ from typing import Any, NamedTuple
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import Tensor
 
 from lookalike.training.distributed.ranks import world_size
-from lookalike.training.forward import Prepared
+from lookalike.training.forward import PassRandom, Prepared
 from lookalike.training.objective import Objective
-from lookalike.training.randomness import PassRandom
 
 __all__ = ["CachedPasses", "backward_by_chunks"]
 
 
-class Pass(NamedTuple):
-    """A chunk that was passed through the network: its number, its inputs, and its first row."""
+class Chunk(NamedTuple):
+    """Rows that were passed through the network, and the embeddings of their batch."""
 
-    number: int
     inputs: Tensor
     embeddings: Tensor
     start: int
 
 
-class CachedPasses:
-    """A model that embeds chunk by chunk and keeps the inputs, but no graph.
+class CachedPasses(Prepared):
+    """A model that embeds images chunk by chunk and keeps them, but no graph.
 
     The embeddings are leaves; :meth:`backward` propagates their gradients to the weights.
     """
 
     def __init__(self, model: Prepared, rows: int, random: PassRandom) -> None:
+        super().__init__(model.passes, model.drawing)
         self.model = model
         self.rows = rows
         self.random = random
-        self.passes: list[Pass] = []
+        self.chunks: list[Chunk] = []
 
-    def __call__(self, images: Tensor) -> Tensor:
+    def __call__(self, batch: Tensor, way: str = "forward") -> Tensor:
         """Images to embeddings."""
-        chunks = torch.split(images, self.rows)
-        numbers = range(len(self.passes), len(self.passes) + len(chunks))
+        parts = torch.split(batch, self.rows)
         with torch.no_grad():
-            embedded = [self._through(n, c) for n, c in zip(numbers, chunks, strict=True)]
+            embedded = [self._pass(n, x, way) for n, x in enumerate(parts, len(self.chunks))]
         embeddings = torch.cat(embedded).requires_grad_()
-        for place, (number, chunk) in enumerate(zip(numbers, chunks, strict=True)):
-            self.passes.append(Pass(number, chunk, embeddings, place * self.rows))
+        self.chunks += [Chunk(x, embeddings, n * self.rows) for n, x in enumerate(parts)]
         return embeddings
-
-    def features(self, images: Tensor) -> Tensor:
-        """Not available: feature maps would not fit into memory."""
-        raise NotImplementedError
-
-    def embed(self, features: Tensor) -> Tensor:
-        """Not available."""
-        raise NotImplementedError
-
-    @property
-    def pooling(self) -> nn.Module:
-        """Not available."""
-        raise NotImplementedError
 
     def backward(self, fabric: Fabric) -> None:
         """Pass every chunk again and add its part to the gradients of the weights.
@@ -78,21 +62,21 @@ class CachedPasses:
         """
         scaler = getattr(fabric.strategy.precision, "scaler", None)
         scale = 1.0 if scaler is None else scaler.get_scale()
-        buffers = list(self.model.passes.buffers())
+        passes: Any = self.passes
+        buffers = list(passes.buffers())
         tracked = [buffer.clone() for buffer in buffers]
-        passes: Any = self.model.passes
-        for done, (number, inputs, embeddings, start) in enumerate(self.passes, 1):
+        for number, (inputs, embeddings, start) in enumerate(self.chunks):
             gradient = torch.zeros_like(embeddings) if embeddings.grad is None else embeddings.grad
-            waiting = world_size() > 1 and done < len(self.passes)
+            waiting = world_size() > 1 and number + 1 < len(self.chunks)
             with fabric.no_backward_sync(passes) if waiting else nullcontext():
-                again = self._through(number, inputs)
+                again = self._pass(number, inputs)
                 fabric.backward(again, gradient=gradient[start : start + self.rows] / scale)
         for buffer, value in zip(buffers, tracked, strict=True):
             buffer.copy_(value)
 
-    def _through(self, number: int, inputs: Tensor) -> Tensor:
+    def _pass(self, number: int, inputs: Tensor, way: str = "forward") -> Tensor:
         with self.random.at(number):
-            return self.model(inputs)
+            return self.model(inputs, way)
 
 
 def backward_by_chunks(

@@ -21,8 +21,8 @@ from lookalike.runs.run import Run
 
 __all__ = ["check_loggers", "open_loggers"]
 
-PACKAGES = {"mlflow": "mlflow", "wandb": "wandb"}
-"""Packages that are not part of the plain installation; the extra has the logger's name."""
+EXTRAS = ("mlflow", "wandb")
+"""Loggers whose package, of the same name, is not part of the plain installation."""
 
 PROJECT = "lookalike"
 
@@ -30,7 +30,7 @@ PROJECT = "lookalike"
 def check_loggers(config: RunConfig) -> None:
     """Refuse a logger whose package is not installed."""
     for name in config.train.loggers:
-        if name in PACKAGES and find_spec(PACKAGES[name]) is None:
+        if name in EXTRAS and find_spec(name) is None:
             raise BadInput(
                 f"train.loggers = {name!r} needs a package that is not installed: "
                 f"pip install 'lookalike[{name}]'"
@@ -40,9 +40,7 @@ def check_loggers(config: RunConfig) -> None:
 @contextmanager
 def open_loggers(config: RunConfig, run: Run, epoch: int) -> Iterator[list[Logger]]:
     """The loggers of a run that continues at ``epoch``, with its settings; closed at the end."""
-    opened: list[Logger] = [
-        LOGGERS[name](run, epoch) for name in dict.fromkeys(config.train.loggers)
-    ]
+    opened = [LOGGERS[name](run, epoch) for name in dict.fromkeys(config.train.loggers)]
     status = "failed"
     try:
         for logger in opened:
@@ -57,9 +55,8 @@ def open_loggers(config: RunConfig, run: Run, epoch: int) -> Iterator[list[Logge
 class RunLogger(Logger):
     """A logger that belongs to one run."""
 
-    def __init__(self, run: Run, epoch: int) -> None:
+    def __init__(self, run: Run, _epoch: int) -> None:
         self.run = run
-        self.epoch = epoch
 
     @property
     def name(self) -> str:
@@ -118,18 +115,12 @@ class MLflow(RunLogger):
             uri = (run.folder.parent / "mlruns").resolve().as_uri()
         self.client = MlflowClient(uri)
         project = self.client.get_experiment_by_name(PROJECT)
-        self.project = project.experiment_id if project else self.client.create_experiment(PROJECT)
-        self.id = (
-            self.former() or self.client.create_run(self.project, run_name=self.version).info.run_id
-        )
+        number = project.experiment_id if project else self.client.create_experiment(PROJECT)
+        query = f"attributes.run_name = '{self.version}'"
+        former = self.client.search_runs([number], query, max_results=1)  # it may be resumed
+        found = former[0] if former else self.client.create_run(number, run_name=self.version)
+        self.id = found.info.run_id
         self.client.update_run(self.id, status="RUNNING")
-
-    def former(self) -> str | None:
-        """MLflow's id of this run, if it was started before."""
-        found = self.client.search_runs(
-            [self.project], f"attributes.run_name = '{self.version}'", max_results=1
-        )
-        return found[0].info.run_id if found else None
 
     def log_hyperparams(self, params: Mapping[str, Any]) -> None:  # type: ignore[override]
         """Every setting that has an influence on the outcome."""

@@ -22,12 +22,11 @@ from lookalike.training.checkpoint import temporary_weights
 from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.gather import average_gradients, broadcast_from_first
 from lookalike.training.distributed.ranks import is_first, world_size
-from lookalike.training.forward import Passes, Prepared
+from lookalike.training.forward import Passes, PassRandom, Prepared
 from lookalike.training.grad_cache import backward_by_chunks
 from lookalike.training.monitor import Progress, StepMonitor
 from lookalike.training.objective import build_objective
 from lookalike.training.optimizer import build_optimizer, build_schedule
-from lookalike.training.randomness import PassRandom
 from lookalike.training.score import score
 from lookalike.training.signals import Interrupted, stop_signals
 
@@ -38,15 +37,7 @@ FEATURE_BATCHES_PER_READ = 8
 
 
 class TrainingLoop:
-    """Trains a model from its first step to the epoch that validation chooses; writes nothing.
-
-    Args:
-        config: The configuration of the run.
-        fabric: Device, precision and strategy.
-        split: The classes to train and to validate on.
-        learner: The model and the source of its inputs.
-        watcher: Receives progress and notes.
-    """
+    """Trains a model from its first step to the epoch that validation chooses; writes nothing."""
 
     def __init__(
         self,
@@ -89,7 +80,7 @@ class TrainingLoop:
         precision = fabric.strategy.precision.precision
         # Fabric cannot clip gradients that a fused optimiser unscales itself, in 16-mixed.
         fused = precision != "16-mixed"
-        optimizer = build_optimizer(config.optim, self.model, [self.objective], fused=fused)
+        optimizer = build_optimizer(config.optim, self.model, self.objective, fused=fused)
         passes, self.optimizer = fabric.setup(Passes(self.model), optimizer)
         self.schedule = build_schedule(config.optim, optimizer, self.per_epoch, config.train.epochs)
         self.backpropagate: Callable[[Tensor], Any] = fabric.backward
@@ -104,11 +95,7 @@ class TrainingLoop:
         self.parameters = list(self.trainable.parameters())
 
     def learn(self, start: HeadStart | None = None) -> None:
-        """Train to the end, then load the weights of the best epoch.
-
-        Args:
-            start: The initial weights of the head, where they are computed already.
-        """
+        """Train to the end, from ``start`` if computed, then load the weights of the best epoch."""
         if not self.resume():
             start = start or head_start(self.config, self.model, self.split.train, self.source)
             if start is not None:
@@ -259,7 +246,7 @@ class TrainingLoop:
         """Every metric of the protocol, and the one that chooses, on a subset."""
         embeddings = self.embed(subset, stage)
         metrics = dict.fromkeys((self.config.train.metric, *self.config.protocol.metrics))
-        return score(embeddings, subset.labels, subset.query, subset.gallery, tuple(metrics))
+        return score(embeddings, subset, tuple(metrics))
 
     def embed(self, subset: Subset, stage: str, *, without_linear: bool = False) -> Tensor:
         """The embeddings of a subset, or the inputs of the head's linear layer."""

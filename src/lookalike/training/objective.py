@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from lookalike import losses, miners
-from lookalike.config import PartConfig, RunConfig
+from lookalike.config import RunConfig
 from lookalike.errors import BadInput
 from lookalike.losses.adapter import as_loss
 from lookalike.memory import EmbeddingMemory
 from lookalike.miners.base import as_miner
 from lookalike.mixing import Mixing
 from lookalike.ops.autocast import autocast
-from lookalike.registry import LOSSES, MINERS, SAMPLERS, Registry
+from lookalike.registry import LOSSES, MINERS, SAMPLERS
 from lookalike.training.distributed.gather import gather_rows, shared_out
 from lookalike.training.forward import Embedder
 
@@ -26,12 +26,6 @@ class Objective(nn.Module):
 
     The relations of the batch are built once; the memory adds candidates, the miner narrows them,
     the loss reads them. With ``mixing`` the loss is that of the batch plus that of its mixes.
-
-    Args:
-        loss: Any loss.
-        miner: Any miner, or None.
-        mixing: What is mixed, or None.
-        memory: Embeddings of former batches, or None.
     """
 
     def __init__(
@@ -53,16 +47,8 @@ class Objective(nn.Module):
         """The loss of a batch, and its embeddings.
 
         Of several processes each has its part of the images; labels, loss and embeddings are those
-        of the whole batch in every process.
-
-        Args:
-            model: From images to embeddings.
-            images: This process's part of the batch.
-            labels: Of the whole batch. They may be on the CPU when the images are not: how many
-                mixes there are follows from them, and nothing has to wait for the device.
-
-        Returns:
-            A scalar, and the embeddings of the whole batch.
+        of the whole batch in every process. Labels may be on the CPU when the images are not: how
+        many mixes there are follows from them, and nothing has to wait for the device.
         """
         features = None
         if self.mixing is not None and self.mixing.where == "feature":
@@ -96,20 +82,9 @@ class Objective(nn.Module):
     ) -> Tensor:
         if mixing.where == "embed":
             return mixing(self.loss, embeddings, labels)
-        number = labels.shape[0]
-        if features is None:
-            whole = gather_rows(images, number)
-            return mixing(self.loss, embeddings, labels, whole, model, distribute=shared_out)
-        whole = gather_rows(features, number)
-        return mixing(
-            self.loss,
-            embeddings,
-            labels,
-            whole,
-            model.embed,
-            pool=model.pooling,
-            distribute=shared_out,
-        )
+        whole = gather_rows(images if features is None else features, labels.shape[0])
+        embed, pool = (model, None) if features is None else (model.embed, model.pooling)
+        return mixing(self.loss, embeddings, labels, whole, embed, pool=pool, distribute=shared_out)
 
 
 def build_objective(config: RunConfig, class_count: int, embedding_size: int) -> Objective:
@@ -144,18 +119,12 @@ def sized(
 
 def check_parts(config: RunConfig) -> None:
     """Refuse unknown parts and arguments, and parts that do not fit, before anything is read."""
-    parts: list[tuple[Registry, PartConfig | None]] = [
-        (LOSSES, config.loss),
-        (MINERS, config.miner),
-        (SAMPLERS, config.sampler),
-    ]
     for own in ("labels", "super_labels", "seed"):
         if own in config.sampler.arguments:
             raise BadInput(f"sampler.{own} is set by the run and cannot be configured")
-    for registry, part in parts:
+    for registry, part in (LOSSES, config.loss), (MINERS, config.miner), (SAMPLERS, config.sampler):
         if part is not None:
-            arguments: dict[str, Any] = part.arguments
-            registry.check(part.name, arguments)
+            registry.check(part.name, part.arguments)
     with torch.random.fork_rng(devices=[]):
         build_objective(config, class_count=2, embedding_size=2)
     if config.memory is not None:

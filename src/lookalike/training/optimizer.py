@@ -1,7 +1,5 @@
 """The optimiser with its parameter groups, and the schedule of learning rates."""
 
-from collections.abc import Iterable, Iterator
-
 import torch
 from torch import nn, optim
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR, StepLR
@@ -15,7 +13,7 @@ __all__ = ["build_optimizer", "build_schedule"]
 def build_optimizer(
     config: OptimConfig,
     model: EmbeddingModel,
-    learned: Iterable[nn.Module],
+    objective: nn.Module,
     *,
     fused: bool = False,
 ) -> optim.Optimizer:
@@ -24,21 +22,14 @@ def build_optimizer(
     The parameters of the loss have a learning rate and a weight decay of their own
     (``optim.loss_lr``, ``optim.loss_weight_decay``); those that a loss declares in
     ``never_decayed`` are not decayed.
-
-    Args:
-        config: The section ``optim`` of a run.
-        model: The network with its head.
-        learned: The loss, and other modules with parameters.
-        fused: Whether torch's fused implementation is used.
-
-    Returns:
-        The optimiser, with a parameter group for each rate and decay.
     """
-    parts = list(learned)
-    loss_weights = [weight for part in parts for weight in part.parameters()]
-    kept = {id(weight) for part in parts for weight in never_decayed(part)}
-    decayed = [weight for weight in loss_weights if id(weight) not in kept]
-    undecayed = [weight for weight in loss_weights if id(weight) in kept]
+    kept = {
+        f"{path}.{name}".lstrip(".")
+        for path, part in objective.named_modules()
+        for name in getattr(part, "never_decayed", ())
+    }
+    decayed = [weight for name, weight in objective.named_parameters() if name not in kept]
+    undecayed = [weight for name, weight in objective.named_parameters() if name in kept]
     loss_lr, loss_decay = config.loss_lr or config.lr, config.loss_weight_decay
     groups = [
         {"params": list(model.backbone.parameters()), "lr": config.lr},
@@ -49,27 +40,13 @@ def build_optimizer(
     groups = [group for group in groups if group["params"]]
     if not groups:  # an untrained network without a head: optimisers refuse an empty list
         groups = [{"params": [torch.zeros(0, requires_grad=True)]}]
-    decay = config.weight_decay
-    if config.name == "adamw":
-        return optim.AdamW(groups, lr=config.lr, weight_decay=decay, fused=fused)
-    if config.name == "adam":
-        return optim.Adam(groups, lr=config.lr, weight_decay=decay, fused=fused)
-    if config.name == "rmsprop":
-        return optim.RMSprop(
-            groups, lr=config.lr, alpha=0.99, weight_decay=decay, momentum=config.momentum
-        )
-    return optim.SGD(
-        groups, lr=config.lr, weight_decay=decay, momentum=config.momentum, fused=fused
-    )
-
-
-def never_decayed(part: nn.Module) -> Iterator[nn.Parameter]:
-    """The parameters in ``part`` that the modules they belong to declare in ``never_decayed``."""
-    for module in part.modules():
-        names: tuple[str, ...] = getattr(module, "never_decayed", ())
-        yield from (
-            weight for name, weight in module.named_parameters(recurse=False) if name in names
-        )
+    kind, options = {
+        "adamw": (optim.AdamW, {"fused": fused}),
+        "adam": (optim.Adam, {"fused": fused}),
+        "rmsprop": (optim.RMSprop, {"momentum": config.momentum}),
+        "sgd": (optim.SGD, {"momentum": config.momentum, "fused": fused}),
+    }[config.name]
+    return kind(groups, lr=config.lr, weight_decay=config.weight_decay, **options)
 
 
 def build_schedule(

@@ -2,7 +2,6 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -78,29 +77,25 @@ class Clock:
 
     def measure(self, owner: Any, name: str, stage: str) -> None:
         """Count the calls of ``owner.name`` as ``stage``."""
-        setattr(owner, name, Timed(getattr(owner, name), lambda s: self.add(stage, s), self.now))
-
-    def add(self, stage: str, seconds: float) -> None:
-        """Add time to a stage."""
-        self.spent[stage] += seconds
+        setattr(owner, name, Timed(getattr(owner, name), self, stage))
 
 
 class Timed:
-    """A callable that reports the time of its calls, and of those of its passes."""
+    """A callable that adds the time of its calls, and of those of its passes, to a stage."""
 
-    def __init__(self, inner: Any, tell: Callable[[float], None], now: Callable[[], float]) -> None:
-        self.inner, self.tell, self.now = inner, tell, now
+    def __init__(self, inner: Any, clock: Clock, stage: str) -> None:
+        self.inner, self.clock, self.stage = inner, clock, stage
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        began = self.now()
+        began = self.clock.now()
         try:
             return self.inner(*args, **kwargs)
         finally:
-            self.tell(self.now() - began)
+            self.clock.spent[self.stage] += self.clock.now() - began
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.inner, name)
-        return Timed(found, self.tell, self.now) if name in ("features", "embed") else found
+        return Timed(found, self.clock, self.stage) if name in ("features", "embed") else found
 
 
 def summary(rows: list[dict[str, float]]) -> dict[str, float]:

@@ -5,14 +5,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.loggers.logger import Logger
 from safetensors.torch import save_file
-from torch import Tensor
 
 from lookalike import models
 from lookalike.config import RunConfig, without_effect
@@ -22,22 +20,11 @@ from lookalike.evaluation.metrics import check_metrics
 from lookalike.files import atomically
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, run_name
-from lookalike.training import checkpoint
-from lookalike.training.building import (
-    build_learner,
-    check_model,
-    chosen_split,
-    load_images,
-    open_store,
-)
+from lookalike.training import building, checkpoint
+from lookalike.training.distributed import ranks
 from lookalike.training.distributed.devices import check_devices, must_launch, prepared_fabric
 from lookalike.training.distributed.launch import launch
-from lookalike.training.distributed.ranks import (
-    explain_lost_ranks,
-    from_first,
-    is_first,
-    world_size,
-)
+from lookalike.training.distributed.ranks import from_first, is_first
 from lookalike.training.loggers import check_loggers, open_loggers
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.monitor import Progress
@@ -63,19 +50,19 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     """
     watcher = watcher if watcher and is_first() else Watcher()
     check(config)
-    images, preset = load_images(config)
-    split = chosen_split(config, images)
+    images, preset = building.load_images(config)
+    split = building.chosen_split(config, images)
     weights = models.fingerprint(config.model.network, config.model.weights)
     run = Run(config.runs_dir.expanduser() / run_name(config, images.fingerprint, weights))
     if run.done:
         return run
     for sentence in without_effect(config):
         watcher.note(sentence)
-    store = open_store(images, preset, watcher)
+    store = building.open_store(images, preset, watcher)
     if must_launch(config):
         launch(config, watcher)
         return run
-    with explain_lost_ranks(), run.locked() if is_first() else nullcontext():
+    with ranks.explain_lost_ranks(), run.locked() if is_first() else nullcontext():
         fabric = prepared_fabric(config.train)
         if from_first(lambda: run.done):  # by another process, meanwhile
             return run
@@ -83,7 +70,7 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
         with explain_compiler_errors():
             training.complete(
                 {"data_fingerprint": images.fingerprint, "weights_fingerprint": weights},
-                {"unreadable": list(images.unreadable), "processes": world_size()},
+                {"unreadable": list(images.unreadable), "processes": ranks.world_size()},
             )
     return run
 
@@ -91,7 +78,7 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
 def check(config: RunConfig) -> None:
     """Refuse a configuration that cannot be trained, before any data are read."""
     check_parts(config)
-    check_model(config)
+    building.check_model(config)
     check_devices(config)
     check_loggers(config)
     check_metrics((config.train.metric, *config.protocol.metrics))
@@ -136,7 +123,7 @@ class TrainingRun(TrainingLoop):
     ) -> None:
         self.run = run
         images = split.train.images
-        learner = build_learner(config, images, store, preset, fabric.device, watcher)
+        learner = building.build_learner(config, images, store, preset, fabric.device, watcher)
         super().__init__(config, fabric, split, learner, watcher)
 
     def complete(self, identity: dict[str, Any], record: dict[str, Any]) -> None:
@@ -198,18 +185,13 @@ class TrainingRun(TrainingLoop):
             with atomically(self.run.folder / "test.safetensors") as draft:
                 indices = torch.from_numpy(test.indices)
                 save_file({"embeddings": embeddings, "indices": indices}, str(draft))
-        scores = self.test_scores(test, embeddings)
+        scores = score(embeddings, test, self.config.protocol.metrics)
         return {
             "test_images": len(test.indices),
             "test_classes": test.class_count,
             "test_chance": chance(test.labels, test.query, test.gallery),
             "test": scores,
         } | self.test_before_training(test, scores)
-
-    def test_scores(self, test: Subset, embeddings: Tensor) -> dict[str, float]:
-        """Every metric of the protocol on the test classes."""
-        metrics = self.config.protocol.metrics
-        return score(embeddings, test.labels, test.query, test.gallery, metrics)
 
     def test_before_training(
         self, test: Subset, trained: dict[str, float]
@@ -220,7 +202,8 @@ class TrainingRun(TrainingLoop):
             return {}
         with checkpoint.temporary_weights(self.model, start):
             rows = self.embed(test, "testing the start", without_linear=True)
-            found = untrained_scores(self.model.head, rows, partial(self.test_scores, test))
+            metrics = self.config.protocol.metrics
+            found = untrained_scores(self.model.head, rows, lambda x: score(x, test, metrics))
         if self.split.validation is not None and self.progress.best_epoch == 0:
             found["untrained"] = dict(trained)  # this is the model that was chosen and tested
         return found

@@ -8,20 +8,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lookalike import evaluation
+from lookalike.data import Subset
 from lookalike.evaluation.metrics import more_is_better
 from lookalike.models.head import Head, l2_normalise
 
 __all__ = ["chance", "format_score", "more_is_better", "score", "untrained_scores"]
 
 
-def score(
-    embeddings: Tensor,
-    labels: NDArray[np.int64],
-    query: NDArray[np.bool_] | None,
-    gallery: NDArray[np.bool_] | None,
-    metrics: tuple[str, ...],
-) -> dict[str, float]:
+def score(embeddings: Tensor, subset: Subset, metrics: tuple[str, ...]) -> dict[str, float]:
     """Scores of all against all, or of queries against a gallery; processes share the queries."""
+    labels, query, gallery = subset.labels, subset.query, subset.gallery
     if query is None or gallery is None:
         return evaluation.evaluate(embeddings, labels, metrics, distributed=True)
     rows = embeddings.numpy()
@@ -56,14 +52,8 @@ def untrained_scores(
 ) -> dict[str, dict[str, float]]:
     """The scores of a model before training, from the inputs of its head's linear layer.
 
-    Args:
-        head: The head before training.
-        features: The inputs of its linear layer [n, width].
-        score: Embeddings to scores.
-
-    Returns:
-        ``untrained``: of the model with its head, the state before the first step; and
-        ``raw_features``: of the network's own features, where the head changes them.
+    ``untrained`` is the model with its head, before the first step; ``raw_features`` are the
+    network's own features, where the head changes them.
     """
     raw = l2_normalise(features) if head.normalize else features
     if not isinstance(head.linear, nn.Linear):

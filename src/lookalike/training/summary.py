@@ -12,14 +12,7 @@ STATES = {"raw_features": "raw features", "untrained": "before training", "test"
 
 
 def summary(result: Mapping[str, Any]) -> list[str]:
-    """The lines that ``lookalike train`` prints about a result; older results have fewer.
-
-    Args:
-        result: What ``result.json`` holds.
-
-    Returns:
-        Lines of text; warnings, if any, come last.
-    """
+    """The lines that ``lookalike train`` prints about a ``result.json``; warnings come last."""
     lines = [_chosen(result)]
     if "test" in result:
         classes, images = result["test_classes"], result["test_images"]
@@ -42,11 +35,9 @@ def warnings(result: Mapping[str, Any]) -> list[str]:
             "training did not help: no epoch scored higher on the validation classes than the "
             "network before training, which is therefore the model that was kept"
         )
-    lost = _below(result, "untrained")
-    if lost:
+    if lost := _below(result, "untrained"):
         found.append(f"training lost on the test classes: before it, {lost}")
-    lost = _below(result, "raw_features")
-    if lost:
+    if lost := _below(result, "raw_features"):
         found.append(
             f"the network's raw features, without head and training, are better: {lost}; a smaller "
             "optim.lr, model.head_init=lda, or no training (train.epochs=0 model.dim=0) may help"
@@ -78,23 +69,20 @@ def _chosen(result: Mapping[str, Any]) -> str:
 
 def _table(result: Mapping[str, Any]) -> list[str]:
     """One line per metric: every tested state, and the gain of training."""
-    states = {key: title for key, title in STATES.items() if key in result}
+    tested, states = result["test"], {key: STATES[key] for key in STATES if key in result}
     if len(states) == 1:
         states = {"test": "score"}
-    compared = "untrained" in states
-    rows = [["", *states.values(), *(["gain"] if compared else [])]]
-    for name, value in result["test"].items():
-        cells = [format_score(name, result[key][name]) for key in states]
-        rows.append([name, *cells, *([_gain(name, result, value)] if compared else [])])
+    rows = [["", *states.values()]]
+    rows += [[name, *(format_score(name, result[key][name]) for key in states)] for name in tested]
+    if "untrained" in states:
+        rows[0].append("gain")
+        for row, (name, value) in zip(rows[1:], tested.items(), strict=True):
+            gain = value - result["untrained"][name]
+            row.append(f"{100 * gain:+.1f}" if more_is_better(name) else f"{gain:+.4f}")
     first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
     return [
         "  ".join([f"    {name:<{first}}", *map(str.rjust, cells, widths)]) for name, *cells in rows
     ]
-
-
-def _gain(name: str, result: Mapping[str, Any], value: float) -> str:
-    difference = value - result["untrained"][name]
-    return f"{100 * difference:+.1f}" if more_is_better(name) else f"{difference:+.4f}"
 
 
 def _percent(share: float) -> str:

@@ -15,10 +15,9 @@ from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.distributed.gather import average_gradients, gather_rows
 from lookalike.training.distributed.ranks import own_part, rank, world_size
-from lookalike.training.forward import Passes, Prepared
+from lookalike.training.forward import Passes, PassRandom, Prepared
 from lookalike.training.grad_cache import backward_by_chunks
 from lookalike.training.objective import build_objective
-from lookalike.training.randomness import PassRandom
 
 BATCH, CLASSES, STEPS = 11, 4, 3  # 11: the two parts are uneven
 

@@ -17,19 +17,10 @@ class SharedBatchNorm(_BatchNorm):
     """
 
     def __init__(self, former: _BatchNorm) -> None:
-        super().__init__(
-            former.num_features,
-            former.eps,
-            former.momentum,
-            former.affine,
-            former.track_running_stats,
-        )
-        self.weight, self.bias = former.weight, former.bias
-        self.running_mean, self.running_var = former.running_mean, former.running_var
-        self.num_batches_tracked = former.num_batches_tracked
+        super().__init__(former.num_features)
+        vars(self).update(vars(former))  # its settings, parameters and statistics
         self.drop = getattr(former, "drop", nn.Identity())
         self.act = getattr(former, "act", nn.Identity())
-        self.training = former.training
 
     def forward(self, input: Tensor) -> Tensor:
         """``(x - mean) / sqrt(var + eps) * weight + bias`` over all processes' rows."""

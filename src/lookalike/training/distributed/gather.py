@@ -38,11 +38,9 @@ def gather_rows(rows: Tensor, whole: int | None = None) -> Tensor:
     """
     if world_size() == 1:
         return rows
-    sizes = [0] * world_size()
+    sizes = [0] * world_size() if whole is None else sizes_of(whole)
     if whole is None:
         dist.all_gather_object(sizes, rows.shape[0])
-    else:
-        sizes = sizes_of(whole)
     gathered: Tensor = GatherRows.apply(rows, sizes)
     return gathered
 
@@ -110,9 +108,8 @@ class GatherRows(Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         """Sum over the processes, then take this one's rows."""
-        summed = gradient.contiguous().clone()
-        dist.all_reduce(summed)
         start = sum(ctx.sizes[: rank()])
+        summed = SumOverRanks.forward(None, gradient)
         return summed[start : start + ctx.sizes[rank()]], None
 
 
@@ -129,6 +126,4 @@ class SumOverRanks(Function):
     @staticmethod
     def backward(_: Any, gradient: Tensor) -> Tensor:
         """The sum of the gradients."""
-        summed = gradient.contiguous().clone()
-        dist.all_reduce(summed)
-        return summed
+        return SumOverRanks.forward(None, gradient)

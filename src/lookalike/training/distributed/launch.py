@@ -100,7 +100,10 @@ class Ranks:
             self.forward_reports(watcher)
             if signals and not stopping:
                 stopping = True
-                self.stop()
+                if self.first == 0:  # let the process that writes save and end
+                    self.processes[0].send_signal(signal.SIGTERM)
+                else:
+                    self.kill()
             if deadline is None and any(process.poll() for process in self.processes):
                 deadline = time.monotonic() + GRACE_SECONDS
             if deadline is not None and time.monotonic() > deadline:
@@ -109,22 +112,13 @@ class Ranks:
             thread.join(GRACE_SECONDS)
         self.forward_reports(watcher)
 
-    def stop(self) -> None:
-        """Let the process that writes save and end; on other machines, end all processes."""
-        if self.first == 0:
-            self.processes[0].send_signal(signal.SIGTERM)
-        else:
-            self.kill()
-
     def forward_reports(self, watcher: Watcher) -> None:
         """Pass the reports on to the watcher; wait a moment for more."""
-        wait = POLL_SECONDS
-        for _ in range(self.reports.qsize() + 1):
+        for wait in [POLL_SECONDS] + [0.0] * self.reports.qsize():
             try:
                 number, report = self.reports.get(timeout=wait)
             except queue.Empty:
                 return
-            wait = 0
             if "error" in report:
                 self.errors[number] = error_of(**report)
             elif "stage" in report:

@@ -107,9 +107,7 @@ def explain_lost_ranks() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        gone = isinstance(error, dist.DistError) or any(
-            text in str(error) for text in NETWORK_ERRORS
-        )
+        gone = isinstance(error, dist.DistError) or any(t in str(error) for t in NETWORK_ERRORS)
         if world_size() == 1 or not gone:
             raise
         raise LostRank(
