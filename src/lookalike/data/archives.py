@@ -15,8 +15,6 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from lookalike.errors import BadInput, LookalikeError
 
-__all__ = ["download", "unpack"]
-
 Progress = Callable[[int, int | None], None]
 
 _CHUNK = 1 << 20

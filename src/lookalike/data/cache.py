@@ -25,15 +25,6 @@ from lookalike.data.image_set import ImageSet, UnreadableImage, refuse_unreadabl
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import atomically, one_at_a_time
 
-__all__ = [
-    "PixelStore",
-    "cache_folder",
-    "decoded",
-    "open_store",
-    "remove_abandoned",
-    "shortened",
-]
-
 _MAGIC = b"LOOKPIX1"
 _TRAILER = len(_MAGIC) + 8
 _AT_A_TIME = 256

@@ -11,8 +11,6 @@ from lookalike.data.cache import decoded
 from lookalike.data.image_set import ImageSet, UnreadableImage, digest
 from lookalike.data.official import Counts
 
-__all__ = ["CheckReport", "check"]
-
 
 @dataclass(frozen=True)
 class CheckReport:

@@ -28,8 +28,6 @@ from lookalike.errors import BadInput
 from lookalike.files import atomically
 from lookalike.registry import DATASETS
 
-__all__ = ["SIDE", "glyphs"]
-
 SIDE = 32
 LEAST_FONTS = 8
 _NOT_TEXT = ("LastResort", "STIXNonUni", "STIXSiz", "cmex10", "cmsy10")

@@ -13,8 +13,6 @@ from PIL import Image, ImageOps
 from lookalike.data.image_set import ImageSet, UnreadableImage, digest
 from lookalike.errors import BadInput
 
-__all__ = ["FORMATS", "IMAGE_SUFFIXES", "from_files", "open_rgb", "read_image", "require"]
-
 IMAGE_SUFFIXES = frozenset(
     {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
 )

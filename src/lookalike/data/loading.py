@@ -16,8 +16,6 @@ from lookalike.errors import BadInput
 from lookalike.files import write_json
 from lookalike.registry import DATASETS
 
-__all__ = ["SOURCES", "Archive", "Source", "load", "prepare"]
-
 
 @dataclass(frozen=True)
 class Archive:

@@ -11,8 +11,6 @@ from lookalike.data.image_set import ImageSet
 from lookalike.errors import BadInput
 from lookalike.registry import DATASETS
 
-__all__ = ["Counts", "cars", "cub", "inshop", "sop"]
-
 
 @dataclass(frozen=True)
 class Counts:

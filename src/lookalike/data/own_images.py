@@ -12,8 +12,6 @@ from lookalike.data.image_set import ImageSet
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.registry import DATASETS
 
-__all__ = ["folder", "table"]
-
 _COLUMNS = ("path", "label", "split", "query", "gallery")
 _HALF = {"train": False, "test": True}
 _MARK = dict.fromkeys(("1", "true", "yes"), True) | dict.fromkeys(("0", "false", "no", ""), False)

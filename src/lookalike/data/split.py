@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from lookalike.data.image_set import ImageSet
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
 
-__all__ = ["ORDERS", "PROTOCOLS", "Split", "Subset", "make_splits"]
-
 PROTOCOLS = ("paper", "fixed-validation", "cross-validation")
 ORDERS = ("sequential", "random")
 

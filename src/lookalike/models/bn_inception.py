@@ -17,8 +17,6 @@ from lookalike.errors import BadInput
 from lookalike.models.backbone import Backbone, normalisation_for
 from lookalike.registry import NETWORKS
 
-__all__ = ["BNInception", "bn_inception"]
-
 Layer = Callable[[str, Tensor], Tensor]
 """Runs the convolution of that name, its batch norm and a ReLU."""
 

@@ -21,8 +21,6 @@ from torch.fx import GraphModule
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.models.backbone import Backbone
 
-__all__ = ["CutBackbone"]
-
 MARK = "frozen_until"
 """The module inserted at the cut of a traced network, which calls its layers one by one."""
 

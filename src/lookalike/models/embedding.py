@@ -10,8 +10,6 @@ from lookalike.data.transforms import Normalisation
 from lookalike.models.backbone import Backbone
 from lookalike.models.head import Head
 
-__all__ = ["EmbeddingModel"]
-
 
 class EmbeddingModel(nn.Module):
     """Images -> embeddings: ``head(backbone(images))``.

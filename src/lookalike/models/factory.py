@@ -11,8 +11,6 @@ from lookalike.models.hubs import HUBS, efficientnet_lite0_file
 from lookalike.models.weights import content_hash, load_by_name, read_tensors
 from lookalike.registry import NETWORKS, Entry
 
-__all__ = ["build", "describe", "fingerprint", "names"]
-
 OWN = "backbone.network."
 """The prefix of the backbone's names in a checkpoint of an EmbeddingModel."""
 

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.ops.rows import unit
 
-__all__ = ["POOLINGS", "Head", "create_pooling", "l2_normalise"]
-
 
 class AvgPool(nn.Module):
     """The mean over all positions of the map."""

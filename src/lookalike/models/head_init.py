@@ -8,8 +8,6 @@ from torch import Tensor
 from lookalike.errors import BadInput
 from lookalike.evaluation import evaluate
 
-__all__ = ["SHRINKS", "Discriminants", "choose_shrink", "lda", "pca"]
-
 SHRINKS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """The candidates of :func:`choose_shrink`."""
 

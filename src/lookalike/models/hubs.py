@@ -24,19 +24,6 @@ from lookalike.models.backbone import Backbone, normalisation_for, replace_first
 from lookalike.models.weights import load_by_name, load_by_order, read_tensors
 from lookalike.registry import NETWORKS
 
-__all__ = [
-    "HUBS",
-    "Hub",
-    "efficientnet_lite0",
-    "efficientnet_lite0_file",
-    "googlenet",
-    "resnet50",
-    "timm_backbone",
-    "timm_names",
-    "torchvision_backbone",
-    "torchvision_names",
-]
-
 
 @cache
 def timm_names() -> frozenset[str]:

@@ -6,8 +6,6 @@ from lookalike.errors import BadInput
 from lookalike.models.backbone import Backbone, normalisation_for
 from lookalike.registry import NETWORKS
 
-__all__ = ["small_cnn"]
-
 SMALL_CNN_WIDTHS = (16, 32, 64, 128)
 
 

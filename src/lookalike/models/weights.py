@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from lookalike.errors import BadInput
 from lookalike.models.backbone import first_convolution, fit_channels
 
-__all__ = ["content_hash", "load_by_name", "load_by_order", "read_tensors"]
-
 CONTAINERS = ("state_dict", "model_state_dict", "model", "state_dict_ema")
 WRAPPERS = ("module.", "_orig_mod.", "model.")
 CLASSIFIERS = (

@@ -16,8 +16,6 @@ from torch.utils.checkpoint import checkpoint
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
 
-__all__ = ["recompute_blocks"]
-
 
 def recompute_blocks(model: EmbeddingModel) -> int:
     """Make the blocks of the backbone recompute their activations; returns their number."""

@@ -18,16 +18,6 @@ from lookalike.samplers import BatchSampler
 from lookalike.training.distributed.gather import broadcast_from_first, gather_rows
 from lookalike.training.distributed.ranks import own_part, world_size
 
-__all__ = [
-    "Pixels",
-    "Source",
-    "TrainingBatches",
-    "embed",
-    "embed_distributed",
-    "prefetch",
-    "step_generator",
-]
-
 Item = TypeVar("Item")
 Prepared = TypeVar("Prepared")
 
@@ -38,10 +28,7 @@ class Source(Protocol):
     def training(
         self, indices: NDArray[np.int64], generator: torch.Generator, part: Part | None = None
     ) -> Tensor:
-        """A batch to learn from; every random number comes from ``generator``.
-
-        ``part``: which rows of a larger batch these images are.
-        """
+        """A random batch to learn from, drawn by ``generator``: ``part`` of a larger one."""
         ...
 
     def testing(self, indices: NDArray[np.int64]) -> Tensor:

@@ -21,22 +21,6 @@ from lookalike.samplers import BatchSampler
 from lookalike.training.batches import Pixels, Source, embed_distributed
 from lookalike.training.features import Features, Frozen, open_features
 
-__all__ = [
-    "HeadStart",
-    "Learner",
-    "build_learner",
-    "build_model",
-    "build_sampler",
-    "check_model",
-    "chosen_split",
-    "frozen_features",
-    "head_start",
-    "learner_of",
-    "load_images",
-    "open_store",
-    "splits_of",
-]
-
 HeadStart: TypeAlias = tuple[Tensor, Tensor]
 """Weight and bias of the head's linear layer."""
 

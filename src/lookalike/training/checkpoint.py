@@ -21,17 +21,6 @@ from torch import Tensor, nn
 from lookalike.errors import LookalikeError
 from lookalike.files import atomically
 
-__all__ = [
-    "latest",
-    "random_states",
-    "read_start",
-    "restore_random",
-    "save",
-    "save_start",
-    "save_weights",
-    "temporary_weights",
-]
-
 Weights = dict[str, Tensor]
 
 START = "start.safetensors"
@@ -61,24 +50,16 @@ def save(folder: Path, weights: dict[str, Weights], state: dict[str, Any]) -> No
 
 def latest(folder: Path) -> tuple[dict[str, Weights], dict[str, Any]] | None:
     """The newest complete checkpoint in ``folder``: its weights by name, and its state."""
-    found = complete(folder)
-    if not found:
+    if not (found := complete(folder)):
         return None
-    newest = found[-1]
-    with explain_damage(newest):
+    with explain_damage(newest := found[-1]):
         weights = {file.stem: load_file(str(file)) for file in newest.glob("*.safetensors")}
         return weights, torch.load(newest / "state.pt", weights_only=True, map_location="cpu")
 
 
-def save_start(folder: Path, weights: Weights) -> None:
-    """Write the weights before training."""
-    save_weights(folder / START, weights)
-
-
 def read_start(folder: Path) -> Weights | None:
     """The weights before training; None if they were not stored."""
-    path = folder / START
-    if not path.is_file():
+    if not (path := folder / START).is_file():
         return None
     with explain_damage(path):
         return load_file(str(path))

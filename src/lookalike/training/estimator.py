@@ -19,8 +19,6 @@ from lookalike.models import lda, pca
 from lookalike.models.head import Head
 from lookalike.training.objective import sized
 
-__all__ = ["MetricLearner"]
-
 
 class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A linear map to unit vectors in which items of one class are close.

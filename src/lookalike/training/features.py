@@ -28,8 +28,6 @@ from lookalike.models import fingerprint
 from lookalike.progress import Watcher
 from lookalike.training.batches import Pixels, prefetch, step_generator
 
-__all__ = ["Features", "Frozen", "open_features"]
-
 LARGEST = float(np.finfo(np.float16).max)
 AT_A_TIME = 128
 """Images in a batch; fixed, since the augmented views are drawn batch by batch."""

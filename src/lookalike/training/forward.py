@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from lookalike.models import EmbeddingModel
 from lookalike.training.distributed.ranks import rank
 
-__all__ = ["Embedder", "PassRandom", "Passes", "Prepared"]
-
 
 class Passes(nn.Module):
     """A model whose parts are called through one ``forward``."""

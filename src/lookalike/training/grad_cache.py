@@ -21,8 +21,6 @@ from lookalike.training.distributed.ranks import world_size
 from lookalike.training.forward import PassRandom, Prepared
 from lookalike.training.objective import Objective
 
-__all__ = ["CachedPasses", "backward_by_chunks"]
-
 
 class Chunk(NamedTuple):
     """Rows that were passed through the network, and the embeddings of their batch."""

@@ -19,8 +19,6 @@ from lookalike.errors import BadInput
 from lookalike.files import atomically
 from lookalike.runs.run import Run
 
-__all__ = ["check_loggers", "open_loggers"]
-
 EXTRAS = ("mlflow", "wandb")
 """Loggers whose package, of the same name, is not part of the plain installation."""
 

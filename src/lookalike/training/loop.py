@@ -30,8 +30,6 @@ from lookalike.training.optimizer import build_optimizer, build_schedule
 from lookalike.training.score import score
 from lookalike.training.signals import Interrupted, stop_signals
 
-__all__ = ["TrainingLoop"]
-
 FEATURE_BATCHES_PER_READ = 8
 """Batches of frozen features that are read together."""
 

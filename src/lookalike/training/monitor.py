@@ -2,7 +2,7 @@
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -10,8 +10,6 @@ from torch import Tensor
 from lookalike.data import Subset
 from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
-
-__all__ = ["Progress", "StepMonitor"]
 
 SECONDS_BETWEEN_FLUSHES = 0.5
 
@@ -30,23 +28,22 @@ class Progress:
     log_bytes: int = 0
 
 
+@dataclass
 class StepMonitor:
     """Checks that losses are finite, reports them, and counts the time.
 
     Losses stay on the device between two flushes, so that no step waits for the device.
     """
 
-    def __init__(
-        self, progress: Progress, subset: Subset, watcher: Watcher, total: int, per_epoch: int
-    ) -> None:
-        self.progress = progress
-        self.subset = subset
-        self.watcher = watcher
-        self.total = total
-        self.per_epoch = per_epoch
-        self.losses: list[Tensor] = []
-        self.batches: list[list[int]] = []
-        self.flushed_at = self.counted_at = time.monotonic()
+    progress: Progress
+    subset: Subset
+    watcher: Watcher
+    total: int
+    per_epoch: int
+    losses: list[Tensor] = field(default_factory=list)
+    batches: list[list[int]] = field(default_factory=list)
+    flushed_at: float = field(default_factory=time.monotonic)
+    counted_at: float = field(default_factory=time.monotonic)
 
     def record(self, positions: list[int], loss: Tensor) -> None:
         """Keep the loss of a step; flush when the last flush is old enough."""

@@ -18,8 +18,6 @@ from lookalike.registry import LOSSES, MINERS, SAMPLERS
 from lookalike.training.distributed.gather import gather_rows, shared_out
 from lookalike.training.forward import Embedder
 
-__all__ = ["Objective", "build_objective", "check_parts", "sized"]
-
 
 class Objective(nn.Module):
     """Images and labels in, one number out; its parameters are what the loss learns.

@@ -7,8 +7,6 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, O
 from lookalike.config import OptimConfig
 from lookalike.models import EmbeddingModel
 
-__all__ = ["build_optimizer", "build_schedule"]
-
 
 def build_optimizer(
     config: OptimConfig,

@@ -16,8 +16,6 @@ from lookalike.training.building import chosen_split, load_images, open_store
 from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.runner import TrainingRun, check
 
-__all__ = ["STAGES", "prepare_training", "profile"]
-
 STAGES = ("data", "forward", "loss", "backward", "optimiser", "other")
 
 
@@ -87,6 +85,7 @@ class Timed:
         self.inner, self.clock, self.stage = inner, clock, stage
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result of the call."""
         began = self.clock.now()
         try:
             return self.inner(*args, **kwargs)

@@ -16,7 +16,7 @@ from lookalike import models
 from lookalike.config import RunConfig, without_effect
 from lookalike.data import PixelStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.evaluation.metrics import check_metrics
+from lookalike.evaluation.metrics import check_metrics, more_is_better
 from lookalike.files import atomically
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, run_name
@@ -29,9 +29,7 @@ from lookalike.training.loggers import check_loggers, open_loggers
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.monitor import Progress
 from lookalike.training.objective import check_parts
-from lookalike.training.score import chance, format_score, more_is_better, score, untrained_scores
-
-__all__ = ["TrainingRun", "check", "train"]
+from lookalike.training.score import chance, format_score, score, untrained_scores
 
 
 def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
@@ -212,7 +210,9 @@ class TrainingRun(TrainingLoop):
         """Store the weights before training, for the final test."""
         protocol = self.config.protocol
         if is_first() and self.total and protocol.test and protocol.test_untrained:
-            checkpoint.save_start(self.run.checkpoints, self.model.state_dict())
+            checkpoint.save_weights(
+                self.run.checkpoints / checkpoint.START, self.model.state_dict()
+            )
 
     def save(self) -> None:
         """Write a checkpoint: weights, optimiser, schedule, sampler, random states, counters."""

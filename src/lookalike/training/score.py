@@ -12,8 +12,6 @@ from lookalike.data import Subset
 from lookalike.evaluation.metrics import more_is_better
 from lookalike.models.head import Head, l2_normalise
 
-__all__ = ["chance", "format_score", "more_is_better", "score", "untrained_scores"]
-
 
 def score(embeddings: Tensor, subset: Subset, metrics: tuple[str, ...]) -> dict[str, float]:
     """Scores of all against all, or of queries against a gallery; processes share the queries."""

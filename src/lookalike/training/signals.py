@@ -8,8 +8,6 @@ from types import FrameType
 
 from lookalike.errors import LookalikeError
 
-__all__ = ["Interrupted", "stop_signals"]
-
 
 class Interrupted(LookalikeError):
     """The run was stopped by a signal; the same command resumes it."""

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lookalike.training.score import format_score, more_is_better
-
-__all__ = ["summary", "warnings"]
+from lookalike.evaluation.metrics import more_is_better
+from lookalike.training.score import format_score
 
 STATES = {"raw_features": "raw features", "untrained": "before training", "test": "trained"}
 """The models that were tested, by their key in the result, in the order of the columns."""

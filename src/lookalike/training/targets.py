@@ -14,8 +14,6 @@ from lookalike.progress import Watcher
 from lookalike.runs.run import Run, test_embeddings
 from lookalike.training.runner import train
 
-__all__ = ["Target", "read_target"]
-
 UNTRAINED = {
     "train.epochs": "0",
     "model.dim": "0",

@@ -7,8 +7,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from lookalike.training.distributed.gather import sum_over_ranks
 
-__all__ = ["SharedBatchNorm", "share_statistics"]
-
 
 class SharedBatchNorm(_BatchNorm):
     """``SyncBatchNorm`` for the CPU; torch's needs a GPU.

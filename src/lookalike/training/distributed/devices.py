@@ -16,14 +16,6 @@ from lookalike.config import RunConfig, TrainConfig
 from lookalike.errors import BadInput
 from lookalike.training.distributed.ranks import launched, world_size
 
-__all__ = [
-    "check_devices",
-    "is_first_machine",
-    "keep_freed_memory",
-    "must_launch",
-    "prepared_fabric",
-]
-
 UNSYNCED = (
     "forward_sync_buffers"
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters

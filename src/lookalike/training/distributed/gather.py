@@ -16,14 +16,6 @@ from torch.autograd.function import Function
 
 from lookalike.training.distributed.ranks import own_part, rank, sizes_of, world_size
 
-__all__ = [
-    "average_gradients",
-    "broadcast_from_first",
-    "gather_rows",
-    "shared_out",
-    "sum_over_ranks",
-]
-
 
 def gather_rows(rows: Tensor, whole: int | None = None) -> Tensor:
     """The rows of all processes, in their order; differentiable.

@@ -28,8 +28,6 @@ from lookalike.progress import Watcher
 from lookalike.training.distributed.ranks import LostRank
 from lookalike.training.signals import Interrupted, stop_signals
 
-__all__ = ["launch"]
-
 WORKER = "lookalike.training.distributed.worker"
 """The module that each process runs."""
 

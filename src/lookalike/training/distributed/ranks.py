@@ -14,18 +14,6 @@ import torch.distributed as dist
 from lookalike.data import Part
 from lookalike.errors import LookalikeError
 
-__all__ = [
-    "LostRank",
-    "explain_lost_ranks",
-    "from_first",
-    "is_first",
-    "launched",
-    "own_part",
-    "rank",
-    "sizes_of",
-    "world_size",
-]
-
 Made = TypeVar("Made")
 
 NETWORK_ERRORS = ("gloo", "NCCL", "Connection closed", "Connection reset", "Broken pipe")

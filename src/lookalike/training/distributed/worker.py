@@ -15,8 +15,6 @@ from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
 from lookalike.training.runner import train
 
-__all__ = ["main"]
-
 
 class Reports(Watcher):
     """A watcher that sends everything to the process that started this one."""
