@@ -20,12 +20,7 @@ _COLUMNS = ("labels", "test", "query", "gallery", "super_labels")
 
 
 class UnreadableImage(LookalikeError):
-    """One image that cannot be decoded.
-
-    Args:
-        file: The name of the image.
-        reason: Why it cannot be decoded.
-    """
+    """An image, ``file``, that cannot be decoded, with the ``reason``."""
 
     def __init__(self, file: str, reason: str) -> None:
         super().__init__(f"cannot read the image '{file}': {reason}")

@@ -11,7 +11,7 @@ a ResNet-50 took 1.12 times as long, batch 32 at 128 px.)
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from typing import Any, Self
 
 import torch
@@ -142,16 +142,12 @@ class Reached(Exception):
 @contextmanager
 def hooks_on(modules: Mapping[str, nn.Module], hook: Callable[[str, Any], None]) -> Iterator[None]:
     """Call ``hook(name, output)`` after each forward of the modules."""
-    handles = [
-        module.register_forward_hook(lambda _module, _inputs, output, name=name: hook(name, output))
-        for name, module in modules.items()
-        if name
-    ]
-    try:
+    with ExitStack() as hooks:
+        for name in filter(None, modules):
+            hooks.enter_context(
+                modules[name].register_forward_hook(lambda _m, _i, out, name=name: hook(name, out))
+            )
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager

@@ -15,13 +15,7 @@ OWN = "backbone.network."
 """The prefix of the backbone's names in a checkpoint of an EmbeddingModel."""
 
 
-def names() -> list[str]:
-    """The networks listed here; any other of timm or torchvision can be built too.
-
-    Returns:
-        Names, sorted.
-    """
-    return NETWORKS.names()
+names = NETWORKS.names  # any other network of timm or torchvision can be built too
 
 
 def describe() -> list[Entry]:

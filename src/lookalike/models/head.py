@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput, did_you_mean
-from lookalike.ops.rows import unit
+from lookalike.ops.rows import in_full_precision, unit
 
 
 class AvgPool(nn.Module):
@@ -54,8 +54,7 @@ class GeMPool(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C]."""
         places = features.shape[2] * features.shape[3]
-        exact = features if features.dtype == torch.float64 else features.float()
-        powers = self.p * exact.clamp(min=self.eps).log()
+        powers = self.p * in_full_precision(features).clamp(min=self.eps).log()
         return ((powers.flatten(2).logsumexp(2) - math.log(places)) / self.p).exp()
 
 
@@ -87,7 +86,7 @@ def l2_normalise(vectors: Tensor, eps: float = 1e-12) -> Tensor:
     >>> l2_normalise(torch.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
     """
-    exact = vectors if vectors.dtype == torch.float64 else vectors.float()
+    exact = in_full_precision(vectors)
     return exact * exact.square().sum(1, keepdim=True).clamp(min=eps**2).rsqrt()
 
 
@@ -147,5 +146,5 @@ class Head(nn.Module):
         embedding = self.project(features)
         if self.normalize and not self.training:
             return l2_normalise(embedding)
-        exact = embedding if embedding.dtype == torch.float64 else embedding.float()
+        exact = in_full_precision(embedding)
         return unit(exact) if self.normalize else exact

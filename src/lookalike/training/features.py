@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -78,7 +78,7 @@ def open_features(
     images: ImageSet,
     preset: Preset,
     model: ModelConfig,
-    part: dict[str, str],
+    part: Mapping[str, str],
     frozen: Callable[[], Frozen],
     watcher: Watcher,
 ) -> Features:
@@ -87,7 +87,8 @@ def open_features(
     ``frozen`` builds the network and is called only if something has to be computed.
     """
     views = model.frozen_views
-    named = part | {
+    named = {
+        **part,
         "network": model.network,
         "weights": fingerprint(model.network, model.weights),
         "preset": preset.name,

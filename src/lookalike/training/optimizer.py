@@ -1,5 +1,7 @@
 """The optimiser with its parameter groups, and the schedule of learning rates."""
 
+from typing import Any
+
 import torch
 from torch import nn, optim
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR, StepLR
@@ -38,13 +40,14 @@ def build_optimizer(
     groups = [group for group in groups if group["params"]]
     if not groups:  # an untrained network without a head: optimisers refuse an empty list
         groups = [{"params": [torch.zeros(0, requires_grad=True)]}]
-    kind, options = {
-        "adamw": (optim.AdamW, {"fused": fused}),
-        "adam": (optim.Adam, {"fused": fused}),
-        "rmsprop": (optim.RMSprop, {"momentum": config.momentum}),
-        "sgd": (optim.SGD, {"momentum": config.momentum, "fused": fused}),
-    }[config.name]
-    return kind(groups, lr=config.lr, weight_decay=config.weight_decay, **options)
+    options: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
+    if config.name == "adamw":
+        return optim.AdamW(groups, fused=fused, **options)
+    if config.name == "adam":
+        return optim.Adam(groups, fused=fused, **options)
+    if config.name == "rmsprop":
+        return optim.RMSprop(groups, momentum=config.momentum, **options)
+    return optim.SGD(groups, momentum=config.momentum, fused=fused, **options)
 
 
 def build_schedule(

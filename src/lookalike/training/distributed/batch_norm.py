@@ -5,6 +5,7 @@ from timm.layers.norm_act import convert_sync_batchnorm
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from lookalike.ops.rows import in_full_precision
 from lookalike.training.distributed.gather import sum_over_ranks
 
 
@@ -30,7 +31,7 @@ class SharedBatchNorm(_BatchNorm):
         """Any number of dimensions is valid."""
 
     def _shared(self, input: Tensor) -> Tensor:
-        values = input if input.dtype == torch.float64 else input.float()
+        values = in_full_precision(input)
         dims = [dim for dim in range(values.ndim) if dim != 1]
         shape = [1, -1, *[1] * (values.ndim - 2)]
         exact = torch.float64  # sums as exact as those of torch's own batch norm
