@@ -145,40 +145,29 @@ def build_learner(
     device: torch.device,
     watcher: Watcher,
 ) -> Learner:
-    """The model and its source, the same for the same seed."""
+    """The model and its source, the same for the same seed.
+
+    Of a network cut in two, that is the part that learns, on the maps of the part before it.
+    """
     seed_everything(config.seed, verbose=False)
     if config.model.frozen:
         features = frozen_features(config, images, store, preset, device, watcher)
         return learner_of(config, features, device)
     model = build_model(config, store).to(device)
     pixels = Pixels(store, preset, model.normalisation, memory_format_of(config))
-    if config.model.frozen_until:
-        return cut_learner(config, config.model.frozen_until, images, model, pixels, watcher)
-    return Learner(model, pixels)
-
-
-def cut_learner(
-    config: RunConfig,
-    until: str,
-    images: ImageSet,
-    model: EmbeddingModel,
-    pixels: Pixels,
-    watcher: Watcher,
-) -> Learner:
-    """The part of ``model`` behind the module ``until``, and the maps of the part before it."""
+    until = config.model.frozen_until
+    if not until:
+        return Learner(model, pixels)
     shape = tuple(pixels.testing(np.zeros(1, np.int64)).shape[1:])
     backbone = models.CutBackbone(model.backbone, until, shape)
     rest = EmbeddingModel(backbone, model.head)
     freeze(rest, config.model)
-    maps = open_features(
-        images,
-        pixels.preset,
-        config.model,
-        {"until": until},
-        lambda: Frozen(backbone.eval().front, pixels, 0, backbone.blank.device),
-        watcher,
-    )
-    return Learner(rest, maps)
+
+    def front() -> Frozen:
+        return Frozen(backbone.eval().front, pixels, 0, device)
+
+    part = {"until": until}
+    return Learner(rest, open_features(images, preset, config.model, part, front, watcher))
 
 
 def learner_of(config: RunConfig, features: Features, device: torch.device) -> Learner:
