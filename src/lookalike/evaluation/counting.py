@@ -14,8 +14,6 @@ from lookalike.evaluation.inputs import Distance, full_precision
 from lookalike.evaluation.ranks import Counts
 from lookalike.evaluation.relevance import Lists, Relevance
 
-__all__ = ["TileCounter"]
-
 TILE = (2048, 4096)
 """Rows and columns multiplied together: large enough for the product, small enough for caches."""
 
@@ -53,10 +51,9 @@ class TileCounter:
         gallery = queries if gallery is None else gallery
         self._euclidean = distance == "l2"
         self._queries, self._gallery = queries.numpy(), gallery.numpy()
+        self._left, self._right = queries, gallery
         if self._euclidean:
             self._left, self._right = _products_to_distances(queries, gallery)
-        else:
-            self._left, self._right = queries, gallery
         longest = float(self._right.norm(dim=1).max())
         # |rounded - true| <= gamma sum |a_k b_k| <= gamma |a| |b| in any order of summation
         # (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
@@ -72,8 +69,7 @@ class TileCounter:
         """
         if not np.isfinite(self._band).all():
             return 1.0
-        spread = np.linspace(0, len(self._queries) - 1, SAMPLE).astype(np.int64)
-        sample = np.unique(spread)
+        sample = np.unique(np.linspace(0, len(self._queries) - 1, SAMPLE).astype(np.int64))
         with full_precision():
             rows = (self._left[torch.from_numpy(sample)] @ self._right.T).numpy()
         near = total = 0
@@ -113,21 +109,18 @@ class TileCounter:
             lists = (queries, self._gallery, self._euclidean, relevant.offsets, relevant.items)
             work.share(number, kernels.exact_scores, *lists, exact)
             band = np.repeat(self._band[start : start + number], relevant.sizes)
-            low = _round_to(exact - band, -np.inf)
-            high = _round_to(exact + band, np.inf)
+            edges = _round_to(exact - band, -np.inf), _round_to(exact + band, np.inf)
             del band
             above, equal = np.zeros((2, len(exact)), np.int64)
-            levels = kernels.Levels(
-                self._euclidean, relevant.offsets, exact, low, high, above, equal
-            )
+            offsets = relevant.offsets
+            levels = kernels.Levels(self._euclidean, offsets, exact, *edges, above, equal)
             tiles = list(_tiles(number, len(self._gallery), self._tile, half))
             for done, (top, bottom, begin, end) in enumerate(tiles):
                 rows, columns = bottom - top, end - begin
                 tile = work.product(left[top:bottom], self._right[begin:end])
                 at = (top, begin, queries)
-                skips = (skipped.offsets, skipped.items)
-                count = kernels.count_rows
-                work.share(rows, count, tile, columns, *at, self._gallery, levels, *skips)
+                rest = (self._gallery, levels, skipped.offsets, skipped.items)
+                work.share(rows, kernels.count_rows, tile, columns, *at, *rest)
                 if half and begin >= bottom:
                     work.share(columns, kernels.count_columns, tile, rows, *at, levels)
                 if progress:
@@ -188,18 +181,13 @@ def _products_to_distances(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Te
     The rows become 1 + |q|^2 / 2 long. Squares are summed in double precision: the columns are
     then wrong by one rounding only, which the band allows for.
     """
-    ones_queries, ones_gallery = torch.ones(len(queries), 1), torch.ones(len(gallery), 1)
-    of_queries, of_gallery = (
-        torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
-        .square()
-        .div(-2)
-        .float()
-        for rows in (queries, gallery)
-    )
-    return (
-        torch.cat([queries, of_queries, ones_queries], 1),
-        torch.cat([gallery, ones_gallery, of_gallery], 1),
-    )
+
+    def columns(rows: Tensor) -> tuple[Tensor, Tensor]:
+        lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
+        return lengths.square().div(-2).float(), torch.ones(len(rows), 1)
+
+    own, others = columns(queries), columns(gallery)
+    return torch.cat([queries, *own], 1), torch.cat([gallery, *others[::-1]], 1)
 
 
 def _round_to(values: NDArray[np.float64], towards: float) -> NDArray[np.float32]:

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, did_you_mean
 
-__all__ = ["EmbeddingsFile", "read_embeddings"]
-
 KEYS = ("embeddings", "labels", "gallery", "gallery_labels", "ignore", "gallery_ignore")
 
 

@@ -12,17 +12,6 @@ from torch import Tensor
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.labels import check_shape
 
-__all__ = [
-    "ArrayLike",
-    "Distance",
-    "Labels",
-    "check_choice",
-    "embeddings_of",
-    "full_precision",
-    "labels_of",
-    "unit_rows",
-]
-
 ArrayLike = Tensor | NDArray[Any] | Sequence[Any]
 Distance = Literal["cosine", "l2"]
 Labels = NDArray[Any]

@@ -17,8 +17,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Levels", "count_columns", "count_rows", "exact_scores", "finish"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

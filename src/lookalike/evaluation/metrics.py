@@ -18,8 +18,6 @@ from lookalike.errors import BadInput, did_you_mean
 from lookalike.evaluation.ranks import Ranks
 from lookalike.registry import METRICS
 
-__all__ = ["Metric", "check_metrics", "diagnostic", "find_metric", "more_is_better"]
-
 Values = NDArray[np.float64]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -119,9 +117,7 @@ def _refusal(name: str) -> str:
         return f"the k of metric '{name}' must be a whole number from 1, not '{k}'"
     known = METRICS.names()
     if at and k.isdigit():
-        known = [other.removesuffix("@k") + at + k for other in known if other.endswith("@k")] + [
-            other for other in known if not other.endswith("@k")
-        ]
+        known = [re.sub("@k$", f"@{k}", other) for other in known]
     return f"there is no metric '{name}'; {did_you_mean(name, known)}"
 
 

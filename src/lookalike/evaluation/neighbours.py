@@ -17,8 +17,6 @@ from lookalike.evaluation.inputs import (
     full_precision,
 )
 
-__all__ = ["IndexKind", "empty_index", "exact_search", "nearest"]
-
 IndexKind = Literal["flat", "ivf", "hnsw"]
 
 COLUMNS = 16384

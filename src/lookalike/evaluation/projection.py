@@ -8,8 +8,6 @@ from torch import Tensor
 
 from lookalike.evaluation.inputs import unit_rows
 
-__all__ = ["project_pca", "project_tsne"]
-
 Floats = NDArray[np.float64]
 
 FEWEST_FOR_TSNE = 8

@@ -16,8 +16,6 @@ from lookalike.evaluation.inputs import Distance, full_precision
 from lookalike.evaluation.ranks import Counts, Ranks, Ties
 from lookalike.evaluation.relevance import Lists, Relevance
 
-__all__ = ["Progress", "Rows", "Similarities", "count_in_rows", "rank_embeddings", "rank_rows"]
-
 Progress = Callable[[int, int], None]
 
 INDISTINCT = 0.25
@@ -139,22 +137,13 @@ class Similarities:
 
 def count_in_rows(rows: Tensor, relevant: Lists, skipped: Lists) -> Counts:
     """The counts for some queries, from the rows of their similarities, which are changed."""
-    device = rows.device
-    owners, items, skipped_owners, skipped_items, starts = (
-        torch.from_numpy(indices).to(device)
-        for indices in (
-            relevant.owners,
-            relevant.items,
-            skipped.owners,
-            skipped.items,
-            relevant.offsets[:-1],
-        )
-    )
+    owners, items = relevant.pairs(rows.device)
     similar = rows[owners, items]
-    rows[skipped_owners, skipped_items] = -torch.inf
+    rows[skipped.pairs(rows.device)] = -torch.inf
     most = int(relevant.sizes.max(initial=0))
-    places = torch.arange(len(similar), device=device) - starts[owners]
-    levels = torch.full((len(rows), most), -torch.inf, dtype=rows.dtype, device=device)
+    starts = torch.from_numpy(relevant.offsets[:-1]).to(owners.device)
+    places = torch.arange(len(similar), device=rows.device) - starts[owners]
+    levels = rows.new_full((len(rows), most), -torch.inf)
     levels[owners, places] = similar
     levels = levels.sort(dim=1, descending=True).values
     above, at_least = _by_passes(rows, levels) if most <= FEW else _by_sorting(rows, levels)

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from lookalike.evaluation.relevance import Ints, Lists
 
-__all__ = ["Counts", "Ranks", "Ties"]
-
 Ties = Literal["worst", "average", "best"]
 
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.evaluation.inputs import Labels
-
-__all__ = ["Lists", "Relevance"]
 
 Ints = NDArray[np.int64]
 
@@ -30,6 +30,11 @@ class Lists:
     def owners(self) -> Ints:
         """The query (from 0) of each item."""
         return np.repeat(np.arange(len(self.offsets) - 1), self.sizes)
+
+    def pairs(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The query and the item of each entry, as indices of a table on ``device``."""
+        owners, items = torch.from_numpy(self.owners), torch.from_numpy(self.items)
+        return owners.to(device), items.to(device)
 
     @staticmethod
     def of(owners: Ints, items: Ints, queries: int) -> "Lists":
@@ -78,32 +83,26 @@ class Relevance:
         Left out are all items that must not count as wrong answers: the relevant, the ignored
         and the query itself.
         """
-        shared = self._of_query[start:stop] @ self._of_gallery
+        shared, number = self._of_query[start:stop] @ self._of_gallery, stop - start
         shared.sort_indices()
-        owners = np.repeat(np.arange(stop - start), np.diff(shared.indptr))
+        owners = np.repeat(np.arange(number), np.diff(shared.indptr))
         items = shared.indices.astype(np.int64)
-        keep = np.ones(len(owners), bool)
         queries = owners + start
-        if self.itself:
-            keep &= items != queries
+        keep = items != queries if self.itself else np.ones(len(owners), bool)
         if self._identities is not None:
             of_query, of_gallery = self._identities
             keep &= of_query[queries] != of_gallery[items]
         if self._mask is not None:
             keep &= ~self._mask[queries, items]
-        number = stop - start
         relevant = Lists.of(owners[keep], items[keep], number)
         if self._mask is None and not (self._multi_hot and self.itself):
             return relevant, Lists.of(owners, items, number)
-        more_owners, more_items = [owners], [items]
+        left_out = [owners * self.gallery + items]
         if self.itself:  # an item with no label at all is not in its own list
-            more_owners.append(np.arange(number))
-            more_items.append(np.arange(start, stop))
+            left_out.append(np.arange(number) * self.gallery + np.arange(start, stop))
         if self._mask is not None:
-            masked = self._mask[start:stop].nonzero()
-            more_owners.append(masked[0])
-            more_items.append(masked[1])
-        pairs = np.unique(np.concatenate(more_owners) * self.gallery + np.concatenate(more_items))
+            left_out.append(np.flatnonzero(self._mask[start:stop]))
+        pairs = np.unique(np.concatenate(left_out))
         return relevant, Lists.of(pairs // self.gallery, pairs % self.gallery, number)
 
     def _checked(
@@ -148,8 +147,7 @@ def _label_tables(labels: Labels, gallery_labels: Labels) -> tuple[Any, Any]:
                 f"multi-hot labels have {labels.shape[1]} columns and those of the gallery "
                 f"{gallery_labels.shape[1]}"
             )
-        of_query = csr_array(labels, dtype=np.int32)
-        of_gallery = csr_array(gallery_labels, dtype=np.int32)
+        of_query, of_gallery = (csr_array(one, dtype=np.int32) for one in (labels, gallery_labels))
         return of_query, of_gallery.T.tocsr()
     numeric = labels.dtype.kind in "biuf", gallery_labels.dtype.kind in "biuf"
     if numeric[0] != numeric[1]:

@@ -18,8 +18,6 @@ from lookalike.evaluation.ranks import Ranks, Ties
 from lookalike.evaluation.results import Evaluation
 from lookalike.evaluation.scoring import DEFAULT_METRICS, Sets, evaluation_of
 
-__all__ = ["RERANKINGS", "AlphaExpansion", "Gain", "KReciprocal", "rerank"]
-
 PAIRS_AT_ONCE = 1 << 16
 
 

@@ -11,8 +11,6 @@ from lookalike.errors import BadInput
 from lookalike.evaluation.inputs import Labels
 from lookalike.evaluation.relevance import Ints
 
-__all__ = ["ClassScores", "Evaluation", "WorstQuery", "bootstrap_intervals", "mean_of_known"]
-
 DRAWS_AT_ONCE = 4_000_000
 
 PerQuery = Mapping[str, NDArray[np.float64]]
@@ -79,8 +77,7 @@ class Evaluation:
         Recall@k of a class is its hit rate. With multi-hot labels a query counts in each of its
         classes.
         """
-        of_any = next(iter(self.per_query.values()), np.zeros(self.queries))
-        without = np.isnan(of_any)
+        without = np.isnan(next(iter(self.per_query.values()), np.zeros(self.queries)))
         return [
             ClassScores(
                 label,
@@ -111,7 +108,7 @@ class Evaluation:
 
 
 def bootstrap_intervals(
-    per_query: PerQuery, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
+    per_query: PerQuery, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> dict[str, tuple[float, float]]:
     """Percentile intervals of the mean of each metric (Efron and Tibshirani, 1993).
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -26,12 +26,7 @@ from lookalike.evaluation.relevance import Relevance
 from lookalike.evaluation.results import Evaluation, bootstrap_intervals, mean_of_known
 from lookalike.evaluation.space import EmbeddingSpace
 
-__all__ = ["ScoreOptions", "Sets", "evaluate", "evaluation_of", "score"]
-
 DEFAULT_METRICS = ("recall@1", "map@r")
-
-Values: TypeAlias = dict[str, NDArray[np.float64]]
-Scores: TypeAlias = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -55,27 +50,20 @@ class Sets:
     ) -> "Sets":
         """Check and convert the arguments of ``score``."""
         check_choice(distance, Distance, "distance")
-        queries = embeddings_of(embeddings, "embeddings", distance)
-        own_labels = labels_of(labels, "labels")
-        _check_lengths(queries, own_labels, "")
+        queries, own_labels = _checked(embeddings, labels, "", distance)
         others = other_labels = None
         if gallery is not None:
             if gallery_labels is None:
                 raise BadInput("a gallery needs gallery_labels")
-            others = embeddings_of(gallery, "gallery embeddings", distance).to(queries.device)
-            other_labels = labels_of(gallery_labels, "gallery labels")
-            _check_lengths(others, other_labels, "gallery ")
-            if others.shape[1] != queries.shape[1]:
-                raise BadInput(
-                    f"embeddings have {queries.shape[1]} columns and those of the gallery "
-                    f"{others.shape[1]}"
-                )
+            others, other_labels = _checked(gallery, gallery_labels, "gallery ", distance)
+            others, width = others.to(queries.device), queries.shape[1]
+            if others.shape[1] != width:
+                those = f"those of the gallery {others.shape[1]}"
+                raise BadInput(f"embeddings have {width} columns and {those}")
         elif gallery_labels is not None:
             raise BadInput("gallery_labels need a gallery")
-        relevance = Relevance(
-            own_labels, other_labels, _identities(ignore), _identities(gallery_ignore)
-        )
-        return Sets(queries, others, own_labels, relevance)
+        ignored = (_identities(ignore), _identities(gallery_ignore))
+        return Sets(queries, others, own_labels, Relevance(own_labels, other_labels, *ignored))
 
     def space(self, seed: int) -> EmbeddingSpace:
         """The queries as points of classes."""
@@ -187,6 +175,10 @@ def score(
     if confidence is not None and not 0 < confidence < 1:
         raise BadInput(f"confidence must lie between 0 and 1, not {confidence}")
     sets = Sets.of(embeddings, labels, gallery, gallery_labels, ignore, gallery_ignore, distance)
+    span = None
+    if distributed:  # the queries that this process ranks
+        count, rank, number = len(sets.queries), dist.get_rank(), dist.get_world_size()
+        span = count * rank // number, count * (rank + 1) // number
     blocks = rank_embeddings(
         sets.queries,
         sets.gallery,
@@ -195,7 +187,7 @@ def score(
         ties=ties,
         memory_mb=memory_mb,
         progress=progress,
-        span=_own_queries(len(sets.queries)) if distributed else None,
+        span=span,
     )
     return evaluation_of(asked, sets, blocks, confidence, resamples, seed, distributed)
 
@@ -210,29 +202,33 @@ def evaluation_of(
     distributed: bool = False,
 ) -> Evaluation:
     """Compute the metrics from ranks, which are taken only if a metric needs them."""
-    ranked = tuple(metric for metric in metrics if metric.per_query)
-    of_space = tuple(metric for metric in metrics if not metric.per_query)
+    ranked = [metric for metric in metrics if metric.per_query]
+    of_space = [metric for metric in metrics if not metric.per_query]
     if of_space and sets.labels.ndim == 2:
         raise BadInput(f"'{of_space[0].name}' needs one label per item, not a multi-hot table")
-    values, without = values_of(ranked, blocks if ranked else ())
+    parts: dict[str, list[NDArray[np.float64]]] = {metric.name: [] for metric in ranked}
+    without = 0
+    for block in blocks if ranked else ():
+        without += int((block.relevant == 0).sum())
+        for metric in ranked:
+            parts[metric.name].append(metric.of_queries(block))
+    values = {name: np.concatenate(part or [np.empty(0)]) for name, part in parts.items()}
     # k-means and the like cannot be shared: the first process computes them for all.
-    scores: Scores = {}
+    scores: dict[str, float] = {}
     if of_space and (not distributed or dist.get_rank() == 0):
         space = sets.space(seed)
         scores = {metric.name: float(metric.function(space, *metric.k)) for metric in of_space}
-    if distributed:
-        values, without, scores = _gathered(values, without, scores)
+    if distributed:  # the values of all processes, in order of the queries
+        shares: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(shares, (values, without, scores))
+        values = {name: np.concatenate([share[0][name] for share in shares]) for name in values}
+        without, scores = sum(share[1] for share in shares), shares[0][2]
     if values and without == sets.relevance.queries:
         raise BadInput(
             "no query has a relevant item in the gallery: "
             + ("no label occurs twice" if sets.relevance.itself else "no label is in both")
         )
     scores |= {name: mean_of_known(of_each) for name, of_each in values.items()}
-    intervals = {}
-    if confidence is not None:
-        intervals = bootstrap_intervals(
-            values, confidence=confidence, resamples=resamples, seed=seed
-        )
     return Evaluation(
         scores={metric.name: scores[metric.name] for metric in metrics},
         per_query=values,
@@ -240,40 +236,20 @@ def evaluation_of(
         queries=sets.relevance.queries,
         gallery=sets.relevance.gallery,
         queries_without_relevant=without,
-        intervals=intervals,
+        intervals=bootstrap_intervals(values, confidence, resamples, seed) if confidence else {},
     )
 
 
-def values_of(metrics: tuple[Metric, ...], blocks: Iterable[Ranks]) -> tuple[Values, int]:
-    """The rank metrics of each query, and how many queries have nothing relevant."""
-    parts: dict[str, list[NDArray[np.float64]]] = {metric.name: [] for metric in metrics}
-    without = 0
-    for block in blocks:
-        without += int((block.relevant == 0).sum())
-        for metric in metrics:
-            parts[metric.name].append(metric.of_queries(block))
-    return {name: np.concatenate(part or [np.empty(0)]) for name, part in parts.items()}, without
-
-
-def _own_queries(queries: int) -> tuple[int, int]:
-    """The queries that this process ranks."""
-    rank, number = dist.get_rank(), dist.get_world_size()
-    return queries * rank // number, queries * (rank + 1) // number
-
-
-def _gathered(values: Values, without: int, scores: Scores) -> tuple[Values, int, Scores]:
-    """The values of all processes, in order of the queries; the scores of the first."""
-    shares: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(shares, (values, without, scores))
-    values = {name: np.concatenate([share[0][name] for share in shares]) for name in values}
-    return values, sum(share[1] for share in shares), shares[0][2]
-
-
-def _check_lengths(rows: Tensor, labels: Labels, which: str) -> None:
+def _checked(
+    values: ArrayLike, labels: ArrayLike, which: str, distance: Distance
+) -> tuple[Tensor, Labels]:
+    rows = embeddings_of(values, f"{which}embeddings", distance)
+    known = labels_of(labels, f"{which}labels")
     if len(rows) == 0:
         raise BadInput("the gallery is empty" if which else "there are no embeddings")
-    if len(rows) != len(labels):
-        raise BadInput(f"there are {len(rows)} {which}embeddings but {len(labels)} {which}labels")
+    if len(rows) != len(known):
+        raise BadInput(f"there are {len(rows)} {which}embeddings but {len(known)} {which}labels")
+    return rows, known
 
 
 def _identities(values: ArrayLike | None) -> NDArray[np.generic] | None:

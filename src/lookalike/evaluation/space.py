@@ -18,8 +18,6 @@ from lookalike.evaluation.metrics import diagnostic
 from lookalike.evaluation.relevance import Ints
 from lookalike.registry import METRICS
 
-__all__ = ["EmbeddingSpace", "k_means", "pair_f1"]
-
 ROTH = "Roth et al., ICML 2020"
 WANG_ISOLA = "Wang and Isola, ICML 2020"
 
@@ -55,8 +53,7 @@ class EmbeddingSpace:
     @cached_property
     def classes(self) -> Ints:
         """Class index per item, as numpy array."""
-        classes: Ints = self.labels.cpu().numpy()
-        return classes
+        return np.asarray(self.labels.cpu())
 
     @cached_property
     def clusters(self) -> Ints:
@@ -76,12 +73,9 @@ class EmbeddingSpace:
     @cached_property
     def distance_within_classes(self) -> float:
         """Mean over classes of the mean distance of two of its items; NaN if no class has two."""
-        order = self.labels.argsort()
-        means = [
-            _mean_distance(self.embeddings[members].double())
-            for members in torch.split(order, torch.bincount(self.labels).tolist())
-            if len(members) > 1
-        ]
+        classes = torch.split(self.labels.argsort(), torch.bincount(self.labels).tolist())
+        several = [self.embeddings[members] for members in classes if len(members) > 1]
+        means = [_mean_distance(rows.double()) for rows in several]
         return math.fsum(means) / len(means) if means else math.nan
 
 

@@ -21,8 +21,6 @@ from lookalike.models.weights import load_by_name, read_tensors
 from lookalike.runs.run import model_tensors
 from lookalike.training import Run
 
-__all__ = ["Blueprint", "Embedder"]
-
 FORMAT = "lookalike-model"
 VERSION = 1
 

@@ -14,8 +14,6 @@ from lookalike.data.cache import shortened
 from lookalike.errors import LookalikeError
 from lookalike.ops.rows import unit
 
-__all__ = ["Encoder", "Vectors"]
-
 Vectors = NDArray[np.float32]
 
 

@@ -23,8 +23,6 @@ from lookalike.ops.rows import unit
 from lookalike.training import Run
 from lookalike.training.targets import of_run
 
-__all__ = ["KINDS", "Kind", "export", "model_of"]
-
 Kind: TypeAlias = Literal["onnx", "torchscript", "safetensors"]
 KINDS: tuple[str, ...] = get_args(Kind)
 

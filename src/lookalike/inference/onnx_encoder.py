@@ -15,8 +15,6 @@ from lookalike.files import atomically
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder
 
-__all__ = ["OnnxEncoder", "load_encoder"]
-
 
 class OnnxEncoder(Encoder):
     """Embeds pictures by ONNX Runtime; its fingerprint is that of the exported model."""

@@ -18,8 +18,6 @@ from lookalike.registry import (
     Registry,
 )
 
-__all__ = ["Page", "catalogue", "page"]
-
 ROOMS = (data, evaluation, losses, miners, models, regularizers, samplers)  # fills the registries
 REGISTRIES: dict[str, Registry] = {
     registry.kind: registry

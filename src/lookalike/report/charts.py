@@ -6,18 +6,6 @@ from dataclasses import dataclass
 from lookalike.compare.contenders import Contender
 from lookalike.report.formatting import metric_label
 
-__all__ = [
-    "Curve",
-    "Method",
-    "RecallCurve",
-    "Scatter",
-    "curves",
-    "method_styles",
-    "recall_curves",
-    "scatters",
-    "validation_metric",
-]
-
 COLOURS = 6
 
 

@@ -9,8 +9,6 @@ import math
 from lookalike.compare.comparison import Tournament
 from lookalike.report.formatting import template
 
-__all__ = ["critical_difference_diagram"]
-
 AXIS = 360
 LETTER = 7.9
 """The width of a letter of a label, at most."""

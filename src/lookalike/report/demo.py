@@ -10,8 +10,6 @@ from lookalike.config.loading import merge
 from lookalike.progress import Watcher
 from lookalike.report.page import write_page
 
-__all__ = ["METHODS", "run_demo"]
-
 # Each loss with the batches its paper uses: proxy-anchor random ones. Its loss_lr and sampler were
 # chosen on validation classes, out of seven settings.
 METHODS: dict[str, dict[str, Any]] = {

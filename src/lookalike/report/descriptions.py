@@ -6,8 +6,6 @@ from lookalike.compare.contenders import Contender, Gathered
 from lookalike.report.formatting import metric_label
 from lookalike.training import Run
 
-__all__ = ["leading_sentence", "protocols", "title_of"]
-
 
 def title_of(gathered: Gathered) -> str:
     """The studies' names, or the data sets'."""

@@ -18,8 +18,6 @@ from lookalike.ops.rows import unit
 from lookalike.report.pictures import Pictures, class_label, class_title
 from lookalike.runs.run import TestEmbeddings, test_embeddings
 
-__all__ = ["EmbeddingViews", "choose_points", "choose_strips", "embedding_views"]
-
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 

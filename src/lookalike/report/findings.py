@@ -9,8 +9,6 @@ from markupsafe import Markup
 from lookalike.files import atomically
 from lookalike.report.formatting import template, template_text
 
-__all__ = ["Finding", "Picture", "write_findings"]
-
 MOST = 200
 
 

@@ -6,16 +6,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from lookalike.study.intervals import Interval
 
-__all__ = [
-    "NOTHING",
-    "metric_label",
-    "percent",
-    "plus_minus",
-    "signed",
-    "template",
-    "template_text",
-]
-
 NOTHING = "–"
 _INITIALS = {"map", "mrr", "ndcg", "nmi", "ami"}
 

@@ -28,8 +28,6 @@ from lookalike.report.formatting import metric_label, signed, template, template
 from lookalike.report.tables import ScoreTable, as_csv, as_latex, as_markdown, score_table
 from lookalike.report.tuning import Tuning, tunings
 
-__all__ = ["Block", "write_page"]
-
 CLASS_COLOURS = 9
 SCRIPTS = ("base", "curves", "charts", "reality", "tuning", "gallery", "map", "theme")
 

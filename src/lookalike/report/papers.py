@@ -18,16 +18,6 @@ from lookalike.published import Published
 from lookalike.report.catalogue import catalogue
 from lookalike.study.intervals import Interval
 
-__all__ = [
-    "PaperTable",
-    "PublishedScores",
-    "Reality",
-    "check_paper",
-    "paper_table",
-    "papers_and_reality",
-    "published_scores",
-]
-
 METRIC = "recall@1"
 OLD_LOSSES = ("contrastive", "triplet")
 """What every paper compares with, so that its numbers can be followed over the years."""

@@ -14,8 +14,6 @@ from lookalike.errors import LookalikeError
 from lookalike.search import Index
 from lookalike.search.sources import read_picture
 
-__all__ = ["Pictures", "Sheet", "class_label", "class_title", "file_uri"]
-
 TINY = 64
 
 

@@ -16,16 +16,6 @@ from lookalike.report.formatting import NOTHING, metric_label, percent, plus_min
 from lookalike.study.intervals import Interval
 from lookalike.study.results import Which
 
-__all__ = [
-    "ScoreRow",
-    "ScoreTable",
-    "as_csv",
-    "as_latex",
-    "as_markdown",
-    "as_text",
-    "score_table",
-]
-
 
 @dataclass(frozen=True)
 class ScoreRow:

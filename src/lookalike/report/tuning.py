@@ -15,8 +15,6 @@ from scipy.spatial import QhullError
 from lookalike.compare.contenders import Contender
 from lookalike.study.results import MethodRow, Trial
 
-__all__ = ["Contour", "Parameter", "Tuning", "tunings"]
-
 GRID = 25
 MOST_CONTOURS = 3
 FEWEST_FOR_CONTOUR = 6

@@ -18,17 +18,6 @@ from pydantic import BaseModel, ConfigDict
 from lookalike.evaluation.neighbours import empty_index, exact_search
 from lookalike.inference.encoder import Vectors
 
-__all__ = [
-    "BLOCK",
-    "Approximation",
-    "FastSearch",
-    "Kind",
-    "build",
-    "kind_for",
-    "least_effort",
-    "out_of_date",
-]
-
 Kind: TypeAlias = Literal["hnsw", "ivf", "pq"]
 Ints: TypeAlias = NDArray[np.int64]
 

@@ -12,8 +12,6 @@ from lookalike.search.index import Index
 from lookalike.search.items import Hit
 from lookalike.search.sources import read_picture
 
-__all__ = ["write_contact_sheet"]
-
 Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 SIDE = 180

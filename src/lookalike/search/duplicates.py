@@ -24,8 +24,6 @@ from lookalike.search.index import Index
 from lookalike.search.items import Item
 from lookalike.search.sources import read_picture
 
-__all__ = ["Calibration", "Group", "calibrate", "find_duplicates", "threshold_for"]
-
 NEIGHBOURS = 20
 AT_A_TIME = 256
 SAMPLE = 200

@@ -35,8 +35,6 @@ from lookalike.search.storage import (
     write_state,
 )
 
-__all__ = ["FolderIndex"]
-
 LEAST_RECALL = 0.95
 
 

@@ -18,8 +18,6 @@ from lookalike.progress import Watcher
 from lookalike.search.items import Added, Column, Hit, Item, Record
 from lookalike.search.sources import embed_files, file_inside, list_pictures
 
-__all__ = ["Found", "Index", "is_postgres"]
-
 Found: TypeAlias = list[list[tuple[int, float]]]
 
 

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Added", "Column", "Hit", "Item", "Record", "Skipped"]
-
 
 @dataclass(frozen=True)
 class Record:

@@ -9,8 +9,6 @@ from lookalike.errors import BadInput
 from lookalike.evaluation import nearest
 from lookalike.inference.encoder import Vectors
 
-__all__ = ["Suspect", "find_mislabelled"]
-
 
 @dataclass(frozen=True)
 class Suspect:

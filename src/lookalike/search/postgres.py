@@ -29,8 +29,6 @@ from lookalike.search.approximate import NEIGHBOURS, least_effort
 from lookalike.search.index import Found, Index
 from lookalike.search.items import Record
 
-__all__ = ["PostgresIndex"]
-
 VERSION = 1
 DEFAULT_NAME = "lookalike"
 EXACT_BELOW = 10_000

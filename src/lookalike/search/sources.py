@@ -19,16 +19,6 @@ from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
 from lookalike.search.items import Record, Skipped
 
-__all__ = [
-    "Listing",
-    "Unreadable",
-    "embed_files",
-    "file_inside",
-    "list_pictures",
-    "read_picture",
-    "require_pictures",
-]
-
 SECONDS_BETWEEN_COMMITS = 60.0
 BATCH = 64
 LONGEST = 100

@@ -26,8 +26,6 @@ from lookalike.inference.encoder import Vectors
 from lookalike.search.approximate import BLOCK, Approximation
 from lookalike.search.items import Record
 
-__all__ = ["FAST", "Manifest", "State", "damaged", "fsync", "locked", "write_state"]
-
 FORMAT = "lookalike-index"
 VERSION = 1
 STATE = "state-"

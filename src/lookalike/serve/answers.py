@@ -4,20 +4,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-__all__ = [
-    "About",
-    "Health",
-    "ItemAnswer",
-    "ItemsAnswer",
-    "LabelAnswer",
-    "MapAnswer",
-    "NeighbourAnswer",
-    "NeighboursAnswer",
-    "Problem",
-    "ShareMap",
-    "WhyAnswer",
-]
-
 
 class Problem(BaseModel):
     """Why a request was refused."""

@@ -16,8 +16,6 @@ from lookalike.serve.limits import Limits, Refusal, Workers, cores
 from lookalike.serve.map import IndexMap
 from lookalike.serve.pictures import Pictures, decode_upload
 
-__all__ = ["api_router"]
-
 Id = Annotated[int, Path(ge=0, lt=2**63, description="The number of an indexed picture.")]
 Label = Annotated[
     str | None, Query(max_length=1_000, description="Search pictures of this label only.")
@@ -85,11 +83,12 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         return answers.Health()
 
     @router.get("/about", tags=["about"])
-    async def about() -> answers.About:
+    @light.threaded
+    def about() -> answers.About:
         """What is being searched, by which network, within which limits."""
         return answers.About(
             name=name_of(index.place),
-            pictures=await light.run(index.__len__),
+            pictures=len(index),
             network=index.embedder.blueprint.network,
             dim=encoder.dim,
             fingerprint=encoder.fingerprint,
@@ -100,18 +99,16 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         )
 
     @router.get("/labels", tags=["about"])
-    async def list_labels() -> list[answers.LabelAnswer]:
+    @light.threaded
+    def list_labels() -> list[answers.LabelAnswer]:
         """Every label with the number of its pictures, by name."""
-
-        def listed() -> list[answers.LabelAnswer]:
-            counts = np.bincount(index.label_codes + 1, minlength=len(index.label_names) + 1)[1:]
-            pairs = zip(index.label_names, counts.tolist(), strict=True)
-            return [answers.LabelAnswer(name=name, count=count) for name, count in pairs]
-
-        return await light.run(listed)
+        counts = np.bincount(index.label_codes + 1, minlength=len(index.label_names) + 1)[1:]
+        pairs = zip(index.label_names, counts.tolist(), strict=True)
+        return [answers.LabelAnswer(name=name, count=count) for name, count in pairs]
 
     @router.get("/items", tags=["pictures"])
-    async def list_items(
+    @light.threaded
+    def list_items(
         label: Label = None,
         offset: Annotated[int, Query(ge=0, lt=2**63)] = 0,
         limit: Annotated[int, Query(ge=1, le=limits.listed)] = 24,
@@ -121,27 +118,21 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         ] = None,
     ) -> answers.ItemsAnswer:
         """Pictures in the order of the index, or drawn at random."""
-
-        def listed() -> answers.ItemsAnswer:
-            ids = index.ids
-            if label is not None:
-                code = index.label_names.index(label) if label in index.label_names else -2
-                ids = ids[index.label_codes == code]
-            total = len(ids)
-            if seed is not None:
-                ids = np.random.default_rng(seed).permutation(ids)
-            items = [
-                answers.ItemAnswer.model_validate(item)
-                for item in index.items(ids[offset:][:limit])
-            ]
-            return answers.ItemsAnswer(items=items, total=total)
-
-        return await light.run(listed)
+        ids = index.ids
+        if label is not None:
+            code = index.label_names.index(label) if label in index.label_names else -2
+            ids = ids[index.label_codes == code]
+        if seed is not None:
+            ids = np.random.default_rng(seed).permutation(ids)
+        found = index.items(ids[offset:][:limit])
+        items = [answers.ItemAnswer.model_validate(item) for item in found]
+        return answers.ItemsAnswer(items=items, total=len(ids))
 
     @router.get("/items/{id}", tags=["pictures"], responses=UNKNOWN)
-    async def get_item(id: Id) -> answers.ItemAnswer:
+    @light.threaded
+    def get_item(id: Id) -> answers.ItemAnswer:
         """What is known about a picture."""
-        return await light.run(lambda: answers.ItemAnswer.model_validate(known(id)))
+        return answers.ItemAnswer.model_validate(known(id))
 
     @router.get(
         "/items/{id}/image",
@@ -153,58 +144,49 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
             304: {"description": "The picture has not changed."},
         },
     )
-    async def get_image(
+    @light.threaded
+    def get_image(
         id: Id,
         size: Annotated[SizeName, Query(description="Longest side: 96, 320, 1024.")] = "small",
         if_none_match: Annotated[str | None, Header()] = None,
     ) -> Response:
         """A thumbnail of the picture, never the file itself."""
-
-        def made() -> Response:
-            known(id)
-            tag = pictures.tag(id, SIZES[size])
-            headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}
-            if if_none_match is not None and tag in if_none_match:
-                return Response(status_code=304, headers=headers)
-            thumbnail = pictures.thumbnail(id, SIZES[size], tag)
-            return Response(thumbnail.data, media_type=thumbnail.media_type, headers=headers)
-
-        return await light.run(made)
+        known(id)
+        tag = pictures.tag(id, SIZES[size])
+        headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}
+        if if_none_match is not None and tag in if_none_match:
+            return Response(status_code=304, headers=headers)
+        thumbnail = pictures.thumbnail(id, SIZES[size], tag)
+        return Response(thumbnail.data, media_type=thumbnail.media_type, headers=headers)
 
     @router.get("/items/{id}/neighbours", tags=["search"], responses=UNKNOWN)
-    async def neighbours_of_item(
+    @heavy.threaded
+    def neighbours_of_item(
         id: Id, k: K = 24, label: Label = None, at_least: AtLeast = -1.0
     ) -> answers.NeighboursAnswer:
         """The pictures most similar to an indexed one, without itself."""
-
-        def found() -> answers.NeighboursAnswer:
-            start = time.perf_counter()
-            known(id)
-            neighbours = nearest(index.vector_of(id), k, label, at_least, without=id)
-            return answers.NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
-
-        return await heavy.run(found)
+        start = time.perf_counter()
+        known(id)
+        neighbours = nearest(index.vector_of(id), k, label, at_least, without=id)
+        return answers.NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
 
     @router.post("/search", tags=["search"], responses=UPLOADED)
-    async def search_by_picture(
+    @heavy.threaded
+    def search_by_picture(
         image: Annotated[UploadFile, File(description="The query.")],
         k: K = 24,
         label: Label = None,
         at_least: AtLeast = -1.0,
     ) -> answers.NeighboursAnswer:
         """The indexed pictures most similar to an upload, which is not stored."""
-        data = await image.read()
-
-        def found() -> answers.NeighboursAnswer:
-            start = time.perf_counter()
-            (vector,) = encoder.embed([decode_upload(data, limits)])
-            neighbours = nearest(vector, k, label, at_least, without=None)
-            return answers.NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
-
-        return await heavy.run(found)
+        start = time.perf_counter()
+        (vector,) = encoder.embed([decode_upload(image.file.read(), limits)])
+        neighbours = nearest(vector, k, label, at_least, without=None)
+        return answers.NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
 
     @router.post("/why", tags=["search"], responses=UNKNOWN | UPLOADED)
-    async def explain(
+    @heavy.threaded
+    def explain(
         neighbour: Annotated[int, Form(ge=0, lt=2**63, description="An indexed picture.")],
         item: Annotated[
             int | None, Form(ge=0, lt=2**63, description="The query, an indexed picture.")
@@ -212,49 +194,41 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         image: Annotated[UploadFile | None, File(description="Or the query as a file.")] = None,
     ) -> answers.WhyAnswer:
         """Which places of two pictures make them similar. Give ``item`` or ``image``."""
+        start = time.perf_counter()
         if (item is None) == (image is None):
             raise Refusal(422, "Give either 'item' or 'image'.")
-        data = None if image is None else await image.read()
-
-        def explained() -> answers.WhyAnswer:
-            start = time.perf_counter()
-            known(neighbour)
-            if data is not None:
-                query = decode_upload(data, limits)
-                (vector,) = encoder.embed([query])
-            else:
-                assert item is not None
-                known(item)
-                query, vector = pictures.whole(item), index.vector_of(item)
-            other = index.vector_of(neighbour)
-            return answers.WhyAnswer(
-                similarity=round(float(vector @ other), 5),
-                query=share_map(attribute(index.embedder, query, other)),
-                neighbour=share_map(attribute(index.embedder, pictures.whole(neighbour), vector)),
-                milliseconds=since(start),
-            )
-
-        return await heavy.run(explained)
+        known(neighbour)
+        if image is not None:
+            query = decode_upload(image.file.read(), limits)
+            (vector,) = encoder.embed([query])
+        else:
+            assert item is not None
+            known(item)
+            query, vector = pictures.whole(item), index.vector_of(item)
+        other = index.vector_of(neighbour)
+        return answers.WhyAnswer(
+            similarity=round(float(vector @ other), 5),
+            query=share_map(attribute(index.embedder, query, other)),
+            neighbour=share_map(attribute(index.embedder, pictures.whole(neighbour), vector)),
+            milliseconds=since(start),
+        )
 
     @router.get("/map", tags=["map"])
-    async def get_map() -> answers.MapAnswer:
+    @light.threaded
+    def get_map() -> answers.MapAnswer:
         """The map of the pictures: near means similar."""
-
-        def drawn() -> answers.MapAnswer:
-            found = index_map.layout()
-            places = found.places.round(4)
-            return answers.MapAnswer(
-                method="pca" if found.method == "pca" else "t-sne",
-                final=found.final,
-                total=len(index),
-                ids=np.asarray(index.ids)[found.rows].tolist(),
-                x=places[:, 0].tolist(),
-                y=places[:, 1].tolist(),
-                labels=index.label_codes[found.rows].tolist(),
-                label_names=index.label_names,
-            )
-
-        return await light.run(drawn)
+        found = index_map.layout()
+        x, y = found.places.round(4).T.tolist()
+        return answers.MapAnswer(
+            method=found.method,
+            final=found.final,
+            total=len(index),
+            ids=np.asarray(index.ids)[found.rows].tolist(),
+            x=x,
+            y=y,
+            labels=index.label_codes[found.rows].tolist(),
+            label_names=index.label_names,
+        )
 
     return router
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from lookalike.inference.embedder import Embedder
 
-__all__ = ["Attribution", "attribute"]
-
 
 @dataclass(frozen=True)
 class Attribution:

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import ipaddress
+import re
 import secrets
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
@@ -13,8 +14,6 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lookalike.serve.limits import Limits, Refusal
-
-__all__ = ["Gate", "is_loopback"]
 
 OPEN_PATHS = frozenset({"/api/health"})
 _FORM_OVERHEAD = 64 * 1024
@@ -86,13 +85,14 @@ class Gate:
                     await answer(scope, receive, recorder)
         except TimeoutError:
             if not recorder.begun:
-                late = refusal(408, "The request took too long and was dropped.")
-                await late(scope, receive, recorder)
+                answer = refusal(408, "The request took too long and was dropped.")
+                await answer(scope, receive, recorder)
 
     def _answer(self, scope: Scope) -> Response | None:
         """The refusal of a request, or the redirection that sets the cookie; None: pass it on."""
         headers = Headers(scope=scope)
-        if self.loopback and not is_loopback(_host_name(headers.get("host", ""))):
+        host = re.sub(r":\d*$", "", headers.get("host", ""))
+        if self.loopback and not is_loopback(host):
             return refusal(421, "This server answers to this machine's own names only.")
         if scope["method"] == "POST" and headers.get("sec-fetch-site") == "cross-site":
             return refusal(403, "Requests from pages of other sites are refused.")
@@ -118,9 +118,7 @@ class Gate:
         path = "/" + quote(scope["path"]).lstrip("/")  # "//host" would lead to another site
         response = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
         secure = scope.get("scheme") == "https"
-        response.set_cookie(
-            self.cookie, self.token or "", httponly=True, samesite="lax", secure=secure
-        )
+        response.set_cookie(self.cookie, self.token or "", httponly=True, secure=secure)
         return response
 
     def _counted(self, receive: Receive) -> Receive:
@@ -158,13 +156,6 @@ class _Recorder:
                 headers[name] = value
             headers.setdefault("Cache-Control", "no-cache")
         await self._send(message)
-
-
-def _host_name(host: str) -> str:
-    """The name in a Host header, without the port."""
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
 
 
 def _address_values(scope: Scope) -> list[tuple[str, str]]:

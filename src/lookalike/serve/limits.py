@@ -3,15 +3,15 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from fastapi import HTTPException
 
-__all__ = ["Limits", "Refusal", "Workers", "cores"]
-
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -42,9 +42,6 @@ class Limits:
 class Refusal(HTTPException):
     """A request that cannot be answered, with the status and one sentence that says why."""
 
-    def __init__(self, status: int, sentence: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(status, sentence, headers)
-
 
 def cores() -> int:
     """The cores that this process may use."""
@@ -65,17 +62,22 @@ class Workers:
         self._unfinished = 0
         self._lock = threading.Lock()
 
-    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """The result of ``work(*arguments)``, computed in a thread."""
-        with self._lock:
-            if self._unfinished >= self._most:
-                raise Refusal(
-                    429, "Too many pictures are waiting; try again soon.", {"Retry-After": "2"}
-                )
-            self._unfinished += 1
-        future = self._pool.submit(work, *arguments)
-        future.add_done_callback(self._finished)
-        return await asyncio.wrap_future(future)
+    def threaded(self, work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+        """``work`` as a coroutine function that computes its result in a thread."""
+
+        @wraps(work)
+        async def run(*arguments: P.args, **options: P.kwargs) -> T:
+            with self._lock:
+                if self._unfinished >= self._most:
+                    raise Refusal(
+                        429, "Too many pictures are waiting; try again soon.", {"Retry-After": "2"}
+                    )
+                self._unfinished += 1
+            future = self._pool.submit(work, *arguments, **options)
+            future.add_done_callback(self._finished)
+            return await asyncio.wrap_future(future)
+
+        return run
 
     def _finished(self, _: "Future[Any]") -> None:
         with self._lock:

@@ -1,7 +1,9 @@
 """The map of an index: its vectors on a plane, by PCA at once and by t-SNE some time later."""
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,8 +16,6 @@ from lookalike.evaluation.projection import project_pca, project_tsne
 from lookalike.files import atomically
 from lookalike.search.index import Index
 
-__all__ = ["IndexMap", "Layout"]
-
 SEED = 0
 
 
@@ -25,7 +25,7 @@ class Layout:
 
     rows: NDArray[np.int64]
     places: NDArray[np.float64]
-    method: str
+    method: Literal["pca", "t-sne"]
     final: bool
 
 
@@ -62,28 +62,21 @@ class IndexMap:
             return
         tensor = torch.from_numpy(vectors)
         few = len(rows) < 8
-        rough = project_pca(tensor)
-        self._layout = Layout(rows, rough, "pca", final=few)
+        self._layout = Layout(rows, project_pca(tensor), "pca", final=few)
         if not few:
-            work = threading.Thread(
-                target=self._improve, args=(rows, tensor, name), name="map", daemon=True
-            )
-            work.start()
+            work = (rows, tensor, name)
+            threading.Thread(target=self._improve, args=work, name="map", daemon=True).start()
 
     def _improve(self, rows: NDArray[np.int64], vectors: torch.Tensor, name: str) -> None:
         try:
             places = project_tsne(vectors, SEED)
         except BaseException:
-            if self._layout is not None:
-                self._layout = replace(
-                    self._layout, final=True
-                )  # clients must not wait for a better one
+            if self._layout is not None:  # clients must not wait for a better one
+                self._layout = replace(self._layout, final=True)
             raise
-        try:
+        with suppress(OSError, BadInput):  # then it is computed again next time
             with atomically(cache_folder() / name) as draft, draft.open("wb") as file:
                 np.save(file, places, allow_pickle=False)
-        except (OSError, BadInput):
-            pass  # it is computed again next time
         self._layout = Layout(rows, places, "t-sne", final=True)
 
     def _cached(self, name: str, count: int) -> NDArray[np.float64] | None:

@@ -16,8 +16,6 @@ from lookalike.errors import LookalikeError
 from lookalike.search.index import Index
 from lookalike.serve.limits import Limits, Refusal
 
-__all__ = ["BoundedCache", "Pictures", "Thumbnail", "decode_upload"]
-
 LOSSLESS_SIDE = 96
 """Drawings smaller than this are served as PNG: JPEG would blur them."""
 START_OF_SCAN = b"\xff\xda"
@@ -99,14 +97,11 @@ class Pictures:
 
 def encoded(image: Image.Image, size: int) -> Thumbnail:
     """``image`` made small, as JPEG or, where it is tiny, as PNG."""
-    lossless = max(image.size) <= LOSSLESS_SIDE
+    kind = "png" if max(image.size) <= LOSSLESS_SIDE else "jpeg"
     image.thumbnail((size, size), Image.Resampling.LANCZOS, reducing_gap=2.0)
     out = io.BytesIO()
-    if lossless:
-        image.save(out, "PNG")
-        return Thumbnail(out.getvalue(), "image/png")
-    image.save(out, "JPEG", quality=85)
-    return Thumbnail(out.getvalue(), "image/jpeg")
+    image.save(out, kind, quality=85)  # PNG has no quality and ignores it
+    return Thumbnail(out.getvalue(), f"image/{kind}")
 
 
 def decode_upload(data: bytes, limits: Limits) -> Image.Image:
@@ -116,18 +111,12 @@ def decode_upload(data: bytes, limits: Limits) -> Image.Image:
     if len(data) > limits.upload_bytes:
         raise Refusal(413, f"The file is larger than {limits.upload_bytes / 2**20:.0f} MB.")
     width, height = size_in_header(data)
+    size = f"The picture has {width:,} x {height:,} pixels"
     if width * height > limits.pixels:
-        raise Refusal(
-            413,
-            f"The picture has {width:,} x {height:,} pixels; "
-            f"at most {limits.pixels / 1e6:.0f} million are accepted.",
-        )
+        raise Refusal(413, f"{size}; at most {limits.pixels / 1e6:.0f} million are accepted.")
     if max(width, height) > limits.side_ratio * max(1, min(width, height)):
-        raise Refusal(
-            422,
-            f"The picture has {width:,} x {height:,} pixels; one side may be at most "
-            f"{limits.side_ratio:.0f} times the other.",
-        )
+        most = f"{limits.side_ratio:.0f}"
+        raise Refusal(422, f"{size}; one side may be at most {most} times the other.")
     if data.count(START_OF_SCAN) > limits.scans and data.startswith(b"\xff\xd8"):
         raise Refusal(422, f"The picture is a JPEG of more than {limits.scans} scans.")
     try:

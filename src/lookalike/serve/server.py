@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from collections.abc import Callable
-from importlib.resources import files
 from typing import Any
 
 import torch
@@ -20,8 +19,6 @@ from lookalike.search.index import Index
 from lookalike.serve.api import api_router
 from lookalike.serve.gate import Gate, is_loopback
 from lookalike.serve.limits import Limits
-
-__all__ = ["create_app", "listen", "serve"]
 
 
 def create_app(
@@ -56,12 +53,9 @@ def create_app(
         redoc_url=None,
     )
     app.include_router(api_router(index, encoder, limits))
-    web = files("lookalike.serve") / "web"
-    app.mount("/", StaticFiles(directory=str(web), html=True))
-    app.add_exception_handler(HTTPException, as_problem)
-    app.add_exception_handler(RequestValidationError, as_problem)
-    app.add_exception_handler(LookalikeError, as_problem)
-    app.add_exception_handler(Exception, as_problem)
+    app.mount("/", StaticFiles(packages=[("lookalike.serve", "web")], html=True))
+    for kind in (HTTPException, RequestValidationError, LookalikeError, Exception):
+        app.add_exception_handler(kind, as_problem)
     return Gate(app, limits=limits, token=token, loopback=loopback)
 
 
@@ -143,8 +137,8 @@ def serve(
         timeout_graceful_shutdown=3,
     )
     (encoder or index.embedder).embed([Image.new("RGB", (64, 64))])  # the first call is slow
-    name = f"[{host}]" if ":" in host else host
     if ready is not None:
+        name = f"[{host}]" if ":" in host else host
         ready(f"http://{name}:{bound.getsockname()[1]}/")
     uvicorn.Server(config).run(sockets=[bound])
 
