@@ -40,7 +40,7 @@ def many(tmp_path, embedder, monkeypatch):
 @pytest.mark.parametrize("kind", ["hnsw", "ivf", "pq"])
 def test_each_kind_reaches_the_recall_that_it_claims(tmp_path, kind):
     vectors, ids = clustered(4_000, 16), np.arange(4_000) * 5 + 3
-    built = build(tmp_path / "x.faiss", kind, vectors, ids, 30_000)
+    built = build(tmp_path / "x.faiss", kind, vectors, ids, 30_000, Watcher())
     assert built.recall >= 0.97
     assert built.sample == 256
     queries = clustered(200, 16, seed=4)

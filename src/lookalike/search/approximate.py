@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from lookalike.evaluation.neighbours import empty_index, exact_search
 from lookalike.inference.encoder import Vectors
+from lookalike.progress import Watcher
 
 Kind: TypeAlias = Literal["hnsw", "ivf", "pq"]
 Ints: TypeAlias = NDArray[np.int64]
@@ -59,10 +60,8 @@ class Approximation(BaseModel):
             "ivf": f"IVF, {self.effort} cells a query",
             "pq": f"IVF with PQ, {self.effort} cells a query, re-ranked",
         }[self.kind]
-        return (
-            f"{how}; recall@{NEIGHBOURS} {self.recall:.3f} against exact search, "
-            f"on {self.sample} pictures"
-        )
+        found = f"recall@{NEIGHBOURS} {self.recall:.3f} against exact search"
+        return f"{how}; {found}, on {self.sample} pictures"
 
 
 def kind_for(count: int) -> Kind | None:
@@ -80,7 +79,7 @@ def build(
     vectors: Vectors,
     ids: Ints,
     next_id: int,
-    progress: Callable[[int, int], None] | None = None,
+    watcher: Watcher,
 ) -> Approximation:
     """Write a FAISS index of unit vectors under their ids, and choose its effort.
 
@@ -97,12 +96,12 @@ def build(
     for start in range(0, len(vectors), BLOCK):
         part = np.asarray(vectors[start : start + BLOCK])
         index.add_with_ids(part, np.asarray(ids[start : start + len(part)]))
-        if progress:
-            progress(start + len(part), len(vectors))
+        watcher.stage("building", start + len(part), len(vectors))
     faiss.write_index(index, str(path))
 
     rows = np.random.default_rng(1).choice(len(ids), min(SAMPLE, len(ids)), replace=False)
-    queries = np.ascontiguousarray(vectors[np.sort(rows)])
+    rows.sort()
+    queries = np.ascontiguousarray(vectors[rows])
     nearest = exact_search(torch.from_numpy(queries), torch.from_numpy(vectors), NEIGHBOURS + 1)
     built = Approximation(
         file=path.name,
@@ -118,11 +117,10 @@ def build(
 
     def found(effort: int) -> list[list[int]]:
         search.set_effort(effort)
-        candidates: list[list[int]] = search.candidates(queries, NEIGHBOURS + 1).tolist()
-        return candidates
+        return list(search.candidates(queries, NEIGHBOURS + 1).tolist())
 
     efforts = EFFORTS if kind == "hnsw" else FEWEST_CELLS + EFFORTS
-    own, truth = ids[np.sort(rows)].tolist(), ids[nearest[1].numpy()].tolist()
+    own, truth = ids[rows].tolist(), ids[nearest[1].numpy()].tolist()
     effort, recall = least_effort(efforts, own, truth, found)
     return built.model_copy(update={"effort": effort, "recall": recall})
 

@@ -60,16 +60,16 @@ def find_duplicates(
             progress(min(start + AT_A_TIME, len(ids)), len(ids))
     if not pairs:
         return []
-    left, right, similar = zip(*pairs, strict=True)
+    left, right, _ = zip(*pairs, strict=True)
     graph = coo_matrix((np.ones(len(pairs)), (left, right)), shape=(len(ids), len(ids)))
     part = connected_components(graph, directed=False)[1]
     members: dict[int, set[int]] = defaultdict(set)
-    least: dict[int, float] = {}
-    for a, b, similarity in zip(left, right, similar, strict=True):
+    least: dict[int, float] = defaultdict(lambda: 1.0)
+    for a, b, similarity in pairs:
         members[part[a]] |= {a, b}
-        least[part[a]] = min(similarity, least.get(part[a], 1.0))
+        least[part[a]] = min(similarity, least[part[a]])
     groups = [
-        Group(tuple(index.item(int(ids[row])) for row in sorted(rows)), least[number])
+        Group(tuple(index.items(ids[sorted(rows)])), least[number])
         for number, rows in members.items()
     ]
     return sorted(groups, key=lambda group: (-group.similarity, group.items[0].path))
@@ -140,13 +140,9 @@ def calibrate(index: Index, watcher: Watcher | None = None, seed: int = 0) -> Ca
     threshold = threshold_for(np.concatenate(copies[:half]), first)
     kept = np.concatenate(copies[half:])
     others = np.array([value for value in strangers[half:] if np.isfinite(value)])
-    return Calibration(
-        threshold,
-        float((kept >= threshold).mean()),
-        float((others >= threshold).mean()) if len(others) else 0.0,
-        len(kept),
-        len(others),
-    )
+    found = float((kept >= threshold).mean())
+    alarms = float((others >= threshold).mean()) if len(others) else 0.0
+    return Calibration(threshold, found, alarms, len(kept), len(others))
 
 
 def threshold_for(copies: Vectors, strangers: Sequence[float]) -> float:

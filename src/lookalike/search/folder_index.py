@@ -13,27 +13,10 @@ from lookalike.evaluation.neighbours import exact_search
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
-from lookalike.search.approximate import (
-    Approximation,
-    FastSearch,
-    Kind,
-    build,
-    kind_for,
-    out_of_date,
-)
+from lookalike.search import approximate, storage
 from lookalike.search.index import Found, Index
 from lookalike.search.items import Record
-from lookalike.search.storage import (
-    FAST,
-    STATE,
-    Manifest,
-    State,
-    check_size,
-    damaged,
-    fsync,
-    locked,
-    write_state,
-)
+from lookalike.search.storage import Manifest, State, damaged, locked
 
 LEAST_RECALL = 0.95
 
@@ -65,7 +48,8 @@ class FolderIndex(Index):
             manifest = Manifest(model=embedder.fingerprint, dim=embedder.dim)
             none = State.empty(embedder.dim)
             shutil.rmtree(folder / manifest.folder, ignore_errors=True)
-            sizes = write_state(folder / manifest.folder, none, none.ids, [], none.vectors, 0)
+            target = folder / manifest.folder
+            sizes = storage.write_state(target, none, none.ids, [], none.vectors, 0)
             manifest.model_copy(update={"sizes": sizes}).write(folder)
         return cls.open_at(place)
 
@@ -138,34 +122,30 @@ class FolderIndex(Index):
                 }
             )
             target = self.folder / following.folder
-            sizes = write_state(target, self.state, kept, records, vectors, first)
+            sizes = storage.write_state(target, self.state, kept, records, vectors, first)
             self._switch(following.model_copy(update={"sizes": sizes}))
 
     def optimize(self, watcher: Watcher) -> None:
         """Build the fast search where there are many pictures and it is missing or out of date."""
-        kind, former = kind_for(len(self)), self.manifest.fast
-        if kind is None and former is None:
-            return
-        if kind is not None and former is not None and not out_of_date(former, self.ids):
+        kind, former = approximate.kind_for(len(self)), self.manifest.fast
+        missing = (kind is None) != (former is None)
+        if not missing and (former is None or not approximate.out_of_date(former, self.ids)):
             return
         with locked(self.folder):
             self._refuse_changed()
             built = None if kind is None else self._build_fast(kind, watcher)
             self._switch(self.manifest.model_copy(update={"fast": built}))
 
-    def _build_fast(self, kind: Kind, watcher: Watcher) -> Approximation | None:
-        path = self.folder / f"{FAST}{self.manifest.state:06d}.faiss"
+    def _build_fast(
+        self, kind: approximate.Kind, watcher: Watcher
+    ) -> approximate.Approximation | None:
+        path = self.folder / f"{storage.FAST}{self.manifest.state:06d}.faiss"
         path.unlink(missing_ok=True)
         watcher.note(f"building the fast search of {len(self):,} pictures ({kind})")
-        built = build(
-            path,
-            kind,
-            self.vectors,
-            self.ids,
-            self.manifest.next_id,
-            lambda done, total: watcher.stage("building", done, total),
+        built = approximate.build(
+            path, kind, self.vectors, self.ids, self.manifest.next_id, watcher
         )
-        fsync(path)
+        storage.fsync(path)
         if built.recall < LEAST_RECALL:
             path.unlink()
             watcher.note(f"search stays exact; the recall of the fast search is too low: {built}")
@@ -186,22 +166,19 @@ class FolderIndex(Index):
         self.state = state = State.open(self.folder, self.manifest)
         self.ids, self.vectors, self.records = state.ids, state.vectors, state.records
         self.label_names, self.label_codes = state.label_names, state.codes
+        self.fast = self.approximation = None
         noted = self.manifest.fast
-        self.fast = None if noted is None else self._open_fast(noted)
-        self.approximation = None if noted is None else str(noted)
-
-    def _open_fast(self, noted: Approximation) -> FastSearch:
-        path = self.folder / noted.file
-        check_size(self.folder, path, noted.size)
-        try:
-            return FastSearch(path, noted)
-        except ValueError as error:
-            raise damaged(self.folder, str(error)) from error
+        if noted is not None:
+            path = self.folder / noted.file
+            storage.check_size(self.folder, path, noted.size)
+            try:
+                self.fast = approximate.FastSearch(path, noted)
+            except ValueError as error:
+                raise damaged(self.folder, str(error)) from error
+            self.approximation = str(noted)
 
 
 def only_leftovers(folder: Path) -> bool:
     """Whether a folder is empty, or holds what a killed ``create_empty`` left."""
-    return all(
-        path.name == "model" or path.name.startswith((STATE, FAST, "."))
-        for path in folder.iterdir()
-    )
+    left = (storage.STATE, storage.FAST, ".")
+    return all(path.name == "model" or path.name.startswith(left) for path in folder.iterdir())

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -56,13 +55,10 @@ class Index(ABC):
         """Make a new index.
 
         Args:
-            place: A folder, or ``postgresql://...#name``.
+            place: A folder, or ``postgresql://...#name``; it must not be in use.
             embedder: The model of the index.
             source: Pictures to add at once, see :meth:`add`.
             watcher: Is told the progress.
-
-        Raises:
-            BadInput: The place is in use already, or cannot be used.
         """
         index = index_class(place).create_empty(str(place), embedder)
         if source is not None:
@@ -71,14 +67,7 @@ class Index(ABC):
 
     @staticmethod
     def open(place: Path | str) -> "Index":
-        """Open an existing index.
-
-        Args:
-            place: A folder, or ``postgresql://...#name``.
-
-        Raises:
-            BadInput: It is not an index, is damaged, or has another version.
-        """
+        """Open the index in a folder or at ``postgresql://...#name``; a damaged one is refused."""
         return index_class(place).open_at(str(place))
 
     @classmethod
@@ -162,22 +151,18 @@ class Index(ABC):
         queries = np.atleast_2d(np.asarray(vectors, np.float32))
         if k < 1:
             raise BadInput(f"k must be at least 1, not {k}")
-        if queries.ndim != 2 or queries.shape[1] != self.embedder.dim:
-            raise BadInput(
-                f"the index holds vectors of {self.embedder.dim} numbers, not {queries.shape[-1]}"
-            )
+        dim = self.embedder.dim
+        if queries.ndim != 2 or queries.shape[1] != dim:
+            raise BadInput(f"the index holds vectors of {dim} numbers, not {queries.shape[-1]}")
         lengths = np.linalg.norm(queries, axis=1, keepdims=True)
         if not np.isfinite(lengths).all() or (lengths == 0).any():
             raise BadInput("a query must be a vector of finite numbers that is not zero")
         if label is not None:
             self._check_label(label)
         found = self.find(queries / lengths, k, label, exact)
-        records = iter(self.records_of([id for one in found for id, _ in one]))
+        items = iter(self.items(id for one in found for id, _ in one))
         return [
-            [
-                Hit(id, record.path, record.label, record.metadata, min(1.0, similarity))
-                for (id, similarity), record in zip(one, islice(records, len(one)), strict=True)
-            ]
+            [Hit(**vars(next(items)), similarity=min(1.0, similarity)) for _, similarity in one]
             for one in found
         ]
 
@@ -192,34 +177,20 @@ class Index(ABC):
     ) -> list[list[Hit]]:
         """Find the pictures that look most like each image.
 
-        Args:
-            images: The queries.
-            k: How many pictures to find.
-            encoder: Embeds the queries in place of the index's model; it must be the same model.
-            label: Search among the pictures of this label only.
-            exact: Compare with every picture even where a faster search is available.
-
-        Returns:
-            For each image ``k`` hits, or as many as there are, the most similar first.
+        ``encoder`` embeds them in place of the index's model; it must be the same model. The other
+        arguments are those of :meth:`search`.
         """
         encoder = encoder or self.embedder
         self.check_encoder(encoder)
         return self.search(encoder.embed(images), k, label=label, exact=exact)
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Refuse an encoder whose vectors cannot be compared with those of the index.
-
-        Args:
-            encoder: The encoder of a query.
-
-        Raises:
-            BadInput: Its fingerprint is another one.
-        """
-        if encoder.fingerprint != self.embedder.fingerprint:
+        """Refuse an encoder whose vectors cannot be compared with those of the index."""
+        mine, other = self.embedder.fingerprint, encoder.fingerprint
+        if other != mine:
             raise BadInput(
-                f"the index '{self.place}' was made by another model "
-                f"({self.embedder.fingerprint[:12]}, not {encoder.fingerprint[:12]}); "
-                "its vectors cannot be compared"
+                f"the index '{self.place}' was made by another model ({mine[:12]}, not "
+                f"{other[:12]}); its vectors cannot be compared"
             )
 
     def _check_label(self, label: str) -> None:
@@ -249,18 +220,12 @@ class Index(ABC):
     def select(
         self, paths: Sequence[str] = (), label: str | None = None, missing: bool = False
     ) -> list[int]:
-        """Ids of pictures by path, label or missing file.
+        """Ids of the pictures to which any of these applies.
 
         Args:
             paths: Paths of pictures or folders, as the index names them.
             label: All pictures of this label.
             missing: All pictures whose files no longer exist.
-
-        Returns:
-            The ids of the pictures to which any of these applies.
-
-        Raises:
-            BadInput: A path or label is not in the index.
         """
         if label is not None:
             self._check_label(label)
@@ -298,24 +263,15 @@ class Index(ABC):
         above = [root for root in self.roots if source.expanduser().resolve().is_relative_to(root)]
         listing = list_pictures(source, above[0] if above else None)
         number = self.root_number(listing.root)
-        known = {
-            record.key: (int(id), record) for id, record in zip(self.ids, self.records, strict=True)
-        }
+        pairs = zip(self.ids.tolist(), self.records, strict=True)
+        known = {record.key: (id, record) for id, record in pairs}
         done = Added(skipped=list(listing.skipped))
-        waiting: list[Record] = []
-        replaced: dict[tuple[int, str], int] = {}
-        for record in listing.records:
-            record = replace(record, root=number)
-            former = known.get(record.key)
-            if former is not None and former[1] == record:
-                done.unchanged += 1
-                continue
-            if former is not None:
-                replaced[record.key] = former[0]
-            waiting.append(record)
+        given = [replace(record, root=number) for record in listing.records]
+        waiting = [r for r in given if r.key not in known or known[r.key][1] != r]
+        done.unchanged = len(given) - len(waiting)
         batches = embed_files(self.embedder, listing.root, waiting, done.skipped, watcher)
         for records, vectors in batches:
-            dropped = [replaced[record.key] for record in records if record.key in replaced]
+            dropped = [known[record.key][0] for record in records if record.key in known]
             self.commit(records, vectors, dropped)
             done.changed += len(dropped)
             done.new += len(records) - len(dropped)
@@ -323,17 +279,9 @@ class Index(ABC):
         return done
 
     def remove(self, ids: Iterable[int], watcher: Watcher | None = None) -> int:
-        """Drop pictures from the index; their files are not touched.
+        """Drop pictures from the index, not their files; return how many.
 
-        Args:
-            ids: The pictures.
-            watcher: Is told the progress.
-
-        Returns:
-            How many were dropped.
-
-        Raises:
-            BadInput: An id is unknown; nothing is dropped then.
+        If an id is unknown, nothing is dropped.
         """
         gone = sorted(set(ids))
         self.records_of(gone)

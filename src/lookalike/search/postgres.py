@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -83,10 +84,11 @@ class PostgresIndex(Index):
                     f"'{index.place}' has no pgvector, and it cannot be added: {first_line(error)}"
                 ) from error
             run(TABLES, dim=embedder.dim)
+            settings = json.dumps(embedder.record())
             run(
-                "INSERT INTO {schema}.model (version, settings, weights, dim) "
-                "VALUES (%s, %s, %s, %s)",
-                [VERSION, json.dumps(embedder.record()), weights, embedder.dim],
+                "INSERT INTO {schema}.model (version, settings, weights, dim) VALUES "
+                "(%s, %s, %s, %s)",
+                [VERSION, settings, weights, embedder.dim],
             )
         return cls.open_at(place)
 
@@ -142,25 +144,28 @@ class PostgresIndex(Index):
 
     @cached_property
     def _rows(self) -> list[tuple[Any, ...]]:
-        return self._all(ALL)
+        return self._all(f"SELECT id, {FIELDS} FROM {{schema}}.item ORDER BY id")
 
     def __len__(self) -> int:
         return int(self._all("SELECT count(*) FROM {schema}.item")[0][0])
 
     def records_of(self, ids: Sequence[int]) -> list[Record]:
         """What is stored about some pictures."""
-        found = {row[0]: Record(*row[1:]) for row in self._all(CHOSEN, [list(ids)])}
+        return [Record(*row) for row in self._chosen(FIELDS, ids)]
+
+    def vector_of(self, id: int) -> Vectors:
+        """The unit vector of a picture."""
+        ((vector,),) = self._chosen("embedding::real[]", [id])
+        return np.asarray(vector, np.float32)
+
+    def _chosen(self, columns: str, ids: Sequence[int]) -> list[tuple[Any, ...]]:
+        """The columns of some pictures; an unknown id is refused."""
+        statement = f"SELECT id, {columns} FROM {{schema}}.item WHERE id = ANY(%s)"
+        found = {row[0]: row[1:] for row in self._all(statement, [list(ids)])}
         for id in ids:
             if id not in found:
                 raise BadInput(f"there is no picture {id} in the index '{self.place}'")
         return [found[id] for id in ids]
-
-    def vector_of(self, id: int) -> Vectors:
-        """The unit vector of a picture."""
-        found = self._all("SELECT embedding::real[] FROM {schema}.item WHERE id = %s", [id])
-        if not found:
-            raise BadInput(f"there is no picture {id} in the index '{self.place}'")
-        return np.asarray(found[0][0], np.float32)
 
     def find(self, queries: Vectors, k: int, label: str | None, exact: bool) -> Found:
         """Ids and similarities of the nearest pictures; within a label always exact."""
@@ -195,14 +200,6 @@ class PostgresIndex(Index):
         watcher.note(f"building the HNSW graph of {len(self):,} pictures")
         with self._transaction() as run:
             run("CREATE INDEX ON {schema}.item USING hnsw (embedding vector_ip_ops)")
-        measured = self._least_effort()
-        with self._transaction() as run:
-            run("UPDATE {schema}.model SET effort = %s, recall = %s, sample = %s", measured)
-        self._refresh()
-        watcher.note(f"search: {self.approximation}")
-
-    def _least_effort(self) -> tuple[int, float, int]:
-        """The least effort that reaches the target recall, the recall, and of how many queries."""
         drawn = self._all(
             "SELECT id, embedding::real[] FROM {schema}.item ORDER BY random() LIMIT %s", [SAMPLE]
         )
@@ -213,7 +210,11 @@ class PostgresIndex(Index):
             return [[id for id, _ in one] for one in found]
 
         effort, recall = least_effort(EFFORTS, [row[0] for row in drawn], near(None), near)
-        return effort, recall, len(drawn)
+        with self._transaction() as run:
+            statement = "UPDATE {schema}.model SET effort = %s, recall = %s, sample = %s"
+            run(statement, [effort, recall, len(drawn)])
+        self._refresh()
+        watcher.note(f"search: {self.approximation}")
 
     def _nearest(
         self, query: Vectors, k: int, label: str | None, effort: int | None
@@ -227,21 +228,16 @@ class PostgresIndex(Index):
             else:
                 run("SET LOCAL enable_seqscan = off")
                 run(f"SET LOCAL hnsw.ef_search = {min(1000, max(effort, k)):d}")
-            return [
-                (int(id), float(similarity))
-                for id, similarity in run(
-                    statement + "embedding <#> %(query)s LIMIT %(k)s",
-                    {"query": query, "label": label, "k": k},
-                )
-            ]
+            values = {"query": query, "label": label, "k": k}
+            found = run(statement + "embedding <#> %(query)s LIMIT %(k)s", values)
+            return [(int(id), float(similarity)) for id, similarity in found]
 
     def _refresh(self) -> None:
         """Discard what was fetched; read how the index searches and its folders."""
         for name in ("ids", "vectors", "records", "label_names", "label_codes", "_rows"):
             self.__dict__.pop(name, None)
-        self.roots = tuple(
-            Path(row[0]) for row in self._all("SELECT path FROM {schema}.root ORDER BY number")
-        )
+        roots = self._all("SELECT path FROM {schema}.root ORDER BY number")
+        self.roots = tuple(Path(row[0]) for row in roots)
         statement = "SELECT effort, recall, sample FROM {schema}.model"
         self._effort, recall, sample = self._all(statement)[0]
         self.approximation = None
@@ -265,17 +261,13 @@ class PostgresIndex(Index):
                     self._connection = connect(self.url)
                 with self._connection.transaction(), self._connection.cursor() as cursor:
                     yield Statements(cursor, self.schema)
-            except psycopg.OperationalError as error:
-                raise LookalikeError(
-                    f"PostgreSQL at '{self.place}' does not answer: {first_line(error)}"
-                ) from error
             except psycopg.Error as error:
-                raise LookalikeError(f"PostgreSQL reports an error: {first_line(error)}") from error
+                silent = isinstance(error, psycopg.OperationalError)
+                what = f"at '{self.place}' does not answer" if silent else "reports an error"
+                raise LookalikeError(f"PostgreSQL {what}: {first_line(error)}") from error
 
 
 FIELDS = "path, label, metadata, root, size, modified"
-ALL = f"SELECT id, {FIELDS} FROM {{schema}}.item ORDER BY id"
-CHOSEN = f"SELECT id, {FIELDS} FROM {{schema}}.item WHERE id = ANY(%s)"
 INSERT = f"""
 INSERT INTO {{schema}}.item ({FIELDS}, embedding) SELECT {FIELDS}, embedding FROM fresh
 ON CONFLICT (root, path) DO UPDATE SET label = excluded.label, metadata = excluded.metadata,
@@ -283,12 +275,12 @@ ON CONFLICT (root, path) DO UPDATE SET label = excluded.label, metadata = exclud
 """
 
 
+@dataclass(frozen=True)
 class Statements:
     """Runs SQL statements in which ``{schema}`` is the schema of one index."""
 
-    def __init__(self, cursor: psycopg.Cursor[Any], schema: str) -> None:
-        self.cursor = cursor
-        self.schema = schema
+    cursor: psycopg.Cursor[Any]
+    schema: str
 
     def __call__(self, text: str, values: Any = None, dim: int = 0) -> Any:
         """One statement with its values."""

@@ -71,9 +71,9 @@ def list_pictures(source: Path, root: Path | None = None) -> Listing:
 def require_pictures(source: Path) -> None:
     """Refuse a folder or CSV without a single picture that can be read."""
     listing = list_pictures(source)
+    reasons = [f"{skipped.path}: {skipped.reason}" for skipped in listing.skipped[:1]]
     if not listing.records:
-        why = f": {listing.skipped[0].path}: {listing.skipped[0].reason}" if listing.skipped else ""
-        raise BadInput(f"there is no picture in '{source}'{why}")
+        raise BadInput(": ".join([f"there is no picture in '{source}'", *reasons]))
     reasons = []
     for record in listing.records:
         try:
@@ -103,9 +103,8 @@ def refusal(root: Path, path: str) -> str:
         return "its name is not UTF-8"
     if file_inside(root, path) is not None:
         return ""
-    if os.path.lexists(root / path) and (root / path).exists():
-        return f"it is not a file under '{root}'"
-    return "there is no such file"
+    there = (root / path).exists()
+    return f"it is not a file under '{root}'" if there else "there is no such file"
 
 
 def files_of(folder: Path) -> Iterator[Record]:

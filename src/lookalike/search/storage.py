@@ -62,9 +62,8 @@ class Manifest(BaseModel):
             reason = f"there is no index '{folder}'"
             if folder.exists():
                 reason = f"'{folder}' is not an index: it has no index.json"
-            raise BadInput(
-                f"{reason}; 'lookalike index RUN photos/ -o shop.index' makes one"
-            ) from error
+            hint = "'lookalike index RUN photos/ -o shop.index' makes one"
+            raise BadInput(f"{reason}; {hint}") from error
         except ValueError as error:
             raise damaged(folder, "index.json is not JSON") from error
         if not isinstance(values, dict) or values.get("format") != FORMAT:
@@ -127,20 +126,15 @@ class State:
                 list(json.loads((path / "label_names.json").read_text(encoding="utf-8"))),
                 RecordTable(path),
             )
-            state.check()
         except ValueError as error:
             raise damaged(folder, str(error)) from error
+        if len(state.records) != count:
+            raise damaged(folder, f"there are {len(state.records)} items and {count} vectors")
+        if count and not -1 <= state.codes.min() <= state.codes.max() < len(state.label_names):
+            raise damaged(folder, "labels.npy names labels that are missing")
+        if not (np.diff(state.ids) > 0).all():
+            raise damaged(folder, "ids.npy is not ascending")
         return state
-
-    def check(self) -> None:
-        """``ValueError`` if the files do not fit together."""
-        count = len(self.ids)
-        if len(self.records) != count:
-            raise ValueError(f"there are {len(self.records)} items and {count} vectors")
-        if count and not -1 <= self.codes.min() <= self.codes.max() < len(self.label_names):
-            raise ValueError("labels.npy names labels that are missing")
-        if not (np.diff(self.ids) > 0).all():
-            raise ValueError("ids.npy is not ascending")
 
 
 def write_state(
@@ -195,9 +189,8 @@ class RecordTable(Sequence[Record]):
     """The lines of ``items.jsonl``, parsed one by one when they are needed."""
 
     def __init__(self, folder: Path) -> None:
-        self._starts: NDArray[np.int64] = np.load(
-            folder / "starts.npy", mmap_mode="r", allow_pickle=False
-        )
+        starts = folder / "starts.npy"
+        self._starts: NDArray[np.int64] = np.load(starts, mmap_mode="r", allow_pickle=False)
         path = folder / "items.jsonl"
         length = path.stat().st_size
         self._text = np.memmap(path, np.uint8, "r") if length else np.empty(0, np.uint8)
@@ -215,10 +208,8 @@ class RecordTable(Sequence[Record]):
         if isinstance(row, slice):
             return [self[i] for i in range(*row.indices(len(self)))]
         row = range(len(self))[row]
-        values: dict[str, Any] = json.loads(
-            bytes(self._text[self._starts[row] : self._starts[row + 1]])
-        )
-        return Record(**values)
+        line = self._text[self._starts[row] : self._starts[row + 1]]
+        return Record(**json.loads(bytes(line)))
 
 
 def mapped(path: Path, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:

@@ -1,7 +1,6 @@
 """The map of an index: its vectors on a plane, by PCA at once and by t-SNE some time later."""
 
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -74,9 +73,11 @@ class IndexMap:
             if self._layout is not None:  # clients must not wait for a better one
                 self._layout = replace(self._layout, final=True)
             raise
-        with suppress(OSError, BadInput):  # then it is computed again next time
+        try:
             with atomically(cache_folder() / name) as draft, draft.open("wb") as file:
                 np.save(file, places, allow_pickle=False)
+        except (OSError, BadInput):
+            pass  # it is computed again next time
         self._layout = Layout(rows, places, "t-sne", final=True)
 
     def _cached(self, name: str, count: int) -> NDArray[np.float64] | None:
