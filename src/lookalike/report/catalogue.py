@@ -4,24 +4,13 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from lookalike import data, evaluation, losses, miners, models, regularizers, samplers
+from lookalike import data, evaluation, losses, miners, models, registry, regularizers, samplers
 from lookalike.config.recipes import Row, find_recipes
 from lookalike.errors import BadInput, did_you_mean
-from lookalike.registry import (
-    DATASETS,
-    LOSSES,
-    METRICS,
-    MINERS,
-    NETWORKS,
-    REGULARIZERS,
-    SAMPLERS,
-    Registry,
-)
 
 ROOMS = (data, evaluation, losses, miners, models, regularizers, samplers)  # fills the registries
-REGISTRIES: dict[str, Registry] = {
-    registry.kind: registry
-    for registry in (LOSSES, MINERS, SAMPLERS, REGULARIZERS, METRICS, DATASETS, NETWORKS)
+REGISTRIES = {
+    part.kind: part for part in vars(registry).values() if isinstance(part, registry.Registry)
 }
 
 

@@ -7,6 +7,23 @@ from lookalike.compare.contenders import Contender
 from lookalike.report.formatting import metric_label
 
 COLOURS = 6
+SCATTERS = {
+    "size": (
+        "embedding size",
+        "numbers in an embedding",
+        "More numbers cost memory and time; a method should not win by size alone.",
+    ),
+    "pi-ratio": (
+        "embedding density",
+        "density: distance inside / between classes",
+        "Roth et al. (ICML 2020) find that packing classes too tightly generalises worse.",
+    ),
+    "rho": (
+        "spectral decay",
+        "spectral decay: low uses many directions",
+        "Roth et al. (ICML 2020) find that low decay goes with better unseen classes.",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -103,13 +120,12 @@ def recall_curves(contenders: Sequence[Contender]) -> list[RecallCurve]:
     """The curves of methods that were measured at two or more k."""
     found = []
     for one in contenders:
-        metrics = [metric for metric in one.metrics if metric.startswith("recall@")]
-        ks = sorted(int(metric.partition("@")[2]) for metric in metrics)
-        scores = [one.interval(f"recall@{k}") for k in ks]
-        kept = [score for score in scores if score is not None]
+        named = [metric for metric in one.metrics if metric.startswith("recall@")]
+        ks = sorted(int(metric.partition("@")[2]) for metric in named)
+        kept = [score for k in ks if (score := one.interval(f"recall@{k}")) is not None]
         if len(kept) == len(ks) > 1:
-            means = [score.mean for score in kept]
-            found.append(RecallCurve(one.name, ks, means, [score.half for score in kept]))
+            means, halves = [score.mean for score in kept], [score.half for score in kept]
+            found.append(RecallCurve(one.name, ks, means, halves))
     return found
 
 
@@ -120,44 +136,15 @@ def scatters(
 
     ``structure`` has these measures, by name, for methods whose results do not include them.
     """
-    score = metric_label(metric)
-    charts = [
-        Scatter(
-            "size",
-            f"{score} by embedding size",
-            "numbers in an embedding",
-            "More numbers cost memory and time; a method should not win by size alone.",
-            True,
-            _points(contenders, metric, {c.name: c.dim for c in contenders if c.dim}),
-        )
-    ]
-    words = {
-        "pi-ratio": (
-            f"{score} by embedding density",
-            "density: distance inside / between classes",
-            "Roth et al. (ICML 2020) find that packing classes too tightly generalises worse.",
-        ),
-        "rho": (
-            f"{score} by spectral decay",
-            "spectral decay: low uses many directions",
-            "Roth et al. (ICML 2020) find that low decay goes with better unseen classes.",
-        ),
-    }
-    for key, (title, label, note) in words.items():
-        values = {c.name: structure.get(c.name, {}).get(key) for c in contenders}
-        values |= {c.name: told.mean for c in contenders if (told := c.interval(key))}
-        known = {name: value for name, value in values.items() if value is not None}
-        points = _points(contenders, metric, known)
-        charts.append(Scatter(key, title, label, note, False, points))
+    charts = []
+    for key, (by, label, note) in SCATTERS.items():
+        points = []
+        for one in contenders:
+            score, told = one.interval(metric), one.interval(key)
+            value = told.mean if told else structure.get(one.name, {}).get(key)
+            value = one.dim or None if key == "size" else value
+            if score is not None and value is not None:
+                points.append(Point(one.name, float(value), score.mean, score.half))
+        title = f"{metric_label(metric)} by {by}"
+        charts.append(Scatter(key, title, label, note, key == "size", points))
     return [chart for chart in charts if len({point.x for point in chart.points}) > 1]
-
-
-def _points(
-    contenders: Sequence[Contender], metric: str, values: Mapping[str, float]
-) -> list[Point]:
-    found = []
-    for one in contenders:
-        score = one.interval(metric)
-        if score is not None and one.name in values:
-            found.append(Point(one.name, float(values[one.name]), score.mean, score.half))
-    return found

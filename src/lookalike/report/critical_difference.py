@@ -42,17 +42,14 @@ def critical_difference_diagram(tournament: Tournament, *, alone: bool = False) 
             text = f"{one.rank:.2f}  {one.name}"
         label = {"x": x(one.rank), "y": first_row + ROW * row, "edge": round(edge, 1)}
         labels.append(label | {"shift": shift, "anchor": anchor, "text": text})
-    end = 1 + tournament.distance
+    end, step = 1 + tournament.distance, max(1, math.ceil((high - 1) / 14))
     return template("critical_difference.svg.j2").render(
         width=width,
         height=first_row + ROW * left,
         about=tournament.about,
         alone=alone,
         top=TOP,
-        ticks=[
-            {"x": x(rank), "rank": rank}
-            for rank in range(1, high + 1, max(1, math.ceil((high - 1) / 14)))
-        ],
+        ticks=[{"x": x(rank), "rank": rank} for rank in range(1, high + 1, step)],
         axis_end=x(high),
         distance=tournament.distance,
         distance_end=x(min(end, high)),

@@ -12,9 +12,8 @@ from torch import Tensor
 from lookalike import data
 from lookalike.compare.contenders import Contender
 from lookalike.errors import LookalikeError
-from lookalike.evaluation import evaluate, nearest
+from lookalike.evaluation import evaluate, nearest, score
 from lookalike.evaluation.projection import project_tsne
-from lookalike.ops.rows import unit
 from lookalike.report.pictures import Pictures, class_label, class_title
 from lookalike.runs.run import TestEmbeddings, test_embeddings
 
@@ -23,7 +22,6 @@ Mask = NDArray[np.bool_]
 
 MOST_METHODS = 6
 MOST_QUERIES = 4_000
-BLOCK = 512
 GALLERY_SIDE = 128
 MAP_SIDE = 80
 STRUCTURE = ("pi-ratio", "rho")
@@ -58,8 +56,11 @@ def embedding_views(contenders: Sequence[Contender], seed: int) -> EmbeddingView
                 notes.append(f"No pictures of {one.name}: {error}.")
     if not found:
         return None
-    same = [(one, tested) for one, tested in found if _same_images(tested, found[0][1])]
-    structure = {one.name: _structure(tested) for one, tested in same}
+    same = [pair for pair in found if _same_images(pair[1], found[0][1])]
+    structure = {}
+    for one, tested in same:
+        values = evaluate(tested.embeddings, tested.labels, STRUCTURE)
+        structure[one.name] = {name: v for name, v in values.items() if np.isfinite(v)}
     others = [one.name for one, _ in found if one.name not in structure]
     notes += [f"{name} was tested on other images." for name in others]
     untrained = [pair for pair in same if pair[0].baseline][:1]
@@ -90,11 +91,6 @@ def embedding_views(contenders: Sequence[Contender], seed: int) -> EmbeddingView
 def _same_images(one: TestEmbeddings, other: TestEmbeddings) -> bool:
     equal = one.images.fingerprint == other.images.fingerprint
     return equal and np.array_equal(one.indices, other.indices)
-
-
-def _structure(tested: TestEmbeddings) -> dict[str, float]:
-    found = evaluate(tested.embeddings, tested.labels, STRUCTURE)
-    return {name: float(value) for name, value in found.items() if np.isfinite(value)}
 
 
 def _shot(tested: TestEmbeddings, position: int, pictures: Pictures) -> dict[str, str]:
@@ -174,7 +170,9 @@ def choose_strips(
     set where it has two; None: every image is both, and no image is its own neighbour.
     """
     items = np.arange(len(labels)) if gallery is None else np.flatnonzero(gallery)
-    possible = _possible(labels, query, items)
+    counts = np.bincount(labels[items], minlength=labels.max(initial=-1) + 1)
+    answers = counts[labels] - np.isin(np.arange(len(labels)), items)
+    possible = np.flatnonzero((answers > 0) if query is None else (answers > 0) & query)
     looked_at = _spread(possible, MOST_QUERIES)
     if not len(looked_at):
         return Gallery((), (), 0, 0, 0)
@@ -186,18 +184,21 @@ def choose_strips(
     right_at_first = labels[nearest_other] == labels[looked_at]
     wrong = np.flatnonzero(~right_at_first)
     first_right = np.ones(len(looked_at), np.int64)
-    first_right[wrong] = _first_right(embeddings, labels, looked_at[wrong], items)
+    if len(wrong):
+        asked, known = looked_at[wrong], labels[looked_at[wrong]]
+        parts = {"ignore": asked, "gallery_ignore": items}  # no image is its own answer
+        ranked = score(queries[wrong], known, ["mrr"], pool, labels[items], ties="best", **parts)
+        # at least 2 although nothing is strictly nearer: an equally similar item came first
+        first_right[wrong] = np.maximum((1 / ranked.per_query["mrr"]).round(), 2)
 
     def strip(at: int) -> Strip:
-        return Strip(
-            int(looked_at[at]),
-            tuple(
-                Neighbour(int(item), float(value), bool(labels[item] == labels[looked_at[at]]))
-                for item, value in zip(near[at], similar[at], strict=True)
-                if item != looked_at[at]
-            )[:neighbours],
-            int(first_right[at]),
+        query = int(looked_at[at])
+        close = tuple(
+            Neighbour(int(item), float(value), bool(labels[item] == labels[query]))
+            for item, value in zip(near[at], similar[at], strict=True)
+            if item != query
         )
+        return Strip(query, close[:neighbours], int(first_right[at]))
 
     good = _one_per_class(np.flatnonzero(right_at_first), labels[looked_at])
     latest = wrong[np.argsort(-first_right[wrong], kind="stable")]
@@ -208,13 +209,6 @@ def choose_strips(
         looked_at=len(looked_at),
         possible=len(possible),
     )
-
-
-def _possible(labels: Ints, query: Mask | None, items: Ints) -> Ints:
-    """Queries that have something to find; no image counts as its own answer."""
-    counts = np.bincount(labels[items], minlength=labels.max(initial=-1) + 1)
-    answers = counts[labels] - np.isin(np.arange(len(labels)), items)
-    return np.flatnonzero((answers > 0) if query is None else (answers > 0) & query)
 
 
 def _spread(values: Ints, count: int) -> Ints:
@@ -228,22 +222,6 @@ def _one_per_class(positions: Ints, labels: Ints) -> Ints:
     """The first of each class, in the order given."""
     _, first = np.unique(labels[positions], return_index=True)
     return positions[np.sort(first)]
-
-
-def _first_right(embeddings: Tensor, labels: Ints, queries: Ints, items: Ints) -> Ints:
-    """The rank of the most similar item of each query's own class; it is not 1."""
-    rows = unit(embeddings.float())
-    ranks = [np.empty(0, np.int64)]
-    for start in range(0, len(queries), BLOCK):
-        part = queries[start : start + BLOCK]
-        similarity = rows[torch.from_numpy(part)] @ rows[torch.from_numpy(items)].T
-        same = torch.from_numpy(labels[part][:, None] == labels[items][None])
-        itself = torch.from_numpy(part[:, None] == items[None])
-        best = similarity.masked_fill(~same | itself, -torch.inf).amax(1, keepdim=True)
-        above = ((similarity > best) & ~same).sum(1).numpy()
-        # at least 2 although nothing is strictly nearer: an equally similar item came first
-        ranks.append(np.maximum(above + 1, 2))
-    return np.concatenate(ranks)
 
 
 def choose_points(labels: Ints, seed: int, classes: int = 36, per_class: int = 12) -> Ints:

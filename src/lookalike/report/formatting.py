@@ -61,12 +61,8 @@ def template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "percent": percent,
-        "signed": signed,
-        "plus_minus": plus_minus,
-        "metric_label": metric_label,
-    }
+    filters = (percent, signed, plus_minus, metric_label)
+    environment.filters |= {function.__name__: function for function in filters}
     return environment.get_template(name)
 
 

@@ -10,13 +10,8 @@ from urllib.parse import quote
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from lookalike.compare.comparison import (
-    Comparison,
-    OnDataset,
-    chosen_metric,
-    compare,
-    ranking_metrics,
-)
+from lookalike.compare import comparison
+from lookalike.compare.comparison import Comparison, OnDataset, compare
 from lookalike.compare.contenders import Gathered
 from lookalike.errors import BadInput
 from lookalike.files import atomically
@@ -29,6 +24,7 @@ from lookalike.report.tables import ScoreTable, as_csv, as_latex, as_markdown, s
 from lookalike.report.tuning import Tuning, tunings
 
 CLASS_COLOURS = 9
+DOWNLOADS = {"CSV": "text/csv", "Markdown": "text/markdown", "LaTeX": "application/x-tex"}
 SCRIPTS = ("base", "curves", "charts", "reality", "tuning", "gallery", "map", "theme")
 
 
@@ -57,12 +53,10 @@ class Block:
         for one in self.part.differences:
             interval = "" if one.low is None else f"{signed(one.low)} to {signed(one.high)}, "
             title = f"{one.better} minus {one.worse}: {interval}corrected p = {one.adjusted:.2g}"
-            for pair, sign, kind in (
-                ((one.better, one.worse), 1, "better"),
-                ((one.worse, one.better), -1, "worse"),
-            ):
-                shown = {"shown": signed(sign * one.mean), "title": title}
-                found[pair] = shown | {"kind": kind if one.holds else "open"}
+            better, worse = ("better", "worse") if one.holds else ("open", "open")
+            shown = {"shown": signed(one.mean), "title": title, "kind": better}
+            found[one.better, one.worse] = shown
+            found[one.worse, one.better] = shown | {"shown": signed(-one.mean), "kind": worse}
         return found
 
     @property
@@ -75,11 +69,8 @@ class Block:
 
     def for_script(self) -> dict[str, Any]:
         """What the charts need."""
-        return {
-            "curves": [asdict(one) for one in self.curves],
-            "tunings": [asdict(one) for one in self.tunings],
-            "recall": [asdict(one) for one in self.recall],
-            "scatters": [asdict(one) for one in self.scatters],
+        lists = ("curves", "tunings", "recall", "scatters")
+        return {name: [asdict(one) for one in getattr(self, name)] for name in lists} | {
             "reality": asdict(self.reality) if self.reality else None,
             "map": self.views.map | {"names": self.views.names} if self.views else None,
             "tiny": self.views.tiny if self.views else False,
@@ -121,7 +112,7 @@ def write_page(
         raise BadInput(f"'{path}' must end in .html")
     if paper:
         papers.check_paper(paper, gathered.datasets)
-    metric = metric or chosen_metric(gathered)
+    metric = metric or comparison.chosen_metric(gathered)
     found = compare(gathered, metric, anyway=anyway)
     joined = None
     if any(one.concatenated for one in gathered.contenders):
@@ -149,7 +140,8 @@ def _block(
     seed: int,
 ) -> Block:
     rows = part.contenders
-    metrics = [m for m in ranking_metrics(gathered) if all(m in one.metrics for one in rows)]
+    metrics = comparison.ranking_metrics(gathered)
+    metrics = [metric for metric in metrics if all(metric in one.metrics for one in rows)]
     other = None
     if joined is not None and any(one.concatenated for one in rows):
         same = next(one for one in joined.datasets if one.dataset == part.dataset)
@@ -194,9 +186,8 @@ def _page(
         methods=methods,
         by_name={method["name"]: method for method in methods},
         downloads=[
-            ("CSV", "scores.csv", _download("text/csv", texts[".csv"])),
-            ("Markdown", "scores.md", _download("text/markdown", texts[".md"])),
-            ("LaTeX", "scores.tex", _download("application/x-tex", texts[".tex"])),
+            (name, f"scores{suffix}", f"data:{kind};charset=utf-8,{quote(texts[suffix])}")
+            for (name, kind), suffix in zip(DOWNLOADS.items(), (".csv", ".md", ".tex"), strict=True)
         ],
         skipped=gathered.skipped,
         commands=commands,
@@ -227,7 +218,3 @@ def _environments(gathered: Gathered) -> list[str]:
                 parts.append(f"commit {found['commit'][:12]}")
             lines.append(", ".join(parts))
     return [line for line in dict.fromkeys(lines) if line]
-
-
-def _download(kind: str, text: str) -> str:
-    return f"data:{kind};charset=utf-8,{quote(text)}"

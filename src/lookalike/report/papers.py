@@ -12,10 +12,11 @@ from lookalike import published
 from lookalike.compare.audit import CONDITIONS, Audit, Experiment, audit, listed
 from lookalike.compare.conditions import conditions_of
 from lookalike.compare.contenders import Contender
-from lookalike.config import RunConfig, parse, recipes
+from lookalike.config import ModelConfig, RunConfig, parse, recipes
 from lookalike.errors import BadInput
 from lookalike.published import Published
 from lookalike.report.catalogue import catalogue
+from lookalike.report.tables import telling_marks
 from lookalike.study.intervals import Interval
 
 METRIC = "recall@1"
@@ -92,11 +93,8 @@ def published_scores(dataset: str, contenders: Sequence[Contender]) -> list[Publ
     """The published numbers of each of our methods that has some."""
     if dataset not in {row.dataset for row in published.load()}:
         return []
-    rows = [
-        row
-        for row in published.load(dataset=dataset, metric=METRIC)
-        if row.value is not None and row.part == "test"
-    ]
+    printed = published.load(dataset=dataset, metric=METRIC)
+    rows = [row for row in printed if row.value is not None and row.part == "test"]
     found = []
     for one in contenders:
         ours = one.interval(METRIC)
@@ -129,7 +127,7 @@ def paper_table(paper: str, dataset: str, contenders: Sequence[Contender]) -> Pa
     metrics = tuple(dict.fromkeys(row.metric for row in printed))
     theirs = [_their_row(key, printed) for key in dict.fromkeys(map(_identity, printed))]
     ours = [
-        (_our_row(one, metrics), _our_experiment(one, dataset))
+        _our_row(one, one.config.model, metrics, dataset)
         for one in contenders
         if not one.baseline and one.config is not None
     ]
@@ -139,7 +137,8 @@ def paper_table(paper: str, dataset: str, contenders: Sequence[Contender]) -> Pa
         found = _shortened(found, [experiment.name for experiment, _ in side], everyone)
     group_of = {label: experiment.name for experiment, labels in groups for label in labels}
     rows = tuple(
-        replace(row, marks=_marks(group_of[row.label], found)) for row, _ in (*theirs, *ours)
+        replace(row, marks=telling_marks(group_of[row.label], found, found.rows))
+        for row, _ in (*theirs, *ours)
     )
     return PaperTable(paper, published.papers()[paper].title, dataset, metrics, rows, found)
 
@@ -153,24 +152,17 @@ def _their_row(key: Identity, printed: Sequence[Published]) -> tuple[PaperRow, E
     return row, Experiment(label, _conditions(first))
 
 
-def _our_row(one: Contender, metrics: Sequence[str]) -> PaperRow:
-    assert one.config is not None
+def _our_row(
+    one: Contender, model: ModelConfig, metrics: Sequence[str], dataset: str
+) -> tuple[PaperRow, Experiment]:
+    """Our scores, and our conditions as far as a paper can state them too."""
     found = {m: score for m in metrics if (score := one.interval(m)) is not None}
-    return PaperRow(
-        label=f"{one.name} (ours)",
-        network=one.config.model.network,
-        size=one.config.model.dim or None,
-        scores={m: score.mean for m, score in found.items()},
-        halves={m: half for m, score in found.items() if (half := score.half) is not None},
-        ours=True,
-        marks=(),
-    )
-
-
-def _our_experiment(one: Contender, dataset: str) -> Experiment:
-    """Our conditions, as far as a paper can state them too."""
+    scores = {m: score.mean for m, score in found.items()}
+    halves = {m: half for m, score in found.items() if (half := score.half) is not None}
+    label, size = f"{one.name} (ours)", model.dim or None
     known = {k: v for k, v in one.experiment.conditions.items() if k in CONDITIONS}
-    return replace(one.experiment, conditions=known | {"data": dataset})
+    experiment = replace(one.experiment, conditions=known | {"data": dataset})
+    return PaperRow(label, model.network, size, scores, halves, True, ()), experiment
 
 
 def _grouped(
@@ -183,31 +175,21 @@ def _grouped(
         own = (sorted(experiment.tuned), experiment.folds, experiment.outdated)
         key = repr((sorted(told.items(), key=str), own))
         groups.setdefault(key, (experiment, []))[1].append(row.label)
-    if len(groups) == 1:
-        return [(replace(one, name=everyone), labels) for one, labels in groups.values()]
-    return [(replace(one, name=_together(labels)), labels) for one, labels in groups.values()]
+    found = []
+    for experiment, labels in groups.values():
+        more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+        name = everyone if len(groups) == 1 else labels[0] + more
+        found.append((replace(experiment, name=name), labels))
+    return found
 
 
 def _shortened(found: Audit, names: Sequence[str], everyone: str) -> Audit:
     """Sentences that list one whole side name it instead."""
     if len(names) < 2:
         return found
-    shorter = [
-        replace(f, sentence=f.sentence.replace(listed(names), everyone)) for f in found.flaws
-    ]
-    return replace(found, flaws=tuple(shorter))
-
-
-def _together(labels: Sequence[str]) -> str:
-    more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
-    return labels[0] + more
-
-
-def _marks(group: str, found: Audit) -> tuple[int, ...]:
-    """The flaws of a group of rows, without those that concern every group alike."""
-    every = set(found.rows)
-    flaws = found.flaws
-    return tuple(m for m in found.marks(group) if not every <= set(flaws[m - 1].rows))
+    texts = [flaw.sentence.replace(listed(names), everyone) for flaw in found.flaws]
+    pairs = zip(found.flaws, texts, strict=True)
+    return replace(found, flaws=tuple(replace(flaw, sentence=text) for flaw, text in pairs))
 
 
 def _identity(row: Published) -> Identity:
@@ -216,14 +198,11 @@ def _identity(row: Published) -> Identity:
 
 def _label(row: Published, printed: Sequence[Published]) -> str:
     """The paper's own name; with network, size or source where that is not unique."""
-    alike = {_identity(other) for other in printed if other.label == row.label}
-    if len(alike) == 1:
+    alike = [other for other in printed if other.label == row.label]
+    if len(set(map(_identity, alike))) == 1:
         return row.label
-    differing = [
-        part
-        for at, part in enumerate(_details(row))
-        if part and len({_details(other)[at] for other in printed if other.label == row.label}) > 1
-    ]
+    columns = zip(_details(row), *map(_details, alike), strict=True)
+    differing = [own for own, *others in columns if own and len(set(others)) > 1]
     return f"{row.label} ({', '.join(differing)})"
 
 

@@ -68,10 +68,7 @@ def _encoded(picture: Image.Image, lossless: bool | None = None) -> str:
     lossless = max(picture.size) <= TINY if lossless is None else lossless
     kind = "png" if lossless else "jpeg"
     data = io.BytesIO()
-    if lossless:
-        picture.save(data, "PNG", optimize=True)
-    else:
-        picture.save(data, "JPEG", quality=82, optimize=True)
+    picture.save(data, kind, quality=82, optimize=True)  # PNG has no quality and ignores it
     return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}"
 
 

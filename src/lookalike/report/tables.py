@@ -2,14 +2,14 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from lookalike.compare.audit import listed
+from lookalike.compare.audit import Audit, listed
 from lookalike.compare.comparison import OnDataset, Ranking
 from lookalike.compare.contenders import Contender
 from lookalike.report.formatting import NOTHING, metric_label, percent, plus_minus, signed
@@ -119,12 +119,8 @@ class ScoreTable:
         """
         if row.apart or metric not in row.scores or self.ranking == "refused":
             return False
-        shown = [
-            round(100 * other.scores[metric].mean, 1)
-            for other in self.trained
-            if metric in other.scores
-        ]
-        return round(100 * row.scores[metric].mean, 1) == max(shown)
+        found = [other.scores[metric].mean for other in self.trained if metric in other.scores]
+        return percent(row.scores[metric].mean) == percent(max(found))
 
     def gain(self, row: ScoreRow, metric: str) -> float | None:
         """The difference to the untrained network, where there is one."""
@@ -169,15 +165,14 @@ def _row(one: Contender, part: OnDataset, metrics: Sequence[str], which: Which) 
         run=" ".join(run.folder.name for run in one.runs) or one.source.name,
         apart=one.baseline,
         untouched=one.untouched,
-        marks=_telling_marks(one, part),
+        marks=telling_marks(one.name, part.audit, [other.name for other in part.trained]),
     )
 
 
-def _telling_marks(one: Contender, part: OnDataset) -> tuple[int, ...]:
-    """Marks of the flaws that do not concern every row."""
-    trained = {other.name for other in part.trained}
-    flaws = part.audit.flaws
-    return tuple(m for m in part.audit.marks(one.name) if not trained <= set(flaws[m - 1].rows))
+def telling_marks(row: str, audit: Audit, everyone: Iterable[str]) -> tuple[int, ...]:
+    """Marks of the flaws of a row that do not concern every row."""
+    every, flaws = set(everyone), audit.flaws
+    return tuple(mark for mark in audit.marks(row) if not every <= set(flaws[mark - 1].rows))
 
 
 def as_text(table: ScoreTable) -> Table:
@@ -225,15 +220,13 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
     writer.writerow(["data", "method", *scores, *facts, "ranking", "flaws"])
     for table in tables:
         for row in table.rows:
-            found = [row.scores.get(metric) for metric in metrics]
-            cells = [cell for one in found for cell in _digits(one)]
+            found = [one and one.as_mapping() for one in map(row.scores.get, metrics)]
+            parts = ("mean", "sd", "low", "high")
+            cells = [one and one[part] for one in found for part in parts]  # csv: None is empty
             flaws = " ".join(table.flaws[mark - 1] for mark in row.marks)
-            seconds = "" if row.seconds is None else row.seconds
-            chosen = "" if row.chosen_epoch is None else row.chosen_epoch
-            cost = [row.trainings, row.trials, seconds, chosen, row.epochs or "", row.run]
-            writer.writerow(
-                [table.dataset, row.name, *cells, row.spread_over, *cost, table.ranking, flaws]
-            )
+            cost = [row.trainings, row.trials, row.seconds, row.chosen_epoch, row.epochs or None]
+            start = [table.dataset, row.name, *cells, row.spread_over]
+            writer.writerow([*start, *cost, row.run, table.ranking, flaws])
     return text.getvalue()
 
 
@@ -308,10 +301,9 @@ def _latex(table: ScoreTable) -> str:
 
 def _notes(table: ScoreTable) -> list[str]:
     notes = [f"[{number}] {sentence}" for number, sentence in enumerate(table.flaws, 1)]
-    if table.ranking == "anyway":
-        notes.append("Ranked although the comparison is not fair.")
-    if table.ranking == "refused":
-        notes.append("Not ranked: the comparison is not fair.")
+    if table.ranking != "fair":
+        start = "Ranked although" if table.ranking == "anyway" else "Not ranked:"
+        notes.append(f"{start} the comparison is not fair.")
     return notes
 
 
@@ -326,13 +318,6 @@ def _bold(table: ScoreTable, row: ScoreRow, metric: str, start: str, end: str, b
 
 def _marks(row: ScoreRow) -> str:
     return f" [{','.join(map(str, row.marks))}]" if row.marks else ""
-
-
-def _digits(score: Interval | None) -> tuple[float | str, ...]:
-    if score is None:
-        return ("", "", "", "")
-    known = score.as_mapping()
-    return tuple("" if known[key] is None else known[key] for key in ("mean", "sd", "low", "high"))
 
 
 def _tex(text: str) -> str:

@@ -62,13 +62,12 @@ class Tuning:
 
 def tunings(contenders: Sequence[Contender]) -> list[Tuning]:
     """One for each method that was tuned."""
-    found = [(one.name, one.row) for one in contenders if one.row is not None]
-    return [
-        _tuning(name, row, done)
-        for name, row in found
-        if (done := [trial for trial in row.trials if trial.value is not None])
-        and any(trial.parameters for trial in done)
-    ]
+    found = []
+    for one in contenders:
+        done = [trial for trial in one.row.trials if trial.value is not None] if one.row else []
+        if one.row and any(trial.parameters for trial in done):
+            found.append(_tuning(one.name, one.row, done))
+    return found
 
 
 def _tuning(name: str, row: MethodRow, done: Sequence[Trial]) -> Tuning:
@@ -123,13 +122,10 @@ def _importances(done: Sequence[Trial], keys: Sequence[str]) -> dict[str, float]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for trial in whole:
-            values = {
-                key: float(trial.parameters[key]) if numeric[key] else str(trial.parameters[key])
-                for key in varied
-            }
-            study.add_trial(
-                optuna.trial.create_trial(params=values, distributions=varied, value=trial.value)
-            )
+            given = trial.parameters
+            values = {k: float(given[k]) if numeric[k] else str(given[k]) for k in varied}
+            added = {"params": values, "distributions": varied, "value": trial.value}
+            study.add_trial(optuna.trial.create_trial(**added))
         evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=32, seed=0)
         shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
     return {key: float(share) for key, share in shares.items()}
@@ -148,13 +144,10 @@ def _space(values: Sequence[Any]) -> Any:
 
 def _contours(parameters: Sequence[Parameter], scores: Sequence[float]) -> list[Contour]:
     """The most important pairs of numbers."""
-    numeric = [
-        one
-        for one in parameters
-        if all(isinstance(v, float) for v in one.values) and len(set(one.values)) > 2
-    ]
     if len(scores) < FEWEST_FOR_CONTOUR:
         return []
+    varied = [one for one in parameters if len(set(one.values)) > 2]
+    numeric = [one for one in varied if all(isinstance(v, float) for v in one.values)]
     pairs = combinations(numeric[:MOST_CONTOURS], 2)
     return [found for a, b in pairs if (found := _contour(a, b, scores)) is not None]
 
