@@ -59,12 +59,10 @@ def labels_of(values: ArrayLike, what: str) -> Labels:
     except ValueError:
         raise BadInput(f"{what} must be one label per item, or a table of 0 and 1") from None
     check_shape(array.shape, len(array) if array.ndim else 0, what)
-    if array.ndim == 2 and array.dtype.kind in "biuf":
-        if not np.isin(array, (0, 1)).all():
+    if array.ndim == 2:
+        if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
             raise BadInput(f"{what} in two dimensions must be multi-hot: only 0 and 1")
         return array.astype(bool)
-    if array.ndim != 1:
-        raise BadInput(f"{what} in two dimensions must be multi-hot: only 0 and 1")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise BadInput(f"{what} hold values that are not finite")
     if array.dtype == object:

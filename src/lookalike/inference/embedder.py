@@ -85,23 +85,12 @@ class Embedder(Encoder):
         self.model = model.eval().requires_grad_(False).to(memory_format=torch.channels_last)
         self.blueprint = blueprint
         self.origin = origin or {}
-        super().__init__(
-            data.preset(blueprint.transform),
-            model.normalisation,
-            model.dim,
-            fingerprint(blueprint, model),
-        )
+        preset, mark = data.preset(blueprint.transform), fingerprint(blueprint, model)
+        super().__init__(preset, model.normalisation, model.dim, mark)
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
-        """The model of a run's folder, or of a folder that holds an exported one.
-
-        Args:
-            folder: The folder.
-
-        Raises:
-            BadInput: There is no model, or it is damaged.
-        """
+        """The model of a run's folder, or of a folder that holds an exported one."""
         folder = Path(folder)
         if (folder / "model.json").is_file():
             return cls.load(folder)

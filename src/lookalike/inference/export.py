@@ -31,24 +31,19 @@ OPSET = 18
 
 
 def model_of(folder: Path) -> Embedder:
-    """The model to export, with the intervals of its run for the card."""
-    embedder = Embedder.open(folder)
-    if not (folder / "model.json").is_file():
-        embedder.origin["intervals"] = intervals_of(Run(folder))
+    """The model to export, for its card with bootstrap intervals of its run's test scores."""
+    embedder, run = Embedder.open(folder), Run(folder)
+    if (folder / "model.json").is_file():
+        return embedder
+    embedder.origin["intervals"] = {}
+    if "test" in run.result and (folder / "test.safetensors").is_file():
+        try:
+            tested = of_run(run).arguments()
+        except LookalikeError:  # the pictures are missing or changed: scores without intervals
+            return embedder
+        found = score(**tested, metrics=tuple(run.result["test"]), confidence=0.95)
+        embedder.origin["intervals"] = dict(found.intervals)
     return embedder
-
-
-def intervals_of(run: Run) -> dict[str, tuple[float, float]]:
-    """Bootstrap intervals of the run's test scores, from the embeddings that its test left."""
-    path = run.folder / "test.safetensors"
-    if "test" not in run.result or not path.is_file():
-        return {}
-    try:
-        tested = of_run(run)
-    except LookalikeError:  # the pictures are missing or changed: scores without intervals
-        return {}
-    found = score(**tested.arguments(), metrics=tuple(run.result["test"]), confidence=0.95)
-    return dict(found.intervals)
 
 
 class UnitVectors(nn.Module):

@@ -41,12 +41,8 @@ class OnnxEncoder(Encoder):
                 name: tuple(value) if isinstance(value, list) else value
                 for name, value in told["input"].items()
             }
-            super().__init__(
-                data.preset(told["transform"]),
-                Normalisation(**pixels),
-                told["dim"],
-                told["fingerprint"],
-            )
+            preset, scaling = data.preset(told["transform"]), Normalisation(**pixels)
+            super().__init__(preset, scaling, told["dim"], told["fingerprint"])
         except BadInput:
             raise
         except Exception as error:  # the runtime raises errors of many types

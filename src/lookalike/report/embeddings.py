@@ -14,6 +14,7 @@ from lookalike.compare.contenders import Contender
 from lookalike.errors import LookalikeError
 from lookalike.evaluation import evaluate, nearest, score
 from lookalike.evaluation.projection import project_tsne
+from lookalike.evaluation.scoring import ScoreOptions
 from lookalike.report.pictures import Pictures, class_label, class_title
 from lookalike.runs.run import TestEmbeddings, test_embeddings
 
@@ -185,9 +186,10 @@ def choose_strips(
     wrong = np.flatnonzero(~right_at_first)
     first_right = np.ones(len(looked_at), np.int64)
     if len(wrong):
-        asked, known = looked_at[wrong], labels[looked_at[wrong]]
-        parts = {"ignore": asked, "gallery_ignore": items}  # no image is its own answer
-        ranked = score(queries[wrong], known, ["mrr"], pool, labels[items], ties="best", **parts)
+        # the image itself is ignored: no image is its own answer
+        options = ScoreOptions(ties="best", ignore=looked_at[wrong], gallery_ignore=items)
+        known = labels[looked_at[wrong]]
+        ranked = score(queries[wrong], known, ["mrr"], pool, labels[items], **options)
         # at least 2 although nothing is strictly nearer: an equally similar item came first
         first_right[wrong] = np.maximum((1 / ranked.per_query["mrr"]).round(), 2)
 

@@ -140,8 +140,8 @@ def _block(
     seed: int,
 ) -> Block:
     rows = part.contenders
-    metrics = comparison.ranking_metrics(gathered)
-    metrics = [metric for metric in metrics if all(metric in one.metrics for one in rows)]
+    named = comparison.ranking_metrics(gathered)
+    metrics = [metric for metric in named if all(metric in one.metrics for one in rows)]
     other = None
     if joined is not None and any(one.concatenated for one in rows):
         same = next(one for one in joined.datasets if one.dataset == part.dataset)

@@ -45,23 +45,16 @@ class ScoreRow:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """The methods on one data set, ordered by score where that is fair; baselines come last.
-
-    Args:
-        dataset: The data set.
-        metrics: The columns.
-        trained: The rows of trained methods.
-        apart: The rows of baselines.
-        ranking: Whether rows are ranked: "fair", "refused", or "anyway" although it is not fair.
-        flaws: The audit's sentences; marks of rows count them from 1.
-    """
+    """The methods on one data set, ordered by score where that is fair; baselines are apart."""
 
     dataset: str
     metrics: tuple[str, ...]
     trained: tuple[ScoreRow, ...]
     apart: tuple[ScoreRow, ...]
     ranking: Ranking
+    """Whether rows are ranked: "fair", "refused", or "anyway" although it is not fair."""
     flaws: tuple[str, ...]
+    """The audit's sentences; marks of rows count them from 1."""
 
     @property
     def rows(self) -> tuple[ScoreRow, ...]:
@@ -131,12 +124,9 @@ class ScoreTable:
 
 
 def score_table(part: OnDataset, metrics: Sequence[str], which: Which = "separate") -> ScoreTable:
-    """The table of a comparison on one data set.
+    """The table of a comparison on one data set, with ``metrics`` as columns.
 
-    Args:
-        part: The comparison.
-        metrics: The columns.
-        which: Scores of single models, or of the concatenated embeddings of all folds.
+    ``which``: scores of single models, or of the concatenated embeddings of all folds.
     """
     rows = [_row(one, part, metrics, which) for one in part.contenders]
     return ScoreTable(
@@ -176,14 +166,7 @@ def telling_marks(row: str, audit: Audit, everyone: Iterable[str]) -> tuple[int,
 
 
 def as_text(table: ScoreTable) -> Table:
-    """A table for a terminal, within 80 columns.
-
-    Args:
-        table: The scores.
-
-    Returns:
-        A table for :mod:`rich`: the best in bold, the gain of the first metric.
-    """
+    """For a terminal of 80 columns, by :mod:`rich`: the best in bold, the first metric's gain."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown.add_column("method", overflow="fold")
     metrics = [metric_label(metric).replace("Recall@", "R@") for metric in table.metrics]
@@ -204,14 +187,7 @@ def as_text(table: ScoreTable) -> Table:
 
 
 def as_csv(tables: Sequence[ScoreTable]) -> str:
-    """CSV for programs.
-
-    Args:
-        tables: One per data set.
-
-    Returns:
-        One row per method: scores between 0 and 1 with all digits, cost, run folder, flaws.
-    """
+    """For programs: a row per method with scores from 0 to 1 in all digits, cost, run, flaws."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     metrics = list(dict.fromkeys(metric for table in tables for metric in table.metrics))
@@ -231,14 +207,7 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
 
 
 def as_markdown(tables: Sequence[ScoreTable]) -> str:
-    """Markdown, for a README or an issue.
-
-    Args:
-        tables: One per data set.
-
-    Returns:
-        Per cent with one decimal, the best in bold.
-    """
+    """For a README or an issue: per cent with one decimal, the best in bold."""
     return "\n".join(_markdown(table, heading=len(tables) > 1) for table in tables)
 
 
@@ -264,14 +233,7 @@ _LATEX = {
 
 
 def as_latex(tables: Sequence[ScoreTable]) -> str:
-    """LaTeX, for a paper.
-
-    Args:
-        tables: One per data set.
-
-    Returns:
-        One ``table`` with booktabs rules per data set.
-    """
+    """For a paper: one ``table`` with booktabs rules per data set."""
     return "\n".join(map(_latex, tables))
 
 

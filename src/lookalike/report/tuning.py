@@ -124,8 +124,9 @@ def _importances(done: Sequence[Trial], keys: Sequence[str]) -> dict[str, float]
         for trial in whole:
             given = trial.parameters
             values = {k: float(given[k]) if numeric[k] else str(given[k]) for k in varied}
-            added = {"params": values, "distributions": varied, "value": trial.value}
-            study.add_trial(optuna.trial.create_trial(**added))
+            study.add_trial(
+                optuna.trial.create_trial(params=values, distributions=varied, value=trial.value)
+            )
         evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=32, seed=0)
         shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
     return {key: float(share) for key, share in shares.items()}

@@ -75,18 +75,28 @@ class Gate:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        recorder = _Recorder(send)
+        begun = False
+
+        async def with_headers(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                headers = MutableHeaders(scope=message)
+                headers.update(SECURITY_HEADERS)
+                headers.setdefault("Cache-Control", "no-cache")
+            await send(message)
+
         try:
             async with asyncio.timeout(self.limits.request_seconds):
                 answer = self._answer(scope)
                 if answer is None:
-                    await self.app(scope, self._counted(receive), recorder)
+                    await self.app(scope, self._counted(receive), with_headers)
                 else:
-                    await answer(scope, receive, recorder)
+                    await answer(scope, receive, with_headers)
         except TimeoutError:
-            if not recorder.begun:
+            if not begun:
                 answer = refusal(408, "The request took too long and was dropped.")
-                await answer(scope, receive, recorder)
+                await answer(scope, receive, with_headers)
 
     def _answer(self, scope: Scope) -> Response | None:
         """The refusal of a request, or the redirection that sets the cookie; None: pass it on."""
@@ -139,23 +149,6 @@ class Gate:
 def refusal(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
     """An answer with one sentence; the body is not read, so the connection is closed."""
     return JSONResponse({"detail": sentence}, status, {"Connection": "close"} | (headers or {}))
-
-
-class _Recorder:
-    """``send`` that adds the headers and records whether the answer has begun."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.begun = False
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.begun = True
-            headers = MutableHeaders(scope=message)
-            for name, value in SECURITY_HEADERS.items():
-                headers[name] = value
-            headers.setdefault("Cache-Control", "no-cache")
-        await self._send(message)
 
 
 def _address_values(scope: Scope) -> list[tuple[str, str]]:

@@ -29,17 +29,10 @@ def create_app(
     token: str | None = None,
     loopback: bool = True,
 ) -> Gate:
-    """The ASGI application: the page at ``/``, the API under ``/api``.
+    """The application for any ASGI server: the page at ``/``, the API under ``/api``.
 
-    Args:
-        index: What is searched.
-        encoder: Embeds uploaded pictures; the index's own network unless given.
-        limits: Of requests.
-        token: The token that requests must have, if any.
-        loopback: Answer this machine only.
-
-    Returns:
-        The application, for any ASGI server.
+    ``encoder`` embeds uploaded pictures instead of the index's own network; requests must have the
+    ``token``, if any; ``loopback``: answer this machine only.
     """
     limits = limits or Limits()
     encoder = encoder or index.embedder
@@ -104,16 +97,9 @@ def serve(
     limits: Limits | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve an index until interrupted.
+    """Serve an index until interrupted; arguments as of :func:`create_app`.
 
-    Args:
-        index: What is searched.
-        host: The address to listen on.
-        port: 0 is any free one.
-        token: The token that requests must have, if any.
-        encoder: Embeds uploaded pictures; the index's own network unless given.
-        limits: Of requests.
-        ready: Called with the address once the server answers.
+    Port 0 is any free one. ``ready`` is called with the address once the server answers.
     """
     import faiss
     import uvicorn
