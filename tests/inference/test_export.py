@@ -6,8 +6,7 @@ import torch
 from PIL import Image
 
 from lookalike.errors import BadInput
-from lookalike.inference.export import export
-from lookalike.inference.onnx_encoder import load_encoder
+from lookalike.inference.export import export, load_encoder
 from lookalike.search import Embedder
 
 

@@ -57,7 +57,7 @@ def test_the_place_that_matters_is_bright():
     with_mark = embedder.model(embedder.batch([embedder.prepare(marked)]))[0]
     without = embedder.model(embedder.batch([embedder.prepare(blank)]))[0]
     direction = (with_mark - without).numpy()
-    found = attribute(embedder, marked, direction / np.linalg.norm(direction)).shares
+    found = attribute(embedder, marked, direction / np.linalg.norm(direction))
     rows, columns = found.shape
     row, column = np.unravel_index(found.argmax(), found.shape)
     assert row >= rows / 2
@@ -69,7 +69,7 @@ def test_the_map_has_twice_the_cells_and_the_same_sum(picture):
     vector = unit(embedder.dim)
     batch = embedder.batch([embedder.prepare(picture())])
     coarse = shares(embedder, batch, vector)[0]
-    fine = attribute(embedder, picture(), vector).shares
+    fine = attribute(embedder, picture(), vector)
     assert fine.shape == (2 * coarse.shape[0], 2 * coarse.shape[1])
     assert fine[::2, ::2] * 4 == pytest.approx(coarse.numpy(), abs=1e-5)
     assert fine.sum() == pytest.approx(float(coarse.sum()), abs=0.1)

@@ -5,13 +5,15 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, File, Form, Header, Path, Query, Response, UploadFile
+from PIL.Image import Image
 
 from lookalike.errors import BadInput
+from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder, Vectors
 from lookalike.search.index import Index
 from lookalike.search.items import Item
 from lookalike.serve import answers
-from lookalike.serve.attribution import Attribution, attribute
+from lookalike.serve.attribution import attribute, seen_part
 from lookalike.serve.limits import Limits, Refusal, Workers, cores
 from lookalike.serve.map import IndexMap
 from lookalike.serve.pictures import Pictures, decode_upload
@@ -208,8 +210,8 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         other = index.vector_of(neighbour)
         return answers.WhyAnswer(
             similarity=round(float(vector @ other), 5),
-            query=share_map(attribute(index.embedder, query, other)),
-            neighbour=share_map(attribute(index.embedder, pictures.whole(neighbour), vector)),
+            query=share_map(index.embedder, query, other),
+            neighbour=share_map(index.embedder, pictures.whole(neighbour), vector),
             milliseconds=since(start),
         )
 
@@ -248,7 +250,7 @@ def since(start: float) -> float:
     return round(1e3 * (time.perf_counter() - start), 1)
 
 
-def share_map(found: Attribution) -> answers.ShareMap:
-    """An attribution as an answer."""
-    rows = np.round(found.shares.astype(np.float64), 6).tolist()
-    return answers.ShareMap(shares=rows, box=found.box)
+def share_map(embedder: Embedder, image: Image, vector: Vectors) -> answers.ShareMap:
+    """How much each place of a picture contributes to its similarity with ``vector``."""
+    rows = np.round(attribute(embedder, image, vector).astype(np.float64), 6).tolist()
+    return answers.ShareMap(shares=rows, box=seen_part(embedder, image))

@@ -1,28 +1,15 @@
 """Why two pictures are similar: the contribution of each place to their similarity."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
 from lookalike.inference.embedder import Embedder
+from lookalike.inference.encoder import Vectors
 
 
-@dataclass(frozen=True)
-class Attribution:
-    """Shares [rows, columns] of a similarity, over a box of the picture.
-
-    ``box`` is left, top, width and height of the network's input, as fractions of the picture.
-    """
-
-    shares: NDArray[np.float32]
-    box: tuple[float, float, float, float]
-
-
-def attribute(embedder: Embedder, image: Image.Image, vector: NDArray[np.float32]) -> Attribution:
+def attribute(embedder: Embedder, image: Image.Image, vector: Vectors) -> Vectors:
     """How much each place of ``image`` contributes to its cosine similarity with ``vector``.
 
     With the feature map F and e = head(F) before normalisation, s = <e, v> / |e|, and the share of
@@ -34,21 +21,18 @@ def attribute(embedder: Embedder, image: Image.Image, vector: NDArray[np.float32
     A map of a few cells is coarse, so the picture is also shifted by half a cell, right, down and
     both: the four maps, interlaced, have twice the rows and columns.
     """
-    pixels = embedder.prepare(image)
-    batch = embedder.batch([pixels])
+    batch = embedder.batch([embedder.prepare(image)])
     maps = shares(embedder, batch, vector)
     rows, columns = maps.shape[1:]
     if rows > 1 and columns > 1:
         down, right = batch.shape[2] // (2 * rows), batch.shape[3] // (2 * columns)
         moved = torch.cat([shifted(batch, y, x) for y in (0, down) for x in (0, right)])
         maps = shares(embedder, moved, vector).reshape(2, 2, rows, columns) / 4
-        maps = maps.permute(2, 0, 3, 1).reshape(2 * rows, 2 * columns)
-    else:
-        maps = maps[0]
-    return Attribution(maps.numpy(), seen_part(embedder, image))
+        return maps.permute(2, 0, 3, 1).reshape(2 * rows, 2 * columns).numpy()
+    return maps[0].numpy()
 
 
-def shares(embedder: Embedder, batch: Tensor, vector: NDArray[np.float32]) -> Tensor:
+def shares(embedder: Embedder, batch: Tensor, vector: Vectors) -> Tensor:
     """Activation times gradient, summed over channels: [B, rows, columns]."""
     model = embedder.model
     with torch.no_grad():
@@ -73,7 +57,7 @@ def shifted(batch: Tensor, down: int, right: int) -> Tensor:
 
 
 def seen_part(embedder: Embedder, image: Image.Image) -> tuple[float, float, float, float]:
-    """The centre crop of the test transform, as fractions of the picture."""
+    """Left, top, width and height of the network's input, as fractions of the picture."""
     preset = embedder.preset
     if preset.short_side is None or preset.size is None:
         return 0.0, 0.0, 1.0, 1.0

@@ -6,10 +6,10 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Iterable
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -100,17 +100,21 @@ class Gate:
 
     def _answer(self, scope: Scope) -> Response | None:
         """The refusal of a request, or the redirection that sets the cookie; None: pass it on."""
-        headers = Headers(scope=scope)
+        request = HTTPConnection(scope)
+        headers = request.headers
         host = re.sub(r":\d*$", "", headers.get("host", ""))
         if self.loopback and not is_loopback(host):
             return refusal(421, "This server answers to this machine's own names only.")
         if scope["method"] == "POST" and headers.get("sec-fetch-site") == "cross-site":
             return refusal(403, "Requests from pages of other sites are refused.")
         if self.token is not None and scope["path"] not in OPEN_PATHS:
-            given = [value for name, value in _address_values(scope) if name == "token"]
+            given = request.query_params.getlist("token")
             if self._is_token(given) and scope["method"] in ("GET", "HEAD"):
-                return self._set_cookie(scope)
-            if not self._is_token([*given, *_tokens_in_headers(headers, self.cookie)]):
+                return self._set_cookie(request)
+            kind, _, value = headers.get("authorization", "").partition(" ")
+            given += [value.strip()] if kind.lower() == "bearer" else []
+            given += [value for name, value in request.cookies.items() if name == self.cookie]
+            if not self._is_token(given):
                 needed = {"WWW-Authenticate": "Bearer"}
                 return refusal(401, "This server needs its token.", needed)
         length = headers.get("content-length", "")
@@ -122,12 +126,12 @@ class Gate:
         expected = (self.token or "").encode()
         return any(secrets.compare_digest(one.encode(), expected) for one in given)
 
-    def _set_cookie(self, scope: Scope) -> Response:
+    def _set_cookie(self, request: HTTPConnection) -> Response:
         """Move the token from the address, and the browser's history, to a cookie."""
-        rest = [pair for pair in _address_values(scope) if pair[0] != "token"]
-        path = "/" + quote(scope["path"]).lstrip("/")  # "//host" would lead to another site
+        rest = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
+        path = "/" + quote(request.scope["path"]).lstrip("/")  # "//host": another site
         response = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
-        secure = scope.get("scheme") == "https"
+        secure = request.scope.get("scheme") == "https"
         response.set_cookie(self.cookie, self.token or "", httponly=True, secure=secure)
         return response
 
@@ -149,22 +153,3 @@ class Gate:
 def refusal(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
     """An answer with one sentence; the body is not read, so the connection is closed."""
     return JSONResponse({"detail": sentence}, status, {"Connection": "close"} | (headers or {}))
-
-
-def _address_values(scope: Scope) -> list[tuple[str, str]]:
-    try:
-        return parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=100)
-    except ValueError:  # too many
-        return []
-
-
-def _tokens_in_headers(headers: Headers, cookie: str) -> Iterable[str]:
-    kind, _, value = headers.get("authorization", "").partition(" ")
-    if kind.lower() == "bearer":
-        yield value.strip()
-    try:
-        cookies = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return
-    if cookie in cookies:
-        yield cookies[cookie].value
