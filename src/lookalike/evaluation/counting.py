@@ -140,13 +140,7 @@ class _Work:
         """Call ``function(first, last, *arguments)`` on parts of the range up to ``number``."""
         parts = torch.get_num_threads() * (4 if number > 256 else 1)
         cuts = [number * part // parts for part in range(parts + 1)]
-        jobs = [
-            self._pool.submit(function, first, last, *arguments)
-            for first, last in pairwise(cuts)
-            if first < last
-        ]
-        for job in jobs:
-            job.result()
+        list(self._pool.map(lambda part: function(*part, *arguments), pairwise(cuts)))
 
     def product(self, left: Tensor, right: Tensor) -> NDArray[np.float32]:
         """The tile, in rows that are a little longer than needed (see ``PADDING``)."""

@@ -9,13 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.evaluation.inputs import (
-    ArrayLike,
-    Distance,
-    check_choice,
-    embeddings_of,
-    full_precision,
-)
+from lookalike.evaluation import inputs
+from lookalike.evaluation.inputs import ArrayLike, Distance
 
 IndexKind = Literal["flat", "ivf", "hnsw"]
 
@@ -56,13 +51,13 @@ def nearest(
     >>> indices.tolist()
     [[1]]
     """
-    check_choice(distance, Distance, "distance")
+    inputs.check_choice(distance, Distance, "distance")
     if index is not None:
-        check_choice(index, IndexKind, "index")
+        inputs.check_choice(index, IndexKind, "index")
     if k < 1:
         raise BadInput(f"k must be at least 1, not {k}")
-    rows = embeddings_of(queries, "queries", distance)
-    items = embeddings_of(gallery, "gallery", distance).to(rows.device)
+    rows = inputs.embeddings_of(queries, "queries", distance)
+    items = inputs.embeddings_of(gallery, "gallery", distance).to(rows.device)
     if len(items) == 0:
         raise BadInput("the gallery is empty")
     if rows.shape[1] != items.shape[1]:
@@ -93,7 +88,7 @@ def exact_search(
     for start in range(0, len(items), COLUMNS):
         piece = items[start : start + COLUMNS]
         if distance == "cosine":
-            with full_precision():
+            with inputs.full_precision():
                 similar = rows @ piece.T
         else:
             # In double precision: the difference of large squares would lose small distances.

@@ -235,13 +235,10 @@ def _reciprocal_weights(rows: Tensor, k1: int, k2: int) -> Any:
 
     full, half = reciprocal(k1), reciprocal(max(1, round(k1 / 2)))
     common = (full @ half.T).multiply(full).tocoo()
-    sizes = np.diff(half.indptr)
-    enough = common.data * 3 >= 2 * sizes[common.col]
-    members = csr_array(
-        (np.ones(enough.sum(), np.int32), (common.row[enough], common.col[enough])),
-        (number, number),
-    )
-    enlarged = (full + members @ half).tocsr()
+    enough = common.data * 3 >= 2 * np.diff(half.indptr)[common.col]
+    common.data = enough.astype(np.int32)
+    common.eliminate_zeros()
+    enlarged = (full + common.tocsr() @ half).tocsr()
     enlarged.sort_indices()
     owners = np.repeat(np.arange(number), np.diff(enlarged.indptr))
     enlarged = enlarged.astype(np.float64)

@@ -11,14 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.evaluation.inputs import (
-    ArrayLike,
-    Distance,
-    Labels,
-    check_choice,
-    embeddings_of,
-    labels_of,
-)
+from lookalike.evaluation import inputs
+from lookalike.evaluation.inputs import ArrayLike, Distance, Labels
 from lookalike.evaluation.metrics import Metric, check_metrics
 from lookalike.evaluation.ranking import Progress, rank_embeddings
 from lookalike.evaluation.ranks import Ranks, Ties
@@ -49,7 +43,7 @@ class Sets:
         distance: Distance = "cosine",
     ) -> "Sets":
         """Check and convert the arguments of ``score``."""
-        check_choice(distance, Distance, "distance")
+        inputs.check_choice(distance, Distance, "distance")
         queries, own_labels = _checked(embeddings, labels, "", distance)
         others = other_labels = None
         if gallery is not None:
@@ -170,7 +164,7 @@ def score(
     ({'recall@1': 1.0}, 1)
     """
     asked = check_metrics(metrics)
-    check_choice(ties, Ties, "rule for ties")
+    inputs.check_choice(ties, Ties, "rule for ties")
     distributed = distributed and dist.is_available() and dist.is_initialized()
     if confidence is not None and not 0 < confidence < 1:
         raise BadInput(f"confidence must lie between 0 and 1, not {confidence}")
@@ -243,8 +237,8 @@ def evaluation_of(
 def _checked(
     values: ArrayLike, labels: ArrayLike, which: str, distance: Distance
 ) -> tuple[Tensor, Labels]:
-    rows = embeddings_of(values, f"{which}embeddings", distance)
-    known = labels_of(labels, f"{which}labels")
+    rows = inputs.embeddings_of(values, f"{which}embeddings", distance)
+    known = inputs.labels_of(labels, f"{which}labels")
     if len(rows) == 0:
         raise BadInput("the gallery is empty" if which else "there are no embeddings")
     if len(rows) != len(known):
