@@ -221,13 +221,8 @@ def count_rows(
         q = query + row
         values = tile[row, :columns]
         at, end = skip_offsets[q], skip_offsets[q + 1]
-        while at < end:
-            middle = (at + end) >> 1
-            if skip_items[middle] < item:
-                at = middle + 1
-            else:
-                end = middle
-        while at < skip_offsets[q + 1] and skip_items[at] < item + columns:
+        at += np.searchsorted(skip_items[at:end], item)
+        while at < end and skip_items[at] < item + columns:
             values[skip_items[at] - item] = -np.inf
             at += 1
         a, b = levels.offsets[q], levels.offsets[q + 1]
