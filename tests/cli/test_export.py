@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from lookalike.inference.export import load_encoder
+from lookalike.inference.onnx_encoder import load_encoder
 from lookalike.search import Embedder
 
 

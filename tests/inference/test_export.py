@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -6,7 +7,8 @@ import torch
 from PIL import Image
 
 from lookalike.errors import BadInput
-from lookalike.inference.export import export, load_encoder
+from lookalike.inference.export import export
+from lookalike.inference.onnx_encoder import load_encoder
 from lookalike.search import Embedder
 
 
@@ -32,13 +34,17 @@ def test_onnx_runs_in_onnxruntime_alone(tmp_path, network):
     assert (found * network.embed(pictures())).sum(1).min() >= 0.9999
 
 
-def test_an_onnx_file_is_an_encoder_of_its_own(tmp_path, network):
+def test_an_onnx_file_is_an_encoder_of_its_own(tmp_path, network, monkeypatch):
     path = tmp_path / "m.onnx"
     export(network, "onnx", path)
     encoder = load_encoder(path)
     assert (encoder.fingerprint, encoder.dim) == (network.fingerprint, network.dim)
     vectors = encoder.embed(pictures())
     assert (vectors * network.embed(pictures())).sum(1).min() >= 0.9999
+    card, names = (tmp_path / "m.onnx.md").read_text(), {"pictures": pictures()}
+    monkeypatch.chdir(tmp_path)
+    exec(re.search(r"```python\n(.*?)```", card, re.DOTALL)[1], names)
+    np.testing.assert_array_equal(names["vectors"], vectors)
     path.write_bytes(b"not onnx")
     with pytest.raises(BadInput, match="is not a model"):
         load_encoder(path)

@@ -33,7 +33,7 @@ def search(
 
     Example: lookalike search shop.index query.jpg -k 10 --sheet found.png
     """
-    from lookalike.inference.export import load_encoder
+    from lookalike.inference.onnx_encoder import load_encoder
     from lookalike.search import Index
     from lookalike.search.contact_sheet import write_contact_sheet
     from lookalike.search.sources import read_picture

@@ -43,7 +43,7 @@ def serve(
         raise BadInput(
             f"the search page needs the package '{error.name}': pip install 'lookalike[serve]'"
         ) from error
-    from lookalike.inference.export import OnnxEncoder
+    from lookalike.inference.onnx_encoder import OnnxEncoder
     from lookalike.search import Encoder, Index
     from lookalike.serve.gate import is_loopback
 

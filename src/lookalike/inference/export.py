@@ -1,4 +1,4 @@
-"""Export as ONNX, TorchScript or safetensors, checked against the original; running ONNX."""
+"""Export for other programs: ONNX, TorchScript or safetensors, checked against the original."""
 
 import copy
 import json
@@ -12,14 +12,11 @@ import torch
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from torch import Tensor, nn
 
-from lookalike import data
-from lookalike.data import Normalisation
-from lookalike.data.cache import cache_folder
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
 from lookalike.evaluation import score
 from lookalike.files import atomically
 from lookalike.inference.embedder import Embedder
-from lookalike.inference.encoder import Encoder
+from lookalike.inference.onnx_encoder import OnnxEncoder
 from lookalike.models import EmbeddingModel
 from lookalike.ops.fused import formulas_only
 from lookalike.ops.rows import unit
@@ -146,58 +143,6 @@ def write_onnx(embedder: Embedder, path: Path) -> float:
     onnx.checker.check_model(model)
     onnx.save(model, str(path))
     return agreement(embedder, OnnxEncoder(path).run)
-
-
-class OnnxEncoder(Encoder):
-    """Embeds pictures by ONNX Runtime; its fingerprint is that of the exported model."""
-
-    def __init__(self, path: Path | str, threads: int = 1) -> None:
-        try:
-            import onnxruntime
-        except ImportError as error:
-            raise BadInput(
-                "an ONNX file needs the package 'onnxruntime': pip install 'lookalike[export]'"
-            ) from error
-        if not Path(path).is_file():
-            raise BadInput(f"there is no file '{path}'")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.log_severity_level = 3
-        try:
-            self._session: Any = onnxruntime.InferenceSession(
-                str(path), options, providers=["CPUExecutionProvider"]
-            )
-            properties = self._session.get_modelmeta().custom_metadata_map
-            told = json.loads(properties["lookalike"])
-            pixels: dict[str, Any] = {  # JSON has lists where a normalisation has tuples
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in told["input"].items()
-            }
-            preset, scaling = data.preset(told["transform"]), Normalisation(**pixels)
-            super().__init__(preset, scaling, told["dim"], told["fingerprint"])
-        except BadInput:
-            raise
-        except Exception as error:  # the runtime raises errors of many types
-            raise BadInput(f"'{path}' is not a model that 'lookalike export' wrote") from error
-
-    @classmethod
-    def of(cls, embedder: Embedder) -> "OnnxEncoder":
-        """The network of ``embedder``, written to the cache folder once, and checked."""
-        path = cache_folder() / f"model-{embedder.fingerprint}.onnx"
-        if not path.is_file():
-            with atomically(path) as draft:
-                write_onnx(embedder, draft)
-        return cls(path)
-
-    def run(self, batch: Tensor) -> Tensor:
-        """The embeddings of a batch."""
-        found = self._session.run(None, {"images": batch.contiguous().numpy()})[0]
-        return torch.from_numpy(found)
-
-
-def load_encoder(path: Path | str) -> Encoder:
-    """The model of a run, of a model's folder, or of an ``.onnx`` file."""
-    return OnnxEncoder(path) if Path(path).suffix == ".onnx" else Embedder.open(path)
 
 
 def write_torchscript(embedder: Embedder, path: Path) -> float:
