@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -58,27 +58,18 @@ class Workers:
 
     def __init__(self, threads: int, waiting: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._most = threads + waiting
-        self._unfinished = 0
-        self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(threads + waiting)
 
     def threaded(self, work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
         """``work`` as a coroutine function that computes its result in a thread."""
 
         @wraps(work)
         async def run(*arguments: P.args, **options: P.kwargs) -> T:
-            with self._lock:
-                if self._unfinished >= self._most:
-                    raise Refusal(
-                        429, "Too many pictures are waiting; try again soon.", {"Retry-After": "2"}
-                    )
-                self._unfinished += 1
+            if not self._places.acquire(blocking=False):
+                full = "Too many pictures are waiting; try again soon."
+                raise Refusal(429, full, {"Retry-After": "2"})
             future = self._pool.submit(work, *arguments, **options)
-            future.add_done_callback(self._finished)
+            future.add_done_callback(lambda _: self._places.release())
             return await asyncio.wrap_future(future)
 
         return run
-
-    def _finished(self, _: "Future[Any]") -> None:
-        with self._lock:
-            self._unfinished -= 1
