@@ -2,9 +2,8 @@
 
 Each field of the schema carries a :class:`Key`::
 
-    momentum: Annotated[float, Key("0.1", active_when=(when("optim.name", "sgd"),))] = Field(
-        0.9, ge=0, lt=1, description="momentum of SGD"
-    )
+    step_size: Annotated[int, Key(active_when=(when("optim.schedule", "step"),))] = Field(10, ge=1)
+    '''epochs between two steps of the schedule'''
 
 The hash of a run (:func:`identity`), the fairness audit, the warnings about settings without
 effect (:func:`without_effect`), ``lookalike train --help-keys``, the JSON schema and the page
@@ -19,19 +18,6 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-
-__all__ = [
-    "DeclaredKey",
-    "Key",
-    "When",
-    "declared_keys",
-    "flattened",
-    "identity",
-    "key_names",
-    "unless",
-    "when",
-    "without_effect",
-]
 
 
 @dataclass(frozen=True)
@@ -78,8 +64,8 @@ class Key:
     Args:
         since: The version of Lookalike that introduced the key.
         hashed: Whether the value is part of the run's hash. ``"when set"``: only where it is not
-            the default, so that a new key does not rename existing runs. ``"always"``: a key of
-            the first schema. ``"never"``: no score depends on it.
+            the default, so that a new key does not rename existing runs (the default after 0.1).
+            ``"always"``: the default of the first version. ``"never"``: no score depends on it.
         compared: Whether a difference makes a comparison unfair. False for what is part of the
             method and for what no score depends on. If a section is not compared, none of its
             keys is.
@@ -93,14 +79,18 @@ class Key:
             with its description.
     """
 
-    since: str
-    hashed: Literal["always", "when set", "never"] = "when set"
+    since: str = "0.1"
+    hashed: Literal["always", "when set", "never", ""] = ""
     compared: bool = True
     condition: str = ""
     active_when: tuple[When, ...] = ()
     short: bool = False
     hashed_as: Callable[[Any], Any] | None = None
     arguments: Mapping[str, tuple["Key", str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.hashed:
+            object.__setattr__(self, "hashed", "always" if self.since == "0.1" else "when set")
 
     def is_active(self, values: Mapping[str, Any]) -> bool:
         """Whether the key has an effect in a configuration, given as a mapping of dotted keys."""
@@ -158,14 +148,7 @@ def identity(section: BaseModel) -> dict[str, Any]:
 
 
 def without_effect(config: BaseModel) -> list[str]:
-    """The settings that differ from their default and have no effect.
-
-    Args:
-        config: The configuration of a run.
-
-    Returns:
-        One sentence for each such setting.
-    """
+    """One sentence for each setting that differs from its default and has no effect."""
     values = flattened(config.model_dump())
     found = []
     for name, one in declared_keys(type(config)).items():
