@@ -79,8 +79,16 @@ def make_study():
     import numpy as np
 
     from lookalike.config import parse
-    from lookalike.study import BaselineRow, MethodRow, Repeat, StudyResults, Trial
-    from lookalike.study.results import write_baselines, write_method, write_study
+    from lookalike.study.results import (
+        BaselineRow,
+        MethodRow,
+        Repeat,
+        StudyResults,
+        Trial,
+        write_baselines,
+        write_method,
+        write_study,
+    )
 
     def scores(rng, level):
         found = {f"recall@{k}": min(1.0, level + 0.08 * i) for i, k in enumerate((1, 2, 4, 8))}

@@ -1,13 +1,13 @@
-"""Who is told what a run is doing."""
+"""Progress reports of long work."""
 
 __all__ = ["Watcher"]
 
 
 class Watcher:
-    """Told of every stage of a run; says nothing unless somebody overrides it."""
+    """Receives the progress of a run; does nothing unless overridden."""
 
     def stage(self, name: str, done: int, total: int, detail: str = "") -> None:
-        """``done`` of ``total`` units of the stage called ``name`` are behind us."""
+        """``done`` of ``total`` units of the stage called ``name`` are finished."""
 
     def note(self, text: str) -> None:
-        """Something worth a line happened."""
+        """A line of text about the run."""

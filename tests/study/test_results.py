@@ -7,16 +7,18 @@ import pytest
 from scipy import stats
 
 from lookalike.errors import BadInput
-from lookalike.study import (
+from lookalike.study.intervals import interval
+from lookalike.study.results import (
     BaselineRow,
     MethodRow,
     Repeat,
     StudyResults,
     Trial,
-    interval,
     load_results,
+    write_baselines,
+    write_method,
+    write_study,
 )
-from lookalike.study.results import write_baselines, write_method, write_study
 
 ROW = MethodRow(
     dataset="glyphs",

@@ -9,8 +9,6 @@ import typer
 
 from lookalike.cli.console import AsJson
 
-__all__ = ["audit"]
-
 
 def audit(
     paper: Annotated[

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from lookalike.compare.comparison import Comparison, OnDataset
     from lookalike.study.results import Which
 
-__all__ = ["compare"]
-
 
 def compare(
     folders: ResultFolders,

@@ -18,8 +18,6 @@ from rich.progress import (
 
 from lookalike.progress import Watcher
 
-__all__ = ["Anyway", "AsJson", "ConsoleWatcher", "Metric", "Page", "ResultFolders"]
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Page = Annotated[Path | None, typer.Option(help="Write an HTML page.")]
 ResultFolders = Annotated[

@@ -8,8 +8,6 @@ import typer
 
 from lookalike.cli.console import AsJson, ConsoleWatcher
 
-__all__ = ["data"]
-
 data = typer.Typer(no_args_is_help=True, help="Download a data set, or check it.")
 
 Name = Annotated[str, typer.Argument(help="A data set; 'lookalike list datasets' lists them.")]

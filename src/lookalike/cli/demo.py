@@ -7,8 +7,6 @@ import typer
 
 from lookalike.cli.console import ConsoleWatcher
 
-__all__ = ["demo"]
-
 
 def demo(
     output: Annotated[

@@ -9,8 +9,6 @@ import typer
 
 from lookalike.cli.console import AsJson, ConsoleWatcher, Page
 
-__all__ = ["duplicates"]
-
 
 def duplicates(
     pictures: Annotated[Path, typer.Argument(help="A folder, a CSV, or the folder of an index.")],

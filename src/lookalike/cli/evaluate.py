@@ -11,8 +11,6 @@ from lookalike.cli.console import AsJson, ConsoleWatcher
 if TYPE_CHECKING:
     from lookalike.evaluation import Evaluation
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     target: Annotated[

@@ -8,8 +8,6 @@ import typer
 
 from lookalike.cli.console import AsJson
 
-__all__ = ["export"]
-
 ENDINGS = {"onnx": ".onnx", "torchscript": ".pt", "safetensors": ""}
 
 

@@ -9,8 +9,6 @@ from typer.core import TyperGroup
 
 from lookalike.cli.console import AsJson, ConsoleWatcher
 
-__all__ = ["index"]
-
 
 class WithDefault(TyperGroup):
     """A group whose default command is ``create``."""

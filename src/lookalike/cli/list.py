@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from lookalike.config.recipes import RecipePage, Row
     from lookalike.report.catalogue import Page
 
-__all__ = ["list_parts"]
-
 
 def list_parts(
     kind: Annotated[

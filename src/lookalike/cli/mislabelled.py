@@ -8,8 +8,6 @@ import typer
 
 from lookalike.cli.console import AsJson, Page
 
-__all__ = ["mislabelled"]
-
 
 def mislabelled(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],

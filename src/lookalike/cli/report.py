@@ -8,8 +8,6 @@ import typer
 
 from lookalike.cli.console import Anyway, Metric, ResultFolders
 
-__all__ = ["report"]
-
 
 def report(
     folders: ResultFolders,

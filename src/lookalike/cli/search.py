@@ -8,8 +8,6 @@ import typer
 
 from lookalike.cli.console import AsJson
 
-__all__ = ["search"]
-
 
 def search(
     place: Annotated[str, typer.Argument(metavar="INDEX", help="A folder, or postgresql://...")],

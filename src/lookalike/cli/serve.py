@@ -8,9 +8,6 @@ import typer
 
 from lookalike.cli.console import ConsoleWatcher
 
-__all__ = ["serve"]
-
-
 MINIMUM_TOKEN_LENGTH = 8
 
 

@@ -8,30 +8,23 @@ from typing import Annotated, Literal
 
 import typer
 
-from lookalike.cli.console import ConsoleWatcher
+from lookalike.cli.console import AsJson, ConsoleWatcher
 from lookalike.errors import BadInput
-
-__all__ = ["study"]
 
 study = typer.Typer(no_args_is_help=True, help="Tune and test many methods under one protocol.")
 
-Arguments = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="STUDY [KEY=VALUE]...",
-        help="A YAML file or recipe:studies/NAME, then keys to override.",
-    ),
-]
 Results = Annotated[Path | None, typer.Option(help="The folder of results; default: results/NAME.")]
-Storage = Annotated[
-    str | None,
-    typer.Option(help="postgresql://... to share a study; default: SQLite in the folder."),
-]
 
 
 @study.command()
 def run(
-    arguments: Arguments,
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="STUDY [KEY=VALUE]...",
+            help="A YAML file or recipe:studies/NAME, then keys to override.",
+        ),
+    ],
     results: Results = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Trainings at the same time; default: all cores.")
@@ -46,11 +39,14 @@ def run(
     gpus: Annotated[
         float, typer.Option(help="GPUs of one training, on Ray: a fraction or whole ones.")
     ] = 0,
-    storage: Storage = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(help="postgresql://... to share a study; default: SQLite in the folder."),
+    ] = None,
     lease: Annotated[
         float, typer.Option(help="Seconds after which the work of a dead driver is taken over.")
     ] = 30,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run everything of a study that is not finished.
 
@@ -93,7 +89,7 @@ def status(
         typer.Argument(metavar="STUDY|FOLDER [KEY=VALUE]...", help="As of run, or its results."),
     ],
     results: Results = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the progress of a study: trials, best score so far, time left.
 
@@ -110,7 +106,9 @@ def status(
 
 def show(folder: Path, as_json: bool) -> None:
     """Print the progress of a study."""
+    from lookalike.study.intervals import Interval
     from lookalike.study.status import status_of, status_table
 
     found = status_of(folder)
-    print(json.dumps(found.as_mapping(), indent=2) if as_json else status_table(found))
+    shown = json.dumps(found, indent=2, default=Interval.as_mapping) if as_json else None
+    print(shown or status_table(found))

@@ -10,8 +10,6 @@ from lookalike.cli.console import ConsoleWatcher
 if TYPE_CHECKING:
     from lookalike.config import RunConfig
 
-__all__ = ["train"]
-
 
 def train(
     arguments: Annotated[

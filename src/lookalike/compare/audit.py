@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["CONDITIONS", "Audit", "Experiment", "Flaw", "audit", "listed"]
-
 CONDITIONS = {
     "data": "data set",
     "network": "network",
@@ -193,24 +191,17 @@ def _disclosure(one: Experiment) -> Iterable[Flaw]:
 
 
 def _weak_evidence(experiments: Sequence[Experiment]) -> Iterable[Flaw]:
-    once = [one for one in experiments if one.conditions.get("seeds") == 1]
+    blind = _where(experiments, "selection", NO_VALIDATION)
+    single = _where([one for one in experiments if one.folds == 1], "seeds", 1)
+    folds = _where([one for one in experiments if one.folds > 1], "seeds", 1)
+    deviation = (
+        "Only one seed for {}: ± is the standard deviation over the models of the folds, "
+        "not a confidence interval over seeds."
+    )
     for condition, names, words in (
-        (
-            "selection",
-            _where(experiments, "selection", NO_VALIDATION),
-            "No validation set was used for {}.",
-        ),
-        (
-            "seeds",
-            [one.name for one in once if one.folds == 1],
-            "Only one training, so no interval, for {}.",
-        ),
-        (
-            "seeds",
-            [one.name for one in once if one.folds > 1],
-            "Only one seed for {}: ± is the standard deviation over the models of the "
-            "folds, not a confidence interval over seeds.",
-        ),
+        ("selection", blind, "No validation set was used for {}."),
+        ("seeds", single, "Only one training, so no interval, for {}."),
+        ("seeds", folds, deviation),
     ):
         if names:
             who = "any row" if len(names) == len(experiments) > 1 else listed(names)
@@ -224,7 +215,7 @@ def _outdated(experiments: Sequence[Experiment]) -> Iterable[Flaw]:
         yield Flaw("outdated", "version", names, words)
 
 
-def _where(experiments: Sequence[Experiment], key: str, value: str) -> list[str]:
+def _where(experiments: Sequence[Experiment], key: str, value: Any) -> list[str]:
     """The names of the experiments with a condition."""
     return [one.name for one in experiments if one.conditions.get(key) == value]
 

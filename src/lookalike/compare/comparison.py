@@ -23,17 +23,6 @@ from lookalike.errors import BadInput, did_you_mean
 from lookalike.evaluation.metrics import more_is_better
 from lookalike.study.results import Which
 
-__all__ = [
-    "Comparison",
-    "OnDataset",
-    "Ranking",
-    "Tournament",
-    "check_concatenated",
-    "chosen_metric",
-    "compare",
-    "ranking_metrics",
-]
-
 ENOUGH_DATASETS = 6
 """With fewer, the signed-rank test cannot reach 5 %: its least p is 2 / 2^n."""
 
@@ -115,19 +104,10 @@ class Comparison:
 def compare(
     gathered: Gathered, metric: str, which: Which = "separate", *, anyway: bool = False
 ) -> Comparison:
-    """Compare methods.
+    """Compare methods on each data set by a metric that all rows have, and over all data sets.
 
-    Args:
-        gathered: The methods and their scores.
-        metric: The metric that ranks.
-        which: Scores of the folds' separate models, or of their concatenated embeddings.
-        anyway: Rank even where the rows differ beyond the method.
-
-    Returns:
-        The comparison on each data set, and the tournament over all of them.
-
-    Raises:
-        BadInput: If some row lacks the metric.
+    ``which`` scores the folds' separate models or their concatenated embeddings; ``anyway`` ranks
+    even where the rows differ beyond the method.
     """
     known = ranking_metrics(gathered)
     if metric not in known:
@@ -207,14 +187,10 @@ def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tourna
     ranked = [part for part in parts if part.ranking != "refused"]
     if not ranked or len(ranked) < len(parts):
         return None
-    names = [
-        one.name
-        for one in ranked[0].trained
-        if all(one.name in [other.name for other in part.trained] for part in ranked)
-    ]
+    by_name = [{one.name: one for one in part.trained} for part in ranked]
+    names = [name for name in by_name[0] if all(name in rows for rows in by_name)]
     if len(names) < 2:
         return None
-    by_name = [{one.name: one for one in part.trained} for part in ranked]
     tables = [_table([rows[name] for name in names], metric, which) for rows in by_name]
     if len(ranked) >= ENOUGH_DATASETS:
         scores = np.array([table.mean(axis=0) for table in tables])
@@ -240,6 +216,5 @@ def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tourna
 
 
 def _points(one: Difference) -> str:
-    low = 0.0 if one.low is None else one.low
-    high = 0.0 if one.high is None else one.high
-    return f"by {100 * one.mean:.1f} points, {100 * low:.1f} to {100 * high:.1f}"
+    low, high = 100 * (one.low or 0.0), 100 * (one.high or 0.0)
+    return f"by {100 * one.mean:.1f} points, {low:.1f} to {high:.1f}"

@@ -21,15 +21,6 @@ from lookalike.config.loading import plain_yaml
 from lookalike.data import preset
 from lookalike.errors import BadInput, did_you_mean
 
-__all__ = [
-    "Description",
-    "conditions_of",
-    "describe",
-    "method_name",
-    "read_description",
-    "tuned_conditions",
-]
-
 KEYS = ("title", "source", "same", "experiments")
 SELECTIONS = ("validation", NO_VALIDATION, SELECTED_ON_TEST)
 OTHER_KEYS = ("name", "claims", "omits", "score", "note")
@@ -58,14 +49,19 @@ def _composed(config: RunConfig) -> dict[str, Any]:
     shape = preset(config.data.transform)
     model, train = config.model, config.train
     frozen = {"statistics": model.freeze_bn_statistics, "weights": model.freeze_bn_affine}
-    batches = train.batches_per_epoch
+    batches, protocol = train.batches_per_epoch, config.protocol
+    classes = {
+        "paper": "",
+        "cross-validation": f", {protocol.folds} folds, {protocol.order}",
+        "fixed-validation": f", {protocol.ratio:g} train, {protocol.order}",
+    }
     return {
         "transform": f"{shape.name} ({shape.summary})",
         "image_size": shape.size or "as they are",
         "bn_frozen": " and ".join(name for name, on in frozen.items() if on) or "no",
         "steps": None if batches is None else train.epochs * batches,
-        "protocol": _protocol(config),
-        "selection": NO_VALIDATION if config.protocol.name == "paper" else "validation",
+        "protocol": protocol.name + classes[protocol.name],
+        "selection": NO_VALIDATION if protocol.name == "paper" else "validation",
     }
 
 
@@ -90,15 +86,6 @@ def method_name(config: RunConfig) -> str:
     return " + ".join(parts)
 
 
-def _protocol(config: RunConfig) -> str:
-    protocol = config.protocol
-    if protocol.name == "paper":
-        return "paper"
-    if protocol.name == "cross-validation":
-        return f"cross-validation, {protocol.folds} folds, {protocol.order}"
-    return f"fixed-validation, {protocol.ratio:g} train, {protocol.order}"
-
-
 @dataclass(frozen=True)
 class Description:
     """A table of a paper: title, source and rows."""
@@ -117,64 +104,64 @@ def read_description(path: Path) -> Description:
 
 def describe(values: Mapping[str, Any], origin: str) -> Description:
     """Validate a description; error messages call it ``origin``."""
+    try:
+        return _described(values, Path(origin).stem)
+    except BadInput as error:
+        raise BadInput(f"'{origin}': {error}") from None
+
+
+def _described(values: Mapping[str, Any], title: str) -> Description:
     for key in values:
         if key not in KEYS:
-            raise BadInput(f"'{origin}': there is no key '{key}'; {did_you_mean(key, KEYS)}")
+            raise BadInput(f"there is no key '{key}'; {did_you_mean(key, KEYS)}")
     rows = values.get("experiments")
     if not isinstance(rows, list) or len(rows) < 2:
-        raise BadInput(f"'{origin}': experiments must list at least two rows to compare")
-    shared = _mapping(values.get("same", {}), "same", origin)
-    _check_conditions(shared, "same", origin)
-    experiments = tuple(_experiment(row, shared, n, origin) for n, row in enumerate(rows, 1))
+        raise BadInput("experiments must list at least two rows to compare")
+    shared = _conditions(values.get("same", {}), "same")
+    experiments = tuple(_experiment(row, shared, n) for n, row in enumerate(rows, 1))
     names = [one.name for one in experiments]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise BadInput(f"'{origin}': two experiments are called '{twice[0]}'; names must differ")
-    title = str(values.get("title", Path(origin).stem))
-    return Description(title, str(values.get("source", "")), experiments)
+        raise BadInput(f"two experiments are called '{twice[0]}'; names must differ")
+    return Description(str(values.get("title", title)), str(values.get("source", "")), experiments)
 
 
-def _experiment(row: Any, shared: dict[str, Any], number: int, origin: str) -> Experiment:
-    values = _mapping(row, f"experiment {number}", origin)
-    name = values.get("name")
+def _experiment(row: Any, shared: dict[str, Any], number: int) -> Experiment:
+    if not isinstance(row, dict):
+        raise BadInput(f"experiment {number} must be keys and values, not {row!r}")
+    name, score, omits = row.get("name"), row.get("score"), row.get("omits", [])
     if not isinstance(name, str) or not name:
-        raise BadInput(f"'{origin}': experiment {number} has no name")
-    own = {key: value for key, value in values.items() if key not in OTHER_KEYS}
-    claims = _mapping(values.get("claims", {}), f"claims of '{name}'", origin)
-    omits = values.get("omits", [])
+        raise BadInput(f"experiment {number} has no name")
     if not isinstance(omits, list):
-        raise BadInput(f"'{origin}': omits of '{name}' must be a list of conditions")
-    _check_conditions(own, f"'{name}'", origin)
-    _check_conditions(claims, f"claims of '{name}'", origin)
-    _check_conditions(dict.fromkeys(omits), f"omits of '{name}'", origin)
-    score = values.get("score")
+        raise BadInput(f"omits of '{name}' must be a list of conditions")
     if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
-        raise BadInput(f"'{origin}': score of '{name}' = {score!r} must be a number")
+        raise BadInput(f"score of '{name}' = {score!r} must be a number")
+    own = {key: value for key, value in row.items() if key not in OTHER_KEYS}
+    conditions = shared | _conditions(own, f"'{name}'")
+    _conditions(dict.fromkeys(omits), f"omits of '{name}'")
     return Experiment(
         name,
-        {key: value for key, value in (shared | own).items() if value is not None},
-        claims,
+        {key: value for key, value in conditions.items() if value is not None},
+        _conditions(row.get("claims", {}), f"claims of '{name}'"),
         tuple(omits),
         score=None if score is None else float(score),
     )
 
 
-def _mapping(value: Any, place: str, origin: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise BadInput(f"'{origin}': {place} must be keys and values, not {value!r}")
-    return value
-
-
-def _check_conditions(values: Mapping[str, Any], place: str, origin: str) -> None:
+def _conditions(values: Any, place: str) -> dict[str, Any]:
+    """The same conditions, each known and with a value that it can have."""
+    if not isinstance(values, dict):
+        raise BadInput(f"{place} must be keys and values, not {values!r}")
     for key, value in values.items():
         if key not in CONDITIONS:
             close = did_you_mean(str(key), CONDITIONS)
-            raise BadInput(f"'{origin}': {place}: there is no condition '{key}'; {close}")
+            raise BadInput(f"{place}: there is no condition '{key}'; {close}")
         if key == "selection" and value is not None and value not in SELECTIONS:
             close = did_you_mean(str(value), SELECTIONS)
-            raise BadInput(f"'{origin}': {place}: selection = {value!r} is invalid; {close}")
+            raise BadInput(f"{place}: selection = {value!r} is invalid; {close}")
         whole = isinstance(value, int) and not isinstance(value, bool)
         if key in NUMBERS and value is not None and not whole:
-            raise BadInput(f"'{origin}': {place}: {key} = {value!r} must be a whole number")
+            raise BadInput(f"{place}: {key} = {value!r} must be a whole number")
         if isinstance(value, dict | list):
-            raise BadInput(f"'{origin}': {place}: {key} must be one value")
+            raise BadInput(f"{place}: {key} must be one value")
+    return values

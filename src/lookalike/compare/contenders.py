@@ -1,7 +1,7 @@
 """Methods with their test scores, gathered from studies and from single runs."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -15,8 +15,6 @@ from lookalike.errors import BadInput
 from lookalike.study.intervals import Interval, summarize
 from lookalike.study.results import BaselineRow, MethodRow, StudyResults, Which, load_results
 from lookalike.training import Run
-
-__all__ = ["Contender", "Gathered", "gather"]
 
 Scores = Mapping[str, float]
 Cell = tuple[int, int]
@@ -130,10 +128,12 @@ def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> 
         runs += [run for run in found if run.done]
     tested = [run for run in runs if "test" in run.result]
     skipped += [f"'{r.folder}' was not tested and was left out" for r in runs if r not in tested]
-    several = len(studies) > 1
-    contenders = [c for study in studies for c in _of_study(study, several)]
-    contenders += _of_runs(tested, names or {})
-    contenders = _with_unique_names(contenders)
+    contenders: list[Contender] = []
+    for study in studies:
+        prefix = f"{study.name}: " if len(studies) > 1 else ""
+        contenders += [_of_row(row, study, prefix) for row in study.rows if row.repeats]
+        contenders += [_of_baseline(row, study, prefix) for row in study.baselines]
+    contenders = _with_unique_names(contenders + _of_runs(tested, names or {}))
     if not contenders:
         reason = f" ({skipped[0]})" if skipped else ""
         raise BadInput(f"there is nothing with test scores to compare{reason}")
@@ -150,26 +150,13 @@ def _runs_in(folder: Path) -> list[Run]:
     return []
 
 
-def _of_study(study: StudyResults, several: bool) -> Iterable[Contender]:
-    prefix = f"{study.name}: " if several else ""
-    for row in study.rows:
-        if row.repeats:
-            yield _of_row(row, study, prefix)
-    for baseline in study.baselines:
-        yield _of_baseline(baseline, study, prefix)
-
-
 def _of_row(row: MethodRow, study: StudyResults, prefix: str) -> Contender:
     config = parse(row.config, f"{study.folder}: {row.method}")
     conditions = conditions_of(config, trials=len(row.trials), seeds=row.seeds)
     return Contender(
         dataset=row.dataset,
         config=config,
-        cells={
-            (repeat.number, fold): scores
-            for repeat in row.repeats
-            for fold, scores in enumerate(repeat.separate)
-        },
+        cells={(r.number, f): s for r in row.repeats for f, s in enumerate(r.separate)},
         concatenated={r.number: r.concatenated for r in row.repeats if len(r.separate) > 1},
         experiment=Experiment(
             prefix + row.method,

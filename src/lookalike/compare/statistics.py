@@ -15,19 +15,6 @@ from scipy import stats
 
 from lookalike.errors import BadInput
 
-__all__ = [
-    "Difference",
-    "Friedman",
-    "Standing",
-    "cliques",
-    "critical_difference",
-    "friedman",
-    "holm",
-    "pairwise",
-    "ranks",
-    "tournament",
-]
-
 Floats = NDArray[np.float64]
 
 RESAMPLES = 10_000
@@ -154,11 +141,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     [0.03, 0.06, 0.06]
     """
     order = np.argsort(p_values, kind="stable")
-    adjusted = np.empty(len(p_values))
-    highest = 0.0
-    for step, at in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - step) * float(p_values[at])))
-        adjusted[at] = highest
+    steps = np.asarray(p_values)[order] * np.arange(len(order), 0, -1)
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
     return [float(p) for p in adjusted]
 
 
@@ -193,18 +178,9 @@ def pairwise(
     for (a, b), p, adjusted in zip(pairs, p_values, holm(p_values), strict=True):
         difference = given[:, a] - given[:, b]
         low, high = _percentiles(difference, draws, confidence)
+        mean, blocks = float(difference.mean()), len(given)
         found.append(
-            Difference(
-                better=names[a],
-                worse=names[b],
-                mean=float(difference.mean()),
-                low=low,
-                high=high,
-                p=p,
-                adjusted=adjusted,
-                blocks=len(given),
-                confidence=confidence,
-            )
+            Difference(names[a], names[b], mean, low, high, p, adjusted, blocks, confidence)
         )
     return sorted(found, key=lambda one: -one.mean)
 

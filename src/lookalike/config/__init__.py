@@ -5,38 +5,17 @@
 """
 
 from lookalike.config.keys import without_effect
-from lookalike.config.loading import explain, merge, override, parse
+from lookalike.config.loading import parse
 from lookalike.config.recipes import load
-from lookalike.config.recipes import read as read_yaml
-from lookalike.config.schema import (
-    DataConfig,
-    MemoryConfig,
-    MixConfig,
-    ModelConfig,
-    OptimConfig,
-    PartConfig,
-    ProtocolConfig,
-    RunConfig,
-    Section,
-    TrainConfig,
-)
+from lookalike.config.schema import ModelConfig, OptimConfig, PartConfig, RunConfig, TrainConfig
 
 __all__ = [
-    "DataConfig",
-    "MemoryConfig",
-    "MixConfig",
     "ModelConfig",
     "OptimConfig",
     "PartConfig",
-    "ProtocolConfig",
     "RunConfig",
-    "Section",
     "TrainConfig",
-    "explain",
     "load",
-    "merge",
-    "override",
     "parse",
-    "read_yaml",
     "without_effect",
 ]

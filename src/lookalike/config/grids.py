@@ -33,8 +33,6 @@ from lookalike.config.loading import explain, merge, nested
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.published import Hyperparameter, hyperparameters
 
-__all__ = ["Choice", "Grid", "read_grids"]
-
 Choice = dict[str, str]
 """One value of each axis."""
 

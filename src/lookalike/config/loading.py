@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,6 @@ from pydantic import BaseModel, ValidationError
 from lookalike.config.keys import key_names
 from lookalike.config.schema import RunConfig
 from lookalike.errors import BadInput, did_you_mean
-
-__all__ = [
-    "PARTS",
-    "ScientificLoader",
-    "explain",
-    "merge",
-    "nested",
-    "override",
-    "parse",
-    "plain_yaml",
-    "set_keys",
-]
 
 PARTS = ("loss", "miner", "sampler")
 """Sections that name a part; its arguments are dropped when another part replaces it."""
@@ -60,13 +49,6 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     The arguments of a part are dropped when another part replaces it, except for the batch size,
     which every sampler has. ``model.frozen_until`` names a module of the network and is dropped
     when the network changes.
-
-    Args:
-        base: Nested settings.
-        over: Nested settings that take precedence.
-
-    Returns:
-        The merged settings, as a new mapping.
     """
     result = dict(base)
     for key, value in over.items():
@@ -99,18 +81,7 @@ def set_keys(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str
 
 
 def override(values: Mapping[str, Any], setting: str) -> dict[str, Any]:
-    """``values`` with one ``key=value`` on top.
-
-    Args:
-        values: Nested settings.
-        setting: A dotted key and its value, which is read as YAML: ``optim.lr=1e-4``.
-
-    Returns:
-        The merged settings, as a new mapping.
-
-    Raises:
-        BadInput: If the setting is not of this form.
-    """
+    """Nested ``values`` with one dotted ``key=value`` on top; the value is read as YAML."""
     key, equals, text = setting.partition("=")
     if not equals or not key:
         raise BadInput(f"'{setting}' is not of the form key=value, for example optim.lr=1e-4")
@@ -129,25 +100,11 @@ def nested(settings: Iterable[str]) -> dict[str, Any]:
     >>> nested(["optim.lr=1e-4", "optim.name=sgd"])
     {'optim': {'lr': 0.0001, 'name': 'sgd'}}
     """
-    values: dict[str, Any] = {}
-    for setting in settings:
-        values = override(values, setting)
-    return values
+    return reduce(override, settings, {})
 
 
 def parse(values: Mapping[str, Any], origin: str = "the configuration") -> RunConfig:
-    """Validate a nested mapping.
-
-    Args:
-        values: Settings by section and key.
-        origin: What an error message calls their source.
-
-    Returns:
-        The complete configuration of a run.
-
-    Raises:
-        BadInput: If a key is unknown or a value is invalid; the message names the first one.
-    """
+    """The complete configuration of a run; an error names ``origin`` and the first invalid key."""
     defaults = RunConfig().model_dump(include={"loss", "sampler"})
     try:
         return RunConfig.model_validate(merge(defaults, values))
@@ -156,15 +113,7 @@ def parse(values: Mapping[str, Any], origin: str = "the configuration") -> RunCo
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """One sentence about the first error that pydantic found, with the nearest valid key or value.
-
-    Args:
-        error: What validation raised.
-        model: The model whose keys are suggested.
-
-    Returns:
-        The sentence, without a full stop.
-    """
+    """One sentence about the first error of pydantic, with the nearest valid key or value."""
     first = error.errors()[0]
     place, given = ".".join(str(part) for part in first["loc"]), first["input"]
     if first["type"] == "extra_forbidden":

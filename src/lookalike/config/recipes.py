@@ -18,24 +18,6 @@ from lookalike.config.loading import merge, override, parse, plain_yaml
 from lookalike.config.schema import RunConfig
 from lookalike.errors import BadInput, did_you_mean
 
-__all__ = [
-    "PREFIX",
-    "STUDIES",
-    "Recipe",
-    "RecipePage",
-    "Row",
-    "all_recipes",
-    "default_recipe",
-    "find_recipes",
-    "folder",
-    "load",
-    "names",
-    "read",
-    "recipe",
-    "recipe_page",
-    "tables",
-]
-
 PREFIX = "recipe:"
 USER_DATASETS = ("folder", "csv")
 """Data sets of the user's own images; they share one recipe."""
@@ -44,13 +26,19 @@ STUDIES = "studies"
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """One experiment: its name, a one-line summary, and its source."""
+class Row:
+    """One line of a list."""
 
     name: str
     summary: str
     paper: str
     """Key of the paper; empty for our own."""
+
+
+@dataclass(frozen=True)
+class Recipe(Row):
+    """One experiment, and where its settings come from."""
+
     notes: str
     """What differs from the paper, or what the paper leaves open."""
     source: Path | tuple[Grid, Choice]
@@ -64,24 +52,12 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of a list."""
-
-    name: str
-    summary: str
-    paper: str
-
-
-@dataclass(frozen=True)
-class RecipePage:
+class RecipePage(Row):
     """Everything about one recipe."""
 
-    name: str
-    summary: str
-    paper: str
     notes: str
     settings: dict[str, Any]
-    published: dict[str, float]
+    published: dict[str, float | None]
     """What the paper reports for it, in per cent."""
 
 
@@ -129,17 +105,9 @@ def recipe(name: str) -> Recipe:
 
 
 def read(given: Path | str, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The settings in a YAML file or recipe, on top of those that it ``extends``.
+    """The settings in a YAML file or ``recipe:NAME``, on top of those that it ``extends``.
 
-    Args:
-        given: Path of a file, or ``recipe:NAME``.
-        above: Files that are being read, each extending the next; to detect cycles.
-
-    Returns:
-        Nested settings, not validated yet.
-
-    Raises:
-        BadInput: If there is no such file or recipe, or it is not a YAML mapping.
+    ``above`` are the files that are being read, each extending the next; to detect cycles.
     """
     if isinstance(given, str) and given.startswith(PREFIX):
         return recipe(given.removeprefix(PREFIX)).values()
@@ -159,27 +127,14 @@ def read(given: Path | str, above: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 
 def load(given: Path | str | None, overrides: Iterable[str] = ()) -> RunConfig:
-    """The configuration of a run from a file or recipe and overrides.
-
-    Args:
-        given: Path of a YAML file, ``recipe:NAME``, or None for the defaults.
-        overrides: ``key=value`` settings, applied in order.
-
-    Returns:
-        The complete, validated configuration.
-
-    Raises:
-        BadInput: If a file, key or value is invalid; the message names it.
+    """The configuration of a run: a YAML file, ``recipe:NAME`` or the defaults, then overrides.
 
     >>> load(None, ["loss.name=triplet", "optim.lr=1e-4"]).optim.lr
     0.0001
     """
     values = read(given) if given is not None else {}
-    short = {
-        name.rpartition(".")[2]: name
-        for name, one in declared_keys(RunConfig).items()
-        if one.key.short
-    }
+    declared = declared_keys(RunConfig).items()
+    short = {name.rpartition(".")[2]: name for name, one in declared if one.key.short}
     for setting in overrides:
         key = setting.partition("=")[0]
         values = override(values, short.get(key, key) + setting.removeprefix(key))
@@ -222,26 +177,17 @@ def tables() -> list[Row]:
     alone = [row for row in find_recipes([]) if not row.paper]
     sources = [one.source for one in all_recipes().values()]
     grids = {id(source[0]): source[0] for source in sources if isinstance(source, tuple)}
-    made = [
+    return alone + [
         Row(grid.spec.name, f"{sum(1 for _ in grid.choices())} recipes", grid.file.paper)
         for grid in grids.values()
     ]
-    return alone + made
 
 
 def recipe_page(name: str) -> RecipePage:
     """A recipe's settings, what differs from its paper, and what the paper reports."""
     found = recipe(name)
     paper = published.papers().get(found.paper)
-    return RecipePage(
-        name,
-        found.summary,
-        f"{paper.authors}: {paper.title}, {paper.venue} {paper.year}" if paper else "",
-        found.notes,
-        found.values(),
-        {
-            f"{row.part} {row.metric}": row.value
-            for row in published.load()
-            if row.recipe == name and row.value is not None
-        },
-    )
+    about = f"{paper.authors}: {paper.title}, {paper.venue} {paper.year}" if paper else ""
+    rows = (row for row in published.load() if row.recipe == name and row.value is not None)
+    values = {f"{row.part} {row.metric}": row.value for row in rows}
+    return RecipePage(name, found.summary, about, found.notes, found.values(), values)

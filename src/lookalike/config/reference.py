@@ -13,8 +13,6 @@ from pydantic import BaseModel
 from lookalike.config.keys import DeclaredKey, as_text, declared_keys, flattened
 from lookalike.config.schema import RunConfig
 
-__all__ = ["KeyEntry", "help_text", "json_schema", "key_entries", "reference_page"]
-
 INTRODUCTION = """\
 # Configuration keys
 
@@ -100,12 +98,11 @@ def reference_page(model: type[BaseModel] = RunConfig) -> str:
         sections.setdefault(entry.name.rpartition(".")[0], []).append(entry)
     lines = [INTRODUCTION]
     for section, entries in sections.items():
-        about = ""
+        lines += [f"## {section or 'Top level'}", ""]
         if section:
             one = declared_keys(model)[section]
-            about = one.description or ((one.section.__doc__ or "").strip() if one.section else "")
-            about = about[:1].upper() + about[1:].rstrip(".") + "."
-        lines += [f"## {section or 'Top level'}", "", *([about, ""] if about else [])]
+            about = one.description or (one.section.__doc__ or "" if one.section else "").strip()
+            lines += [about[:1].upper() + about[1:].rstrip(".") + ".", ""]
         lines += ["| key | type | default | meaning | in the run's name | audit | since |"]
         lines += ["|---|---|---|---|---|---|---|"]
         for entry in entries:
@@ -128,21 +125,16 @@ def json_schema(model: type[BaseModel] = RunConfig) -> dict[str, Any]:
         part.pop("required", None)
         for name, given in part.get("properties", {}).items():
             if given.get("type") == "array":  # one value may be written without brackets
-                one_or_more = {
-                    "anyOf": [given["items"], {"type": "array", "items": given["items"]}]
-                }
+                several = {"type": "array", "items": given["items"]}
                 kept = {key: given[key] for key in ("description", "default") if key in given}
-                part["properties"][name] = one_or_more | kept
+                part["properties"][name] = {"anyOf": [given["items"], several]} | kept
     for one in declared_keys(model).values():
         if one.key.active_when:
             _property(schema, one.name)["description"] = _meaning(one)
     extends = {"type": "string", "description": "a file or recipe:NAME that this one builds on"}
     schema["properties"] = {"extends": extends, **schema["properties"]}
-    head: dict[str, Any] = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Configuration of a Lookalike run",
-    }
-    return head | schema
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": dialect, "title": "Configuration of a Lookalike run"} | schema
 
 
 def _meaning(one: DeclaredKey) -> str:

@@ -31,8 +31,6 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import atomically, write_json
 from lookalike.models.weights import read_tensors
 
-__all__ = ["Run", "TestEmbeddings", "model_tensors", "run_name", "test_embeddings"]
-
 
 def run_name(config: RunConfig, data_fingerprint: str, weights_fingerprint: str) -> str:
     """``<data>-<loss>-<hash of everything that determines the outcome>``."""

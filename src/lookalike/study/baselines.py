@@ -19,8 +19,6 @@ from lookalike.errors import LookalikeError
 from lookalike.models.head import l2_normalise
 from lookalike.training.score import score
 
-__all__ = ["SHRINKS", "FoldFeatures", "baselines", "final_scores"]
-
 SHRINKS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Shrinkages of LDA's within-class covariance; the best on validation classes is used."""
 

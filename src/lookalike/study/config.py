@@ -11,34 +11,14 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from lookalike.config import (
-    DataConfig,
-    MemoryConfig,
-    MixConfig,
-    PartConfig,
-    ProtocolConfig,
-    Section,
-    explain,
-    merge,
-    override,
-    read_yaml,
-    recipes,
-)
-from lookalike.config.loading import plain_yaml
+from lookalike.config import recipes, schema
+from lookalike.config.loading import explain, merge, override, plain_yaml
+from lookalike.config.schema import MemoryConfig, MixConfig, PartConfig, Section
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.study.tuning import SearchSpace, TunerConfig
 
-__all__ = [
-    "MethodConfig",
-    "StudyConfig",
-    "StudyData",
-    "load_study",
-    "parse_study",
-    "shipped_methods",
-]
 
-
-class StudyData(DataConfig):
+class StudyData(schema.DataConfig):
     """One data set of a study."""
 
     label: str | None = Field(None, description="name in tables and folders; name if not given")
@@ -89,7 +69,7 @@ class StudyProtocol(Section):
     ratio: float = Field(0.9, gt=0, lt=1)
     folds: int = Field(4, ge=2)
     order: Literal["sequential", "random"] = "sequential"
-    metrics: tuple[str, ...] = ProtocolConfig().metrics
+    metrics: tuple[str, ...] = schema.ProtocolConfig().metrics
 
 
 class StudyConfig(Section):
@@ -149,7 +129,7 @@ def load_study(given: Path | str, overrides: Iterable[str] = ()) -> StudyConfig:
         if name not in found:
             raise BadInput(f"there is no study '{name}'; {did_you_mean(name, found)}")
         path = found[name]
-    values = read_yaml(path)
+    values = recipes.read(path)
     values.setdefault("name", path.stem)
     base = values.get("base")
     if isinstance(base, dict) and "extends" in base:
@@ -166,14 +146,13 @@ def load_study(given: Path | str, overrides: Iterable[str] = ()) -> StudyConfig:
 
 def _extended(path: Path, base: dict[str, Any]) -> dict[str, Any]:
     """The base on top of the recipe that it extends, without what the study itself sets."""
-    rest = {key: value for key, value in base.items() if key != "extends"}
-    if not isinstance(base["extends"], str):
-        raise BadInput(f"'{path}': base.extends = {base['extends']!r} must be the path of a file")
-    recipe = base["extends"].startswith(recipes.PREFIX)
-    below = read_yaml(base["extends"] if recipe else path.parent / base["extends"])
-    for own in ("data", "protocol", "seed", "runs_dir"):
-        below.pop(own, None)
-    return merge(below, rest)
+    given = base["extends"]
+    if not isinstance(given, str):
+        raise BadInput(f"'{path}': base.extends = {given!r} must be the path of a file")
+    below = recipes.read(given if given.startswith(recipes.PREFIX) else path.parent / given)
+    own = ("data", "protocol", "seed", "runs_dir")
+    below = {key: value for key, value in below.items() if key not in own}
+    return merge(below, {key: value for key, value in base.items() if key != "extends"})
 
 
 def parse_study(values: Mapping[str, Any], origin: str = "the study") -> StudyConfig:

@@ -19,8 +19,6 @@ from lookalike.study.results import StudyResults, load_results
 from lookalike.study.runner import Outcome, Task
 from lookalike.study.tuning import to_optuna
 
-__all__ = ["Executor", "run_study"]
-
 DEATHS_ALLOWED = 5
 """Workers that may die during one task, before the task counts as failed."""
 SECONDS_BETWEEN_REFRESHES = 2.0
@@ -32,20 +30,16 @@ class Executor(Protocol):
     @property
     def size(self) -> int:
         """How many tasks run at the same time."""
-        ...
 
     @property
     def slots(self) -> int:
         """How many more tasks can be submitted now."""
-        ...
 
     def submit(self, task: Task) -> None:
         """Start a task."""
-        ...
 
     def wait(self, timeout: float) -> list[Outcome]:
         """Finished tasks; empty after ``timeout`` seconds."""
-        ...
 
 
 def run_study(
@@ -59,19 +53,8 @@ def run_study(
 ) -> StudyResults:
     """Run everything of a study that is not finished; outdated rows are trained again.
 
-    Args:
-        study: The methods, data sets, protocol and tuner.
-        executor: Opens what executes tasks.
-        folder: The folder of results; None: as the study says.
-        storage: The address of a database that several drivers share; None: SQLite in the folder.
-        lease: Seconds after which the work of a dead driver is taken over.
-        watcher: Receives progress.
-
-    Returns:
-        The results of the whole study.
-
-    Raises:
-        BadInput: If the study is invalid, or the folder holds results of other settings.
+    ``storage`` is the address of a database that several drivers share (by default SQLite in the
+    folder), ``lease`` the seconds after which the work of a dead driver is taken over.
     """
     folder = results_folder(study, folder)
     watcher = watcher or Watcher()

@@ -9,8 +9,6 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-__all__ = ["Interval", "interval", "summarize"]
-
 
 @dataclass(frozen=True)
 class Interval:
@@ -39,28 +37,15 @@ class Interval:
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """The t-interval ``mean ± t(n - 1) sd / sqrt(n)``, ``sd`` with n - 1.
-
-    Args:
-        values: Independent scores; a single one has no interval (NaN).
-        confidence: The confidence level.
-
-    Returns:
-        Mean, standard deviation and interval.
-
-    Raises:
-        ValueError: If there are no values.
+    """The t-interval ``mean ± t(n - 1) sd / sqrt(n)``, ``sd`` with n - 1; of one value, NaN.
 
     >>> found = interval([1.0, 2.0, 3.0])
     >>> round(found.mean, 3), round(found.sd, 3), round(found.low, 3), round(found.high, 3)
     (2.0, 1.0, -0.484, 4.484)
     """
-    count = len(values)
-    if count == 0:
-        raise ValueError("no values: nothing to average")
-    mean = float(np.mean(values))
+    count, mean = len(values), float(np.mean(values))
     if count == 1:
-        return Interval(mean, float("nan"), float("nan"), float("nan"), 1)
+        return Interval(mean, math.nan, math.nan, math.nan, 1)
     sd = float(np.std(values, ddof=1))
     half = float(stats.t.ppf((1 + confidence) / 2, count - 1)) * sd / count**0.5
     return Interval(mean, sd, mean - half, mean + half, count)
@@ -82,7 +67,5 @@ def summarize(repeats: Sequence[Sequence[float]]) -> Interval:
     if len(repeats) != 1 or len(repeats[0]) < 2:
         return interval([fmean(folds) for folds in repeats])
     (models,) = repeats
-    nothing = float("nan")
-    return Interval(
-        fmean(models), float(np.std(models, ddof=1)), nothing, nothing, len(models), "folds"
-    )
+    sd = float(np.std(models, ddof=1))
+    return Interval(fmean(models), sd, math.nan, math.nan, len(models), "folds")

@@ -20,8 +20,6 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, Ope
 
 from lookalike.errors import BadInput
 
-__all__ = ["Ledger"]
-
 LEASE_SECONDS = 30.0
 TABLE = sql.Table(
     "lookalike_work",

@@ -22,8 +22,6 @@ from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
 from lookalike.study.runner import Outcome, Task, TaskRunner
 
-__all__ = ["LocalExecutor"]
-
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 """Set to 1: the same sums in the same order, however many cores there are."""
 FAILED_STARTS_ALLOWED = 5

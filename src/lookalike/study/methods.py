@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lookalike.config import RunConfig, merge, parse
-from lookalike.config.loading import set_keys
+from lookalike.config import RunConfig, parse
+from lookalike.config.loading import merge, set_keys
 from lookalike.errors import BadInput
 from lookalike.study.config import MethodConfig, StudyConfig, StudyData
 from lookalike.study.tuning import SearchSpace, grid_values
 from lookalike.training.runner import check
-
-__all__ = ["DatasetFacts", "Method", "base_config", "hash_of", "resolve"]
 
 STUDY_KEYS = ("data", "protocol", "seed")
 """Keys of a run that the study sets."""
@@ -42,11 +40,7 @@ class Method:
 
     def with_parameters(self, parameters: Mapping[str, Any]) -> RunConfig:
         """The configuration with hyper-parameters by dotted key filled in."""
-        return _with_parameters(self.config, parameters)
-
-
-def _with_parameters(config: RunConfig, parameters: Mapping[str, Any]) -> RunConfig:
-    return parse(set_keys(config.model_dump(mode="json"), parameters), "a trial")
+        return parse(set_keys(self.config.model_dump(mode="json"), parameters), "a trial")
 
 
 def base_config(study: StudyConfig, data: StudyData) -> RunConfig:
@@ -130,6 +124,6 @@ def check_search(config: RunConfig, search: SearchSpace, study: StudyConfig) -> 
         if section in STUDY_KEYS:
             raise BadInput(f"search.{key}: the study sets '{section}' by itself")
         for value in searched.ends:
-            check(_with_parameters(config, {key: value}))
+            check(parse(set_keys(config.model_dump(mode="json"), {key: value}), "a trial"))
         if study.tuner.name == "grid" and grid_values(searched) is None:
             raise BadInput(f"search.{key} needs a step or choices to be searched by a grid")

@@ -24,8 +24,6 @@ from lookalike.study.results import (
 from lookalike.study.runner import Task
 from lookalike.training.building import load_images, splits_of
 
-__all__ = ["BaselineProgress", "Plan", "make_plan", "results_folder"]
-
 
 @dataclass
 class BaselineProgress:
@@ -46,9 +44,8 @@ class BaselineProgress:
         record = records.get(self.task.key)
         if record is not None:
             self.error = str(record.get("error", ""))
-            self.rows = tuple(
-                BaselineRow(dataset=self.dataset, **row) for row in record.get("rows", ())
-            )
+            rows = record.get("rows", ())
+            self.rows = tuple(BaselineRow(**{"dataset": self.dataset} | row) for row in rows)
 
 
 @dataclass
@@ -65,14 +62,12 @@ class Plan:
     @property
     def ended(self) -> bool:
         """Whether nothing is left to do."""
-        baselines = all(baseline.ended for baseline in self.baselines)
-        return baselines and all(progress.ended for progress in self.methods)
+        return all(one.ended for one in (*self.baselines, *self.methods))
 
     @property
     def prefixes(self) -> list[str]:
         """The prefixes of the keys of all tasks."""
-        mine = [progress.prefix for progress in self.methods]
-        return [baseline.task.key for baseline in self.baselines] + mine
+        return [*(one.task.key for one in self.baselines), *(one.prefix for one in self.methods)]
 
     def ready(self) -> Iterable[Task]:
         """Tasks that can run now: baselines, then methods in the order of the study file."""
@@ -116,11 +111,7 @@ class Plan:
         for baseline in self.baselines:
             rows = read_baselines(self.folder, baseline.dataset)
             if rows and former.get(baseline.dataset) == self.facts[baseline.dataset]:
-                values = [
-                    {name: value for name, value in vars(row).items() if name != "dataset"}
-                    for row in rows
-                ]
-                found[baseline.task.key] = {"rows": values, "seconds": 0.0}
+                found[baseline.task.key] = {"rows": [vars(row) for row in rows], "seconds": 0.0}
         return found
 
     def restart_outdated(self, ledger: Ledger) -> list[str]:

@@ -11,8 +11,6 @@ from lookalike.study.results import MethodRow, Repeat, Trial
 from lookalike.study.runner import Kind, Task
 from lookalike.study.tuning import best_trial, should_prune, suggest, trials_asked, visible_trials
 
-__all__ = ["MethodProgress", "records_of"]
-
 Records = Mapping[str, Mapping[str, Any]]
 
 
@@ -41,9 +39,9 @@ class MethodProgress:
         return f"{self.method.identity}/"
 
     @property
-    def size(self) -> tuple[int, int, int]:
-        """The numbers of finished trials, repeats and failed repeats."""
-        return len(self.trials), len(self.repeats), len(self.errors)
+    def size(self) -> int:
+        """The number of finished trials, repeats and failed repeats."""
+        return len(self.trials) + len(self.repeats) + len(self.errors)
 
     @property
     def tuned(self) -> bool:
@@ -60,16 +58,14 @@ class MethodProgress:
         """Whether nothing is left to do."""
         if not self.tuned:
             return False
-        all_there = len(self.repeats) + len(self.errors) == self.study.repeats
-        return all_there or self.best is None
+        return self.best is None or len(self.repeats) + len(self.errors) == self.study.repeats
 
     @property
     def runs_left(self) -> int:
         """How many trainings are left, at most."""
         if self.ended:
             return 0
-        left = (self.trials_asked - len(self.trials)) * self.folds
-        return left + (self.study.repeats - len(self.repeats) - len(self.errors)) * self.folds
+        return (self.trials_asked + self.study.repeats - self.size) * self.folds
 
     def update(self, records: Records) -> None:
         """Derive everything from all records."""
@@ -157,15 +153,10 @@ class MethodProgress:
             elif "error" in record:
                 self.errors.append(str(record["error"]))
             else:
+                validation, separate = tuple(record["validation"]), tuple(record["separate"])
+                concatenated, seconds = record["concatenated"], record["seconds"]
                 self.repeats.append(
-                    Repeat(
-                        number=number,
-                        seed=seed,
-                        validation=tuple(record["validation"]),
-                        separate=tuple(record["separate"]),
-                        concatenated=dict(record["concatenated"]),
-                        seconds=record["seconds"],
-                    )
+                    Repeat(number, seed, validation, separate, concatenated, seconds)
                 )
 
     def _fold_task(self, number: int, fold: int) -> Task:
@@ -217,10 +208,7 @@ def records_of(method: Method, row: MethodRow) -> dict[str, dict[str, Any]]:
     best = best_trial(row.trials, row.trials_asked)
     if best is not None and len(row.trials) == row.trials_asked:
         for repeat in row.repeats:
-            found[repeat_key(method, best.number, repeat.number)] = {
-                "validation": list(repeat.validation),
-                "separate": list(repeat.separate),
-                "concatenated": repeat.concatenated,
-                "seconds": repeat.seconds,
-            }
+            names = ("validation", "separate", "concatenated", "seconds")
+            values = {name: getattr(repeat, name) for name in names}
+            found[repeat_key(method, best.number, repeat.number)] = values
     return found

@@ -12,8 +12,6 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import Watcher
 from lookalike.study.runner import Outcome, Task, TaskRunner
 
-__all__ = ["START_SECONDS", "RayExecutor", "places_on"]
-
 START_SECONDS = 300.0
 """How long an actor may take to start before it is given up."""
 
@@ -216,9 +214,8 @@ class RayExecutor:
     def _start(self) -> Worker:
         remote = self.ray.remote(num_cpus=self.cpus, num_gpus=self.gpus)(RunnerActor)
         actor = remote.remote(max(1, int(self.cpus)))
-        worker = Worker(actor, actor.ready.remote())
-        self.workers.append(worker)
-        return worker
+        self.workers.append(Worker(actor, actor.ready.remote()))
+        return self.workers[-1]
 
 
 def amounts(resources: Mapping[str, float]) -> str:

@@ -20,21 +20,6 @@ from lookalike.errors import BadInput
 from lookalike.files import write_json
 from lookalike.study.intervals import Interval, summarize
 
-__all__ = [
-    "FORMAT",
-    "BaselineRow",
-    "MethodRow",
-    "Repeat",
-    "StudyResults",
-    "Trial",
-    "load_results",
-    "read_baselines",
-    "read_method",
-    "write_baselines",
-    "write_method",
-    "write_study",
-]
-
 FORMAT = 1
 """Version of the file format; files of another version are an error."""
 
@@ -61,15 +46,21 @@ class Trial:
     """Why it failed."""
 
 
-def _score(separate: tuple[Scores, ...], concatenated: Scores, metric: str, which: Which) -> float:
-    """The concatenated score, or the mean of the folds' own."""
-    if which == "concatenated" or not separate:
-        return concatenated[metric]
-    return math.fsum(fold[metric] for fold in separate) / len(separate)
+class Tested:
+    """Test scores: of each fold's model, and of their concatenated unit embeddings."""
+
+    separate: tuple[Scores, ...]
+    concatenated: Scores
+
+    def score(self, metric: str, which: Which = "concatenated") -> float:
+        """The concatenated score, or the mean of the separate ones."""
+        if which == "concatenated" or not self.separate:
+            return self.concatenated[metric]
+        return math.fsum(fold[metric] for fold in self.separate) / len(self.separate)
 
 
 @dataclass(frozen=True)
-class Repeat:
+class Repeat(Tested):
     """The best trial, trained again on every fold with a new seed, and tested."""
 
     number: int
@@ -77,14 +68,8 @@ class Repeat:
     validation: tuple[float, ...]
     """The best validation score of each fold; empty where the protocol has no validation."""
     separate: tuple[Scores, ...]
-    """The test scores of each fold's model."""
     concatenated: Scores
-    """The test scores of the concatenated unit embeddings of all folds."""
     seconds: float
-
-    def score(self, metric: str, which: Which = "concatenated") -> float:
-        """The concatenated score, or the mean of the separate ones."""
-        return _score(self.separate, self.concatenated, metric, which)
 
 
 @dataclass(frozen=True)
@@ -166,7 +151,7 @@ class MethodRow:
 
 
 @dataclass(frozen=True)
-class BaselineRow:
+class BaselineRow(Tested):
     """A baseline without training: ``raw-features``, ``pca`` or ``lda`` (shrunk)."""
 
     dataset: str
@@ -178,10 +163,6 @@ class BaselineRow:
     separate: tuple[Scores, ...]
     concatenated: Scores
     seconds: float
-
-    def score(self, metric: str, which: Which = "concatenated") -> float:
-        """The concatenated score, or the mean of the separate ones."""
-        return _score(self.separate, self.concatenated, metric, which)
 
 
 @dataclass(frozen=True)
@@ -222,17 +203,7 @@ class StudyResults:
 
 
 def load_results(folder: Path | str) -> StudyResults:
-    """Read the results of a study, finished or not.
-
-    Args:
-        folder: The folder that contains ``study.json``.
-
-    Returns:
-        The study and all rows that exist.
-
-    Raises:
-        BadInput: If the folder does not contain a study, or a file is invalid.
-    """
+    """The study in the folder of a ``study.json``, finished or not, and all rows that exist."""
     folder = Path(folder)
     path = folder / "study.json"
     if not path.is_file():

@@ -37,8 +37,6 @@ from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.runner import train
 
-__all__ = ["Kind", "Outcome", "Task", "TaskRunner"]
-
 Made = TypeVar("Made")
 Kind = Literal["validate", "repeat", "baselines"]
 

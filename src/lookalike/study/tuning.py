@@ -24,31 +24,13 @@ from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from pydantic import BeforeValidator, Field, model_validator
 
-from lookalike.config import Section
+from lookalike.config.schema import Section
 from lookalike.study.results import Trial
-
-__all__ = [
-    "Choices",
-    "Range",
-    "SearchSpace",
-    "TunerConfig",
-    "best_trial",
-    "grid_values",
-    "should_prune",
-    "suggest",
-    "to_optuna",
-    "trials_asked",
-    "visible_trials",
-]
 
 STARTUP = 5
 """Random trials before the sampler's model is used, and complete ones before any is pruned."""
 DEFAULT_TRIALS = 20
-STATES = {
-    "complete": TrialState.COMPLETE,
-    "pruned": TrialState.PRUNED,
-    "failed": TrialState.FAIL,
-}
+STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
 
 
 class Range(Section):
