@@ -62,7 +62,7 @@ class Plan:
     @property
     def ended(self) -> bool:
         """Whether nothing is left to do."""
-        return all(one.ended for one in (*self.baselines, *self.methods))
+        return all(b.ended for b in self.baselines) and all(m.ended for m in self.methods)
 
     @property
     def prefixes(self) -> list[str]:
