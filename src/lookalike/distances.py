@@ -5,18 +5,21 @@ A distance is called as ``distance(query, reference)`` and gives the matrix in i
 """
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, runtime_checkable
+from dataclasses import KW_ONLY
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.ops.rows import euclidean, products, unit, without_rounding
+from lookalike.registry import Configurable
 
 __all__ = [
     "CosineSimilarity",
     "Distance",
     "DistanceLike",
+    "DistanceModule",
     "DotProductSimilarity",
     "LpDistance",
     "SNRDistance",
@@ -311,3 +314,52 @@ def create(distance: DistanceLike) -> Distance:
     if isinstance(distance, _Foreign):
         return _Adopted(distance)
     raise BadInput(f"'{distance}' is not a distance; choose one of: " + ", ".join(names()))
+
+
+if TYPE_CHECKING:
+
+    class _DistanceArgument:
+        """An argument that takes a name or a distance, and an attribute that is a distance."""
+
+        def __get__(self, module: object, kind: type | None = None) -> Distance: ...
+
+        def __set__(self, module: object, given: DistanceLike | None) -> None: ...
+
+
+NEEDS: dict[str, Callable[[Distance], bool]] = {
+    "a distance (l2)": lambda distance: not distance.is_inverted,
+    "a similarity (cosine)": lambda distance: distance.is_inverted,
+    "distances of unit vectors (l2 or l2-squared)": (
+        lambda distance: distance.ordered_by_cosine and not distance.is_inverted
+    ),
+    "the cosine": lambda distance: distance.is_inverted and distance.ordered_by_cosine,
+    "unit vectors (cosine or l2)": lambda distance: distance.ordered_by_cosine,
+}
+"""What losses and miners may ask of a distance."""
+
+
+class DistanceModule(Configurable, nn.Module):
+    """What losses and miners share: they compare embeddings by a distance.
+
+    Args:
+        distance: How embeddings are compared; None: the default of the loss or miner.
+    """
+
+    default_distance: ClassVar[Callable[[], Distance]] = CosineSimilarity
+    """What ``distance=None`` means."""
+    needs: ClassVar[str] = ""
+    """What the distance must be, one of the keys of ``NEEDS``; empty: anything."""
+
+    _: KW_ONLY
+    if TYPE_CHECKING:
+        distance: _DistanceArgument = _DistanceArgument()
+    else:
+        distance: DistanceLike | None = None
+
+    def __post_init__(self) -> None:
+        """Build the distance, and check the settings."""
+        super().__post_init__()
+        default = type(self).default_distance
+        self.distance = default() if self.distance is None else create(self.distance)
+        if self.needs and not NEEDS[self.needs](self.distance):
+            raise BadInput(f"{type(self).__name__} needs {self.needs}, not {self.distance}")

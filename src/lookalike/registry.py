@@ -9,9 +9,9 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, fields
 from importlib.metadata import entry_points
-from typing import Any, TypeVar, get_args
+from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, get_args, get_origin
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
@@ -25,9 +25,9 @@ __all__ = [
     "NETWORKS",
     "REGULARIZERS",
     "SAMPLERS",
+    "Configurable",
     "Entry",
     "Registry",
-    "show_options",
 ]
 
 PLAIN = (str, int, float, list, dict, type(None))
@@ -210,35 +210,58 @@ def misfit(value: Any, annotation: Any) -> str:
     return ""
 
 
-def show_options(cls: type) -> None:
-    """Set the signature of ``cls``: its own arguments, then those that it passes to its parent.
+@dataclass_transform(eq_default=False)
+class Configurable:
+    """A ``torch.nn.Module`` whose arguments are declared as fields, as those of a dataclass.
 
-    Parts take the options that all of their kind share as ``**options``. Written out, the registry
-    can check their names, and ``help`` shows them. Of the parent's arguments these are the ones
-    that ``**options: Unpack[...]`` names; all, where it names none.
+    A class that writes ``__init__(self, ..., **options)`` itself passes the options on to its
+    parent. Its signature shows them, so that the registry can check their names.
 
-    >>> class Parent:
-    ...     def __init__(self, colour: str = "red") -> None: ...
+    >>> class Parent(Configurable):
+    ...     colour: str = "red"
     >>> class Child(Parent):
     ...     def __init__(self, depth: int = 1, **options: str) -> None: ...
-    >>> show_options(Child)
-    >>> list(inspect.signature(Child).parameters)
-    ['depth', 'colour']
+    >>> Child.setting_names
+    ('depth', 'colour')
     """
-    own = list(inspect.signature(cls.__init__).parameters.values())[1:]  # type: ignore[misc]
-    shown = [p for p in own if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    if len(shown) < len(own):
-        unpacked = get_args(own[-1].annotation)
-        named = unpacked[0].__annotations__ if unpacked else None
-        names = {p.name for p in shown}
-        shown += [
-            p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for p in inspect.signature(cls.__mro__[1]).parameters.values()
-            if p.name not in names
-            and p.kind is not inspect.Parameter.VAR_KEYWORD
-            and (named is None or p.name in named)
-        ]
-    cls.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    setting_names: ClassVar[tuple[str, ...]] = ()
+    """The arguments that the part takes."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Prepare the module, so that parameters and modules can be stored as settings."""
+        part = super().__new__(cls)
+        super(Configurable, part).__init__()
+        return part
+
+    def __post_init__(self) -> None:
+        """Refuse a value that is not among those that a field names."""
+        for setting in fields(self):
+            if get_origin(setting.type) is Literal:
+                value, known = getattr(self, setting.name), get_args(setting.type)
+                if value not in known:
+                    raise BadInput(
+                        f"there is no {setting.name} '{value}'; " + did_you_mean(value, known)
+                    )
+
+    def __init_subclass__(cls) -> None:
+        """Write the constructor, unless the class has its own."""
+        super().__init_subclass__()
+        if "__init__" not in vars(cls):
+            dataclass(eq=False, repr=False)(cls)
+            for name in {setting.name for setting in fields(cls)} & vars(cls).keys():
+                delattr(cls, name)  # a default in the class would hide a module of that name
+        own = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        shown = [p for p in own if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        if len(shown) < len(own):
+            shown += [
+                p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+                for p in inspect.signature(cls.__mro__[1]).parameters.values()
+                if p.name not in {q.name for q in shown}
+            ]
+        cls.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+        cls.setting_names = tuple(p.name for p in shown)
 
 
 LOSSES = Registry("losses")

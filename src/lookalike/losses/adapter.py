@@ -14,9 +14,7 @@ class _OtherLoss(PairLoss):
 
     reads_triplets = True
 
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
+    module: nn.Module
 
     def compute(self, relations: Relations) -> Tensor:
         """What the module says of the embeddings."""

@@ -1,14 +1,12 @@
 """The angular loss."""
 
 import math
-from typing import Unpack
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from lookalike.errors import BadInput
-from lookalike.losses.base import LossOptions, PairLoss, Terms
+from lookalike.losses.base import PairLoss, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.angular import angular_kernel
 from lookalike.ops.pairs import at_places, listed_pairs
@@ -30,16 +28,12 @@ class AngularLoss(PairLoss):
 
     Args:
         alpha: The bound on the angle, in degrees.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     between_candidates = True
+    needs = "unit vectors (cosine or l2)"
 
-    def __init__(self, alpha: float = 40, **options: Unpack[LossOptions]) -> None:
-        super().__init__(**options)
-        if not self.distance.ordered_by_cosine:
-            raise BadInput("the angular loss needs unit vectors (distance cosine or l2)")
-        self.alpha = alpha
+    alpha: float = 40
 
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per positive pair."""

@@ -5,27 +5,20 @@ both write one method, ``terms(relations)``, which gives one value per pair, tri
 image, and get miners, memory, mixing, labels of any kind and regularisers for nothing.
 """
 
-import inspect
 from collections.abc import Callable
-from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypedDict
+from dataclasses import KW_ONLY
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from lookalike.distances import CosineSimilarity, Distance, DistanceLike, create
+from lookalike.distances import DistanceModule
 from lookalike.errors import BadInput
 from lookalike.labels import Labels, Overlap, as_tensor, class_rows
 from lookalike.losses import kernels
-from lookalike.miners.mined import (
-    Indices,
-    from_indices,
-    sample_weights,
-    take_pairs,
-    take_triplets,
-)
+from lookalike.miners.mined import Indices, from_indices, sample_weights, take_pairs, take_triplets
 from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import check_rows, in_full_precision
-from lookalike.registry import show_options
 from lookalike.regularizers.base import RegularizerLike, build
 from lookalike.relations import Relations, relate
 
@@ -33,10 +26,8 @@ __all__ = [
     "AnchorLoss",
     "Compared",
     "Loss",
-    "LossOptions",
     "PairLoss",
     "ProxyLoss",
-    "ProxyOptions",
     "Terms",
     "mean",
     "mean_above_zero",
@@ -90,41 +81,14 @@ def mean_above_zero(terms: Terms) -> Tensor:
     """
     values, weights, counts = terms
     above = (values > 0).to(values.dtype)
-    counts = weights if counts is None else counts
-    return mean(
-        Terms(
-            values,
-            above if weights is None else above * weights,
-            above if counts is None else above * counts,
-        )
-    )
+    factors = weights, weights if counts is None else counts
+    return mean(Terms(values, *(above if each is None else above * each for each in factors)))
 
 
-class LossOptions(TypedDict, total=False):
-    """What every loss takes beside its own arguments."""
-
-    distance: DistanceLike | None
-    embedding_regularizer: RegularizerLike | None
-    embedding_reg_weight: float
-    overlap: Overlap
-
-
-class ProxyOptions(TypedDict, total=False):
-    """What every loss with learned weights takes beside its own arguments."""
-
-    distance: DistanceLike | None
-    embedding_regularizer: RegularizerLike | None
-    embedding_reg_weight: float
-    weight_regularizer: RegularizerLike | None
-    weight_reg_weight: float
-    weight_init_func: Callable[[Tensor], object] | None
-
-
-class Loss(nn.Module):
+class Loss(DistanceModule):
     """Settings that all losses share: a distance and a regulariser of the embeddings.
 
     Args:
-        distance: How embeddings are compared; None: the default of the loss.
         embedding_regularizer: A penalty on the embeddings, or its name.
         embedding_reg_weight: The weight of that penalty.
     """
@@ -136,50 +100,33 @@ class Loss(nn.Module):
     """
     compares: ClassVar[Compared] = "images"
     """What the anchors and the candidates are."""
-    between_candidates: bool = False
+    between_candidates = False
     """Whether the loss compares candidates with one another."""
     by_row: ClassVar[bool] = True
     """Whether an anchor's part reads its own row only, so that anchors may differ in candidates."""
-    setting_names: ClassVar[tuple[str, ...]] = ()
-    """The arguments that the loss takes."""
-    default_distance: ClassVar[Callable[[], Distance]] = CosineSimilarity
-    """What ``distance=None`` means."""
     needs_labels: ClassVar[bool] = True
     """Whether an ``indices_tuple`` alone is not enough."""
+    above_zero = False
+    """Whether the mean is over the values above zero only."""
     never_decayed: ClassVar[tuple[str, ...]] = ()
     """Names of its parameters that weight decay leaves alone, whatever ``optim`` says."""
 
-    def __init__(
-        self,
-        distance: DistanceLike | None = None,
-        embedding_regularizer: RegularizerLike | None = None,
-        embedding_reg_weight: float = 1.0,
-    ) -> None:
-        super().__init__()
-        self.distance = type(self).default_distance() if distance is None else create(distance)
-        self.embedding_regularizer = build(embedding_regularizer)
-        self.embedding_reg_weight = embedding_reg_weight
+    _: KW_ONLY
+    embedding_regularizer: RegularizerLike | None = None
+    embedding_reg_weight: float = 1.0
 
-    def __init_subclass__(cls) -> None:
-        """Show the common options in the signature."""
-        super().__init_subclass__()
-        show_options(cls)
-        cls.setting_names = tuple(inspect.signature(cls).parameters)
+    def __post_init__(self) -> None:
+        """Build distance and regulariser."""
+        super().__post_init__()
+        self.embedding_regularizer = build(self.embedding_regularizer)
 
     def terms(self, relations: Relations) -> Terms | tuple[Terms, ...]:
-        """The formula: one value per element, of one or several kinds of elements.
-
-        Args:
-            relations: Anchors x candidates.
-
-        Returns:
-            Values, how much each weighs in their sum, and how often it counts in their number.
-        """
+        """The formula: one value per element, of one or several kinds of elements."""
         raise NotImplementedError
 
     def reduce(self, terms: Terms) -> Tensor:
-        """How the values of the elements become one number: their mean, unless a loss differs."""
-        return mean(terms)
+        """How the values of the elements become one number."""
+        return mean_above_zero(terms) if self.above_zero else mean(terms)
 
     def formula(self, relations: Relations) -> Tensor:
         """The loss of these relations as its formula says, a scalar."""
@@ -208,39 +155,22 @@ class Loss(nn.Module):
         ref_labels: Labels | None = None,
         itself: Tensor | None = None,
     ) -> Relations:
-        """The relations that this loss reads.
+        """Anchors x candidates, as this loss reads them.
 
-        Args:
-            embeddings: [N, D], the images of the batch.
-            labels: One per embedding.
-            ref_emb: [M, D], further images.
-            ref_labels: Their labels.
-            itself: [N] which of ``ref_emb`` is the copy of each image, in a memory.
-
-        Returns:
-            Anchors x candidates.
+        ``itself`` [N] says which of ``ref_emb`` is the copy of each image, in a memory.
         """
         raise NotImplementedError
 
     def narrow(self, relations: Relations, mined: Relations) -> Relations:
-        """How this loss reads what a miner chose.
-
-        Args:
-            relations: What it would read without a miner.
-            mined: What the miner made of them.
-
-        Returns:
-            What it reads instead.
-        """
+        """How this loss reads ``mined``, what a miner made of ``relations``."""
         raise NotImplementedError
 
     def value(self, relations: Relations) -> Tensor:
         """The loss of these relations with its regularisers, a scalar."""
         loss = self.compute(relations)
-        if self.embedding_regularizer is not None and relations.embeddings is not None:
-            loss = loss + self.embedding_reg_weight * self.embedding_regularizer(
-                relations.embeddings
-            )
+        penalty = build(self.embedding_regularizer)
+        if penalty is not None and relations.embeddings is not None:
+            loss = loss + self.embedding_reg_weight * penalty(relations.embeddings)
         return loss
 
     def forward(
@@ -284,9 +214,6 @@ class PairLoss(Loss):
     unless the loss says otherwise.
 
     Args:
-        distance: How embeddings are compared; None: the default of the loss.
-        embedding_regularizer: A penalty on the embeddings, or its name.
-        embedding_reg_weight: The weight of that penalty.
         overlap: How multi-hot labels agree.
     """
 
@@ -298,15 +225,8 @@ class PairLoss(Loss):
     reads_triplets: ClassVar[bool] = False
     """Whether triplets that a miner chose stay triplets, or become the pairs they are made of."""
 
-    def __init__(
-        self,
-        distance: DistanceLike | None = None,
-        embedding_regularizer: RegularizerLike | None = None,
-        embedding_reg_weight: float = 1.0,
-        overlap: Overlap = "any",
-    ) -> None:
-        super().__init__(distance, embedding_regularizer, embedding_reg_weight)
-        self.overlap = overlap
+    _: KW_ONLY
+    overlap: Overlap = "any"
 
     def relations(
         self,
@@ -362,9 +282,6 @@ class ProxyLoss(Loss):
     Args:
         num_classes: How many classes there are.
         embedding_size: The dimension of the embeddings.
-        distance: How embeddings are compared; None: the default of the loss.
-        embedding_regularizer: A penalty on the embeddings, or its name.
-        embedding_reg_weight: The weight of that penalty.
         weight_regularizer: A penalty on the proxies, or its name.
         weight_reg_weight: The weight of that penalty.
         weight_init_func: Fills the proxies; None: as the paper of the loss does.
@@ -374,23 +291,17 @@ class ProxyLoss(Loss):
     anchors_only: ClassVar[bool] = False
     """Whether a miner's choice weighs an image only by how often it is an anchor."""
 
-    def __init__(
-        self,
-        num_classes: int,
-        embedding_size: int,
-        distance: DistanceLike | None = None,
-        embedding_regularizer: RegularizerLike | None = None,
-        embedding_reg_weight: float = 1.0,
-        weight_regularizer: RegularizerLike | None = None,
-        weight_reg_weight: float = 1.0,
-        weight_init_func: Callable[[Tensor], object] | None = None,
-    ) -> None:
-        super().__init__(distance, embedding_regularizer, embedding_reg_weight)
-        self.num_classes = num_classes
-        self.embedding_size = embedding_size
-        self.weight_regularizer = build(weight_regularizer)
-        self.weight_reg_weight = weight_reg_weight
-        self.weight_init_func = weight_init_func
+    num_classes: int
+    embedding_size: int
+    _: KW_ONLY
+    weight_regularizer: RegularizerLike | None = None
+    weight_reg_weight: float = 1.0
+    weight_init_func: Callable[[Tensor], object] | None = None
+
+    def __post_init__(self) -> None:
+        """Build distance and regularisers; subclasses make their parameters here."""
+        super().__post_init__()
+        self.weight_regularizer = build(self.weight_regularizer)
 
     def learned(self, *shape: int, start: Callable[[Tensor], object]) -> nn.Parameter:
         """A parameter of this shape, filled by ``weight_init_func``, or else by ``start``."""
@@ -403,7 +314,7 @@ class ProxyLoss(Loss):
         raise NotImplementedError
 
     def similarities(self, embeddings: Tensor) -> Tensor:
-        """Images x classes; larger is closer."""
+        """Images x classes, or the other way round where proxies are the anchors."""
         rows = self.rows(embeddings)
         return self.distance.similarity(rows, self.class_vectors().to(rows.dtype))
 
@@ -432,12 +343,13 @@ class ProxyLoss(Loss):
         return self.to_proxies(embeddings, labels)._replace(embeddings=self.rows(embeddings))
 
     def to_proxies(self, embeddings: Tensor, labels: Labels) -> Relations:
-        """Images x classes, all of them valid."""
+        """The similarities with their labels, all of them valid."""
         similarity = self.similarities(embeddings)
         given = as_tensor(labels, embeddings.shape[0])
+        same = class_rows(given, embeddings.shape[0], self.num_classes, similarity)
         return Relations(
             similarity,
-            class_rows(given, similarity.shape[0], self.num_classes, similarity),
+            same.T if self.compares == "proxies with images" else same,
             similarity.new_ones(()).expand(similarity.shape),
             labels=given.to(similarity.device, torch.long if given.ndim == 1 else None),
             all_valid=True,
@@ -452,7 +364,7 @@ class ProxyLoss(Loss):
     def value(self, relations: Relations) -> Tensor:
         """The loss of these relations with its regularisers, a scalar."""
         loss = super().value(relations)
-        if self.weight_regularizer is not None:
-            vectors = self.class_vectors().to(loss.dtype)
-            loss = loss + self.weight_reg_weight * self.weight_regularizer(vectors)
+        penalty = build(self.weight_regularizer)
+        if penalty is not None:
+            loss = loss + self.weight_reg_weight * penalty(self.class_vectors().to(loss.dtype))
         return loss

@@ -1,10 +1,8 @@
 """The binomial deviance loss."""
 
-from typing import Unpack
-
 from torch.nn.functional import softplus
 
-from lookalike.losses.base import LossOptions, PairLoss, Terms
+from lookalike.losses.base import PairLoss, Terms
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -21,22 +19,13 @@ class BinomialDevianceLoss(PairLoss):
         alpha: Steepness for positives.
         beta: The similarity where the loss turns.
         cost: Steepness for negatives, relative to positives.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True
 
-    def __init__(
-        self,
-        alpha: float = 2,
-        beta: float = 0.5,
-        cost: float = 25,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(**options)
-        self.alpha = alpha
-        self.beta = beta
-        self.cost = cost
+    alpha: float = 2
+    beta: float = 0.5
+    cost: float = 25
 
     def terms(self, relations: Relations) -> tuple[Terms, Terms]:
         """The formula, one value per positive and one per negative pair."""

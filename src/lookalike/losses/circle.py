@@ -1,12 +1,8 @@
 """The circle loss."""
 
-from typing import Unpack
-
-from torch import Tensor
 from torch.nn.functional import softplus
 
-from lookalike.errors import BadInput
-from lookalike.losses.base import LossOptions, PairLoss, Terms, mean_above_zero
+from lookalike.losses.base import PairLoss, Terms
 from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
@@ -38,23 +34,16 @@ class CircleLoss(PairLoss):
     Args:
         m: The relaxation margin.
         gamma: The scale of the similarities.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True
+    above_zero = True
     counts = False
+    needs = "a similarity (cosine)"
 
-    def __init__(self, m: float = 0.4, gamma: float = 80, **options: Unpack[LossOptions]) -> None:
-        super().__init__(**options)
-        if not self.distance.is_inverted:
-            raise BadInput("the circle loss needs a similarity (cosine)")
-        self.m = m
-        self.gamma = gamma
+    m: float = 0.4
+    gamma: float = 80
 
     def terms(self, relations: Relations) -> Terms:
         """The formula."""
         return circle(relations, self.m, self.gamma)
-
-    def reduce(self, terms: Terms) -> Tensor:
-        """The mean over the values above zero."""
-        return mean_above_zero(terms)

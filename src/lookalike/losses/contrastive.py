@@ -1,13 +1,12 @@
 """The contrastive loss: positives within one margin, negatives beyond another."""
 
 from collections.abc import Callable
-from typing import ClassVar, Literal, Unpack
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from lookalike.distances import Distance, LpDistance, SNRDistance
-from lookalike.errors import BadInput, did_you_mean
-from lookalike.losses.base import LossOptions, PairLoss, Terms, mean, mean_above_zero
+from lookalike.losses.base import PairLoss, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.contrastive import contrastive_kernel
 from lookalike.registry import LOSSES
@@ -47,29 +46,20 @@ class ContrastiveLoss(PairLoss):
         pos_margin: Positives within it have no loss.
         neg_margin: Negatives beyond it have no loss.
         on: Whether margins are distances or similarities.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True
     default_distance: ClassVar[Callable[[], Distance]] = LpDistance
 
-    def __init__(
-        self,
-        pos_margin: float = 0,
-        neg_margin: float = 1,
-        on: Literal["distance", "similarity"] = "distance",
-        **options: Unpack[LossOptions],
-    ) -> None:
-        if on not in ("distance", "similarity"):
-            raise BadInput(
-                f"on='{on}' is not known; " + did_you_mean(on, ("distance", "similarity"))
-            )
-        if on == "similarity" and options.get("distance") is None:
-            options["distance"] = "cosine"
-        super().__init__(**options)
-        self.pos_margin = pos_margin
-        self.neg_margin = neg_margin
-        self.on = on
+    pos_margin: float = 0
+    neg_margin: float = 1
+    on: Literal["distance", "similarity"] = "distance"
+
+    def __post_init__(self) -> None:
+        if self.on == "similarity" and self.distance is None:
+            self.distance = "cosine"
+        super().__post_init__()
+        self.above_zero = self.on == "distance"
 
     def terms(self, relations: Relations) -> Terms | tuple[Terms, ...]:
         """The formula."""
@@ -77,10 +67,6 @@ class ContrastiveLoss(PairLoss):
         if self.on == "similarity":
             return Terms(linear_contrastive(relations, level(self.neg_margin)))
         return contrastive(relations, level(self.pos_margin), level(self.neg_margin))
-
-    def reduce(self, terms: Terms) -> Tensor:
-        """The mean over anchors, or over the pairs above zero."""
-        return mean(terms) if self.on == "similarity" else mean_above_zero(terms)
 
     def kernel(self, relations: Relations) -> Kernel | None:  # noqa: ARG002
         """Both hinges and their gradients in one pass."""
@@ -92,12 +78,6 @@ class SignalToNoiseRatioContrastiveLoss(ContrastiveLoss):
     """The contrastive loss on the signal-to-noise distance ``var(x - y) / var(x)``.
 
     The paper adds a penalty on the sums of the embeddings: ``embedding_regularizer="zero-mean"``.
-
-    Args:
-        pos_margin: Positives within it have no loss.
-        neg_margin: Negatives beyond it have no loss.
-        on: Whether margins are distances or similarities.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     default_distance = SNRDistance

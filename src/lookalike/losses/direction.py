@@ -7,7 +7,10 @@ CVPR 2020). It follows from distances alone, by the law of cosines.
 import torch
 from torch import Tensor
 
-__all__ = ["direction_cosine"]
+from lookalike.distances import Distance
+from lookalike.relations import Relations
+
+__all__ = ["candidate_directions", "direction_cosine"]
 
 
 def direction_cosine(ap: Tensor, an: Tensor, pn: Tensor) -> Tensor:
@@ -19,3 +22,12 @@ def direction_cosine(ap: Tensor, an: Tensor, pn: Tensor) -> Tensor:
     area = ap * an
     some = area > torch.finfo(area.dtype).eps ** 2
     return torch.where(some, (ap + an - pn) / (2 * area.where(some, 1).sqrt()), 0)
+
+
+def candidate_directions(r: Relations, distance: Distance, positives: Tensor) -> Tensor:
+    """``cos(x_p - x_a, x_n - x_a)`` of all candidates n; ``positives`` [anchors] names each p."""
+    return direction_cosine(
+        distance.squared_euclidean(r.similarity.gather(1, positives.unsqueeze(1))),
+        distance.squared_euclidean(r.similarity),
+        distance.squared_euclidean(r.between_candidates().index_select(0, positives)),
+    )

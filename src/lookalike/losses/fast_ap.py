@@ -1,9 +1,6 @@
 """FastAP: average precision by soft histograms."""
 
-from typing import Unpack
-
-from lookalike.errors import BadInput
-from lookalike.losses.base import AnchorLoss, LossOptions, Terms
+from lookalike.losses.base import AnchorLoss, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.fast_ap import fast_ap_kernel
 from lookalike.losses.nca import squared_l2
@@ -23,16 +20,16 @@ class FastAPLoss(AnchorLoss):
 
     Args:
         num_bins: Bins of the histogram of distances.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     default_distance = squared_l2
+    needs = "distances of unit vectors (l2 or l2-squared)"
 
-    def __init__(self, num_bins: int = 10, **options: Unpack[LossOptions]) -> None:
-        super().__init__(**options)
-        if not self.distance.ordered_by_cosine or self.distance.is_inverted:
-            raise BadInput("FastAP needs distances of unit vectors (l2 or l2-squared)")
-        self.num_bins = int(num_bins)
+    num_bins: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.num_bins = int(self.num_bins)
 
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per anchor."""

@@ -1,11 +1,9 @@
 """The histogram loss."""
 
-from typing import Unpack
-
 import torch
 
 from lookalike.errors import BadInput
-from lookalike.losses.base import LossOptions, PairLoss, Terms
+from lookalike.losses.base import PairLoss, Terms
 from lookalike.ops.histogram import soft_histogram
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
@@ -24,33 +22,30 @@ class HistogramLoss(PairLoss):
     Args:
         n_bins: Bins of the histograms; None: as ``delta`` says, or 100.
         delta: The width of a bin, ``2 / n_bins``.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     counts = False
+    needs = "a similarity (cosine)"
 
-    def __init__(
-        self,
-        n_bins: int | None = None,
-        delta: float | None = None,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(**options)
-        if n_bins is not None and delta is not None and abs(delta * n_bins - 2) > 1e-6:
-            raise BadInput(f"delta {delta} and n_bins {n_bins} must satisfy delta = 2 / n_bins")
-        if not self.distance.is_inverted:
-            raise BadInput("the histogram loss needs similarities in [-1, 1] (cosine)")
-        self.n_bins = n_bins or (round(2 / delta) if delta else 100)
+    n_bins: int | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bins, delta = self.n_bins, self.delta
+        if bins is not None and delta is not None and abs(delta * bins - 2) > 1e-6:
+            raise BadInput(f"delta {delta} and n_bins {bins} must satisfy delta = 2 / n_bins")
+        self.n_bins = self.bins = bins or (round(2 / delta) if delta else 100)
 
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value."""
         positive, negative = relations.positives, relations.negatives
         has_both = (positive > 0).any(1, keepdim=True) & (negative > 0).any(1, keepdim=True)
-        position = ((relations.similarity + 1) * (self.n_bins / 2)).reshape(1, -1)
+        position = ((relations.similarity + 1) * (self.bins / 2)).reshape(1, -1)
         shares = []
         for weights in (positive * has_both, negative * has_both):
             if relations.self_comparison:
                 weights = torch.maximum(weights, weights.T).triu(1)
-            histogram = soft_histogram(position, weights.reshape(1, -1), self.n_bins)
+            histogram = soft_histogram(position, weights.reshape(1, -1), self.bins)
             shares.append(histogram / weights.sum().clamp_min(1e-30))
         return Terms((shares[1] * shares[0].cumsum(1)).sum(1))

@@ -1,8 +1,6 @@
 """The intra-pair variance loss."""
 
-from typing import Unpack
-
-from lookalike.losses.base import LossOptions, PairLoss, Terms, mean
+from lookalike.losses.base import PairLoss, Terms, mean
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -19,15 +17,10 @@ class IntraPairVarianceLoss(PairLoss):
     Args:
         pos_eps: Relative slack below the mean of the positives.
         neg_eps: Relative slack above the mean of the negatives.
-        options: Those of every loss, see ``LossOptions``.
     """
 
-    def __init__(
-        self, pos_eps: float = 0.01, neg_eps: float = 0.01, **options: Unpack[LossOptions]
-    ) -> None:
-        super().__init__(**options)
-        self.pos_eps = pos_eps
-        self.neg_eps = neg_eps
+    pos_eps: float = 0.01
+    neg_eps: float = 0.01
 
     def terms(self, relations: Relations) -> tuple[Terms, Terms]:
         """The formula, one value per positive and one per negative pair."""

@@ -1,12 +1,10 @@
 """The lifted-structure loss, in its first form and in the generalised one."""
 
-from typing import Unpack
-
 import torch
 from torch import Tensor
 
 from lookalike.distances import LpDistance
-from lookalike.losses.base import LossOptions, PairLoss, Terms
+from lookalike.losses.base import PairLoss, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.lifted_structure import generalized_lifted_structure_kernel
 from lookalike.ops.pairs import at_places, listed_pairs
@@ -43,12 +41,8 @@ class _LiftedLoss(PairLoss):
     additive = True
     default_distance = LpDistance
 
-    def __init__(
-        self, neg_margin: float = 1, pos_margin: float = 0, **options: Unpack[LossOptions]
-    ) -> None:
-        super().__init__(**options)
-        self.neg_margin = neg_margin
-        self.pos_margin = pos_margin
+    neg_margin: float = 1
+    pos_margin: float = 0
 
 
 @LOSSES.register("lifted-structure", paper="Oh Song et al., CVPR 2016")
@@ -62,7 +56,6 @@ class LiftedStructureLoss(_LiftedLoss):
     Args:
         neg_margin: The margin of negatives.
         pos_margin: The margin of positives.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     by_row = False
@@ -83,7 +76,6 @@ class GeneralizedLiftedStructureLoss(_LiftedLoss):
     Args:
         neg_margin: The margin of negatives.
         pos_margin: The margin of positives.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     counts = False

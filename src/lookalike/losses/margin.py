@@ -1,6 +1,6 @@
 """The margin loss: one boundary between positives and negatives, which may be learned."""
 
-from typing import Literal, Unpack
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
 from lookalike.labels import check_range
-from lookalike.losses.base import LossOptions, PairLoss, Terms, mean_above_zero
+from lookalike.losses.base import PairLoss, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.margin import margin_kernel
 from lookalike.miners.everything import RandomMiner
@@ -36,12 +36,13 @@ class MarginLoss(PairLoss):
         triplets_per_anchor: Random triplets per anchor, or ``all``.
         learn_beta: Whether the boundary is learned.
         num_classes: One boundary per class; None: one for all.
-        options: Those of every loss, see ``LossOptions``.
+        **options: Those of every loss over pairs.
     """
 
     default_distance = LpDistance
     never_decayed = ("beta",)  # a boundary between distances: nothing wants it near zero
     reads_triplets = True
+    above_zero = True
     beta: Tensor
 
     def __init__(
@@ -52,7 +53,7 @@ class MarginLoss(PairLoss):
         triplets_per_anchor: int | Literal["all"] = "all",
         learn_beta: bool = False,
         num_classes: int | None = None,
-        **options: Unpack[LossOptions],
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self.margin = margin
@@ -104,10 +105,6 @@ class MarginLoss(PairLoss):
             positives * negatives.sum(1, keepdim=True),
             negatives * positives.sum(1, keepdim=True),
         )
-
-    def reduce(self, terms: Terms) -> Tensor:
-        """The mean over the values above zero, of both kinds together."""
-        return mean_above_zero(terms)
 
     def formula(self, relations: Relations) -> Tensor:
         """The mean of the terms, and the penalty on beta."""

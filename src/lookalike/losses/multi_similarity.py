@@ -1,12 +1,10 @@
 """The multi-similarity loss."""
 
-from typing import Unpack
-
 import torch
 from torch import Tensor
 
-from lookalike.losses.base import LossOptions, PairLoss, Terms
-from lookalike.losses.direction import direction_cosine
+from lookalike.losses.base import PairLoss, Terms
+from lookalike.losses.direction import candidate_directions
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.multi_similarity import multi_similarity_kernel
 from lookalike.ops.soft import log1p_sum_exp
@@ -42,47 +40,31 @@ class MultiSimilarityLoss(PairLoss):
         beta: Steepness for negatives.
         base: The similarity that pairs are compared with.
         direction: The weight of direction regularisation.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True
     counts = False
 
-    def __init__(
-        self,
-        alpha: float = 2,
-        beta: float = 50,
-        base: float = 0.5,
-        direction: float = 0,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(**options)
-        self.alpha = alpha
-        self.beta = beta
-        self.base = base
-        self.direction = direction
-        self.between_candidates = bool(direction)
+    alpha: float = 2
+    beta: float = 50
+    base: float = 0.5
+    direction: float = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.between_candidates = bool(self.direction)
 
     def terms(self, relations: Relations) -> Terms:
         """The formula."""
         base = self.distance.level(self.base)
         repelled = relations.similarity
         if self.direction:
-            repelled = repelled - self.direction * self._direction(relations)
+            positive = relations.positives > 0
+            hardest = repelled.detach().where(positive, torch.inf).argmin(1)
+            directions = candidate_directions(relations, self.distance, hardest)
+            repelled = repelled - self.direction * directions * positive.any(1, keepdim=True)
         return Terms(multi_similarity(relations, self.alpha, self.beta, base, repelled))
 
     def kernel(self, relations: Relations) -> Kernel | None:  # noqa: ARG002
         """Both sums and their gradients in one pass; none for direction regularisation."""
         return None if self.direction else multi_similarity_kernel
-
-    def _direction(self, relations: Relations) -> Tensor:
-        """``cos(x_p - x_a, x_n - x_a)`` of all candidates n, p the hardest positive."""
-        similarity, positive = relations.similarity, relations.positives > 0
-        hardest = similarity.detach().where(positive, torch.inf).argmin(1)
-        squared = self.distance.squared_euclidean
-        cosine = direction_cosine(
-            squared(similarity.gather(1, hardest.unsqueeze(1))),
-            squared(similarity),
-            squared(relations.between_candidates().index_select(0, hardest)),
-        )
-        return torch.where(positive.any(1, keepdim=True), cosine, 0)

@@ -20,9 +20,6 @@ class NPairsLoss(PairLoss):
     all pairs, mean over pairs. The paper works on raw embeddings with a penalty on their length:
     ``distance="dot"``, ``embedding_regularizer={"name": "l2", "power": 2}``,
     ``embedding_reg_weight=0.02``.
-
-    Args:
-        options: Those of every loss, see ``LossOptions``.
     """
 
     needs_labels = True

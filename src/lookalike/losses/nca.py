@@ -1,9 +1,7 @@
 """Neighbourhood components analysis."""
 
-from typing import Unpack
-
 from lookalike.distances import LpDistance
-from lookalike.losses.base import AnchorLoss, LossOptions, Terms
+from lookalike.losses.base import AnchorLoss, Terms
 from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
@@ -25,15 +23,12 @@ class NCALoss(AnchorLoss):
 
     Args:
         softmax_scale: Multiplies the similarities.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True
     default_distance = squared_l2
 
-    def __init__(self, softmax_scale: float = 1, **options: Unpack[LossOptions]) -> None:
-        super().__init__(**options)
-        self.softmax_scale = softmax_scale
+    softmax_scale: float = 1
 
     def terms(self, relations: Relations) -> Terms:
         """Minus the log of that chance, one value per anchor."""

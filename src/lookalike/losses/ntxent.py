@@ -1,11 +1,9 @@
 """Softmax over pairs: NT-Xent and the supervised contrastive loss."""
 
-from typing import Unpack
-
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from lookalike.losses.base import LossOptions, PairLoss, Terms, mean_above_zero
+from lookalike.losses.base import PairLoss, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.supcon import supcon_kernel
 from lookalike.ops.pairs import at_places, listed_pairs
@@ -42,14 +40,11 @@ class NTXentLoss(PairLoss):
 
     Args:
         temperature: Divides the similarities.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True
 
-    def __init__(self, temperature: float = 0.07, **options: Unpack[LossOptions]) -> None:
-        super().__init__(**options)
-        self.temperature = temperature
+    temperature: float = 0.07
 
     def terms(self, relations: Relations) -> Terms:
         """The formula."""
@@ -65,23 +60,17 @@ class SupConLoss(PairLoss):
 
     Args:
         temperature: Divides the similarities.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     additive = True
+    above_zero = True
     counts = False
 
-    def __init__(self, temperature: float = 0.1, **options: Unpack[LossOptions]) -> None:
-        super().__init__(**options)
-        self.temperature = temperature
+    temperature: float = 0.1
 
     def terms(self, relations: Relations) -> Terms:
         """The formula."""
         return Terms(supcon(relations, self.temperature))
-
-    def reduce(self, terms: Terms) -> Tensor:
-        """The mean over the values above zero."""
-        return mean_above_zero(terms)
 
     def kernel(self, relations: Relations) -> Kernel:  # noqa: ARG002
         """Sum and gradient in one pass."""

@@ -1,12 +1,9 @@
 """The proxy-anchor loss: proxies are anchors, the images of a batch their candidates."""
 
-from typing import Unpack
-
 import torch
 from torch import Tensor, nn
 
-from lookalike.labels import Labels, as_tensor, class_rows
-from lookalike.losses.base import ProxyLoss, ProxyOptions, Terms
+from lookalike.losses.base import ProxyLoss, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.proxy_anchor import proxy_anchor_kernel
 from lookalike.miners.mined import sample_weights
@@ -36,30 +33,21 @@ class ProxyAnchorLoss(ProxyLoss):
     + 1/|W| sum_W log(1 + sum_(X-) e^(alpha (s + margin)))``. Its relations are proxies x images.
 
     Args:
-        num_classes: How many classes there are.
-        embedding_size: The dimension of the embeddings.
         margin: Of the cosines.
         alpha: The scale of the cosines.
-        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     additive = True
     compares = "proxies with images"
 
-    def __init__(
-        self,
-        num_classes: int,
-        embedding_size: int,
-        margin: float = 0.1,
-        alpha: float = 32,
-        **options: Unpack[ProxyOptions],
-    ) -> None:
-        super().__init__(num_classes, embedding_size, **options)
-        self.margin = margin
-        self.alpha = alpha
+    margin: float = 0.1
+    alpha: float = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.proxies = self.learned(
-            num_classes,
-            embedding_size,
+            self.num_classes,
+            self.embedding_size,
             start=lambda rows: nn.init.kaiming_normal_(rows, mode="fan_out"),
         )
 
@@ -67,24 +55,12 @@ class ProxyAnchorLoss(ProxyLoss):
         """The proxies."""
         return self.proxies
 
-    def to_proxies(self, embeddings: Tensor, labels: Labels) -> Relations:
+    def similarities(self, embeddings: Tensor) -> Tensor:
         """Proxies x images."""
         if not self.distance.symmetric:
-            turned = super().to_proxies(embeddings, labels)
-            return turned._replace(
-                similarity=turned.similarity.T, same=turned.same.T, valid=turned.valid.T
-            )
+            return super().similarities(embeddings).T
         rows = self.rows(embeddings)
-        given = as_tensor(labels, rows.shape[0])
-        similarity = self.distance.similarity(self.proxies.to(rows.dtype), rows)
-        return Relations(
-            similarity,
-            class_rows(given, rows.shape[0], self.num_classes, rows).T,
-            similarity.new_ones(()).expand(similarity.shape),
-            labels=given.to(rows.device),
-            all_valid=True,
-            binary=given.ndim == 1,
-        )
+        return self.distance.similarity(self.proxies.to(rows.dtype), rows)
 
     def terms(self, relations: Relations) -> tuple[Terms, ...]:
         """The formula, on proxies x images."""

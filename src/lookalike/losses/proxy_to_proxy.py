@@ -1,11 +1,9 @@
 """Proxy-to-proxy losses: images are pulled to proxies, proxies push one another."""
 
-from typing import Unpack
-
 import torch
 from torch import Tensor
 
-from lookalike.losses.base import ProxyOptions, Terms
+from lookalike.losses.base import Terms
 from lookalike.losses.proxy_anchor import ProxyAnchorLoss, pull_to_proxies
 from lookalike.ops.soft import log1p_sum_exp
 from lookalike.registry import LOSSES
@@ -26,13 +24,6 @@ class ProxyToProxy1Loss(ProxyAnchorLoss):
 
     ``1/|W+| sum_(W+) log(1 + sum_(X+) e^(-alpha (s - margin)))
     + 1/|W| sum_w log(1 + sum_(w' != w) e^(alpha (w.w' + margin)))``.
-
-    Args:
-        num_classes: How many classes there are.
-        embedding_size: The dimension of the embeddings.
-        margin: Of the cosines.
-        alpha: The scale of the cosines.
-        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     additive = False  # no image is a negative: of a mixed label only one part would count
@@ -61,25 +52,10 @@ class ProxyToProxy2Loss(ProxyToProxy1Loss):
     the batch; ``average=True`` takes the mean instead.
 
     Args:
-        num_classes: How many classes there are.
-        embedding_size: The dimension of the embeddings.
-        margin: Of the cosines.
-        alpha: The scale of the cosines.
         average: Whether to take the mean over images instead of the sum.
-        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        embedding_size: int,
-        margin: float = 0.1,
-        alpha: float = 32,
-        average: bool = False,
-        **options: Unpack[ProxyOptions],
-    ) -> None:
-        super().__init__(num_classes, embedding_size, margin, alpha, **options)
-        self.average = average
+    average: bool = False
 
     def between(self, relations: Relations) -> Tensor:
         """How similar the proxies are to the same images."""

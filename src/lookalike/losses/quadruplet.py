@@ -1,10 +1,6 @@
 """The quadruplet loss."""
 
-from typing import Unpack
-
-from torch import Tensor
-
-from lookalike.losses.base import LossOptions, PairLoss, Terms, mean_above_zero
+from lookalike.losses.base import PairLoss, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.quadruplet import quadruplet_kernel
 from lookalike.losses.nca import squared_l2
@@ -28,21 +24,14 @@ class QuadrupletLoss(PairLoss):
     Args:
         margin_alpha_1: The margin of triplets.
         margin_alpha_2: The margin of quadruplets.
-        options: Those of every loss, see ``LossOptions``.
     """
 
+    above_zero = True
     needs_labels = True
     default_distance = squared_l2
 
-    def __init__(
-        self,
-        margin_alpha_1: float = 0.2,
-        margin_alpha_2: float = 0.2,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(**options)
-        self.margin_alpha_1 = margin_alpha_1
-        self.margin_alpha_2 = margin_alpha_2
+    margin_alpha_1: float = 0.2
+    margin_alpha_2: float = 0.2
 
     def narrow(self, relations: Relations, mined: Relations) -> Relations:
         """Only the pairs that the miner chose, as the labels say."""
@@ -64,10 +53,6 @@ class QuadrupletLoss(PairLoss):
             Terms(triplets, weights),
             Terms(quadruplets, apart * pairs.weights.view(-1, 1, 1)),
         )
-
-    def reduce(self, terms: Terms) -> Tensor:
-        """The mean over the values above zero."""
-        return mean_above_zero(terms)
 
     def kernel(self, relations: Relations) -> Kernel:  # noqa: ARG002
         """Without arrays over all triplets and quadruplets."""

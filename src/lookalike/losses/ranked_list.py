@@ -1,13 +1,11 @@
 """The ranked-list loss."""
 
-from typing import Unpack
-
 import torch
 from torch import Tensor
 
 from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
-from lookalike.losses.base import LossOptions, PairLoss, Terms
+from lookalike.losses.base import PairLoss, Terms
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -29,34 +27,27 @@ class RankedListLoss(PairLoss):
         imbalance: The share of the negatives' part, from 0 to 1.
         alpha: The radius that negatives are kept out of.
         Tp: How much more hard positives weigh; 0: all alike.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     counts = False
+    needs = "a distance (l2)"
     default_distance = LpDistance
 
-    def __init__(
-        self,
-        margin: float = 0.4,
-        Tn: float = 10,
-        imbalance: float = 0.5,
-        alpha: float | None = None,
-        Tp: float = 0,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(**options)
-        if not 0 <= imbalance <= 1:
-            raise BadInput(f"imbalance is {imbalance}; it must be from 0 to 1")
-        if self.distance.is_inverted:
-            raise BadInput("the ranked-list loss needs a distance (l2)")
-        self.margin = margin
-        self.Tn = Tn
-        self.imbalance = imbalance
-        self.alpha = 1 + margin / 2 if alpha is None else alpha
-        self.Tp = Tp
+    margin: float = 0.4
+    Tn: float = 10
+    imbalance: float = 0.5
+    alpha: float | None = None
+    Tp: float = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.imbalance <= 1:
+            raise BadInput(f"imbalance is {self.imbalance}; it must be from 0 to 1")
+        self.alpha = 1 + self.margin / 2 if self.alpha is None else self.alpha
 
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per anchor."""
+        assert self.alpha is not None
         distance = -relations.similarity
         pull = _side(distance - (self.alpha - self.margin), relations.positives, self.Tp)
         push = _side(self.alpha - distance, relations.negatives, self.Tn)

@@ -1,10 +1,8 @@
 """SmoothAP: average precision with a sigmoid for each comparison."""
 
-from typing import Unpack
-
 import torch
 
-from lookalike.losses.base import AnchorLoss, LossOptions, Terms
+from lookalike.losses.base import AnchorLoss, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.smooth_ap import smooth_ap_kernel
 from lookalike.ops.pairs import at_places, listed_pairs
@@ -25,14 +23,11 @@ class SmoothAPLoss(AnchorLoss):
 
     Args:
         temperature: Divides the differences of similarities.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     self_pairs = True
 
-    def __init__(self, temperature: float = 0.01, **options: Unpack[LossOptions]) -> None:
-        super().__init__(**options)
-        self.temperature = temperature
+    temperature: float = 0.01
 
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per anchor."""

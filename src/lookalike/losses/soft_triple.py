@@ -1,12 +1,9 @@
 """The SoftTriple loss: several centres a class."""
 
 import math
-from typing import Unpack
 
 from torch import Tensor, nn
 
-from lookalike.errors import BadInput
-from lookalike.losses.base import ProxyOptions
 from lookalike.losses.softmax import SoftmaxLoss
 from lookalike.ops.soft import soft_maximum
 from lookalike.registry import LOSSES
@@ -25,45 +22,34 @@ class SoftTripleLoss(SoftmaxLoss):
     inverse (10 is 0.1 here).
 
     Args:
-        num_classes: How many classes there are.
-        embedding_size: The dimension of the embeddings.
         centers_per_class: Learned centres per class.
         la: The scale of the similarities.
         gamma: The temperature of the soft maximum over centres.
         margin: Taken off the similarity to the right class.
         tau: The weight of the penalty on distances between centres.
-        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        embedding_size: int,
-        centers_per_class: int = 10,
-        la: float = 20,
-        gamma: float = 0.1,
-        margin: float = 0.01,
-        tau: float = 0,
-        **options: Unpack[ProxyOptions],
-    ) -> None:
-        if tau and options.get("weight_regularizer") is None:
-            options["weight_regularizer"] = SparseCentersRegularizer(num_classes, centers_per_class)
-            options["weight_reg_weight"] = tau
-        super().__init__(num_classes, embedding_size, **options)
-        if not self.distance.is_inverted:
-            raise BadInput("SoftTriple needs a similarity (cosine)")
-        self.centers_per_class = centers_per_class
-        self.la = la
-        self.gamma = gamma
-        self.margin = margin
+    needs = "a similarity (cosine)"
+
+    centers_per_class: int = 10
+    la: float = 20
+    gamma: float = 0.1
+    margin: float = 0.01
+    tau: float = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        vectors = self.num_classes, self.centers_per_class
+        if self.tau and self.weight_regularizer is None:
+            self.weight_regularizer = SparseCentersRegularizer(*vectors)
+            self.weight_reg_weight = self.tau
         self.fc = self.learned(
-            embedding_size,
-            num_classes * centers_per_class,
+            self.embedding_size,
+            math.prod(vectors),
             start=lambda rows: nn.init.kaiming_uniform_(rows, a=math.sqrt(5)),
         )
 
-    @property
-    def scale(self) -> float:  # type: ignore[override]
+    def factor(self) -> float:
         """``la``."""
         return self.la
 

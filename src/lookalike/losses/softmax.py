@@ -2,15 +2,13 @@
 
 import math
 from functools import partial
-from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from lookalike.distances import DotProductSimilarity
-from lookalike.errors import BadInput
-from lookalike.losses.base import ProxyLoss, ProxyOptions, Terms
+from lookalike.losses.base import ProxyLoss, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.softmax import softmax_kernel
 from lookalike.ops.rows import unit
@@ -38,19 +36,22 @@ def soft_cross_entropy(logits: Tensor, relations: Relations) -> Tensor:
 
 
 class SoftmaxLoss(ProxyLoss):
-    """Cross-entropy over classes of ``scale * s``; subclasses may make the right class harder."""
+    """Cross-entropy over classes of ``factor * s``; subclasses may make the right class harder."""
 
     additive = True
-    scale: float
+
+    def factor(self) -> float:
+        """What the similarities are multiplied by."""
+        raise NotImplementedError
 
     def harder(self, similarity: Tensor) -> Tensor:
         """What stands for the similarity to the right class."""
         return similarity
 
     def terms(self, relations: Relations) -> Terms:
-        """The cross-entropy of ``scale * s``, ``scale * harder(s)`` for the right class."""
+        """The cross-entropy of ``factor * s``, ``factor * harder(s)`` for the right class."""
         s = relations.similarity
-        logits = self.scale * torch.lerp(s, self.harder(s), relations.same)
+        logits = self.factor() * torch.lerp(s, self.harder(s), relations.same)
         return Terms(soft_cross_entropy(logits, relations))
 
     def kernel(self, relations: Relations) -> Kernel | None:
@@ -58,17 +59,18 @@ class SoftmaxLoss(ProxyLoss):
         if relations.class_indices is None or not relations.all_valid:
             return None
         harder = None if type(self).harder is SoftmaxLoss.harder else self.harder
-        return partial(softmax_kernel, scale=self.scale, harder=harder)
+        return partial(softmax_kernel, scale=self.factor(), harder=harder)
 
 
 class _ColumnLoss(SoftmaxLoss):
     """Learned vectors as the columns of ``W``, as a linear layer has them."""
 
-    def __init__(
-        self, num_classes: int, embedding_size: int, vectors: int, **options: Unpack[ProxyOptions]
-    ) -> None:
-        super().__init__(num_classes, embedding_size, **options)
-        self.W = self.learned(embedding_size, vectors, start=nn.init.normal_)
+    sub_centers = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        vectors = self.num_classes * self.sub_centers
+        self.W = self.learned(self.embedding_size, vectors, start=nn.init.normal_)
 
     def class_vectors(self) -> Tensor:
         """The columns of ``W``."""
@@ -82,26 +84,14 @@ class NormalizedSoftmaxLoss(_ColumnLoss):
     ``-log(e^(s_y/t) / sum_c e^(s_c/t))``, mean over images.
 
     Args:
-        num_classes: How many classes there are.
-        embedding_size: The dimension of the embeddings.
         temperature: Divides the cosines.
-        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     default_distance = DotProductSimilarity
 
-    def __init__(
-        self,
-        num_classes: int,
-        embedding_size: int,
-        temperature: float = 0.05,
-        **options: Unpack[ProxyOptions],
-    ) -> None:
-        super().__init__(num_classes, embedding_size, num_classes, **options)
-        self.temperature = temperature
+    temperature: float = 0.05
 
-    @property
-    def scale(self) -> float:  # type: ignore[override]
+    def factor(self) -> float:
         """``1 / temperature``."""
         return 1 / self.temperature
 
@@ -116,20 +106,14 @@ class NormalizedSoftmaxLoss(_ColumnLoss):
 class _MarginSoftmaxLoss(_ColumnLoss):
     """Cross-entropy of scaled cosines, that of the right class made harder."""
 
-    def __init__(
-        self,
-        num_classes: int,
-        embedding_size: int,
-        margin: float,
-        scale: float,
-        vectors: int | None = None,
-        **options: Unpack[ProxyOptions],
-    ) -> None:
-        super().__init__(num_classes, embedding_size, vectors or num_classes, **options)
-        if not (self.distance.is_inverted and self.distance.ordered_by_cosine):
-            raise BadInput(f"{type(self).__name__} needs the cosine")
-        self.margin = margin
-        self.scale = scale
+    needs = "the cosine"
+
+    margin: float
+    scale: float
+
+    def factor(self) -> float:
+        """``scale``."""
+        return self.scale
 
 
 @LOSSES.register("cosface", paper="Wang et al., CVPR 2018")
@@ -139,22 +123,12 @@ class CosFaceLoss(_MarginSoftmaxLoss):
     Cross-entropy of ``scale * (s_c - margin [c = y])``.
 
     Args:
-        num_classes: How many classes there are.
-        embedding_size: The dimension of the embeddings.
         margin: Taken off the cosine to the right class.
         scale: Of the cosines.
-        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        embedding_size: int,
-        margin: float = 0.35,
-        scale: float = 64,
-        **options: Unpack[ProxyOptions],
-    ) -> None:
-        super().__init__(num_classes, embedding_size, margin, scale, **options)
+    margin: float = 0.35
+    scale: float = 64
 
     def harder(self, similarity: Tensor) -> Tensor:
         """``s - margin``."""
@@ -169,22 +143,12 @@ class ArcFaceLoss(_MarginSoftmaxLoss):
     degrees ``cos theta - m sin m`` keeps the loss monotone.
 
     Args:
-        num_classes: How many classes there are.
-        embedding_size: The dimension of the embeddings.
         margin: Added to the angle to the right class, in degrees.
         scale: Of the cosines.
-        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        embedding_size: int,
-        margin: float = 28.6,
-        scale: float = 64,
-        **options: Unpack[ProxyOptions],
-    ) -> None:
-        super().__init__(num_classes, embedding_size, margin, scale, **options)
+    margin: float = 28.6
+    scale: float = 64
 
     def harder(self, similarity: Tensor) -> Tensor:
         """``cos(theta + margin)``: ``cos theta cos m - sin theta sin m``."""
@@ -202,33 +166,10 @@ class SubCenterArcFaceLoss(ArcFaceLoss):
     Cross-entropy of ``scale cos(t_c + margin [c = y])``, where ``cos t_c = max_k s_ck``.
 
     Args:
-        num_classes: How many classes there are.
-        embedding_size: The dimension of the embeddings.
-        margin: Added to the angle to the right class, in degrees.
-        scale: Of the cosines.
         sub_centers: Centres per class.
-        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        embedding_size: int,
-        margin: float = 28.6,
-        scale: float = 64,
-        sub_centers: int = 3,
-        **options: Unpack[ProxyOptions],
-    ) -> None:
-        _MarginSoftmaxLoss.__init__(
-            self,
-            num_classes,
-            embedding_size,
-            margin,
-            scale,
-            vectors=num_classes * sub_centers,
-            **options,
-        )
-        self.sub_centers = sub_centers
+    sub_centers: int = 3
 
     def similarities(self, embeddings: Tensor) -> Tensor:
         """The largest over the centres of each class."""
@@ -244,24 +185,18 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
     ``(-1)^k cos(margin theta) - 2k`` with k the number of whole ``180/margin`` degrees in theta.
 
     Args:
-        num_classes: How many classes there are.
-        embedding_size: The dimension of the embeddings.
         margin: Multiplies the angle to the right class; a whole number.
         scale: Of the logits.
-        options: Those of every loss with proxies, see ``ProxyOptions``.
     """
 
     additive = False
 
-    def __init__(
-        self,
-        num_classes: int,
-        embedding_size: int,
-        margin: float = 4,
-        scale: float = 1,
-        **options: Unpack[ProxyOptions],
-    ) -> None:
-        super().__init__(num_classes, embedding_size, int(margin), scale, **options)
+    margin: float = 4
+    scale: float = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.margin = int(self.margin)
 
     def terms(self, relations: Relations) -> Terms:
         """Cross-entropy of ``scale * |x| * psi``."""

@@ -1,13 +1,13 @@
 """The triplet loss, over all triplets of a batch or those a miner found."""
 
-from typing import Literal, Unpack
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.distances import LpDistance
-from lookalike.losses.base import LossOptions, PairLoss, Terms, mean, mean_above_zero
+from lookalike.losses.base import PairLoss, Terms
 from lookalike.losses.direction import direction_cosine
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.triplet import all_triplets_kernel, blocks_kernel
@@ -36,29 +36,23 @@ class TripletMarginLoss(PairLoss):
         smooth_loss: Whether ``log(1 + e^x)`` replaces the hinge.
         triplets_per_anchor: Random triplets per anchor, or ``all``.
         direction: The weight of direction regularisation.
-        options: Those of every loss, see ``LossOptions``.
     """
 
     default_distance = LpDistance
     reads_triplets = True
 
-    def __init__(
-        self,
-        margin: float = 0.05,
-        swap: bool = False,
-        smooth_loss: bool = False,
-        triplets_per_anchor: int | Literal["all"] = "all",
-        direction: float = 0,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(**options)
-        self.margin = margin
-        self.swap = swap
-        self.smooth_loss = smooth_loss
-        self.triplets_per_anchor = triplets_per_anchor
-        self.direction = direction
-        self.between_candidates = bool(swap or direction)
-        self.random = None if triplets_per_anchor == "all" else RandomMiner(triplets_per_anchor)
+    margin: float = 0.05
+    swap: bool = False
+    smooth_loss: bool = False
+    triplets_per_anchor: int | Literal["all"] = "all"
+    direction: float = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.between_candidates = bool(self.swap or self.direction)
+        self.above_zero = not self.direction  # with direction regularisation over all triplets
+        number = self.triplets_per_anchor
+        self.random = None if number == "all" else RandomMiner(number)
 
     def per_triplet(self, ap: Tensor, an: Tensor, pn: Tensor | None) -> Tensor:
         """``[s_an - s_ap + margin]+``, from the similarities of the three pairs."""
@@ -91,10 +85,6 @@ class TripletMarginLoss(PairLoss):
             inside = r.gap.of(at_places(r.gap.similarity, pairs.places).unsqueeze(1), pairs.rows)
             weights, counts = weights * inside, counts * inside
         return Terms(self.per_triplet(ap, an, pn), weights, counts)
-
-    def reduce(self, terms: Terms) -> Tensor:
-        """The mean over the triplets above zero; with direction regularisation over all."""
-        return mean(terms) if self.direction else mean_above_zero(terms)
 
     def kernel(self, relations: Relations) -> Kernel | None:
         """Without an array over all triplets; those that a miner listed are few."""

@@ -1,12 +1,10 @@
 """The tuplet margin loss."""
 
 import math
-from typing import Unpack
 
 from torch.nn.functional import softplus
 
-from lookalike.errors import BadInput
-from lookalike.losses.base import LossOptions, PairLoss, Terms
+from lookalike.losses.base import PairLoss, Terms
 from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
@@ -25,17 +23,12 @@ class TupletMarginLoss(PairLoss):
     Args:
         margin: Taken off the angle to the positive, in degrees.
         scale: Of the cosines.
-        options: Those of every loss, see ``LossOptions``.
     """
 
-    def __init__(
-        self, margin: float = 5.73, scale: float = 64, **options: Unpack[LossOptions]
-    ) -> None:
-        super().__init__(**options)
-        if not (self.distance.is_inverted and self.distance.ordered_by_cosine):
-            raise BadInput("the tuplet margin loss needs the cosine")
-        self.margin = margin
-        self.scale = scale
+    needs = "the cosine"
+
+    margin: float = 5.73
+    scale: float = 64
 
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per positive pair."""

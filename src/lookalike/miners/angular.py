@@ -1,12 +1,10 @@
 """Triplets with a wide angle at the negative."""
 
 import math
-from typing import Unpack
 
 import torch
 
-from lookalike.errors import BadInput
-from lookalike.miners.base import Miner, MinerOptions
+from lookalike.miners.base import Miner
 from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.registry import MINERS
 from lookalike.relations import Relations
@@ -23,14 +21,11 @@ class AngularMiner(Miner):
 
     Args:
         angle: In degrees.
-        options: Those of every miner, see ``MinerOptions``.
     """
 
-    def __init__(self, angle: float = 20, **options: Unpack[MinerOptions]) -> None:
-        super().__init__(**options)
-        if not self.distance.ordered_by_cosine:
-            raise BadInput("angular mining needs distances of unit vectors (l2)")
-        self.angle = angle
+    needs = "unit vectors (cosine or l2)"
+
+    angle: float = 20
 
     def mine(self, relations: Relations) -> Relations:
         """Triplets with a place for each positive pair and candidate."""

@@ -1,44 +1,28 @@
 """What every miner is: relations in, narrowed relations out, without gradient."""
 
-from typing import Any, ClassVar, TypedDict
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from lookalike.distances import Distance, DistanceLike, LpDistance, create
+from lookalike.distances import Distance, DistanceModule, LpDistance
 from lookalike.labels import Labels
 from lookalike.miners.mined import Mined, from_indices
 from lookalike.ops.autocast import autocast
-from lookalike.registry import show_options
 from lookalike.relations import Relations, relate
 
-__all__ = ["Miner", "MinerOptions", "as_miner"]
+__all__ = ["Miner", "as_miner"]
 
 
-class MinerOptions(TypedDict, total=False):
-    """What every miner takes beside its own arguments."""
-
-    distance: DistanceLike | None
-
-
-class Miner(nn.Module):
+class Miner(DistanceModule):
     """Chooses pairs or triplets; subclasses write ``mine(relations)``.
 
-    Args:
-        distance: How images are compared; None: the default of the miner. If the loss has the same
-            distance, the miner reads the loss's own similarities, otherwise it computes its own.
+    If the loss has the same distance, the miner reads the loss's own similarities, otherwise it
+    computes its own.
     """
 
-    default_distance: ClassVar[type[Distance]] = LpDistance
-
-    def __init__(self, distance: DistanceLike | None = None) -> None:
-        super().__init__()
-        self.distance = self.default_distance() if distance is None else create(distance)
-
-    def __init_subclass__(cls) -> None:
-        """Show the common options in the signature."""
-        super().__init_subclass__()
-        show_options(cls)
+    default_distance: ClassVar[Callable[[], Distance]] = LpDistance
 
     def mine(self, relations: Relations) -> Relations:
         """What to keep of these relations, images against images by ``self.distance``."""
@@ -76,9 +60,7 @@ class Miner(nn.Module):
 class _OtherMiner(Miner):
     """A miner of another package: called with embeddings and labels, it returns index tensors."""
 
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
+    module: nn.Module
 
     def mine(self, relations: Relations) -> Relations:
         """What it finds, without pairs of an image and its own copy."""

@@ -1,12 +1,9 @@
 """Distance-weighted sampling: negatives evenly spread over the distances."""
 
-from typing import Unpack
-
 import torch
 from torch import Tensor
 
-from lookalike.errors import BadInput
-from lookalike.miners.base import Miner, MinerOptions
+from lookalike.miners.base import Miner
 from lookalike.miners.everything import random_negatives
 from lookalike.registry import MINERS
 from lookalike.relations import Relations
@@ -25,20 +22,12 @@ class DistanceWeightedMiner(Miner):
     Args:
         cutoff: Nearer negatives are weighed as if at this distance.
         nonzero_loss_cutoff: Negatives at this distance or beyond are not drawn.
-        options: Those of every miner, see ``MinerOptions``.
     """
 
-    def __init__(
-        self,
-        cutoff: float = 0.5,
-        nonzero_loss_cutoff: float = 1.4,
-        **options: Unpack[MinerOptions],
-    ) -> None:
-        super().__init__(**options)
-        if not self.distance.ordered_by_cosine:
-            raise BadInput("distance-weighted mining needs distances of unit vectors (l2)")
-        self.cutoff = cutoff
-        self.nonzero_loss_cutoff = nonzero_loss_cutoff
+    needs = "unit vectors (cosine or l2)"
+
+    cutoff: float = 0.5
+    nonzero_loss_cutoff: float = 1.4
 
     def weights(self, relations: Relations) -> Tensor:
         """How likely each candidate is drawn, up to a factor per anchor."""

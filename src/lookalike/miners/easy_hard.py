@@ -1,19 +1,18 @@
 """One positive and one negative an anchor, by how easy or hard they are."""
 
-from typing import Literal, TypeAlias, Unpack
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from lookalike.errors import BadInput, did_you_mean
-from lookalike.miners.base import Miner, MinerOptions
+from lookalike.errors import BadInput
+from lookalike.miners.base import Miner
 from lookalike.registry import MINERS
 from lookalike.relations import Relations
 
 __all__ = ["BatchEasyHardMiner", "BatchHardMiner"]
 
 Strategy: TypeAlias = Literal["hard", "semihard", "easy", "all"]
-_STRATEGIES = ("hard", "semihard", "easy", "all")
 
 
 @MINERS.register("easy-positive", paper="Xuan et al., WACV 2020")
@@ -30,31 +29,18 @@ class BatchEasyHardMiner(Miner):
         neg_strategy: For negatives.
         allowed_pos_range: Distances that positives may have; None: all.
         allowed_neg_range: Distances that negatives may have; None: all.
-        options: Those of every miner, see ``MinerOptions``.
     """
 
-    def __init__(
-        self,
-        pos_strategy: Strategy = "easy",
-        neg_strategy: Strategy = "semihard",
-        allowed_pos_range: tuple[float, float] | None = None,
-        allowed_neg_range: tuple[float, float] | None = None,
-        **options: Unpack[MinerOptions],
-    ) -> None:
-        super().__init__(**options)
-        for strategy in (pos_strategy, neg_strategy):
-            if strategy not in _STRATEGIES:
-                raise BadInput(
-                    f"there is no strategy '{strategy}'; " + did_you_mean(strategy, _STRATEGIES)
-                )
-        if "semihard" in (pos_strategy, neg_strategy) and (
-            pos_strategy == neg_strategy or "all" in (pos_strategy, neg_strategy)
-        ):
+    pos_strategy: Strategy = "easy"
+    neg_strategy: Strategy = "semihard"
+    allowed_pos_range: tuple[float, float] | None = None
+    allowed_neg_range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        strategies = {self.pos_strategy, self.neg_strategy}
+        if "semihard" in strategies and (len(strategies) == 1 or "all" in strategies):
             raise BadInput("'semihard' needs 'easy' or 'hard' for the other kind of pair")
-        self.pos_strategy = pos_strategy
-        self.neg_strategy = neg_strategy
-        self.allowed_pos_range = allowed_pos_range
-        self.allowed_neg_range = allowed_neg_range
 
     def mine(self, relations: Relations) -> Relations:
         """One positive and one negative pair an anchor, or all of a kind."""
@@ -102,19 +88,13 @@ def _extreme(similarity: Tensor, mask: Tensor, *, nearest: bool) -> tuple[Tensor
 
 
 @MINERS.register("hard", paper="Hermans et al., 2017")
-class BatchHardMiner(BatchEasyHardMiner):
-    """The farthest positive and the nearest negative of each anchor, as triplets.
-
-    Args:
-        options: Those of every miner, see ``MinerOptions``.
-    """
-
-    def __init__(self, **options: Unpack[MinerOptions]) -> None:
-        super().__init__("hard", "hard", **options)
+class BatchHardMiner(Miner):
+    """The farthest positive and the nearest negative of each anchor, as triplets."""
 
     def mine(self, relations: Relations) -> Relations:
         """One triplet an anchor that has a positive and a negative."""
-        positive, negative = self._chosen(relations)
+        positive, _ = _extreme(relations.similarity, relations.positives > 0, nearest=False)
+        negative, _ = _extreme(relations.similarity, relations.negatives > 0, nearest=True)
         keep = positive.any(1) & negative.any(1)
         anchor = torch.arange(positive.shape[0], device=positive.device)
         return relations.only_triplets(

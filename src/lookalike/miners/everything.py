@@ -1,11 +1,9 @@
 """All pairs, and random triplets: the two miners that do not look at the embeddings."""
 
-from typing import Unpack
-
 import torch
 
 from lookalike.errors import BadInput
-from lookalike.miners.base import Miner, MinerOptions
+from lookalike.miners.base import Miner
 from lookalike.ops.pairs import listed_pairs
 from lookalike.ops.triplets import row_positions
 from lookalike.registry import MINERS
@@ -16,11 +14,7 @@ __all__ = ["AllMiner", "RandomMiner", "random_negatives"]
 
 @MINERS.register("all")
 class AllMiner(Miner):
-    """Every positive and every negative pair.
-
-    Args:
-        options: Those of every miner, see ``MinerOptions``.
-    """
+    """Every positive and every negative pair."""
 
     def mine(self, relations: Relations) -> Relations:
         """Both masks."""
@@ -35,14 +29,16 @@ class RandomMiner(Miner):
 
     Args:
         triplets_per_anchor: How many triplets each anchor gets.
-        options: Those of every miner, see ``MinerOptions``.
     """
 
-    def __init__(self, triplets_per_anchor: int = 1, **options: Unpack[MinerOptions]) -> None:
-        super().__init__(**options)
-        if triplets_per_anchor < 1:
-            raise BadInput(f"triplets_per_anchor is {triplets_per_anchor}; it must be at least 1")
-        self.triplets_per_anchor = triplets_per_anchor
+    triplets_per_anchor: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.triplets_per_anchor < 1:
+            raise BadInput(
+                f"triplets_per_anchor is {self.triplets_per_anchor}; it must be at least 1"
+            )
 
     def mine(self, relations: Relations) -> Relations:
         """Anchors in order, each with its random pairs."""

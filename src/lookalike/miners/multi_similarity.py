@@ -1,12 +1,10 @@
 """The multi-similarity miner: pairs that are hard compared with the other kind."""
 
-from typing import Unpack
-
 import torch
 from torch import Tensor
 
 from lookalike.distances import CosineSimilarity
-from lookalike.miners.base import Miner, MinerOptions
+from lookalike.miners.base import Miner
 from lookalike.ops.hinge import step
 from lookalike.registry import MINERS
 from lookalike.relations import Relations, in_row_blocks
@@ -24,14 +22,11 @@ class MultiSimilarityMiner(Miner):
 
     Args:
         epsilon: The slack of both comparisons.
-        options: Those of every miner, see ``MinerOptions``.
     """
 
     default_distance = CosineSimilarity
 
-    def __init__(self, epsilon: float = 0.1, **options: Unpack[MinerOptions]) -> None:
-        super().__init__(**options)
-        self.epsilon = epsilon
+    epsilon: float = 0.1
 
     def mine(self, relations: Relations) -> Relations:
         """Both kinds of pairs."""

@@ -1,8 +1,6 @@
 """Pairs on the wrong side of a margin."""
 
-from typing import Unpack
-
-from lookalike.miners.base import Miner, MinerOptions
+from lookalike.miners.base import Miner
 from lookalike.registry import MINERS
 from lookalike.relations import Relations
 
@@ -16,18 +14,10 @@ class PairMarginMiner(Miner):
     Args:
         pos_margin: In the unit of the distance.
         neg_margin: In the unit of the distance.
-        options: Those of every miner, see ``MinerOptions``.
     """
 
-    def __init__(
-        self,
-        pos_margin: float = 0.2,
-        neg_margin: float = 0.8,
-        **options: Unpack[MinerOptions],
-    ) -> None:
-        super().__init__(**options)
-        self.pos_margin = pos_margin
-        self.neg_margin = neg_margin
+    pos_margin: float = 0.2
+    neg_margin: float = 0.8
 
     def mine(self, relations: Relations) -> Relations:
         """Both kinds of pairs, as truth values."""

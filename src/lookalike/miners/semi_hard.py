@@ -1,19 +1,16 @@
 """Semi-hard mining: negatives a little farther than the positive."""
 
-from typing import Literal, TypeAlias, Unpack, get_args
+from typing import Literal
 
 import torch
 
-from lookalike.errors import BadInput, did_you_mean
-from lookalike.miners.base import Miner, MinerOptions
+from lookalike.miners.base import Miner
 from lookalike.ops.pairs import at_places, listed_pairs, picked
 from lookalike.ops.triplets import row_positions
 from lookalike.registry import MINERS
 from lookalike.relations import Relations
 
 __all__ = ["SemiHardMiner"]
-
-Fallback: TypeAlias = Literal["hardest", "none"]
 
 
 @MINERS.register("semi-hard", paper="Schroff et al., CVPR 2015")
@@ -29,27 +26,19 @@ class SemiHardMiner(Miner):
         fallback: What a positive pair without such a negative gets: ``"hardest"`` the nearest
             negative of all, as in the code of FaceNet; ``"none"`` no triplet. ``"none"`` without a
             margin is ``argmax s_an`` over ``s_an < s_ap`` and nothing else (Psomas, 2020).
-        options: ``distance``, by which negatives are ordered.
     """
 
-    def __init__(
-        self,
-        margin: float | None = None,
-        fallback: Fallback = "hardest",
-        **options: Unpack[MinerOptions],
-    ) -> None:
-        super().__init__(**options)
-        if fallback not in get_args(Fallback):
-            raise BadInput(
-                f"there is no fallback '{fallback}'; " + did_you_mean(fallback, get_args(Fallback))
-            )
-        if margin is None:
-            margin = 0.2 if fallback == "hardest" else torch.inf
-        self.margin = margin
-        self.fallback = fallback
+    margin: float | None = None
+    fallback: Literal["hardest", "none"] = "hardest"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.margin is None:
+            self.margin = 0.2 if self.fallback == "hardest" else torch.inf
 
     def mine(self, relations: Relations) -> Relations:
         """One triplet for each positive pair that has a fitting negative, or a fallback."""
+        assert self.margin is not None
         away = (-relations.similarity).where(relations.negatives > 0, torch.inf)
         ranked, order = away.sort(1)
         pairs = listed_pairs(relations.positives)

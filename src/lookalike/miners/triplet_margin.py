@@ -1,11 +1,10 @@
 """All triplets whose margin lies in a range."""
 
-from typing import Literal, Unpack
+from typing import Literal
 
 import torch
 
-from lookalike.errors import BadInput, did_you_mean
-from lookalike.miners.base import Miner, MinerOptions
+from lookalike.miners.base import Miner
 from lookalike.registry import MINERS
 from lookalike.relations import Relations
 
@@ -22,30 +21,20 @@ class TripletMarginMiner(Miner):
     Args:
         margin: In the unit of the distance.
         type_of_triplets: Which part of the violating triplets is kept, or ``easy``.
-        options: Those of every miner, see ``MinerOptions``.
     """
 
-    def __init__(
-        self,
-        margin: float = 0.2,
-        type_of_triplets: Literal["all", "hard", "semihard", "easy"] = "all",
-        **options: Unpack[MinerOptions],
-    ) -> None:
-        super().__init__(**options)
+    margin: float = 0.2
+    type_of_triplets: Literal["all", "hard", "semihard", "easy"] = "all"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         bounds = {
-            "all": (-torch.inf, margin),
-            "hard": (-torch.inf, min(margin, 0.0)),
-            "semihard": (0.0, margin),
-            "easy": (margin, torch.inf),
+            "all": (-torch.inf, self.margin),
+            "hard": (-torch.inf, min(self.margin, 0.0)),
+            "semihard": (0.0, self.margin),
+            "easy": (self.margin, torch.inf),
         }
-        if type_of_triplets not in bounds:
-            raise BadInput(
-                f"there is no type_of_triplets '{type_of_triplets}'; "
-                + did_you_mean(type_of_triplets, bounds)
-            )
-        self.margin = margin
-        self.type_of_triplets = type_of_triplets
-        self.bounds = bounds[type_of_triplets]
+        self.bounds = bounds[self.type_of_triplets]
 
     def mine(self, relations: Relations) -> Relations:
         """The condition itself; it is applied by who needs it."""
