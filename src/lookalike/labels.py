@@ -42,21 +42,10 @@ def encode(labels: Sequence[str], known: dict[str, int] | None = None) -> Tensor
 def as_tensor(
     labels: Labels, rows: int, known: dict[str, int] | None = None, what: str = "labels"
 ) -> Tensor:
-    """The labels of ``rows`` embeddings as a tensor; everything that takes labels reads them here.
+    """The labels of ``rows`` embeddings as a tensor [rows] or [rows, classes].
 
-    Only shape and type are looked at, so nothing waits for the device.
-
-    Args:
-        labels: One integer or string per embedding, or multi-hot rows [N, classes].
-        rows: How many embeddings there are.
-        known: Numbers that strings have already; kept up to date (see ``encode``).
-        what: What an error message calls them.
-
-    Returns:
-        A tensor of shape [rows] (strings numbered, integers unchanged) or [rows, classes].
-
-    Raises:
-        BadInput: The shape or the number of the labels is wrong.
+    Strings are numbered (see ``encode``), integers unchanged. Only shape and type are looked at, so
+    nothing waits for the device. ``what`` is what an error message calls the labels.
 
     >>> as_tensor([16777217, 16777216], 2)
     tensor([16777217, 16777216])
@@ -76,16 +65,7 @@ def as_tensor(
 
 
 def check_shape(shape: tuple[int, ...], rows: int, what: str = "labels") -> None:
-    """Refuse labels of a shape that cannot belong to ``rows`` embeddings.
-
-    Args:
-        shape: The shape of the labels.
-        rows: How many embeddings there are.
-        what: What the error message calls the labels.
-
-    Raises:
-        BadInput: Neither one label per embedding nor a multi-hot table of at least two classes.
-    """
+    """Refuse what is neither one label per embedding nor multi-hot rows of at least two classes."""
     if len(shape) == 2 and shape[1] == 1:
         raise BadInput(
             f"{what} have shape {shape}; give one label per embedding, shape ({shape[0]},): "
@@ -100,20 +80,10 @@ def check_shape(shape: tuple[int, ...], rows: int, what: str = "labels") -> None
 
 
 def class_rows(labels: Labels, rows: int, num_classes: int, like: Tensor) -> Tensor:
-    """How much of each class an embedding is, [rows, num_classes].
+    """How much of each class an embedding is, [rows, num_classes], on the device of ``like``.
 
-    Args:
-        labels: Class indices from 0 to ``num_classes - 1``, or rows [rows, num_classes].
-        rows: How many embeddings there are.
-        num_classes: How many classes there are.
-        like: A tensor of the device and type that the answer is to have.
-
-    Returns:
-        1 at the class of each embedding and 0 elsewhere, or the rows as given. Where looking at the
-        labels would wait for the device, an index out of range gives NaN instead of an error.
-
-    Raises:
-        BadInput: The labels do not fit.
+    Labels are class indices, or rows of that shape. Where looking at them would wait for the
+    device, an index out of range gives NaN instead of an error.
 
     >>> class_rows([1, 0], 2, 3, torch.empty(0))
     tensor([[0., 1., 0.],
@@ -136,15 +106,7 @@ def class_rows(labels: Labels, rows: int, num_classes: int, like: Tensor) -> Ten
 
 
 def check_range(labels: Tensor, num_classes: int) -> None:
-    """Refuse class indices of a wrong type, or out of range where looking costs nothing.
-
-    Args:
-        labels: One class index per embedding.
-        num_classes: How many classes there are.
-
-    Raises:
-        BadInput: They are no integers from 0 to ``num_classes - 1``.
-    """
+    """Refuse class indices of a wrong type, or out of range where looking costs nothing."""
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise BadInput(f"class indices must be integers, not {labels.dtype}; use labels.long()")
     if not can_sync(labels) or not labels.numel():

@@ -111,11 +111,7 @@ class Relations(NamedTuple):
         return None if self.labels is None or self.labels.ndim != 1 else self.labels
 
     def between_candidates(self) -> Tensor:
-        """The similarities of the candidates to one another.
-
-        Raises:
-            BadInput: They are not there, and the candidates are unknown.
-        """
+        """The similarities of the candidates to one another; refused where they are unknown."""
         if self.candidate_similarity is not None:
             return self.candidate_similarity
         if self.distance is None or self.ref_emb is None:

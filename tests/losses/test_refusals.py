@@ -18,7 +18,7 @@ SIZES = {"num_classes": 3, "embedding_size": 4}
         ("circle", {"distance": "l2"}, "needs a similarity"),
         ("contrastive", {"on": "distances"}, "did you mean 'distance'"),
         ("fast-ap", {"distance": "cosine"}, "needs distances of unit vectors"),
-        ("histogram", {"distance": "l2"}, "needs similarities"),
+        ("histogram", {"distance": "l2"}, "needs a similarity"),
         ("histogram", {"n_bins": 10, "delta": 0.1}, "delta = 2 / n_bins"),
         ("ranked-list", {"distance": "cosine"}, "needs a distance"),
         ("ranked-list", {"imbalance": 2}, "from 0 to 1"),
@@ -39,8 +39,8 @@ def test_losses(name, settings, reason):
 @pytest.mark.parametrize(
     ("name", "settings", "reason"),
     [
-        ("angular", {"distance": "snr"}, "needs distances of unit vectors"),
-        ("distance-weighted", {"distance": "snr"}, "needs distances of unit vectors"),
+        ("angular", {"distance": "snr"}, "needs unit vectors"),
+        ("distance-weighted", {"distance": "snr"}, "needs unit vectors"),
         ("easy-positive", {"pos_strategy": "harder"}, "did you mean 'hard'"),
         ("easy-positive", {"pos_strategy": "semihard", "neg_strategy": "all"}, "'semihard' needs"),
         ("random", {"triplets_per_anchor": 0}, "at least 1"),

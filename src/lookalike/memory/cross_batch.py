@@ -77,16 +77,9 @@ class EmbeddingMemory(nn.Module):
     ) -> Relations:
         """What ``loss`` reads of a batch and the memory, in which the batch is put first.
 
-        Args:
-            loss: The loss that will read them.
-            embeddings: [N, D], the batch.
-            labels: [N] class indices.
-            enqueue_mask: [N] which rows go into the memory; the others are then the anchors, and
-                have no copies in it (as in MoCo, where the two come from two networks). None: all
-                rows are both.
-
-        Returns:
-            Relations to the memory.
+        ``enqueue_mask`` [N] says which rows go into the memory; the others are then the anchors,
+        and have no copies in it (as in MoCo, where the two come from two networks). None: all rows
+        are both.
         """
         check_rows(embeddings, self.embedding_memory.shape[1])
         labels = as_tensor(labels, embeddings.shape[0]).to(embeddings.device)

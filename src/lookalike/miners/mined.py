@@ -55,16 +55,9 @@ Indices: TypeAlias = Mined | Sequence[Tensor]
 
 
 def from_indices(indices: Indices, rows: int, columns: int, like: Tensor) -> Relations:
-    """What a miner returned, or a tuple of three or four index tensors, as narrowed relations.
+    """What a miner returned, or three (triplets) or four (pairs) index tensors, as Relations.
 
-    Args:
-        indices: Triplets (3 tensors) or pairs (4 tensors).
-        rows: The number of anchors.
-        columns: The number of candidates.
-        like: A tensor of the device and type that the relations are to have.
-
-    Returns:
-        Relations of which only what was chosen has a meaning.
+    Only what was chosen has a meaning; ``like`` has the device and type that they are to have.
     """
     if isinstance(indices, Mined):
         return indices.relations
@@ -141,13 +134,7 @@ def _repeated(counts: Tensor) -> tuple[Tensor, Tensor]:
 def take_pairs(relations: Relations, mined: Relations, *, count: bool) -> Relations:
     """A loss's relations with only the pairs that a miner chose, positive and negative as it says.
 
-    Args:
-        relations: What the loss would read without a miner.
-        mined: What the miner made of it.
-        count: Whether a pair that is named several times weighs as much; otherwise it weighs 1.
-
-    Returns:
-        ``relations`` with other pairs.
+    ``count``: a pair that is named several times weighs as much; otherwise it weighs 1.
     """
     direct = mined.triplets is None and mined.gap is None and (count or mined.once)
     if not direct:
@@ -159,15 +146,7 @@ def take_pairs(relations: Relations, mined: Relations, *, count: bool) -> Relati
 
 
 def take_triplets(relations: Relations, mined: Relations) -> Relations:
-    """A loss's relations with only the triplets that a miner chose; pairs make all they can.
-
-    Args:
-        relations: What the loss would read without a miner.
-        mined: What the miner made of it, perhaps by another distance.
-
-    Returns:
-        ``relations`` with triplets, or with other pairs and a condition on their triplets.
-    """
+    """A loss's relations with only the triplets that a miner chose; pairs make all they can."""
     if mined.triplets is not None:
         return relations._replace(triplets=mined.triplets, gap=None, mined=True)
     gap = mined.gap
@@ -200,13 +179,7 @@ def keep_pairs(relations: Relations, mined: Relations) -> Relations:
 def sample_weights(mined: Relations, dtype: torch.dtype, *, anchors_only: bool) -> Tensor:
     """How often each image is named, over the largest count; all 1 where nothing was chosen.
 
-    Args:
-        mined: What a miner chose.
-        dtype: Of the result.
-        anchors_only: Whether candidates are other images, and only anchors are counted.
-
-    Returns:
-        [anchors]
+    ``anchors_only``: candidates are other images, and only anchors are counted.
     """
     positive, negative = named_pairs(mined)
     counts = positive.sum(1)

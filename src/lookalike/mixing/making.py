@@ -24,16 +24,7 @@ MOST = 1 << 28
 
 
 def refuse_too_many(rows: int, columns: int, what: str) -> None:
-    """Refuse what would not fit in memory.
-
-    Args:
-        rows: The height of a tensor.
-        columns: Its width.
-        what: What it holds.
-
-    Raises:
-        BadInput: It has more than ``MOST`` numbers.
-    """
+    """Refuse a tensor of more than ``MOST`` numbers; ``what`` says what it holds."""
     if rows * columns > MOST:
         raise BadInput(
             f"mixing would make {what}: {rows:,} x {columns:,} numbers; set mix.negatives, "
@@ -59,18 +50,13 @@ def embedded_mixes(
     pool: nn.Module | None,
     distribute: Callable[[Embed], Embed] | None,
 ) -> Make:
-    """Embeddings of mixes of images or of maps.
+    """Embeddings of mixes of images or of maps [N, ...].
 
-    Args:
-        source: [N, ...] what is mixed.
-        embed: From mixes to embeddings; with ``pool``, from pooled mixes.
-        pool: From maps to vectors, each for itself. Where it is linear (``pool.linear``), the
-            maps are pooled first and the vectors mixed, which comes to the same. Otherwise large
-            numbers of mixed maps are pooled piece by piece, and once more in the backward pass.
-        distribute: Turns a function of rows into one that shares the rows among processes.
-
-    Returns:
-        A function from pairs to embeddings.
+    ``embed`` goes from mixes to embeddings; with ``pool`` from pooled mixes. Where ``pool`` is
+    linear (``pool.linear``), the maps are pooled first and the vectors mixed, which comes to the
+    same. Otherwise large numbers of mixed maps are pooled piece by piece, and once more in the
+    backward pass. ``distribute`` turns a function of rows into one that shares the rows among
+    processes.
     """
     device = source.device
     embed_mixes, pool_maps, weights = _as_called(embed, device), None, []

@@ -112,19 +112,11 @@ def hard_pairs(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """For every image and each of its anchor's hardest negatives one pair to mix.
 
-    How many there are follows from the labels; while these are on the CPU nothing waits for the
-    device.
-
-    Args:
-        labels: [N] class indices.
-        similarity: [N, N]; row i has the similarities of all images to the anchor of image i,
-            which is i itself, or the proxy of its class.
-        negatives: How many negatives each anchor mixes: its most similar ones.
-        draw_positive: The first of a pair is a positive of image i, drawn for each pair (an image
-            without positives then has no pairs); otherwise it is i itself.
-
-    Returns:
-        The image whose anchor the pair is for, the first and the second of each pair.
+    Row i of ``similarity`` [N, N] has the similarities of all images to the anchor of image i: i
+    itself, or the proxy of its class. The first of a pair is a positive of image i drawn for each
+    pair (``draw_positive``; an image without positives then has no pairs), or i itself. Returned
+    are the image whose anchor the pair is for, the first and the second of each pair. How many
+    there are follows from the labels; while these are on the CPU nothing waits for the device.
 
     >>> hard_pairs(torch.tensor([4, 4, 9]), torch.eye(3), 1, draw_positive=True)
     (tensor([0, 1]), tensor([1, 0]), tensor([2, 2]))

@@ -32,20 +32,11 @@ def relations_from_cosines(
     distance: Distance,
     dimension: int,
 ) -> Relations:
-    """Each anchor against all mixes of its own, none of them written out.
+    """Each anchor against all mixes of its own [anchors, most * N], none of them written out.
 
-    ``cos(a, v_ij) = (share s_ai + (1 - share) s_aj) / |v_ij|``.
-
-    Args:
-        near: [anchors, N] cosines of the anchors and the images.
-        cosine: [N, N] cosines among the images.
-        share: [N, N] how much of the first is in each mix.
-        rows: Which mixes are whose.
-        distance: What the loss reads.
-        dimension: Of the embeddings; the cosines' rounding error grows with it.
-
-    Returns:
-        Relations [anchors, most * N].
+    ``cos(a, v_ij) = (share s_ai + (1 - share) s_aj) / |v_ij|``, from the cosines ``near`` [anchors,
+    N] of anchors and images and ``cosine`` [N, N] among images. Their rounding error grows with the
+    dimension.
     """
     of_first, of_second = _scaled_shares(share, cosine)
     mixed = rows.rows_of(of_first) * near.gather(1, rows.first).unsqueeze(2)
@@ -60,33 +51,16 @@ def relations_from_cosines(
 def relations_of_anchor_negative(
     near: Tensor, share: Tensor, negatives: Tensor, distance: Distance, dimension: int
 ) -> Relations:
-    """Each anchor against the mixes of itself with its negatives, none of them written out.
-
-    Args:
-        near: [anchors, N] cosines of the anchors and the images.
-        share: [anchors, N] how much of the anchor is in each mix.
-        negatives: [anchors, N] which images an anchor is mixed with.
-        distance: What the loss reads.
-        dimension: Of the embeddings.
-
-    Returns:
-        Relations [anchors, N].
-    """
+    """Each anchor against the mixes of itself with its negatives [anchors, N], none written out."""
     of_anchor, of_negative = _scaled_shares(share, near)
     mixed = of_anchor + of_negative * near
     return Relations(_similarity(mixed, distance, dimension), share, negatives.to(near.dtype))
 
 
 def relations_of_rows(similarity: Tensor, pairs: MixedPairs, rows: Candidates) -> Relations:
-    """Each anchor against all mixes of its own, from its similarities to all mixes.
+    """Each anchor against all mixes of its own [anchors, most * N].
 
-    Args:
-        similarity: [anchors, pairs].
-        pairs: All pairs of two classes, in the order of ``all_pairs``.
-        rows: Which mixes are whose.
-
-    Returns:
-        Relations [anchors, most * N].
+    ``similarity`` [anchors, pairs] is to all pairs of two classes, in the order of ``all_pairs``.
     """
     size = rows.negatives.shape[1]
     number = torch.arange(len(pairs.first), device=similarity.device)

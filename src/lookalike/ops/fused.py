@@ -45,17 +45,11 @@ def formulas_only() -> Iterator[None]:
 def fused(
     formula: Callable[..., Tensor], fast: Fast, *inputs: Tensor, backward: Backward | None = None
 ) -> Tensor:
-    """``formula(*inputs)``, by way of ``fast``.
+    """``formula(*inputs)``, by way of ``fast``, which gives the same value without gradient.
 
-    Args:
-        formula: The definition, in differentiable torch.
-        fast: The same value, with what the backward pass needs; runs without gradient.
-        inputs: What the value is differentiated by.
-        backward: Gradients from what ``fast`` kept. None: it kept the gradient of each input, of a
-            value that is one number, or one for each row.
-
-    Returns:
-        The value; differentiable once by ``fast``, any number of times by ``formula``.
+    Differentiable once by ``fast``, any number of times by ``formula``. ``backward`` makes
+    gradients of what ``fast`` kept; None: it kept the gradient of each input, of a value that is
+    one number, or one for each row.
     """
     if uses_formulas():
         return formula(*inputs)

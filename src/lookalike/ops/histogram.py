@@ -11,15 +11,9 @@ __all__ = ["histogram_of", "shares", "soft_histogram"]
 
 
 def soft_histogram(position: Tensor, weights: Tensor, bins: int) -> Tensor:
-    """Weights summed at the ``bins + 1`` edges; a value at 2.3 gives 0.7 to edge 2, 0.3 to 3.
+    """Weights [rows, n] summed at the ``bins + 1`` edges, of values from 0 to ``bins``.
 
-    Args:
-        position: [rows, n] values from 0 to ``bins``.
-        weights: [rows, n].
-        bins: How many bins there are.
-
-    Returns:
-        [rows, bins + 1].
+    A value at 2.3 gives 0.7 to edge 2 and 0.3 to edge 3.
 
     >>> soft_histogram(torch.tensor([[2.25]]), torch.ones(1, 1), 3)
     tensor([[0.0000, 0.0000, 0.7500, 0.2500]])

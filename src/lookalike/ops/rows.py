@@ -24,16 +24,7 @@ def in_full_precision(values: Tensor) -> Tensor:
 
 
 def check_rows(embeddings: Tensor, width: int | None, what: str = "embeddings") -> None:
-    """Refuse embeddings that are not rows of ``width`` numbers (None: of any width).
-
-    Args:
-        embeddings: What should be a matrix [N, D].
-        width: The D that is needed.
-        what: What the error message calls them.
-
-    Raises:
-        BadInput: They have another shape or hold integers.
-    """
+    """Refuse what is not floating-point rows of ``width`` numbers (None: of any width)."""
     if embeddings.ndim != 2:
         raise BadInput(f"{what} must be rows, [N, D]; these are {tuple(embeddings.shape)}")
     if not embeddings.is_floating_point():
@@ -77,15 +68,10 @@ def unit(x: Tensor) -> Tensor:
 
 
 def products(x: Tensor, y: Tensor | None = None, *, unit_rows: bool = False) -> Tensor:
-    """All inner products of the rows of ``x`` with those of ``y``, or with one another.
+    """All inner products [N, M] of the rows of ``x`` with those of ``y``, or with one another.
 
-    Args:
-        x: [N, D].
-        y: [M, D]; None is ``x``, which takes one product less in the backward pass.
-        unit_rows: Of the rows at length 1 instead (cosines).
-
-    Returns:
-        [N, M].
+    ``y`` None is ``x``, which takes one product less in the backward pass. ``unit_rows``: of the
+    rows at length 1 (cosines).
     """
 
     def formula(x: Tensor, y: Tensor | None = None) -> Tensor:
@@ -123,17 +109,10 @@ def euclidean(
     squared: bool = False,
     sign: float = 1,
 ) -> Tensor:
-    """All Euclidean distances of the rows, from inner products: ``|x|^2 + |y|^2 - 2 x.y``.
+    """All Euclidean distances [N, M] of the rows, from inner products: ``|x|^2 + |y|^2 - 2 x.y``.
 
-    Args:
-        x: [N, D].
-        y: [M, D]; None is ``x``.
-        unit_rows: Of the rows at length 1.
-        squared: Squared distances.
-        sign: -1 for similarities, which are minus the distance.
-
-    Returns:
-        [N, M]; 0 with gradient 0 where two rows differ by no more than rounding.
+    0 with gradient 0 where two rows differ by no more than rounding. ``y`` None is ``x``;
+    ``unit_rows``: of the rows at length 1; ``sign`` -1 for similarities.
     """
 
     def formula(x: Tensor, y: Tensor | None = None) -> Tensor:

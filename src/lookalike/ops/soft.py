@@ -144,15 +144,7 @@ def _soft_block(
 
 
 def soft_maximum(values: Tensor, gamma: float) -> Tensor:
-    """``sum_k softmax_k(v_k / gamma) v_k`` over the middle one of three dimensions.
-
-    Args:
-        values: [rows, k, columns].
-        gamma: The smaller, the nearer to the maximum; may be a tensor that learns.
-
-    Returns:
-        [rows, columns].
-    """
+    """``sum_k softmax_k(v_k / gamma) v_k`` of [rows, k, columns]; ``gamma`` may be a tensor."""
 
     def formula(values: Tensor) -> Tensor:
         return ((values / gamma).softmax(1) * values).sum(1)

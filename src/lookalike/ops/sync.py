@@ -12,14 +12,7 @@ _pretend_device = False
 
 
 def can_sync(values: Tensor) -> bool:
-    """Whether looking at the numbers is free: on the CPU, and not while compiling.
-
-    Args:
-        values: The tensor that would be looked at.
-
-    Returns:
-        True where a branch may depend on the values.
-    """
+    """Whether a branch may depend on the values: on the CPU, and not while compiling."""
     on_host = values.device.type == "cpu" and not _pretend_device
     return on_host and not torch.compiler.is_compiling()
 

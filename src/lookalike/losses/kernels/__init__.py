@@ -24,15 +24,7 @@ candidates are compared with one another, that of their similarity."""
 
 
 def compute(loss: "Loss", relations: Relations) -> Tensor:
-    """The loss of these relations, by its kernel where it has one and that one fits.
-
-    Args:
-        loss: A loss; its ``kernel(relations)`` may be None.
-        relations: Anchors x candidates.
-
-    Returns:
-        ``loss.formula(relations)``.
-    """
+    """``loss.formula(relations)``, by the kernel of the loss where it has one and that one fits."""
     plain = uses_formulas() or relations.anchor_weights is not None or _learns_a_setting(loss)
     kernel = None if plain else loss.kernel(relations)
     if kernel is None:
