@@ -19,7 +19,7 @@ from lookalike.losses import kernels
 from lookalike.miners.mined import Indices, from_indices, sample_weights, take_pairs, take_triplets
 from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import check_rows, in_full_precision
-from lookalike.regularizers.base import RegularizerLike, build
+from lookalike.regularizers.penalties import RegularizerLike, build
 from lookalike.relations import Relations, relate
 
 __all__ = [

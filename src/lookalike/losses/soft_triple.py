@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from lookalike.losses.softmax import SoftmaxLoss
 from lookalike.ops.soft import soft_maximum
 from lookalike.registry import LOSSES
-from lookalike.regularizers.sparse_centers import SparseCentersRegularizer
+from lookalike.regularizers.penalties import SparseCentersRegularizer
 
 __all__ = ["SoftTripleLoss"]
 

@@ -1,12 +1,14 @@
 """Regularisers: penalties on embeddings and on learned weights."""
 
 from lookalike.registry import REGULARIZERS
-from lookalike.regularizers.base import Regularizer
-from lookalike.regularizers.center_invariant import CenterInvariantRegularizer
-from lookalike.regularizers.lp import LpRegularizer
-from lookalike.regularizers.regular_face import RegularFaceRegularizer
-from lookalike.regularizers.sparse_centers import SparseCentersRegularizer
-from lookalike.regularizers.zero_mean import ZeroMeanRegularizer
+from lookalike.regularizers.penalties import (
+    CenterInvariantRegularizer,
+    LpRegularizer,
+    RegularFaceRegularizer,
+    Regularizer,
+    SparseCentersRegularizer,
+    ZeroMeanRegularizer,
+)
 
 __all__ = [
     "CenterInvariantRegularizer",

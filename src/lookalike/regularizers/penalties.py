@@ -1,0 +1,130 @@
+"""Penalties on rows (embeddings or learned weights): rows in, a scalar out."""
+
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from lookalike.errors import BadInput
+from lookalike.ops.rows import products, unit, without_rounding
+from lookalike.registry import REGULARIZERS, Configurable
+
+__all__ = [
+    "CenterInvariantRegularizer",
+    "LpRegularizer",
+    "RegularFaceRegularizer",
+    "Regularizer",
+    "RegularizerLike",
+    "SparseCentersRegularizer",
+    "ZeroMeanRegularizer",
+    "build",
+]
+
+
+class Regularizer(Configurable, nn.Module):
+    """A penalty on rows: embeddings, or a loss's learned weights (one row a class)."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The penalty, a scalar."""
+        raise NotImplementedError
+
+
+RegularizerLike: TypeAlias = nn.Module | str | dict[str, Any]
+
+
+def build(regularizer: RegularizerLike | None) -> nn.Module | None:
+    """A regulariser by name, or by ``{name: ..., argument: ...}``; a module as it is."""
+    if regularizer is None or isinstance(regularizer, nn.Module):
+        return regularizer
+    settings = {"name": regularizer} if isinstance(regularizer, str) else dict(regularizer)
+    made: nn.Module = REGULARIZERS.create(settings.pop("name"), **settings)
+    return made
+
+
+@REGULARIZERS.register("l2")
+class LpRegularizer(Regularizer):
+    """The mean p-norm of the rows, raised to ``power``.
+
+    Args:
+        p: The norm.
+        power: To which the norm is raised.
+
+    >>> LpRegularizer(power=2)(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    tensor(12.5000)
+    """
+
+    p: float = 2
+    power: float = 1
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """``mean |x|_p ^ power``."""
+        lengths = torch.linalg.vector_norm(rows, self.p, dim=1)
+        raised: Tensor = lengths if self.power == 1 else lengths.pow(self.power)
+        return raised.mean()
+
+
+@REGULARIZERS.register("zero-mean", paper="Yuan et al., CVPR 2019")
+class ZeroMeanRegularizer(Regularizer):
+    """The mean absolute sum of the components of a row.
+
+    >>> ZeroMeanRegularizer()(torch.tensor([[1.0, -3.0], [1.0, -1.0]]))
+    tensor(1.)
+    """
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """``mean |sum_k x_k|``."""
+        return torch.abs(rows.sum(1)).mean()
+
+
+@REGULARIZERS.register("center-invariant", paper="Wu et al., ACM MM Workshops 2017")
+class CenterInvariantRegularizer(Regularizer):
+    """A quarter of the variance of the rows' squared lengths."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """``mean (|w|^2 - mean |w|^2)^2 / 4``."""
+        squares = (rows * rows).sum(1)
+        return ((squares - squares.mean()) ** 2).mean() / 4
+
+
+@REGULARIZERS.register("regular-face", paper="Zhao et al., CVPR 2019")
+class RegularFaceRegularizer(Regularizer):
+    """The mean cosine of each row to the row nearest to it."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """``mean_i max_(j != i) cos(w_i, w_j)``; 0 for a single row."""
+        if rows.shape[0] < 2:
+            return rows.sum() * 0
+        cosine = products(rows, unit_rows=True)
+        nearest = cosine.detach().clone().fill_diagonal_(-2).argmax(1, keepdim=True)
+        return cosine.gather(1, nearest).mean()
+
+
+@REGULARIZERS.register("sparse-centers", paper="Qian et al., ICCV 2019")
+class SparseCentersRegularizer(Regularizer):
+    """Distances between the centres of a class, so that centres not needed merge.
+
+    ``sum_c sum_(k < l) sqrt(2 - 2 w_ck.w_cl) / (C K (K - 1))``; rows of a class stand together.
+
+    Args:
+        num_classes: How many classes there are.
+        centers_per_class: Learned centres per class, in consecutive rows.
+    """
+
+    num_classes: int
+    centers_per_class: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.centers_per_class < 2:
+            raise BadInput(f"centers_per_class is {self.centers_per_class}; it must be at least 2")
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The penalty, from the inner products within each class only."""
+        size = self.centers_per_class
+        centres = unit(rows).view(self.num_classes, size, -1)
+        squared = 2 - 2 * centres @ centres.transpose(1, 2)  # each pair twice
+        others = ~torch.eye(size, dtype=torch.bool, device=rows.device)
+        # merged centres have distance 0, with gradient 0
+        apart = (without_rounding(squared, 2.0, rows.shape[1]) > 0) & others
+        distance = squared.where(apart, 1).sqrt() * apart
+        return distance.sum() / (2 * self.num_classes * size * (size - 1))
