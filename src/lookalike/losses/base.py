@@ -106,6 +106,8 @@ class Loss(DistanceModule):
     """Whether an anchor's part reads its own row only, so that anchors may differ in candidates."""
     needs_labels: ClassVar[bool] = True
     """Whether an ``indices_tuple`` alone is not enough."""
+    fused_kernel: ClassVar[kernels.Kernel | None] = None
+    """Value and gradient of ``formula`` by hand, in fewer passes, for any relations."""
     above_zero = False
     """Whether the mean is over the values above zero only."""
     never_decayed: ClassVar[tuple[str, ...]] = ()
@@ -141,7 +143,7 @@ class Loss(DistanceModule):
 
     def kernel(self, relations: Relations) -> kernels.Kernel | None:  # noqa: ARG002
         """A faster way to value and gradient of ``formula`` for these relations, if there is."""
-        return None
+        return type(self).fused_kernel
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of these relations, a scalar; by a kernel where there is one that fits."""

@@ -1,7 +1,6 @@
 """FastAP: average precision by soft histograms."""
 
 from lookalike.losses.base import AnchorLoss, Terms
-from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.fast_ap import fast_ap_kernel
 from lookalike.losses.nca import squared_l2
 from lookalike.ops.histogram import soft_histogram
@@ -23,6 +22,7 @@ class FastAPLoss(AnchorLoss):
     """
 
     default_distance = squared_l2
+    fused_kernel = fast_ap_kernel
     needs = "distances of unit vectors (l2 or l2-squared)"
 
     num_bins: int = 10
@@ -42,7 +42,3 @@ class FastAPLoss(AnchorLoss):
         some = number.sign()
         values = some - (relevant * precision).sum(1) / number.clamp_min(1e-30)
         return Terms(values, some)
-
-    def kernel(self, relations: Relations) -> Kernel:  # noqa: ARG002
-        """Both histograms and the gradient in one pass."""
-        return fast_ap_kernel

@@ -5,8 +5,7 @@ from torch import Tensor
 
 from lookalike.distances import LpDistance
 from lookalike.losses.base import PairLoss, Terms
-from lookalike.losses.kernels import Kernel
-from lookalike.losses.kernels.lifted_structure import generalized_lifted_structure_kernel
+from lookalike.losses.kernels.soft_sums import generalized_lifted_structure_kernel
 from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
@@ -79,12 +78,9 @@ class GeneralizedLiftedStructureLoss(_LiftedLoss):
     """
 
     counts = False
+    fused_kernel = generalized_lifted_structure_kernel
 
     def terms(self, relations: Relations) -> Terms:
         """The formula."""
         ends = (self.distance.level(end) for end in (self.pos_margin, self.neg_margin))
         return Terms(generalized_lifted_structure(relations, *ends))
-
-    def kernel(self, relations: Relations) -> Kernel:  # noqa: ARG002
-        """Both sums and their gradients in one pass."""
-        return generalized_lifted_structure_kernel

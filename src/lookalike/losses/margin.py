@@ -9,7 +9,6 @@ from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
 from lookalike.labels import check_range
 from lookalike.losses.base import PairLoss, Terms
-from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.margin import margin_kernel
 from lookalike.miners.everything import RandomMiner
 from lookalike.miners.mined import take_triplets
@@ -43,6 +42,7 @@ class MarginLoss(PairLoss):
     never_decayed = ("beta",)  # a boundary between distances: nothing wants it near zero
     reads_triplets = True
     above_zero = True
+    fused_kernel = margin_kernel
     beta: Tensor
 
     def __init__(
@@ -131,10 +131,6 @@ class MarginLoss(PairLoss):
         anchor, weights = relations.triplets.anchor, relations.triplets.weights
         zeros = similarity.new_zeros(similarity.shape[0])
         return zeros.index_add(0, anchor, weights.to(similarity.dtype))
-
-    def kernel(self, relations: Relations) -> Kernel | None:  # noqa: ARG002
-        """Both hinges and their gradients in one pass."""
-        return margin_kernel
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of these relations, or of random triplets of them."""

@@ -6,7 +6,7 @@ from torch import Tensor
 from lookalike.losses.base import PairLoss, Terms
 from lookalike.losses.direction import candidate_directions
 from lookalike.losses.kernels import Kernel
-from lookalike.losses.kernels.multi_similarity import multi_similarity_kernel
+from lookalike.losses.kernels.soft_sums import multi_similarity_kernel
 from lookalike.ops.soft import log1p_sum_exp
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations

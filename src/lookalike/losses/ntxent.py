@@ -4,8 +4,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.losses.base import PairLoss, Terms
-from lookalike.losses.kernels import Kernel
-from lookalike.losses.kernels.supcon import supcon_kernel
+from lookalike.losses.kernels.soft_sums import supcon_kernel
 from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
@@ -64,6 +63,7 @@ class SupConLoss(PairLoss):
 
     additive = True
     above_zero = True
+    fused_kernel = supcon_kernel
     counts = False
 
     temperature: float = 0.1
@@ -71,7 +71,3 @@ class SupConLoss(PairLoss):
     def terms(self, relations: Relations) -> Terms:
         """The formula."""
         return Terms(supcon(relations, self.temperature))
-
-    def kernel(self, relations: Relations) -> Kernel:  # noqa: ARG002
-        """Sum and gradient in one pass."""
-        return supcon_kernel

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.losses.base import ProxyLoss, Terms
-from lookalike.losses.kernels import Kernel
-from lookalike.losses.kernels.proxy_anchor import proxy_anchor_kernel
+from lookalike.losses.kernels.soft_sums import proxy_anchor_kernel
 from lookalike.miners.mined import sample_weights
 from lookalike.ops.soft import log1p_sum_exp
 from lookalike.registry import LOSSES
@@ -39,6 +38,7 @@ class ProxyAnchorLoss(ProxyLoss):
 
     additive = True
     compares = "proxies with images"
+    fused_kernel = proxy_anchor_kernel
 
     margin: float = 0.1
     alpha: float = 32
@@ -69,10 +69,6 @@ class ProxyAnchorLoss(ProxyLoss):
             pull_to_proxies(relations, self.alpha, margin),
             push_from_proxies(relations, self.alpha, margin),
         )
-
-    def kernel(self, relations: Relations) -> Kernel | None:  # noqa: ARG002
-        """Both sums and their gradients in one pass."""
-        return proxy_anchor_kernel
 
     def narrow(self, relations: Relations, mined: Relations) -> Relations:
         """As PML: an image of weight w counts ``e^(w - 1)`` times in each sum."""

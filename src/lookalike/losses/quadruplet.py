@@ -1,7 +1,6 @@
 """The quadruplet loss."""
 
 from lookalike.losses.base import PairLoss, Terms
-from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.quadruplet import quadruplet_kernel
 from lookalike.losses.nca import squared_l2
 from lookalike.miners.mined import keep_pairs
@@ -29,6 +28,7 @@ class QuadrupletLoss(PairLoss):
     above_zero = True
     needs_labels = True
     default_distance = squared_l2
+    fused_kernel = quadruplet_kernel
 
     margin_alpha_1: float = 0.2
     margin_alpha_2: float = 0.2
@@ -53,7 +53,3 @@ class QuadrupletLoss(PairLoss):
             Terms(triplets, weights),
             Terms(quadruplets, apart * pairs.weights.view(-1, 1, 1)),
         )
-
-    def kernel(self, relations: Relations) -> Kernel:  # noqa: ARG002
-        """Without arrays over all triplets and quadruplets."""
-        return quadruplet_kernel

@@ -3,7 +3,6 @@
 import torch
 
 from lookalike.losses.base import AnchorLoss, Terms
-from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.smooth_ap import smooth_ap_kernel
 from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.registry import LOSSES
@@ -26,6 +25,7 @@ class SmoothAPLoss(AnchorLoss):
     """
 
     self_pairs = True
+    fused_kernel = smooth_ap_kernel
 
     temperature: float = 0.01
 
@@ -41,7 +41,3 @@ class SmoothAPLoss(AnchorLoss):
         share = pairs.weights / number.clamp_min(1e-30).index_select(0, pairs.rows)
         precision = torch.zeros_like(number).index_add(0, pairs.rows, share * rank_in_class / rank)
         return Terms(number.sign() - precision)
-
-    def kernel(self, relations: Relations) -> Kernel:  # noqa: ARG002
-        """A block of positives at a time, with the gradient."""
-        return smooth_ap_kernel

@@ -17,12 +17,9 @@ class HierarchicalSampler(BatchSampler):
     """Some super-classes per batch, several of their classes, ``per_class`` images each.
 
     Args:
-        labels: The class of each image.
-        batch_size: Images per batch.
         per_class: Images per class.
         super_classes: Super-classes per batch.
         super_labels: The super-class of each image; a class belongs to one super-class.
-        seed: The batches depend on it, the labels and the epoch only.
     """
 
     def __init__(

@@ -17,7 +17,11 @@ Floats = NDArray[np.floating[Any]]
 
 
 class MatchingSampler(StoreSampler):
-    """Draws an SPC pool and ``candidates`` SPC batches from it; takes the most similar batch."""
+    """Draws an SPC pool and ``candidates`` SPC batches from it; takes the most similar batch.
+
+    Args:
+        candidates: Candidate batches.
+    """
 
     def __init__(
         self,
@@ -62,15 +66,9 @@ class DistanceMatchingSampler(MatchingSampler):
     That is the least Wasserstein distance between the histograms of distances.
 
     Args:
-        labels: The class of each image.
-        batch_size: Images per batch.
         bins: Bins of the histograms, on the pool's range.
         moments: Weigh the Wasserstein distance by 75 and add the differences of mean and standard
             deviation, as the public code does.
-        per_class: Images per class.
-        pool: Images of the pool.
-        candidates: Candidate batches.
-        seed: The batches depend on it, the embeddings and the epoch.
     """
 
     def __init__(
@@ -120,14 +118,6 @@ class FrechetMatchingSampler(MatchingSampler):
 
     ``|mu - mu'|^2 + tr(S + S' - 2 (S S')^(1/2))``. With S = A'A of the centred batch, the last
     trace is the sum of the roots of the eigenvalues of ``(A B')(A B')'``, a batch x batch matrix.
-
-    Args:
-        labels: The class of each image.
-        batch_size: Images per batch.
-        per_class: Images per class.
-        pool: Images of the pool.
-        candidates: Candidate batches.
-        seed: The batches depend on it, the embeddings and the epoch.
     """
 
     def dissimilarity(self, rows: Floats, batches: Indices) -> Floats:

@@ -49,12 +49,9 @@ class PerClassSampler(BatchSampler):
     holds for the images of a class. A class with fewer than ``per_class`` images repeats some.
 
     Args:
-        labels: The class of each image.
-        batch_size: Images per batch.
         per_class: Images per class.
         fewer_classes: With too few classes for a batch, take more images of each class (the number
             of classes still divides the batch) instead of refusing.
-        seed: The batches depend on it, the labels and the epoch only.
     """
 
     def __init__(

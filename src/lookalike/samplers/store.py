@@ -24,9 +24,6 @@ class StoreSampler(PerClassSampler):
     run can resume anywhere.
 
     Args:
-        labels: The class of each image.
-        batch_size: Images per batch.
-        per_class: Images per class.
         pool: How many images a batch is chosen from.
         seed: The batches depend on it, the embeddings and the epoch.
     """

@@ -1,0 +1,102 @@
+"""Values and gradients of losses that are logarithms of sums of exponents."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lookalike.ops.soft import no_large_exponent, soft_terms
+from lookalike.relations import Relations, in_row_blocks
+
+__all__ = [
+    "generalized_lifted_structure_kernel",
+    "multi_similarity_kernel",
+    "proxy_anchor_kernel",
+    "supcon_kernel",
+]
+
+
+def multi_similarity_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:
+    """The mean over anchors; each exponent is computed once."""
+    base, number = loss.distance.level(loss.base), relations.similarity.shape[0]
+
+    def terms(r: Relations) -> tuple[Tensor, Tensor]:
+        (pull, near), (push, far) = _both_sums(r, loss.alpha, loss.beta, base, base, plus_one=True)
+        return pull.div_(loss.alpha).add_(push.div_(loss.beta)), far.sub_(near).div_(number)
+
+    values, gradient = in_row_blocks(relations, terms)
+    return values.mean(), (gradient,)
+
+
+def generalized_lifted_structure_kernel(
+    loss: Any, relations: Relations
+) -> tuple[Tensor, tuple[Tensor]]:
+    """The mean over anchors; each exponent is computed once."""
+    level, number = loss.distance.level, relations.similarity.shape[0]
+
+    def terms(r: Relations) -> tuple[Tensor, Tensor]:
+        ends = level(loss.pos_margin), level(loss.neg_margin)
+        (pull, near), (push, far) = _both_sums(r, 1, 1, *ends, plus_one=False)
+        pull.mul_(r.positives.sum(1, keepdim=True).sign_())
+        push.mul_(r.negatives.sum(1, keepdim=True).sign_())
+        total = pull.add_(push).relu_()
+        return total, far.sub_(near).mul_(total.sign().div_(number))
+
+    values, gradient = in_row_blocks(relations, terms)
+    return values.mean(), (gradient,)
+
+
+def supcon_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:
+    """The mean over the anchors above zero."""
+    scale = 1 / loss.temperature
+    similarity = relations.similarity
+    total, share = soft_terms(similarity, relations.valid, scale=scale)
+    number = relations.positive_counts.sum(1, keepdim=True)
+    chosen = relations.positives / number.clamp_min_(1e-30)
+    label = chosen.sum(1, keepdim=True)  # 1 for an anchor with positives, unless mixed
+    mean = torch.bmm(similarity.unsqueeze(1), chosen.unsqueeze(2)).squeeze(2)
+    losses = total.mul_(label).sub_(mean.mul_(scale)).relu_()
+    counted = losses.sign()
+    count = counted.sum().clamp_min_(1)
+    gradient = share.mul_(label).sub_(chosen).mul_(counted.mul_(scale).div_(count))
+    return losses.sum() / count, (gradient,)
+
+
+def proxy_anchor_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:
+    """Pull and push; one exponent a pair where an image is either a positive or a negative."""
+    alpha, margin = loss.alpha, loss.distance.level(loss.margin)
+    if relations.binary and no_large_exponent(relations.similarity, alpha, margin, -margin):
+        return _one_exponent(relations, alpha, margin)
+    (pull, near), (push, far) = _both_sums(relations, alpha, alpha, margin, -margin, plus_one=True)
+    with_images = relations.positives.amax(1).sign_().sum().clamp_min_(1)
+    value = pull.sum() / with_images + push.mean()
+    return value, (far.mul_(alpha / len(push)).sub_(near.mul_(alpha / with_images)),)
+
+
+def _one_exponent(
+    relations: Relations, alpha: float, margin: float
+) -> tuple[Tensor, tuple[Tensor]]:
+    """Where an image is a positive or a negative of a proxy: ``e^(a(m -+ s))``, half the work."""
+    similarity, same = relations.similarity, relations.same
+    far = similarity.addcmul(similarity, same, value=-2)
+    far.mul_(alpha).add_(alpha * margin).exp_()
+    if not relations.all_valid:
+        far.mul_(relations.valid)
+    near = far * same
+    far.sub_(near)
+    pull, push = near.sum(1, keepdim=True), far.sum(1, keepdim=True)
+    with_images = pull.sign().sum().clamp_min_(1)
+    value = pull.log1p().sum() / with_images + push.log1p().sum() / len(push)
+    pull.add_(1).mul_(with_images / alpha)
+    push.add_(1).mul_(len(push) / alpha)
+    return value, (far.div_(push).sub_(near.div_(pull)),)
+
+
+def _both_sums(
+    r: Relations, alpha: float, beta: float, pull_to: float, push_to: float, *, plus_one: bool
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """``soft_terms`` of positives, ``e^(alpha (pull_to - s))``, and of negatives."""
+    return (
+        soft_terms(r.similarity, r.positives, scale=-alpha, shift=pull_to, plus_one=plus_one),
+        soft_terms(r.similarity, r.negatives, scale=beta, shift=push_to, plus_one=plus_one),
+    )
