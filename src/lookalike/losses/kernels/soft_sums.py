@@ -19,9 +19,11 @@ __all__ = [
 def multi_similarity_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:
     """The mean over anchors; each exponent is computed once."""
     base, number = loss.distance.level(loss.base), relations.similarity.shape[0]
+    scales = loss.alpha, loss.beta
 
     def terms(r: Relations) -> tuple[Tensor, Tensor]:
-        (pull, near), (push, far) = _both_sums(r, loss.alpha, loss.beta, base, base, plus_one=True)
+        weights = r.positives, r.negatives
+        (pull, near), (push, far) = _both_sums(r.similarity, weights, scales, (base, base))
         return pull.div_(loss.alpha).add_(push.div_(loss.beta)), far.sub_(near).div_(number)
 
     values, gradient = in_row_blocks(relations, terms)
@@ -33,12 +35,13 @@ def generalized_lifted_structure_kernel(
 ) -> tuple[Tensor, tuple[Tensor]]:
     """The mean over anchors; each exponent is computed once."""
     level, number = loss.distance.level, relations.similarity.shape[0]
+    ends = level(loss.pos_margin), level(loss.neg_margin)
 
     def terms(r: Relations) -> tuple[Tensor, Tensor]:
-        ends = level(loss.pos_margin), level(loss.neg_margin)
-        (pull, near), (push, far) = _both_sums(r, 1, 1, *ends, plus_one=False)
-        pull.mul_(r.positives.sum(1, keepdim=True).sign_())
-        push.mul_(r.negatives.sum(1, keepdim=True).sign_())
+        weights = r.positives, r.negatives
+        (pull, near), (push, far) = _both_sums(r.similarity, weights, (1, 1), ends, plus_one=False)
+        pull.mul_(weights[0].sum(1, keepdim=True).sign_())
+        push.mul_(weights[1].sum(1, keepdim=True).sign_())
         total = pull.add_(push).relu_()
         return total, far.sub_(near).mul_(total.sign().div_(number))
 
@@ -67,8 +70,9 @@ def proxy_anchor_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[
     alpha, margin = loss.alpha, loss.distance.level(loss.margin)
     if relations.binary and no_large_exponent(relations.similarity, alpha, margin, -margin):
         return _one_exponent(relations, alpha, margin)
-    (pull, near), (push, far) = _both_sums(relations, alpha, alpha, margin, -margin, plus_one=True)
-    with_images = relations.positives.amax(1).sign_().sum().clamp_min_(1)
+    weights, ends = (relations.positives, relations.negatives), (margin, -margin)
+    (pull, near), (push, far) = _both_sums(relations.similarity, weights, (alpha, alpha), ends)
+    with_images = weights[0].amax(1).sign_().sum().clamp_min_(1)
     value = pull.sum() / with_images + push.mean()
     return value, (far.mul_(alpha / len(push)).sub_(near.mul_(alpha / with_images)),)
 
@@ -93,10 +97,16 @@ def _one_exponent(
 
 
 def _both_sums(
-    r: Relations, alpha: float, beta: float, pull_to: float, push_to: float, *, plus_one: bool
+    similarity: Tensor,
+    weights: tuple[Tensor, Tensor],
+    scales: tuple[float, float],
+    ends: tuple[float, float],
+    *,
+    plus_one: bool = True,
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """``soft_terms`` of positives, ``e^(alpha (pull_to - s))``, and of negatives."""
+    """``soft_terms`` of positives, with ``e^(scale (end - s))``, and of negatives."""
+    (positives, negatives), (alpha, beta), (pull_to, push_to) = weights, scales, ends
     return (
-        soft_terms(r.similarity, r.positives, scale=-alpha, shift=pull_to, plus_one=plus_one),
-        soft_terms(r.similarity, r.negatives, scale=beta, shift=push_to, plus_one=plus_one),
+        soft_terms(similarity, positives, scale=-alpha, shift=pull_to, plus_one=plus_one),
+        soft_terms(similarity, negatives, scale=beta, shift=push_to, plus_one=plus_one),
     )
