@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, runtime_checkab
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.ops.rows import euclidean, products, unit, without_rounding
@@ -108,7 +109,13 @@ class CosineSimilarity(Distance):
 
 
 class _Adjustable(Distance):
-    """Of unit vectors or not, of a norm p, raised to a power."""
+    """Of unit vectors or not, of a norm p, raised to a power.
+
+    Args:
+        normalize_embeddings: Whether embeddings are brought to unit length.
+        p: The norm of that length; for ``LpDistance`` also that of the difference.
+        power: To which the numbers are raised.
+    """
 
     def __init__(self, normalize_embeddings: bool = True, p: float = 2, power: float = 1) -> None:
         self.normalize_embeddings = normalize_embeddings
@@ -117,13 +124,7 @@ class _Adjustable(Distance):
 
 
 class DotProductSimilarity(_Adjustable):
-    """The inner product, of unit vectors unless ``normalize_embeddings=False``.
-
-    Args:
-        normalize_embeddings: Whether embeddings are brought to unit length.
-        p: The norm of that length.
-        power: To which the products are raised.
-    """
+    """The inner product, of unit vectors unless ``normalize_embeddings=False``."""
 
     is_inverted = True
 
@@ -149,11 +150,6 @@ class DotProductSimilarity(_Adjustable):
 
 class LpDistance(_Adjustable):
     """The p-norm of the difference (Euclidean for p = 2), raised to ``power``.
-
-    Args:
-        normalize_embeddings: Whether embeddings are brought to unit length.
-        p: The norm.
-        power: To which the distances are raised.
 
     >>> LpDistance()(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
     tensor([[0.0000, 1.4142],
@@ -193,11 +189,6 @@ class SNRDistance(_Adjustable):
     """The variance of the difference over the variance of the anchor (Yuan et al., CVPR 2019).
 
     ``var(x - y) / var(x)`` over the components. An anchor without variance has distance 0 to all.
-
-    Args:
-        normalize_embeddings: Whether embeddings are brought to unit length.
-        p: The norm of that length.
-        power: To which the distances are raised.
     """
 
     symmetric = False
@@ -233,11 +224,9 @@ def _ready(
     """The rows as this distance reads them: of unit length, or as they are."""
     if not distance.normalize_embeddings:
         return query, reference
-    if distance.p == 2:
-        return unit(query), None if reference is None else unit(reference)
 
     def shorten(rows: Tensor) -> Tensor:
-        return torch.nn.functional.normalize(rows, p=distance.p, dim=1)
+        return unit(rows) if distance.p == 2 else normalize(rows, p=distance.p, dim=1)
 
     return shorten(query), None if reference is None else shorten(reference)
 
