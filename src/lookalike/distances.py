@@ -348,7 +348,8 @@ class DistanceModule(Configurable, nn.Module):
     def __post_init__(self) -> None:
         """Build the distance, and check the settings."""
         super().__post_init__()
-        default = type(self).default_distance
-        self.distance = default() if self.distance is None else create(self.distance)
+        given = self.distance
+        del self.distance  # one of PML's is a torch module, which only a module may replace
+        self.distance = type(self).default_distance() if given is None else create(given)
         if self.needs and not NEEDS[self.needs](self.distance):
             raise BadInput(f"{type(self).__name__} needs {self.needs}, not {self.distance}")
