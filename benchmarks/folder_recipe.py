@@ -226,7 +226,7 @@ def held_out_scores(
     validation, training, held_out = (subset(images, classes) for classes in parts[:3])
     split = Split(training, validation, held_out, protocol="fixed-validation")
     preset, fabric = data.preset(config.data.transform), prepared_fabric(config.train)
-    store = data.open_store(images, preset.short_side)
+    store = data.open_store(images, preset.resize)
     learner = build_learner(config, images, store, preset, fabric.device, Watcher())
     learning = Traced(config, fabric, split, learner, Watcher())
     learning.learn()

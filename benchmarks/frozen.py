@@ -143,7 +143,7 @@ def main() -> None:
             given.rounds,
         )
         images, preset = subset.images, data.preset(config.data.transform)
-        store = data.open_store(images, preset.short_side)
+        store = data.open_store(images, preset.resize)
         model = build_model(config, store).eval()
         pixels = Pixels(store, preset, model.normalisation, torch.channels_last)
         views = extraction(training, pixels, pooled_features(model))

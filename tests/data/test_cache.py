@@ -14,7 +14,7 @@ from PIL import Image
 from torchvision.transforms.functional import resize
 
 from lookalike.data import UnreadableImage, load, open_store
-from lookalike.data.cache import PixelStore, cache_folder, remove_abandoned, shortened
+from lookalike.data.cache import PixelStore, cache_folder, remove_abandoned, resized
 from lookalike.errors import BadInput, LookalikeError
 
 
@@ -55,14 +55,16 @@ def test_numbers_outside_are_refused(tmp_path, ragged, index):
 
 
 @pytest.mark.parametrize("size", [(50, 80), (80, 50), (64, 64), (31, 97), (20, 20)])
-def test_resizes_the_short_side_like_torchvision(size):
+def test_resizes_like_torchvision(size):
     pixels = np.random.default_rng(1).integers(0, 256, (*size, 3), dtype=np.uint8)
     expected = np.asarray(resize(Image.fromarray(pixels), 32))
-    assert np.array_equal(shortened(pixels, 32), expected)
+    assert np.array_equal(resized(pixels, 32), expected)
+    expected = np.asarray(resize(Image.fromarray(pixels), (24, 32)))
+    assert np.array_equal(resized(pixels, (24, 32)), expected)
 
 
 def test_grey_images_stay_grey_when_resized():
-    assert shortened(np.zeros((8, 12, 1), np.uint8), 4).shape == (4, 6, 1)
+    assert resized(np.zeros((8, 12, 1), np.uint8), 4).shape == (4, 6, 1)
 
 
 def test_decodes_once(tmp_path, ragged, image_set):
@@ -81,6 +83,15 @@ def test_decodes_once(tmp_path, ragged, image_set):
     assert sorted(calls) == list(range(5))
     assert again.path == first.path
     assert open_store(images, 3, tmp_path).path != first.path
+
+
+def test_another_size_has_another_store(tmp_path, ragged):
+    sizes = [None, 16, (16, 16), (16, 24), (24, 16)]
+    stores = [open_store(ragged[1], size, tmp_path) for size in sizes]
+    assert len({store.path for store in stores}) == len(sizes)
+    assert [store.read(4).shape for store in stores] == [
+        (3, 30, 40), (3, 16, 21), (3, 16, 16), (3, 16, 24), (3, 24, 16)
+    ]  # fmt: skip
 
 
 def test_changed_images_get_another_store(tmp_path, save_image):

@@ -14,6 +14,7 @@ PHOTO = [
     "reality-check",
     "proxy-anchor",
     "simple",
+    "simple-square",
     "simple-224",
     "large",
     "colour",
@@ -26,21 +27,24 @@ def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def pictures(short_side, count=6):
-    """Random images as the cache holds them: channels last in memory, short side given."""
+def pictures(resize, count=6):
+    """Random images as the cache holds them: channels last in memory, resized."""
     random = np.random.default_rng(0)
-    shapes = [(short_side, short_side + 17 * i) for i in range(count)]
-    shapes = [shape[:: 1 - 2 * (i % 2)] for i, shape in enumerate(shapes)]
+    shapes = [resize] * count
+    if isinstance(resize, int):
+        shapes = [(resize, resize + 17 * i) for i in range(count)]
+        shapes = [shape[:: 1 - 2 * (i % 2)] for i, shape in enumerate(shapes)]
     arrays = [random.integers(0, 256, (*shape, 3), dtype=np.uint8) for shape in shapes]
     return [torch.from_numpy(array).permute(2, 0, 1) for array in arrays]
 
 
 @pytest.mark.parametrize(
-    ("name", "short_side", "size"),
+    ("name", "resize", "size"),
     [
         ("reality-check", 256, 227),
         ("proxy-anchor", 256, 224),
         ("simple", 256, 227),
+        ("simple-square", (256, 256), 227),
         ("simple-224", 256, 224),
         ("large", 256, 256),
         ("colour", 256, 224),
@@ -50,8 +54,8 @@ def pictures(short_side, count=6):
         ("none", None, None),
     ],
 )
-def test_published_sizes(name, short_side, size):
-    assert (preset(name).short_side, preset(name).size) == (short_side, size)
+def test_published_sizes(name, resize, size):
+    assert (preset(name).resize, preset(name).size) == (resize, size)
     assert PRESETS[name].summary
 
 
@@ -59,7 +63,7 @@ def test_published_sizes(name, short_side, size):
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_batches_have_size_type_and_memory_format(name, memory_format):
     chosen = preset(name)
-    images = pictures(chosen.short_side)
+    images = pictures(chosen.resize)
     for batch in (
         chosen.train(images, seeded(), Normalisation(), memory_format),
         chosen.test(images, Normalisation(), memory_format),
@@ -72,7 +76,7 @@ def test_batches_have_size_type_and_memory_format(name, memory_format):
 @pytest.mark.parametrize("name", PHOTO)
 def test_test_view_is_the_centre_crop(name):
     chosen = preset(name)
-    images = pictures(chosen.short_side)
+    images = pictures(chosen.resize)
     expected = torch.stack([center_crop(image, chosen.size) for image in images]).float()
     assert torch.equal(chosen.test(images, PLAIN), expected)
 
@@ -80,7 +84,7 @@ def test_test_view_is_the_centre_crop(name):
 @pytest.mark.parametrize("name", [*PHOTO, "glyphs"])
 def test_chance_comes_from_the_generator_alone(name):
     chosen = preset(name)
-    images = pictures(chosen.short_side) if chosen.short_side else pictures(32, 1) * 6
+    images = pictures(chosen.resize) if chosen.resize else pictures(32, 1) * 6
     torch.manual_seed(1)
     first = chosen.train(images, seeded(5), PLAIN)
     torch.manual_seed(2)
@@ -94,7 +98,7 @@ def test_chance_comes_from_the_generator_alone(name):
 @pytest.mark.parametrize("name", [*PHOTO, "glyphs"])
 def test_images_are_left_as_they_were(name):
     chosen = preset(name)
-    images = pictures(chosen.short_side or 32, 1)
+    images = pictures(chosen.resize or 32, 1)
     before = images[0].clone()
     chosen.train(images, seeded(), PLAIN)
     chosen.test(images, PLAIN)
@@ -270,8 +274,8 @@ def test_colours_change_within_their_bounds():
 @pytest.mark.parametrize("name", ["reality-check", "simple", "colour", "glyphs", "none"])
 def test_parts_of_a_batch_are_those_of_the_whole(name):
     chosen = preset(name)
-    images = pictures(chosen.short_side or 32)
-    if chosen.short_side is None:
+    images = pictures(chosen.resize or 32)
+    if chosen.resize is None:
         images = [image[:, :32, :32] for image in images]
     whole = chosen.train(images, seeded(), PLAIN)
     parts = [Part(6, 0, 1), Part(6, 1, 4), Part(6, 4, 6)]

@@ -88,3 +88,9 @@ def test_the_box_is_the_centre_crop():
     assert (width, height) == pytest.approx((0.4, 0.8))
     assert (left, top) == pytest.approx((0.3, 0.1))
     assert seen_part(embedder_with(transform="glyphs"), Image.new("RGB", (9, 5))) == (0, 0, 1, 1)
+    square = embedder_with(transform="simple-square")
+    part = 227 / 256
+    assert seen_part(square, Image.new("RGB", (400, 200))) == (
+        (1 - part) / 2, (1 - part) / 2, part, part
+    )  # fmt: skip
+    assert square.prepare(Image.new("RGB", (400, 200))).shape == (3, 256, 256)

@@ -63,7 +63,7 @@ def test_the_saved_model_is_whole(small, start):
     images = data.load("folder", config.data.root)
     split = data.make_splits(images, "paper")[0]
     preset = data.preset("small")
-    pixels = Pixels(data.open_store(images, preset.short_side), preset, model.normalisation)
+    pixels = Pixels(data.open_store(images, preset.resize), preset, model.normalisation)
     ours = embed(model, split.final_test(), pixels)
     kept = load_file(str(run.folder / "test.safetensors"))["embeddings"]
     torch.testing.assert_close(ours, kept, atol=5e-3, rtol=0)  # half precision in between

@@ -134,7 +134,7 @@ def test_it_learns_what_the_network_with_a_standing_front_learns(
     images = data.load("folder", config.data.root)
     train_set = chosen_split(config, images).train
     preset = data.preset("glyphs")
-    pixels = Pixels(data.open_store(images, preset.short_side), preset, model.normalisation)
+    pixels = Pixels(data.open_store(images, preset.resize), preset, model.normalisation)
     compute = loss()
     sampler = build_sampler(config, train_set)
     for positions in islice(chain(sampler, sampler), 3):  # two batches an epoch

@@ -63,7 +63,7 @@ def write_page(path: Path, run: Path, tested: Any, suspects: Any) -> None:
     from lookalike.training import Run
 
     preset = data.preset(Run(run).config.data.transform)
-    pictures = Pictures(data.open_store(tested.images, preset.short_side))
+    pictures = Pictures(data.open_store(tested.images, preset.resize))
 
     def picture(row: int, mark: str) -> Picture:
         index = int(tested.indices[row])

@@ -31,6 +31,8 @@ _AT_A_TIME = 256
 _ABANDONED_SECONDS = 3600
 
 Progress = Callable[[int, int], None]
+Resize = int | tuple[int, int] | None
+"""The size of a cached image: of its shorter side, or height and width; None: unchanged."""
 
 
 def cache_folder(folder: Path | None = None) -> Path:
@@ -104,7 +106,7 @@ class PixelStore:
 
 def open_store(
     images: ImageSet,
-    short_side: int | None,
+    resize: Resize,
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> PixelStore:
@@ -112,7 +114,7 @@ def open_store(
 
     Args:
         images: The data set.
-        short_side: The size of the shorter side; None: unchanged.
+        resize: The size of the shorter side, or height and width; None: unchanged.
         folder: The cache folder; None: the default one.
         progress: Is called with the images decoded so far, and all.
 
@@ -122,12 +124,12 @@ def open_store(
     Raises:
         BadInput: Some images cannot be decoded; the message names them.
     """
-    path = cache_folder(folder) / f"{images.name}-{short_side or 'full'}px-{images.stamp}.pixels"
+    path = cache_folder(folder) / f"{images.name}-{_size_name(resize)}-{images.stamp}.pixels"
     try:
         if _existing(path) is None:
             with one_at_a_time(path):
                 if _existing(path) is None:
-                    _build(images, short_side, path, progress)
+                    _build(images, resize, path, progress)
     except OSError as error:
         raise LookalikeError(
             f"cannot write the image cache {path}: {error}; LOOKALIKE_CACHE names another folder"
@@ -143,12 +145,12 @@ def _existing(path: Path) -> PixelStore | None:
         return None
 
 
-def _build(images: ImageSet, short_side: int | None, path: Path, progress: Progress | None) -> None:
+def _build(images: ImageSet, resize: Resize, path: Path, progress: Progress | None) -> None:
     remove_abandoned(path)
     with atomically(path) as draft, draft.open("wb") as file:
         shapes = np.empty((len(images), 3), np.int32)
         bad: list[UnreadableImage] = []
-        for index, pixels in enumerate(decoded(images, short_side)):
+        for index, pixels in enumerate(decoded(images, resize)):
             if isinstance(pixels, UnreadableImage):
                 bad.append(pixels)
             elif not bad:
@@ -163,14 +165,12 @@ def _build(images: ImageSet, short_side: int | None, path: Path, progress: Progr
         file.write(_MAGIC + start.to_bytes(8, "little"))
 
 
-def decoded(
-    images: ImageSet, short_side: int | None
-) -> Iterator[NDArray[np.uint8] | UnreadableImage]:
+def decoded(images: ImageSet, resize: Resize) -> Iterator[NDArray[np.uint8] | UnreadableImage]:
     """Every image in order, or its error; decoded by several threads."""
 
     def one(index: int) -> NDArray[np.uint8] | UnreadableImage:
         try:
-            return shortened(images.decode(index), short_side)
+            return resized(images.decode(index), resize)
         except UnreadableImage as unreadable:
             return unreadable
 
@@ -179,13 +179,24 @@ def decoded(
             yield from pool.map(one, range(start, min(start + _AT_A_TIME, len(images))))
 
 
-def shortened(pixels: NDArray[np.uint8], short_side: int | None) -> NDArray[np.uint8]:
-    """``pixels`` [H, W, C] with the shorter side equal to ``short_side``: bilinear, antialiased."""
+def resized(pixels: NDArray[np.uint8], resize: Resize) -> NDArray[np.uint8]:
+    """``pixels`` [H, W, C], resized bilinearly with antialiasing.
+
+    A single number is the size of the shorter side, and the aspect ratio is kept.
+    """
     height, width, channels = pixels.shape
-    short = min(height, width)
-    if short_side is None or short == short_side:
+    if isinstance(resize, int):
+        short = min(height, width)
+        resize = int(resize * height / short), int(resize * width / short)
+    if resize is None or resize == (height, width):
         return pixels
-    size = (int(short_side * width / short), int(short_side * height / short))
     source = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
-    resized = np.asarray(source.resize(size, Image.Resampling.BILINEAR))
-    return resized.reshape(size[1], size[0], channels)
+    made = np.asarray(source.resize(resize[::-1], Image.Resampling.BILINEAR))
+    return made.reshape(*resize, channels)
+
+
+def _size_name(resize: Resize) -> str:
+    """The part of a cache file's name that says how images were resized."""
+    if isinstance(resize, tuple):
+        return "{}x{}px".format(*resize)
+    return f"{resize or 'full'}px"

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 from torchvision.transforms import functional as colours
 
+from lookalike.data.cache import Resize
 from lookalike.errors import BadInput, did_you_mean
 
 __all__ = ["PRESETS", "Normalisation", "Part", "Preset", "preset"]
@@ -96,13 +97,14 @@ class Preset:
 
     Attributes:
         name: The value of ``data.transform``.
-        short_side: The size of the shorter side in the image cache; None: unchanged.
+        resize: The size of the shorter side in the image cache, or its height and width; None:
+            unchanged.
         size: The size of the images of a batch; None: unchanged.
         summary: A description.
     """
 
     name: str
-    short_side: int | None
+    resize: Resize
     size: int | None
     summary: str
 
@@ -144,7 +146,7 @@ class Preset:
 
 @dataclass(frozen=True)
 class _Photo(Preset):
-    """Photos: short side resized, random crop and flip; tested on the centre crop.
+    """Photos: resized, random crop and flip; tested on the centre crop.
 
     With ``scale`` the crop has a random area (that share of the image) and shape (3/4 to 4/3) and
     is resized (RandomResizedCrop); without, it is a square of ``size`` pixels at a random position.
@@ -273,6 +275,7 @@ PRESETS: dict[str, Preset] = {
         ),
         _Photo("proxy-anchor", 256, 224, "256, RandomResizedCrop 224 (0.08 to 1), flip", (0.08, 1)),
         _Photo("simple", 256, 227, "256, random crop 227, flip"),
+        _Photo("simple-square", (256, 256), 227, "256 x 256, random crop 227, flip"),
         _Photo("simple-224", 256, 224, "256, random crop 224, flip"),
         _Photo("large", 256, 256, "256, RandomResizedCrop 256 (0.08 to 1), flip", (0.08, 1)),
         _Photo("colour", 256, 224, "as proxy-anchor, with colours changed by 0.2", (0.08, 1), 0.2),

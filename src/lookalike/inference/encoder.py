@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from lookalike.data import Normalisation, Preset
-from lookalike.data.cache import shortened
+from lookalike.data.cache import resized
 from lookalike.errors import LookalikeError
 from lookalike.ops.rows import unit
 
@@ -40,10 +40,10 @@ class Encoder(ABC):
         """The pixels of one picture as the image cache stores them, uint8 [C, H, W]."""
         pixels = np.asarray(image.convert("RGB"))
         size = self.preset.size
-        if self.preset.short_side is None and size is not None and pixels.shape[:2] != (size, size):
+        if self.preset.resize is None and size is not None and pixels.shape[:2] != (size, size):
             pixels = np.asarray(image.convert("RGB").resize((size, size)))
         else:
-            pixels = shortened(pixels, self.preset.short_side)
+            pixels = resized(pixels, self.preset.resize)
         return torch.from_numpy(pixels.copy()).permute(2, 0, 1)
 
     def batch(self, pixels: Sequence[Tensor]) -> Tensor:

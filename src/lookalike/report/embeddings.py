@@ -71,8 +71,8 @@ def embedding_views(contenders: Sequence[Contender], seed: int) -> EmbeddingView
         notes.append(f"Shown are {len(shown)} of {len(same)} methods.")
     first, tested = shown[0]
     # the pixels that the run itself read, so that nothing is decoded again
-    short_side = data.preset(first.runs[0].config.data.transform).short_side
-    pictures = Pictures(data.open_store(tested.images, short_side))
+    resize = data.preset(first.runs[0].config.data.transform).resize
+    pictures = Pictures(data.open_store(tested.images, resize))
     runs = [each for _, each in shown]
     galleries = [choose_strips(t.embeddings, t.labels, t.query, t.gallery) for t in runs]
     strips = [strip for found in galleries for strip in (*found.right, *found.worst)]

@@ -49,7 +49,7 @@ def open_store(images: ImageSet, preset: Preset, watcher: Watcher) -> PixelStore
     """The decoded images, from the cache or decoded now."""
     return data.open_store(
         images,
-        preset.short_side,
+        preset.resize,
         progress=lambda done, total: watcher.stage("decoding", done, total),
     )
 
