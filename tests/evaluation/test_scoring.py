@@ -290,7 +290,7 @@ def test_intervals_hold_the_score(clusters):
         ({"gallery": [[1.0, 2.0]]}, "needs gallery_labels"),
         ({"gallery_labels": [1]}, "need a gallery"),
         ({"gallery": [[1.0, 2.0]], "gallery_labels": [1, 2]}, "1 gallery embeddings but 2 gallery"),
-        ({"gallery": [[1.0]], "gallery_labels": [1]}, "2 columns and those of the gallery 1"),
+        ({"gallery": [[1.0]], "gallery_labels": [1]}, "2 columns and gallery embeddings 1"),
         ({"gallery": [[1.0, 2.0]], "gallery_labels": ["a"]}, "both be numbers"),
         ({"gallery": [[1.0, 2.0]], "gallery_labels": [7]}, "no label is in both"),
         ({"gallery": [[1.0, 2.0]], "gallery_labels": [[1, 0]]}, "both be multi-hot"),

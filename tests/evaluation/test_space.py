@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 import torch
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+from scipy.spatial.distance import cdist
+from scipy.stats import entropy
+from sklearn.decomposition import TruncatedSVD
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
 
 from lookalike.evaluation import evaluate
@@ -72,6 +75,52 @@ def test_nothing_to_compare():
     assert found["rho"] == pytest.approx(0)
     assert math.isnan(evaluate(np.eye(3), [0, 0, 0], ["pi-inter"])["pi-inter"])
     assert math.isnan(evaluate(np.ones((1, 3)), [0], ["uniformity"])["uniformity"])
+
+
+def authors_code(points, labels):
+    """What the published code of Roth et al. computes, and how: scipy and a truncated SVD."""
+    inside, means = [], []
+    for c in np.unique(labels):
+        members = points[labels == c]
+        gaps = cdist(members, members, "cosine")
+        inside.append(gaps.sum() / (len(gaps) ** 2 - len(gaps)))
+        means.append(members.mean(0) / np.linalg.norm(members.mean(0)))
+    gaps = cdist(means, means, "cosine")
+    between = gaps.sum() / (len(gaps) ** 2 - len(gaps))
+    svd = TruncatedSVD(n_components=points.shape[1] - 1, n_iter=7, random_state=42).fit(points)
+    spectrum = svd.singular_values_
+    return {
+        "pi-intra-cosine": np.mean(inside),
+        "pi-inter-cosine": between,
+        "pi-ratio-cosine": np.mean(inside) / between,
+    } | {
+        f"rho-spectrum@{k}": entropy(np.full(len(s), 1 / len(s)), s / s.sum())
+        for k, s in ((k, spectrum[k - 1 :]) for k in (1, 2, 5))
+    }
+
+
+@pytest.mark.parametrize("block", [13, 2048])
+def test_the_authors_code_has_other_definitions(clusters, monkeypatch, block):
+    monkeypatch.setattr("lookalike.evaluation.space.BLOCK", block)
+    points, labels = clusters(150, 12, 6)
+    points = points + 0.5
+    rows = points / np.linalg.norm(points, axis=1, keepdims=True)
+    expected = authors_code(rows.astype(np.float64), labels)
+    found = evaluate(points, labels, tuple(expected))
+    assert found == pytest.approx(expected, rel=1e-4)
+    scaled = rows * np.linspace(1, 3, 150)[:, None]  # the cosine does not see lengths
+    names = [name for name in expected if name.endswith("cosine")]
+    found = evaluate(scaled, labels, names, distance="l2")
+    others = authors_code(scaled, labels)
+    assert found["pi-intra-cosine"] == pytest.approx(others["pi-intra-cosine"], rel=1e-4)
+
+
+def test_the_authors_variants_where_nothing_can_be_compared():
+    names = ("pi-intra-cosine", "pi-inter-cosine", "pi-ratio-cosine", "rho-spectrum@9")
+    assert all(math.isnan(value) for value in evaluate(np.eye(1, 4), [0], names).values())
+    collapsed = evaluate(np.ones((10, 4)), np.arange(10) // 2, names)
+    assert collapsed["pi-intra-cosine"] == pytest.approx(0, abs=1e-12)
+    assert collapsed["pi-inter-cosine"] == pytest.approx(0, abs=1e-12)
 
 
 def unit(points):

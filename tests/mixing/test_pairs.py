@@ -10,6 +10,7 @@ from lookalike.mixing.pairs import (
     candidates_of_classes,
     candidates_of_images,
     hard_pairs,
+    random_pairs,
 )
 
 
@@ -113,3 +114,21 @@ def test_mixes_of_embeddings_and_of_maps():
     assert pairs.part(torch.tensor([1])).of(rows).tolist() == [[2.0]]
     maps = rows.view(3, 1, 1, 1).expand(3, 2, 3, 3)
     assert torch.equal(pairs.of(maps)[0], torch.full((2, 3, 3), 7.0))
+
+
+def test_random_pairs_are_uniform_over_the_pairs_of_different_classes():
+    labels = torch.tensor([3, 1, 3, 0, 1, 3])
+    pairs = random_pairs(labels, 40_000, alpha=2, seed=1)
+    assert (labels[pairs.first] != labels[pairs.second]).all()
+    firsts = torch.bincount(pairs.first, minlength=6) / 40_000
+    assert firsts.tolist() == pytest.approx([1 / 6] * 6, abs=0.01)
+    seconds = torch.bincount(pairs.second[pairs.first == 0], minlength=6).double()
+    assert (seconds / seconds.sum()).tolist() == pytest.approx(
+        [0, 1 / 3, 0, 1 / 3, 1 / 3, 0], abs=0.03
+    )
+    assert float(pairs.share.mean()) == pytest.approx(0.5, abs=0.01)
+    assert float(pairs.share.var()) == pytest.approx(1 / 20, abs=0.002)  # of Beta(2, 2)
+    again = random_pairs(labels, 40_000, alpha=2, seed=1)
+    assert all(torch.equal(a, b) for a, b in zip(pairs, again, strict=True))
+    with pytest.raises(BadInput, match="two classes"):
+        random_pairs(torch.zeros(4, dtype=torch.long), 2)

@@ -270,12 +270,25 @@ def test_the_command_line(study_file, tmp_path):
 
 def test_checkpoints_give_the_same_scores(study_values, tmp_path):
     base = study_values()["base"] | {"runs_dir": str(tmp_path / "runs")}
-    short = {"methods": ["triplet"], "tuner": {"trials": 1}, "repeats": 1}
+    metrics = ["recall@1", "map@r", "utilization"]
+    short = {
+        "methods": ["triplet"],
+        "tuner": {"trials": 1},
+        "repeats": 1,
+        "protocol": {"folds": 2, "metrics": metrics},
+    }
     light = run(study_values(**short), tmp_path / "light")
     kept = run(study_values(**short, base=base, checkpoints=True), tmp_path / "kept")
     torch.testing.assert_close(
         light.rows[0].repeats[0].concatenated, kept.rows[0].repeats[0].concatenated
     )
+    torch.testing.assert_close(light.rows[0].repeats[0].separate, kept.rows[0].repeats[0].separate)
+    for one in (light.rows[0].repeats[0], light.baselines[0]):  # each fold has its own training set
+        assert all(list(scores) == metrics for scores in one.separate)
+        assert list(one.concatenated) == metrics[:2]
+    raw = light.baselines[0].separate
+    assert raw[0]["map@r"] == pytest.approx(raw[1]["map@r"])
+    assert raw[0]["utilization"] != pytest.approx(raw[1]["utilization"])
     assert light.rows[0].validation == kept.rows[0].validation
     assert len(list((tmp_path / "runs").glob("*/result.json"))) == 2  # the repeat's two folds
 

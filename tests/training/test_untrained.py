@@ -183,3 +183,17 @@ def test_chance_is_the_recall_of_a_random_order():
     assert chance(labels) == pytest.approx(np.mean(hits), abs=0.005)
     query, gallery = np.arange(11) < 4, np.arange(11) >= 4  # of class 0: 4 ask, 1 answers
     assert chance(labels, query, gallery) == pytest.approx(1 / 7)
+
+
+def test_metrics_of_the_training_images_are_of_the_same_state(tiny):
+    metrics = "protocol.metrics=[recall@1,utilization,train-pi-ratio]"
+    start = train(tiny("train.epochs=0", metrics)).result
+    raw = train(tiny("train.epochs=0", "model.dim=0", metrics)).result
+    run = train(tiny("train.epochs=1", metrics))
+    assert set(run.epochs()[0]) >= {"validation map@r", "validation recall@1"}
+    assert not any("utilization" in name for line in run.epochs() for name in line)
+    for name in ("utilization", "train-pi-ratio"):
+        assert run.result["untrained"][name] == pytest.approx(start["test"][name], rel=1e-3)
+        assert run.result["raw_features"][name] == pytest.approx(raw["test"][name], rel=1e-3)
+        assert run.result["test"][name] > 0
+    assert "utilization" in "\n".join(summary(run.result))

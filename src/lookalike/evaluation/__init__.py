@@ -1,14 +1,16 @@
 """Evaluation: every score from the ranks of the relevant items, or from the embedding space."""
 
 from lookalike.evaluation.files import EmbeddingsFile, read_embeddings
+from lookalike.evaluation.histograms import DistanceHistogram, Mixes, distance_histogram
 from lookalike.evaluation.inputs import unit_rows
-from lookalike.evaluation.metrics import check_metrics, diagnostic
+from lookalike.evaluation.metrics import check_metrics, diagnostic, needs_training
 from lookalike.evaluation.neighbours import nearest
 from lookalike.evaluation.ranks import Ranks
 from lookalike.evaluation.reranking import RERANKINGS, AlphaExpansion, Gain, KReciprocal, rerank
 from lookalike.evaluation.results import ClassScores, Evaluation, WorstQuery
 from lookalike.evaluation.scoring import evaluate, score
 from lookalike.evaluation.space import EmbeddingSpace
+from lookalike.evaluation.training_space import utilization
 from lookalike.registry import METRICS
 
 __all__ = [
@@ -16,19 +18,24 @@ __all__ = [
     "RERANKINGS",
     "AlphaExpansion",
     "ClassScores",
+    "DistanceHistogram",
     "EmbeddingSpace",
     "EmbeddingsFile",
     "Evaluation",
     "Gain",
     "KReciprocal",
+    "Mixes",
     "Ranks",
     "WorstQuery",
     "check_metrics",
     "diagnostic",
+    "distance_histogram",
     "evaluate",
     "nearest",
+    "needs_training",
     "read_embeddings",
     "rerank",
     "score",
     "unit_rows",
+    "utilization",
 ]

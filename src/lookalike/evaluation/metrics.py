@@ -31,6 +31,11 @@ class Metric:
     k: tuple[int, ...]
     per_query: bool
 
+    @property
+    def needs_training(self) -> bool:
+        """Whether it reads the embeddings of the training images."""
+        return getattr(self.function, "needs_training", False)
+
     def of_queries(self, ranks: Ranks) -> Values:
         """One value per query of the block; NaN where nothing is relevant."""
         values = np.asarray(self.function(ranks, *self.k), np.float64)
@@ -55,6 +60,21 @@ def diagnostic(function: Function) -> Function:
         The same function.
     """
     function.diagnostic = True  # type: ignore[attr-defined]
+    return function
+
+
+def needs_training(function: Function) -> Function:
+    """Mark a metric of ``space`` that reads the training images too, ``space.training``.
+
+    Such a metric is computed in the final test, not on validation classes.
+
+    Args:
+        function: The metric.
+
+    Returns:
+        The same function.
+    """
+    function.needs_training = True  # type: ignore[attr-defined]
     return function
 
 

@@ -31,6 +31,7 @@ class Sets:
     gallery: Tensor | None
     labels: Labels
     relevance: Relevance
+    training: EmbeddingSpace | None = None
 
     @staticmethod
     def of(
@@ -41,6 +42,8 @@ class Sets:
         ignore: ArrayLike | None = None,
         gallery_ignore: ArrayLike | None = None,
         distance: Distance = "cosine",
+        training: ArrayLike | None = None,
+        training_labels: ArrayLike | None = None,
     ) -> "Sets":
         """Check and convert the arguments of ``score``."""
         inputs.check_choice(distance, Distance, "distance")
@@ -49,20 +52,26 @@ class Sets:
         if gallery is not None:
             if gallery_labels is None:
                 raise BadInput("a gallery needs gallery_labels")
-            others, other_labels = _checked(gallery, gallery_labels, "gallery ", distance)
-            others, width = others.to(queries.device), queries.shape[1]
-            if others.shape[1] != width:
-                those = f"those of the gallery {others.shape[1]}"
-                raise BadInput(f"embeddings have {width} columns and {those}")
+            others, other_labels = _checked(gallery, gallery_labels, "gallery ", distance, queries)
         elif gallery_labels is not None:
             raise BadInput("gallery_labels need a gallery")
         ignored = (_identities(ignore), _identities(gallery_ignore))
-        return Sets(queries, others, own_labels, Relevance(own_labels, other_labels, *ignored))
+        relevance, known = Relevance(own_labels, other_labels, *ignored), None
+        if training is not None:
+            if training_labels is None:
+                raise BadInput("training embeddings need training_labels")
+            rows, classes = _checked(training, training_labels, "training ", distance, queries)
+            if classes.ndim == 2:
+                raise BadInput("training labels must be one label per item, not a multi-hot table")
+            known = EmbeddingSpace(rows, _codes(classes, rows.device))
+        elif training_labels is not None:
+            raise BadInput("training_labels need training embeddings")
+        return Sets(queries, others, own_labels, relevance, known)
 
     def space(self, seed: int) -> EmbeddingSpace:
         """The queries as points of classes."""
-        classes = np.unique(self.labels, return_inverse=True)[1]
-        return EmbeddingSpace(self.queries, torch.from_numpy(classes).to(self.queries.device), seed)
+        codes = _codes(self.labels, self.queries.device)
+        return EmbeddingSpace(self.queries, codes, seed, self.training)
 
 
 class ScoreOptions(TypedDict, total=False):
@@ -72,6 +81,8 @@ class ScoreOptions(TypedDict, total=False):
     ties: Ties
     ignore: ArrayLike | None
     gallery_ignore: ArrayLike | None
+    training: ArrayLike | None
+    training_labels: ArrayLike | None
     confidence: float | None
     resamples: int
     seed: int
@@ -121,6 +132,8 @@ def score(
     ties: Ties = "worst",
     ignore: ArrayLike | None = None,
     gallery_ignore: ArrayLike | None = None,
+    training: ArrayLike | None = None,
+    training_labels: ArrayLike | None = None,
     confidence: float | None = None,
     resamples: int = 1000,
     seed: int = 0,
@@ -144,6 +157,9 @@ def score(
         ignore: One identity per query, such as its camera: pairs of the same label and identity
             are left out. Or a table queries x gallery, True to leave a pair out.
         gallery_ignore: Identities of the gallery.
+        training: One row per training image, by the same model; for metrics that need it, such as
+            ``utilization``.
+        training_labels: One label per training image.
         confidence: Level of bootstrap intervals of the rank metrics, such as 0.95; None: none.
         resamples: Number of bootstrap samples.
         seed: Seed of k-means and the bootstrap.
@@ -168,7 +184,17 @@ def score(
     distributed = distributed and dist.is_available() and dist.is_initialized()
     if confidence is not None and not 0 < confidence < 1:
         raise BadInput(f"confidence must lie between 0 and 1, not {confidence}")
-    sets = Sets.of(embeddings, labels, gallery, gallery_labels, ignore, gallery_ignore, distance)
+    sets = Sets.of(
+        embeddings,
+        labels,
+        gallery,
+        gallery_labels,
+        ignore,
+        gallery_ignore,
+        distance,
+        training,
+        training_labels,
+    )
     span = None
     if distributed:  # the queries that this process ranks
         count, rank, number = len(sets.queries), dist.get_rank(), dist.get_world_size()
@@ -200,6 +226,12 @@ def evaluation_of(
     of_space = [metric for metric in metrics if not metric.per_query]
     if of_space and sets.labels.ndim == 2:
         raise BadInput(f"'{of_space[0].name}' needs one label per item, not a multi-hot table")
+    for metric in of_space:
+        if metric.needs_training and sets.training is None:
+            raise BadInput(
+                f"'{metric.name}' needs the embeddings of the training images: give training and "
+                "training_labels, or name it in protocol.metrics of a run"
+            )
     parts: dict[str, list[NDArray[np.float64]]] = {metric.name: [] for metric in ranked}
     without = 0
     for block in blocks if ranked else ():
@@ -234,16 +266,34 @@ def evaluation_of(
     )
 
 
+def _codes(labels: Labels, device: torch.device) -> Tensor:
+    """The labels as class indices from 0."""
+    return torch.from_numpy(np.unique(labels, return_inverse=True)[1]).to(device)
+
+
 def _checked(
-    values: ArrayLike, labels: ArrayLike, which: str, distance: Distance
+    values: ArrayLike,
+    labels: ArrayLike,
+    which: str,
+    distance: Distance,
+    queries: Tensor | None = None,
 ) -> tuple[Tensor, Labels]:
+    """Rows with their labels, on the device of the queries and as wide as these."""
     rows = inputs.embeddings_of(values, f"{which}embeddings", distance)
     known = inputs.labels_of(labels, f"{which}labels")
     if len(rows) == 0:
-        raise BadInput("the gallery is empty" if which else "there are no embeddings")
+        raise BadInput(
+            "the gallery is empty" if which == "gallery " else f"there are no {which}embeddings"
+        )
     if len(rows) != len(known):
         raise BadInput(f"there are {len(rows)} {which}embeddings but {len(known)} {which}labels")
-    return rows, known
+    if queries is None:
+        return rows, known
+    if rows.shape[1] != queries.shape[1]:
+        raise BadInput(
+            f"embeddings have {queries.shape[1]} columns and {which}embeddings {rows.shape[1]}"
+        )
+    return rows.to(queries.device), known
 
 
 def _identities(values: ArrayLike | None) -> NDArray[np.generic] | None:

@@ -4,9 +4,14 @@ pi-intra, pi-inter, pi-ratio and rho: Roth et al., "Revisiting Training Strategi
 Generalization Performance in Deep Metric Learning", ICML 2020. Alignment and uniformity: Wang and
 Isola, "Understanding Contrastive Representation Learning through Alignment and Uniformity on the
 Hypersphere", ICML 2020. With the cosine all of them see unit vectors; with "l2" the rows as given.
+
+Roth et al. published code that differs from their paper: it compares by 1 - cosine, makes class
+means unit vectors first, and leaves out the smallest singular value. Those are the metrics
+``...-cosine`` and ``rho-spectrum@k``.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lookalike.evaluation.inputs import unit_rows
 from lookalike.evaluation.metrics import diagnostic
 from lookalike.evaluation.relevance import Ints
 from lookalike.registry import METRICS
@@ -44,11 +50,13 @@ class EmbeddingSpace:
         embeddings: One row per item, in float32; of unit length for the cosine.
         labels: Class index per item, from 0, on the same device.
         seed: Seed of k-means.
+        training: The embeddings of the training images by the same model, where they are at hand.
     """
 
     embeddings: Tensor
     labels: Tensor
     seed: int = 0
+    training: "EmbeddingSpace | None" = None
 
     @cached_property
     def classes(self) -> Ints:
@@ -69,6 +77,29 @@ class EmbeddingSpace:
             part = slice(start, start + BLOCK)
             sums.index_add_(0, self.labels[part], self.embeddings[part].double())
         return sums, sizes
+
+    @cached_property
+    def unit_class_sums(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The sums and sizes of ``class_sums`` for unit vectors, and how many are not zero."""
+        sizes = torch.bincount(self.labels).double()
+        sums = sizes.new_zeros(len(sizes), self.embeddings.shape[1])
+        lengths = torch.zeros_like(sizes)
+        for start in range(0, len(self.labels), BLOCK):
+            part = slice(start, start + BLOCK)
+            rows = unit_rows(self.embeddings[part], torch.float64)
+            sums.index_add_(0, self.labels[part], rows)
+            lengths.index_add_(0, self.labels[part], rows.square().sum(1))
+        return sums, sizes, lengths
+
+    @cached_property
+    def singular_values(self) -> Tensor:
+        """The singular values of the embeddings, ascending; in double precision."""
+        rows = self.embeddings
+        products = rows.new_zeros(rows.shape[1], rows.shape[1], dtype=torch.float64)
+        for part in torch.split(rows, BLOCK):
+            products += part.double().T @ part.double()
+        squares: Tensor = torch.linalg.eigvalsh(products)
+        return squares.clamp_min(0).sqrt()[-min(rows.shape) :]
 
     @cached_property
     def distance_within_classes(self) -> float:
@@ -128,16 +159,62 @@ def pi_ratio(space: EmbeddingSpace) -> float:
 @diagnostic
 def spectral_decay(space: EmbeddingSpace) -> float:
     """KL(uniform || normalised singular values): 0 where every direction is used alike."""
-    rows = space.embeddings
-    products = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
-    for part in torch.split(rows, BLOCK):
-        products += part.double().T @ part.double()
-    values = torch.linalg.eigvalsh(products).clamp_min(0).sqrt()[-min(rows.shape) :]
-    if values.max() == 0:
+    return _divergence_from_uniform(space.singular_values)
+
+
+@METRICS.register("pi-intra-cosine", paper=ROTH)
+@diagnostic
+def pi_intra_cosine(space: EmbeddingSpace) -> float:
+    """As pi-intra, by 1 - cosine (the authors' code)."""
+    sums, sizes, lengths = space.unit_class_sums
+    several = sizes > 1
+    if not several.any():
         return math.nan
-    shares = values.clamp_min(SMALLEST * float(values.max()))
-    shares = shares / shares.sum()
-    return max(0.0, float(-math.log(len(shares)) - shares.log().mean()))
+    sums, sizes, lengths = sums[several], sizes[several], lengths[several]
+    # sum over ordered pairs of a.b = |sum a|^2 - sum |a|^2
+    cosines = (sums.square().sum(1) - lengths) / (sizes * (sizes - 1))
+    return float((1 - cosines).mean())
+
+
+@METRICS.register("pi-inter-cosine", paper=ROTH)
+@diagnostic
+def pi_inter_cosine(space: EmbeddingSpace) -> float:
+    """As pi-inter, by 1 - cosine of the class means (the authors' code)."""
+    means = unit_rows(space.unit_class_sums[0], torch.float64)
+    number = len(means)
+    if number < 2:
+        return math.nan
+    cosines = (means.sum(0).square().sum() - means.square().sum()) / (number * (number - 1))
+    return float(1 - cosines)
+
+
+@METRICS.register("pi-ratio-cosine", paper=ROTH)
+@diagnostic
+def pi_ratio_cosine(space: EmbeddingSpace) -> float:
+    """pi-intra-cosine / pi-inter-cosine (the authors' code)."""
+    between = pi_inter_cosine(space)
+    return pi_intra_cosine(space) / between if between > 0 else math.nan
+
+
+@METRICS.register("rho-spectrum@k", paper=ROTH)
+@diagnostic
+def spectrum_decay(space: EmbeddingSpace, k: int) -> float:
+    """As rho, of the singular values from the k-th to the last but one (the authors' code)."""
+    descending = space.singular_values.flip(0)[: space.embeddings.shape[1] - 1]
+    return _divergence_from_uniform(descending[k - 1 :])
+
+
+STRUCTURE: dict[str, Callable[..., float]] = {
+    "pi-intra": pi_intra,
+    "pi-inter": pi_inter,
+    "pi-ratio": pi_ratio,
+    "rho": spectral_decay,
+    "pi-intra-cosine": pi_intra_cosine,
+    "pi-inter-cosine": pi_inter_cosine,
+    "pi-ratio-cosine": pi_ratio_cosine,
+    "rho-spectrum@k": spectrum_decay,
+}
+"""The metrics of Roth et al. by name."""
 
 
 @METRICS.register("alignment", paper=WANG_ISOLA)
@@ -171,6 +248,15 @@ def uniformity(space: EmbeddingSpace) -> float:
             exponent = torch.cdist(rows, other).square_().mul_(-2)
             total += float(exponent.exp_().sum(dtype=torch.float64))
     return math.log(total / (number * (number - 1) / 2)) if total > 0 else -math.inf
+
+
+def _divergence_from_uniform(values: Tensor) -> float:
+    """KL(uniform || values / their sum); NaN where there are none, or all are 0."""
+    if len(values) == 0 or values.max() == 0:
+        return math.nan
+    shares = values.clamp_min(SMALLEST * float(values.max()))
+    shares = shares / shares.sum()
+    return max(0.0, float(-math.log(len(shares)) - shares.log().mean()))
 
 
 def k_means(embeddings: Tensor, clusters: int, seed: int = 0) -> Ints:

@@ -6,6 +6,7 @@ anchor or the anchor itself, the second one of the anchor's negatives.
 
 from typing import Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ __all__ = [
     "candidates_of_classes",
     "candidates_of_images",
     "hard_pairs",
+    "random_pairs",
 ]
 
 Kind: TypeAlias = Literal["positive-negative", "anchor-negative"]
@@ -105,6 +107,38 @@ def all_pairs(labels: Tensor) -> tuple[Tensor, Tensor]:
     """
     first, second = (~_same_class(labels)).nonzero(as_tuple=True)
     return first, second
+
+
+def random_pairs(labels: Tensor, number: int, alpha: float = 2, seed: int = 0) -> MixedPairs:
+    """Pairs of images of different classes, drawn at random from a whole data set.
+
+    For figures and metrics of mixed examples: ``unit(random_pairs(labels, n).of(embeddings))``.
+
+    Args:
+        labels: [N] class indices.
+        number: How many pairs.
+        alpha: The share of the first is drawn from Beta(alpha, alpha).
+        seed: Seed of the draws.
+
+    Returns:
+        The pairs.
+
+    Raises:
+        BadInput: There is only one class.
+    """
+    classes = labels.cpu().numpy()
+    if classes.ndim != 1 or len(np.unique(classes)) < 2:
+        raise BadInput("mixing needs one class index per image, and two classes at least")
+    random = np.random.default_rng(seed)
+    first = random.integers(0, len(classes), number)
+    # the second: uniform among the images that follow or precede the first's class
+    order = np.argsort(classes, kind="stable")
+    begin = np.searchsorted(classes[order], classes[first], "left")
+    end = np.searchsorted(classes[order], classes[first], "right")
+    drawn = random.integers(0, len(classes) - (end - begin))
+    second = order[np.where(drawn < begin, drawn, drawn + end - begin)]
+    share = random.beta(alpha, alpha, number)
+    return MixedPairs(*(torch.from_numpy(a).to(labels.device) for a in (first, second, share)))
 
 
 def hard_pairs(

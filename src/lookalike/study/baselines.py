@@ -17,7 +17,7 @@ from lookalike import models
 from lookalike.data import Split, Subset
 from lookalike.errors import LookalikeError
 from lookalike.models.head import l2_normalise
-from lookalike.training.score import score
+from lookalike.training.score import TrainingRows, needs_training, score
 
 SHRINKS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Shrinkages of LDA's within-class covariance; the best on validation classes is used."""
@@ -47,7 +47,7 @@ class FoldFeatures:
         subset = self.split.validation
         if subset is None:
             raise LookalikeError("a study needs validation classes")
-        return _score(projection(self.features(subset)), subset, (metric,))[metric]
+        return score(projection(self.features(subset)), subset, (metric,))[metric]
 
 
 def baselines(
@@ -76,7 +76,12 @@ def baselines(
     for name, projections, parameters, validation, seconds in made:
         begun = time.monotonic()
         embedded = [project(rows) for project, rows in zip(projections, features, strict=True)]
-        separate, concatenated = final_scores(embedded, tests[0], metrics)
+        training = [
+            (project(fold.features(fold.split.train)), fold.split.train.labels)
+            for project, fold in zip(projections, folds, strict=True)
+            if needs_training(metrics)
+        ]
+        separate, concatenated = final_scores(embedded, tests[0], metrics, training)
         rows.append(
             {
                 "baseline": name,
@@ -92,17 +97,24 @@ def baselines(
 
 
 def final_scores(
-    embedded: Sequence[Tensor], test: Subset, metrics: tuple[str, ...]
+    embedded: Sequence[Tensor],
+    test: Subset,
+    metrics: tuple[str, ...],
+    training: Sequence[TrainingRows] = (),
 ) -> tuple[list[dict[str, float]], dict[str, float]]:
     """The scores of each model's unit vectors, and of all of them concatenated.
 
-    Equal embeddings (raw features) are scored once: concatenated they rank the same.
+    Equal embeddings (raw features) are scored once: concatenated they rank the same. Metrics that
+    need the training images have no concatenated value: each fold has its own training classes.
     """
-    if all(torch.equal(one, embedded[0]) for one in embedded[1:]):
-        found = _score(embedded[0], test, metrics)
+    if not training and all(torch.equal(one, embedded[0]) for one in embedded[1:]):
+        found = score(embedded[0], test, metrics)
         return [found] * len(embedded), found
-    concatenated = _score(torch.cat(list(embedded), 1), test, metrics)
-    return [_score(one, test, metrics) for one in embedded], concatenated
+    known: Sequence[TrainingRows | None] = training or [None] * len(embedded)
+    separate = [score(one, test, metrics, rows) for one, rows in zip(embedded, known, strict=True)]
+    if len(separate) == 1:
+        return separate, separate[0]
+    return separate, score(torch.cat(list(embedded), 1), test, metrics)
 
 
 def _best_lda(
@@ -124,7 +136,3 @@ def _best_lda(
 
 def _linear(weight: Tensor, bias: Tensor) -> Projection:
     return lambda features: l2_normalise(features @ weight.T + bias)
-
-
-def _score(embeddings: Tensor, subset: Subset, metrics: tuple[str, ...]) -> dict[str, float]:
-    return score(embeddings, subset, metrics)

@@ -36,6 +36,7 @@ from lookalike.training.building import (
 from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.runner import train
+from lookalike.training.score import TrainingRows, needs_training
 
 Made = TypeVar("Made")
 Kind = Literal["validate", "repeat", "baselines"]
@@ -103,7 +104,8 @@ class TaskRunner:
     def repeat(self, config: RunConfig, checkpoints: bool) -> dict[str, Any]:
         """Train every fold; test each model, and their concatenated embeddings."""
         metric, metrics = config.train.metric, config.protocol.metrics
-        validation, embedded = [], []
+        validation, embedded, tested = [], [], []
+        training: list[TrainingRows] = []
         test: Subset | None = None
         images, _, _ = self.store(config)
         for fold, split in enumerate(splits_of(config, images)):
@@ -115,15 +117,20 @@ class TaskRunner:
                 run = train(one, self.watcher)
                 validation.append(float(run.result["validation"][metric]))
                 embedded.append(l2_normalise(test_embeddings(run).embeddings))
+                tested.append(run.result["test"])
                 test = split.final_test()
             else:
                 learning = self.learned(one, split)
                 validation.append(float(learning.progress.best_score))
                 test = split.final_test()
                 embedded.append(l2_normalise(learning.embed(test, "testing")))
+                if needs_training(metrics):
+                    training.append((learning.embed(split.train, "testing"), split.train.labels))
         if test is None:
             raise LookalikeError("the protocol has no folds")
-        separate, together = final_scores(embedded, test, metrics)
+        separate, together = final_scores(embedded, test, metrics, training)
+        if tested:  # by the runs themselves, which have the embeddings of their training images
+            separate, together = tested, together if len(tested) > 1 else tested[0]
         return {"validation": validation, "separate": separate, "concatenated": together}
 
     def baselines(self, config: RunConfig, checkpoints: bool) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import torch
 from lightning_fabric import Fabric
 from lightning_fabric.loggers.logger import Logger
 from safetensors.torch import save_file
+from torch import Tensor
 
 from lookalike import models
 from lookalike.config import RunConfig, without_effect
@@ -29,7 +30,15 @@ from lookalike.training.loggers import check_loggers, open_loggers
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.monitor import Progress
 from lookalike.training.objective import check_parts
-from lookalike.training.score import chance, format_score, score, untrained_scores
+from lookalike.training.score import (
+    chance,
+    format_score,
+    needs_training,
+    score,
+    untrained_embeddings,
+)
+
+TRAINING_STAGE = "embedding the training images"
 
 
 def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
@@ -183,25 +192,42 @@ class TrainingRun(TrainingLoop):
             with atomically(self.run.folder / "test.safetensors") as draft:
                 indices = torch.from_numpy(test.indices)
                 save_file({"embeddings": embeddings, "indices": indices}, str(draft))
-        scores = score(embeddings, test, self.config.protocol.metrics)
+        with_training = needs_training(self.config.protocol.metrics)
+        training = self.embed(self.split.train, TRAINING_STAGE) if with_training else None
+        scores = self.test_scores(test, embeddings, training)
         return {
             "test_images": len(test.indices),
             "test_classes": test.class_count,
             "test_chance": chance(test.labels, test.query, test.gallery),
             "test": scores,
-        } | self.test_before_training(test, scores)
+        } | self.test_before_training(test, scores, with_training)
+
+    def test_scores(
+        self, test: Subset, embeddings: Tensor, training: Tensor | None
+    ) -> dict[str, float]:
+        """Every metric of the protocol on the test classes."""
+        metrics = self.config.protocol.metrics
+        known = None if training is None else (training, self.split.train.labels)
+        return score(embeddings, test, metrics, known)
 
     def test_before_training(
-        self, test: Subset, trained: dict[str, float]
+        self, test: Subset, trained: dict[str, float], with_training: bool
     ) -> dict[str, dict[str, float]]:
         """The test scores of the weights before training, if they were kept."""
         start = from_first(lambda: checkpoint.read_start(self.run.checkpoints))
         if start is None:
             return {}
         with checkpoint.temporary_weights(self.model, start):
+            head = self.model.head
             rows = self.embed(test, "testing the start", without_linear=True)
-            metrics = self.config.protocol.metrics
-            found = untrained_scores(self.model.head, rows, lambda x: score(x, test, metrics))
+            states, training = untrained_embeddings(head, rows), {}
+            if with_training:
+                rows = self.embed(self.split.train, TRAINING_STAGE, without_linear=True)
+                training = untrained_embeddings(head, rows)
+        found = {
+            state: self.test_scores(test, embeddings, training.get(state))
+            for state, embeddings in states.items()
+        }
         if self.split.validation is not None and self.progress.best_epoch == 0:
             found["untrained"] = dict(trained)  # this is the model that was chosen and tested
         return found

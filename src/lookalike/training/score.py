@@ -1,6 +1,7 @@
 """Scores of embeddings and of untrained networks, and how they are printed."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -9,19 +10,42 @@ from torch import Tensor, nn
 
 from lookalike import evaluation
 from lookalike.data import Subset
-from lookalike.evaluation.metrics import more_is_better
+from lookalike.evaluation.metrics import check_metrics, more_is_better
+from lookalike.evaluation.scoring import ScoreOptions
 from lookalike.models.head import Head, l2_normalise
 
+TrainingRows: TypeAlias = tuple[Tensor, NDArray[np.int64]]
+"""The embeddings of the training images, and their labels."""
 
-def score(embeddings: Tensor, subset: Subset, metrics: tuple[str, ...]) -> dict[str, float]:
-    """Scores of all against all, or of queries against a gallery; processes share the queries."""
-    labels, query, gallery = subset.labels, subset.query, subset.gallery
+
+def needs_training(metrics: Sequence[str]) -> bool:
+    """Whether one of the metrics reads the embeddings of the training images."""
+    return any(metric.needs_training for metric in check_metrics(metrics))
+
+
+def score(
+    embeddings: Tensor,
+    subset: Subset,
+    metrics: tuple[str, ...],
+    training: TrainingRows | None = None,
+) -> dict[str, float]:
+    """Scores of all against all, or of queries against a gallery; processes share the queries.
+
+    Without ``training`` the metrics that need it are left out.
+    """
+    rows, labels = embeddings.numpy(), subset.labels
+    query, gallery = subset.query, subset.gallery
+    options: ScoreOptions = {"distributed": True}
+    if training is None:
+        metrics = tuple(m.name for m in check_metrics(metrics) if not m.needs_training)
+    else:
+        options |= {"training": training[0], "training_labels": training[1]}
+    if not metrics:
+        return {}
     if query is None or gallery is None:
-        return evaluation.evaluate(embeddings, labels, metrics, distributed=True)
-    rows = embeddings.numpy()
-    return evaluation.evaluate(
-        rows[query], labels[query], metrics, rows[gallery], labels[gallery], distributed=True
-    )
+        return evaluation.evaluate(rows, labels, metrics, **options)
+    queries, items = (rows[query], labels[query]), (rows[gallery], labels[gallery])
+    return evaluation.evaluate(*queries, metrics, *items, **options)
 
 
 def chance(
@@ -45,20 +69,18 @@ def chance(
 
 
 @torch.no_grad()
-def untrained_scores(
-    head: Head, features: Tensor, score: Callable[[Tensor], dict[str, float]]
-) -> dict[str, dict[str, float]]:
-    """The scores of a model before training, from the inputs of its head's linear layer.
+def untrained_embeddings(head: Head, features: Tensor) -> dict[str, Tensor]:
+    """The embeddings of a model before training, from the inputs of its head's linear layer.
 
     ``untrained`` is the model with its head, before the first step; ``raw_features`` are the
     network's own features, where the head changes them.
     """
     raw = l2_normalise(features) if head.normalize else features
     if not isinstance(head.linear, nn.Linear):
-        return {"untrained": score(raw)}
+        return {"untrained": raw}
     projected: Tensor = head.linear(features.to(head.linear.weight)).float().cpu()
     embeddings = l2_normalise(projected) if head.normalize else projected
-    return {"untrained": score(embeddings), "raw_features": score(raw)}
+    return {"untrained": embeddings, "raw_features": raw}
 
 
 def format_score(name: str, value: float) -> str:
