@@ -65,7 +65,7 @@ class Normalisation:
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
-            raise BadInput(f"a network takes 1 or 3 channels, not {self.channels}")
+            raise BadInput(f"a network takes 1 (grey) or 3 (colour) channels, not {self.channels}")
         if not len(self.mean) == len(self.std) == self.channels:
             raise BadInput(f"mean and std need {self.channels} values, one a channel")
 

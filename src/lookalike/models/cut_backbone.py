@@ -89,7 +89,8 @@ class CutBackbone(Backbone):
             with hooks_on({self.until: self.network.get_submodule(self.until)}, stop):
                 super().forward(images)
         except Reached as reached:
-            return reached.output
+            output: Tensor = reached.args[0]
+            return output
         raise AssertionError(f"'{self.until}' was called before")
 
     def forward(self, maps: Tensor) -> Tensor:
@@ -132,11 +133,7 @@ class CutBackbone(Backbone):
 
 
 class Reached(Exception):
-    """The cut was reached; nothing behind it has to be run."""
-
-    def __init__(self, output: Tensor) -> None:
-        super().__init__()
-        self.output = output
+    """The cut was reached, with this output; nothing behind it has to be run."""
 
 
 @contextmanager

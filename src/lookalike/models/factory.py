@@ -56,8 +56,6 @@ def build(
     Raises:
         BadInput: There is no such network, or the weights do not fit.
     """
-    if channels not in (1, 3):
-        raise BadInput(f"a network takes 1 (grey) or 3 (colour) channels, not {channels}")
     backbone = _backbone(network, channels, pretrained=weights == "imagenet")
     head = Head(
         backbone.width, dim=dim, pooling=pooling, layer_norm=layer_norm, normalize=normalize

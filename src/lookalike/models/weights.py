@@ -48,11 +48,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     for name in CONTAINERS:
         if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
             found = found[name]
-    tensors = (
-        {str(name): value for name, value in found.items() if isinstance(value, Tensor)}
-        if isinstance(found, Mapping)
-        else {}
-    )
+    named = found.items() if isinstance(found, Mapping) else ()
+    tensors = {str(name): value for name, value in named if isinstance(value, Tensor)}
     if not tensors:
         raise BadInput(f"'{path}' contains no named tensors")
     return _unwrapped(tensors)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any, Protocol, TypeVar
@@ -124,25 +124,6 @@ def step_generator(seed: int, step: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(state >> np.uint64(1)))
 
 
-def embed_distributed(
-    model: EmbeddingModel,
-    subset: Subset,
-    source: Source,
-    *,
-    batch_size: int = 256,
-    progress: Callable[[int, int], None] | None = None,
-) -> Tensor:
-    """As :func:`embed`; with several processes, each embeds a part and all get the whole."""
-    part = own_part(len(subset))
-    if world_size() == 1 or part.whole < world_size():
-        return embed(model, subset, source, batch_size=batch_size, progress=progress)
-    broadcast_from_first(model.buffers())
-    own = replace(subset, indices=subset.indices[part.rows], labels=subset.labels[part.rows])
-    rows = embed(model, own, source, batch_size=batch_size, progress=progress)
-    device = next(model.parameters(), rows).device
-    return gather_rows(rows.to(device), part.whole).cpu()
-
-
 @torch.no_grad()
 def embed(
     model: EmbeddingModel,
@@ -151,6 +132,7 @@ def embed(
     *,
     batch_size: int = 256,
     progress: Callable[[int, int], None] | None = None,
+    distributed: bool = False,
 ) -> Tensor:
     """The embedding of every image of a subset.
 
@@ -160,23 +142,29 @@ def embed(
         source: Where their inputs come from.
         batch_size: Images per pass.
         progress: Is called with the images embedded so far, and all.
+        distributed: Whether each of several processes embeds a part, and all get the whole.
 
     Returns:
         Embeddings [N, dim] in float32 on the CPU.
     """
+    shared = distributed and 1 < world_size() <= len(subset)
+    own = subset.indices[own_part(len(subset)).rows] if shared else subset.indices
+    if shared:
+        broadcast_from_first(model.buffers())
     was_training = model.training
     model.eval()
     like = next(model.parameters(), torch.empty(0))
-    slices = [subset.indices[i : i + batch_size] for i in range(0, len(subset.indices), batch_size)]
+    slices = [own[i : i + batch_size] for i in range(0, len(own), batch_size)]
     rows: list[Tensor] = []
     done = 0
     for indices, images in prefetch(slices, source.testing, like.device):
         rows.append(model(images.to(like)).float().cpu())
         done += len(indices)
         if progress:
-            progress(done, len(subset.indices))
+            progress(done, len(own))
     model.train(was_training)
-    return torch.cat(rows)
+    found = torch.cat(rows)
+    return gather_rows(found.to(like.device), len(subset)).cpu() if shared else found
 
 
 def prefetch(

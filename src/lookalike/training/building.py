@@ -18,7 +18,7 @@ from lookalike.models import EmbeddingModel
 from lookalike.progress import Watcher
 from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
-from lookalike.training.batches import Pixels, Source, embed_distributed
+from lookalike.training.batches import Pixels, Source, embed
 from lookalike.training.features import Features, Frozen, open_features
 
 HeadStart: TypeAlias = tuple[Tensor, Tensor]
@@ -229,9 +229,8 @@ def head_start(
     wanted = config.model
     if wanted.head_init == "random":
         return None
-    features = embed_distributed(
-        model.without_linear(), subset, source, batch_size=config.train.eval_batch_size
-    )
+    plain, size = model.without_linear(), config.train.eval_batch_size
+    features = embed(plain, subset, source, batch_size=size, distributed=True)
     labels = torch.from_numpy(subset.labels)
     shrink = wanted.head_shrink
     if wanted.head_init == "auto":

@@ -16,7 +16,7 @@ from lookalike.data import Split, Subset
 from lookalike.progress import Watcher
 from lookalike.samplers import StoreSampler
 from lookalike.training.activation_checkpointing import recompute_blocks
-from lookalike.training.batches import TrainingBatches, embed_distributed
+from lookalike.training.batches import TrainingBatches, embed
 from lookalike.training.building import HeadStart, Learner, build_sampler, head_start
 from lookalike.training.checkpoint import temporary_weights
 from lookalike.training.distributed.batch_norm import share_statistics
@@ -248,12 +248,13 @@ class TrainingLoop:
 
     def embed(self, subset: Subset, stage: str, *, without_linear: bool = False) -> Tensor:
         """The embeddings of a subset, or the inputs of the head's linear layer."""
-        return embed_distributed(
+        return embed(
             self.model.without_linear() if without_linear else self.model,
             subset,
             self.source,
             batch_size=self.config.train.eval_batch_size,
             progress=lambda done, total: self.watcher.stage(stage, done, total),
+            distributed=True,
         )
 
     def fill_store(self) -> None:
