@@ -2,7 +2,8 @@
 
 ``load(paper="metrix", dataset="cub")`` returns results, ``hyperparameters()`` the tuned values that
 papers print, and ``papers()`` the papers themselves. Losses show the hyper-parameters, recipes are
-built from them, and reports list them.
+built from them, and reports list them. What the documents tell about other papers is in
+``lookalike.published.literature``.
 """
 
 import csv
@@ -15,7 +16,16 @@ from pydantic import BeforeValidator, TypeAdapter
 
 from lookalike.errors import BadInput, did_you_mean
 
-__all__ = ["TABLES", "Hyperparameter", "Paper", "Published", "hyperparameters", "load", "papers"]
+__all__ = [
+    "TABLES",
+    "Hyperparameter",
+    "Paper",
+    "Published",
+    "hyperparameters",
+    "load",
+    "papers",
+    "read_rows",
+]
 
 TABLES = ("thesis", "metrix", "dr", "reported")
 """The files of results: one per paper, and what papers report for two old losses."""
@@ -117,7 +127,7 @@ def papers() -> dict[str, Paper]:
     >>> papers()["metrix"].year
     2022
     """
-    return {row.paper: row for row in _rows("papers", Paper)}
+    return {row.paper: row for row in read_rows("papers", Paper)}
 
 
 def load(
@@ -167,16 +177,16 @@ def hyperparameters() -> tuple[Hyperparameter, ...]:
     >>> first.label, first.parameter, first.value, first.settings
     ('Contrastive', 'pos_margin', '-0.2000', ('loss.pos_margin=-0.2000',))
     """
-    return _rows("hyperparameters", Hyperparameter)
+    return read_rows("hyperparameters", Hyperparameter)
 
 
 @cache
 def _results() -> tuple[Published, ...]:
-    return tuple(row for table in TABLES for row in _rows(table, Published))
+    return tuple(row for table in TABLES for row in read_rows(table, Published))
 
 
-def _rows(table: str, kind: type[Row]) -> tuple[Row, ...]:
-    """The rows of a CSV file; an empty cell of a number is None."""
+def read_rows(table: str, kind: type[Row]) -> tuple[Row, ...]:
+    """The rows of a CSV file of this package; an empty cell of a number is None."""
     text = files(__name__).joinpath(f"{table}.csv").read_text(encoding="utf-8")
     return TypeAdapter(tuple[kind, ...]).validate_python(  # type: ignore[valid-type]
         tuple(csv.DictReader(text.splitlines()))
