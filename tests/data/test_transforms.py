@@ -19,6 +19,8 @@ PHOTO = [
     "large",
     "colour",
     "small",
+    "small-plain",
+    "small-colour",
     "small-160",
 ]
 
@@ -49,6 +51,8 @@ def pictures(resize, count=6):
         ("large", 256, 256),
         ("colour", 256, 224),
         ("small", 160, 128),
+        ("small-plain", 160, 128),
+        ("small-colour", 160, 128),
         ("small-160", 200, 160),
         ("glyphs", None, 32),
         ("none", None, None),

@@ -20,6 +20,7 @@ from lookalike.cli.index import index
 from lookalike.cli.list import list_parts
 from lookalike.cli.mislabelled import mislabelled
 from lookalike.cli.report import report
+from lookalike.cli.reproduce import reproduce
 from lookalike.cli.search import search
 from lookalike.cli.serve import serve
 from lookalike.cli.study import study
@@ -40,7 +41,7 @@ app = typer.Typer(
     help="Teach a network which images look alike, and prove fairly how well it does.",
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, train, evaluate, compare, audit, report),
+    *(demo, train, evaluate, reproduce, compare, audit, report),
     *(search, export, duplicates, mislabelled, serve),
 )
 for command in COMMANDS:

@@ -23,6 +23,8 @@ USER_DATASETS = ("folder", "csv")
 """Data sets of the user's own images; they share one recipe."""
 STUDIES = "studies"
 """The folder of studies, which are many runs; a recipe is one."""
+REPRODUCTIONS = "reproductions"
+"""The folder of tables and figures of papers, which select recipes."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def all_recipes() -> dict[str, Recipe]:
     root = folder()
     for path in sorted(root.rglob("*.yaml")):
         name = str(path.relative_to(root).with_suffix(""))
-        if name.startswith(f"{STUDIES}/"):
+        if name.startswith((f"{STUDIES}/", f"{REPRODUCTIONS}/")):
             continue
         content = plain_yaml(path)
         if "grids" not in content:

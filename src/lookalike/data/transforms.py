@@ -280,6 +280,8 @@ PRESETS: dict[str, Preset] = {
         _Photo("large", 256, 256, "256, RandomResizedCrop 256 (0.08 to 1), flip", (0.08, 1)),
         _Photo("colour", 256, 224, "as proxy-anchor, with colours changed by 0.2", (0.08, 1), 0.2),
         _Photo("small", 160, 128, "160, RandomResizedCrop 128 (0.16 to 1), flip", (0.16, 1.0)),
+        _Photo("small-plain", 160, 128, "160, random crop 128, flip"),
+        _Photo("small-colour", 160, 128, "as small, with colours changed by 0.2", (0.16, 1.0), 0.2),
         _Photo("small-160", 200, 160, "200, RandomResizedCrop 160 (0.16 to 1), flip", (0.16, 1.0)),
         _Glyphs(
             "glyphs",

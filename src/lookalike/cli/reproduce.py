@@ -1,0 +1,109 @@
+"""``lookalike reproduce``: tables and figures of papers, listed and planned."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from lookalike.cli.console import AsJson
+from lookalike.errors import BadInput
+
+if TYPE_CHECKING:
+    from lookalike.reproduce import Entry
+
+__all__ = ["reproduce"]
+
+
+def reproduce(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PAPER/TABLE [KEY=VALUE]... | WORD...]",
+            help="A table or figure and settings of its runs; or words, to list what has them all.",
+        ),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say what it would train, and how many trainings.")
+    ] = False,
+    scale: Annotated[
+        Literal["paper", "small"],
+        typer.Option(help="As in the paper; or small: the same experiment on a laptop."),
+    ] = "paper",
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Trainings of each row; default: the table's own.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Trials of a search; default: the table's own.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List tables and figures of papers, or plan one of them.
+
+    Example: lookalike reproduce metrix
+
+    Example: lookalike reproduce metrix/cub --plan
+
+    Example: lookalike reproduce thesis/tournament --scale small --plan data.name=cub data.root=DATA
+    """
+    from lookalike.reproduce.catalogue import entry, find_entries
+    from lookalike.reproduce.plan import make_plan
+    from lookalike.reproduce.selection import check_data
+
+    given = arguments or []
+    words = [word for word in given if "=" not in word]
+    settings = [word for word in given if "=" in word]
+    if not settings and (len(words) != 1 or "/" not in words[0]):
+        show_entries(find_entries(words), as_json)
+        return
+    if len(words) != 1:
+        raise BadInput("'lookalike reproduce' takes one PAPER/TABLE before key=value settings")
+    chosen = entry(words[0])
+    if chosen.lists:
+        show_list(chosen, as_json)
+        return
+    planned = make_plan(chosen, scale, settings, repeats, trials)
+    if not plan or any(row.config.data.root for row in planned.rows):
+        check_data(chosen, planned.rows)
+    if not plan:
+        raise BadInput("add --plan: this version plans a table, and lookalike train runs its rows")
+    print(json.dumps(planned.as_mapping(), indent=2) if as_json else planned.as_text())
+
+
+def show_entries(found: list["Entry"], as_json: bool) -> None:
+    """Print one line each, or everything with what it needs."""
+    from lookalike.reproduce.plan import needs
+
+    if as_json:
+        listed = [
+            {
+                "name": one.name,
+                "paper": one.paper,
+                "kind": one.kind,
+                "title": one.title,
+                "source": one.source,
+                "needs": needs(one),
+                "figures": [figure.kind for figure in one.figures],
+                "claims": [claim.says for claim in one.claims],
+            }
+            for one in found
+        ]
+        print(json.dumps(listed, indent=2))
+        return
+    width = max(len(one.name) for one in found)
+    for one in found:
+        print(f"{one.name:<{width}}  {one.kind:<10}  {one.title}")
+
+
+def show_list(chosen: "Entry", as_json: bool) -> None:
+    """Print a list of the document."""
+    from lookalike.reproduce.lists import list_table
+
+    table = list_table(chosen.lists)
+    if as_json:
+        print(json.dumps(table.mappings, indent=2))
+        return
+    print(f"{chosen.title}  [{chosen.source}]\n")
+    widths = [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
+    for line in (table.columns, *table.rows):
+        cells = (text.ljust(width) for text, width in zip(line, widths, strict=True))
+        print("  ".join(cells).rstrip())

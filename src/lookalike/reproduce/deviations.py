@@ -1,0 +1,143 @@
+"""What differs from the paper, as sentences."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from lookalike.config import RunConfig, recipes
+from lookalike.config.keys import as_text, declared_keys, flattened
+from lookalike.config.schema import weights_kind
+from lookalike.data import preset
+from lookalike.reproduce.catalogue import Entry
+from lookalike.reproduce.scale import Scale
+from lookalike.reproduce.selection import FILE_ONLY, Row
+from lookalike.study.tuning import TunerConfig, trials_asked
+
+__all__ = ["deviations", "open_questions"]
+
+SMALL = (
+    "Small scale: another network, other images and a short training. The published numbers stand "
+    "beside for orientation only."
+)
+IGNORED = ("data.root", "runs_dir", "seed", "train.device", "train.eval_batch_size")
+"""Keys that change nothing about the experiment."""
+
+
+def deviations(
+    entry: Entry, scale: Scale, found: Sequence[Row], repeats: int, tuner: TunerConfig
+) -> list[str]:
+    """What differs from the paper in how rows are trained.
+
+    Args:
+        entry: The table or figure.
+        scale: ``paper`` or ``small``.
+        found: The rows.
+        repeats: Trainings of each row.
+        tuner: How hyper-parameters are searched.
+
+    Returns:
+        One sentence for each difference.
+    """
+    if not found:
+        return []
+    sentences = [SMALL] if scale == "small" else []
+    sentences += _missing_axes(entry, found)
+    sentences += _changed_keys(found)
+    if scale == "paper":
+        sentences += _weights(found)
+    sentences += _crops(found)
+    if entry.searches:
+        asked = {trials_asked(tuner, row.search) for row in found}
+        wanted = {
+            trials_asked(TunerConfig(name=tuner.name, trials=entry.tuner.trials), row.search)
+            for row in found
+        }
+        if asked != wanted:
+            sentences.append(f"Trials of a search: {_values(asked)} instead of {_values(wanted)}.")
+    if repeats != entry.repeats:
+        sentences.append(f"Every row is trained {repeats} times instead of {entry.repeats}.")
+    return sentences
+
+
+def open_questions(entry: Entry, found: Iterable[Row]) -> list[str]:
+    """What the document leaves open, and what its recipes chose.
+
+    Args:
+        entry: The table or figure.
+        found: The rows.
+
+    Returns:
+        The entry's note and those of its recipes, each once.
+    """
+    texts = [entry.notes, *(recipes.recipe(row.recipe).notes for row in found)]
+    return list(dict.fromkeys(part for text in texts for part in text.split("\n\n") if part))
+
+
+def _missing_axes(entry: Entry, found: Sequence[Row]) -> Iterator[str]:
+    for axis in entry.axes:
+        if all(axis not in row.axes for row in found):
+            yield f"The paper varies {axis}; here there is only one."
+
+
+def _changed_keys(found: Sequence[Row]) -> Iterator[str]:
+    """One sentence for each key that is not the recipe's, with all its values."""
+    changed = [(_flat(row.as_published), _flat(row.config)) for row in found if row.as_published]
+    keys = dict.fromkeys(key for before, after in changed for key in (*before, *after))
+    for key in keys:
+        if key.startswith(IGNORED):
+            continue
+        declared = declared_keys(RunConfig).get(key)
+        differing = [
+            (before.get(key), after.get(key))
+            for before, after in changed
+            if before.get(key) != after.get(key)
+            and (declared is None or declared.key.is_active(after))
+        ]
+        if not differing:
+            continue
+        some = "" if len(differing) == len(found) else f" ({len(differing)} of {len(found)} rows)"
+        was, now = (_values({_shown(key, pair[side]) for pair in differing}) for side in (0, 1))
+        yield f"{_meaning(key)}: {now} instead of {was}{some}."
+
+
+def _weights(found: Sequence[Row]) -> Iterator[str]:
+    """Where the weights that training starts from come from."""
+    networks = {row.config.model.network for row in found}
+    on_hub = sorted(networks - set(FILE_ONLY))
+    if on_hub:
+        yield f"ImageNet weights of {', '.join(on_hub)} are those of timm or torchvision."
+    for network in sorted(networks & set(FILE_ONLY)):
+        yield f"ImageNet weights of {network} come from a file, as no hub has them."
+
+
+def _shown(key: str, value: Any) -> str:
+    if key == "model.weights":
+        return weights_kind(str(value))
+    return "none" if value is None else as_text(value)
+
+
+def _crops(found: Sequence[Row]) -> Iterator[str]:
+    """Crops are taken from the image cache."""
+    sides = {preset(row.config.data.transform).short_side for row in found} - {None}
+    if sides:
+        yield (
+            f"Crops are taken from images whose shorter side was resized to {_values(sides)} px "
+            "before."
+        )
+
+
+def _meaning(key: str) -> str:
+    """What a key means, and its name."""
+    declared = declared_keys(RunConfig).get(key)
+    text = re.split(r"[;(]", declared.description)[0].strip() if declared else ""
+    return f"{text[0].upper()}{text[1:]} ({key})" if text else key
+
+
+def _flat(config: RunConfig | None) -> dict[str, Any]:
+    return {} if config is None else flattened(config.model_dump(mode="json"))
+
+
+def _values(values: Iterable[Any]) -> str:
+    shown = sorted(set(values), key=lambda value: (str(type(value)), value))
+    text = [str(value) for value in shown]
+    return ", ".join(text if len(text) <= 4 else [*text[:3], "..."])

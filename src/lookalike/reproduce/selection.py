@@ -1,0 +1,300 @@
+"""From an entry of the catalogue to its rows: recipes as run configurations, published numbers."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from lookalike import data, published
+from lookalike.config import RunConfig, merge, override, parse, recipes
+from lookalike.config.grids import Choice, Grid, as_list
+from lookalike.config.loading import set_keys
+from lookalike.errors import BadInput, did_you_mean
+from lookalike.published import Hyperparameter, Published, hyperparameters
+from lookalike.registry import LOSSES
+from lookalike.reproduce.catalogue import Entry, Selection
+from lookalike.reproduce.scale import Laptop, Scale, laptop_for, small
+from lookalike.study.config import shipped_methods
+from lookalike.study.tuning import SearchSpace
+from lookalike.training.runner import check
+
+__all__ = ["Row", "check_data", "quoted", "rows", "year_of"]
+
+FILE_ONLY = ("bn-inception",)
+"""Networks whose weights are on no hub."""
+WEIGHTS = "weights."
+"""``weights.NETWORK=PATH`` gives one network of several its weights."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table: a method at some values of the axes."""
+
+    method: str
+    axes: dict[str, str]
+    recipe: str
+    config: RunConfig
+    published: dict[str, Published] = field(default_factory=dict)
+    """What the document prints for it on test classes, by metric."""
+    published_validation: dict[str, Published] = field(default_factory=dict)
+    """What the document prints for it on validation classes, by metric."""
+    search: SearchSpace = field(default_factory=dict)
+    printed: tuple[Hyperparameter, ...] = ()
+    """What the document's own search found."""
+    as_published: RunConfig | None = None
+    """The recipe's configuration, where this one is another."""
+
+    @property
+    def label(self) -> str:
+        """The method with its axes."""
+        return ", ".join((self.method, *self.axes.values()))
+
+    @property
+    def folds(self) -> int:
+        """How many models one repeat trains."""
+        protocol = self.config.protocol
+        return protocol.folds if protocol.name == "cross-validation" else 1
+
+
+def rows(entry: Entry, scale: Scale = "paper", overrides: Iterable[str] = ()) -> list[Row]:
+    """What an entry trains.
+
+    Args:
+        entry: The table or figure.
+        scale: ``paper``, or ``small`` for what a laptop has.
+        overrides: ``key=value`` settings of every run, and ``weights.NETWORK=PATH``.
+
+    Returns:
+        The rows, in the order of the document; none for a list.
+
+    Raises:
+        BadInput: A setting is invalid, or makes two rows the same.
+    """
+    given = list(overrides)
+    of_recipes = [_of_recipe(entry, selection, c) for selection, c in _cells(entry)]
+    if not of_recipes:
+        return []
+    found = of_recipes
+    if scale == "small":
+        laptop = laptop_for(entry, given)
+        found = [_small(row, entry, laptop) for row in of_recipes]
+        found = _collapsed(found, entry.axes, laptop)
+        given = [setting for setting in given if not setting.startswith("data.name=")]
+    if given:
+        before = _distinct(found)
+        found = [_overridden(row, given, found) for row in found]
+        if _distinct(found) < before:
+            varied = ", ".join(("method", *entry.axes))
+            raise BadInput(
+                f"'{entry.name}' compares {varied}, and these settings make rows the same"
+            )
+    for row in found:
+        if row.config is _recipe(row.recipe):
+            continue
+        try:
+            check(row.config)
+        except BadInput as error:
+            raise BadInput(f"'{entry.name}', {row.label}: {error}") from None
+    return found
+
+
+def check_data(entry: Entry, found: Sequence[Row]) -> None:
+    """Refuse rows whose images or weights are not there, before anything is written.
+
+    Args:
+        entry: The table or figure.
+        found: Its rows.
+
+    Raises:
+        BadInput: A data set has no root or another content, or a network has no weights.
+    """
+    for name, root in dict.fromkeys((r.config.data.name, r.config.data.root) for r in found):
+        if root is None and name != "glyphs":
+            raise BadInput(
+                f"'{entry.name}' needs the data set '{name}': give data.root=FOLDER, "
+                "or --scale small"
+            )
+        data.load(name, root)
+    networks = {row.config.model.network for row in found}
+    for network in FILE_ONLY:
+        if any(r.config.model.network == network and _on_hub(r.config) for r in found):
+            key = "model.weights" if len(networks) == 1 else f"{WEIGHTS}{network}"
+            raise BadInput(
+                f"'{entry.name}' needs weights of {network}, which are on no hub: give "
+                f"{key}=PATH, or --scale small"
+            )
+
+
+def quoted(entry: Entry) -> list[Published]:
+    """Published numbers of an entry that belong to no recipe: ranks, and what papers report.
+
+    Args:
+        entry: The table or figure.
+
+    Returns:
+        The numbers of the sources that the entry quotes.
+    """
+    return [row for row in published.load(entry.paper) if row.source in entry.quotes]
+
+
+def year_of(config: RunConfig) -> int | None:
+    """The year of the paper of a loss, where its page says so."""
+    years = re.findall(r"\b(?:19|20)\d\d\b", LOSSES.find(config.loss.name).paper)
+    return int(years[0]) if years else None
+
+
+def _distinct(found: Iterable[Row]) -> int:
+    return len({row.config.model_dump_json() for row in found})
+
+
+def _on_hub(config: RunConfig) -> bool:
+    return config.model.weights == "imagenet"
+
+
+def _cells(entry: Entry) -> Iterator[tuple[Selection, tuple[Grid, Choice]]]:
+    grids = _grids()
+    for selection in entry.select:
+        if selection.grid not in grids:
+            close = did_you_mean(selection.grid, grids)
+            raise BadInput(f"'{entry.name}': there is no grid '{selection.grid}'; {close}")
+        grid = grids[selection.grid]
+        choices = list(grid.choices())
+        for axis, values in selection.only.items():
+            known = {choice.get(axis, "") for choice in choices}
+            for value in as_list(values):
+                if value not in known:
+                    close = did_you_mean(value, known)
+                    raise BadInput(f"'{entry.name}': no {axis} '{value}'; {close}")
+        kept = [
+            choice
+            for choice in choices
+            if all(choice[axis] in as_list(values) for axis, values in selection.only.items())
+        ]
+        yield from ((selection, (grid, choice)) for choice in kept)
+
+
+@cache
+def _grids() -> dict[str, Grid]:
+    sources = (one.source for one in recipes.all_recipes().values())
+    return {source[0].spec.name: source[0] for source in sources if isinstance(source, tuple)}
+
+
+def _of_recipe(entry: Entry, selection: Selection, cell: tuple[Grid, Choice]) -> Row:
+    grid, choice = cell
+    name = grid.name(choice)
+    changes, search = entry.set, entry.search
+    if entry.metrics:
+        changes = merge(changes, {"protocol": {"metrics": list(entry.metrics)}})
+    if entry.space:
+        space = shipped_methods()[entry.space.format(**choice)]
+        changes = merge(changes, {part: space[part] for part in ("loss", "miner") if part in space})
+        search = space["search"]
+    config = _recipe(name)
+    if changes:
+        config = parse(merge(config.model_dump(mode="json"), changes), f"recipe:{name}")
+    printed = _published().get(name, ())
+    return Row(
+        method=selection.method.format(**choice),
+        axes={axis: choice[axis] for axis in entry.axes},
+        recipe=name,
+        config=config,
+        published={row.metric: row for row in printed if row.part == "test"},
+        published_validation={row.metric: row for row in printed if row.part == "validation"},
+        search=_space(entry, search),
+        printed=_found_by_search(entry, grid, choice) if search else (),
+    )
+
+
+@cache
+def _recipe(name: str) -> RunConfig:
+    """The configuration of a recipe, which can be trained."""
+    config = parse(recipes.recipe(name).values(), f"recipe:{name}")
+    check(config)
+    return config
+
+
+@cache
+def _published() -> dict[str, tuple[Published, ...]]:
+    """Published numbers by recipe."""
+    found: dict[str, tuple[Published, ...]] = {}
+    for row in published.load():
+        found[row.recipe] = (*found.get(row.recipe, ()), row)
+    return found
+
+
+def _space(entry: Entry, search: Mapping[str, Any]) -> SearchSpace:
+    try:
+        return TypeAdapter(SearchSpace).validate_python(search)
+    except ValidationError as error:
+        raise BadInput(f"'{entry.name}': the search space is invalid: {error}") from None
+
+
+def _found_by_search(entry: Entry, grid: Grid, choice: Choice) -> tuple[Hyperparameter, ...]:
+    """The printed hyper-parameters of a cell that a search found."""
+    config = _recipe(grid.name(choice))
+    names = {pattern.format_map(choice) for pattern in grid.spec.printed[-1:]}
+    return tuple(
+        row
+        for row in hyperparameters()
+        if row.paper == entry.paper
+        and row.method in names
+        and row.dataset in ("", config.data.name)
+        and row.batch in (None, config.sampler.arguments["batch_size"])
+    )
+
+
+def _small(row: Row, entry: Entry, laptop: Laptop) -> Row:
+    """The row at small scale, its axes named by the data set and network that are used."""
+    config = small(row.config, entry, laptop)
+    used = {"dataset": config.data.name, "network": config.model.network}
+    axes = {axis: used.get(axis, value) for axis, value in row.axes.items()}
+    return replace(row, config=config, axes=axes, as_published=row.config)
+
+
+def _overridden(row: Row, given: Sequence[str], found: Sequence[Row]) -> Row:
+    """The row with the user's settings on top."""
+    values = row.config.model_dump(mode="json")
+    networks = sorted({one.config.model.network for one in found})
+    for setting in given:
+        key, _, value = setting.partition("=")
+        if key.startswith(WEIGHTS):
+            network = key.removeprefix(WEIGHTS)
+            if network not in networks:
+                close = did_you_mean(network, networks)
+                raise BadInput(f"'{setting}': no row has the network '{network}'; {close}")
+            if network == row.config.model.network:
+                values = set_keys(values, {"model.weights": value})
+            continue
+        if key == "model.weights" and len(networks) > 1 and value not in ("none", "imagenet"):
+            several = ", ".join(networks)
+            raise BadInput(f"'{setting}' is of one network of {several}: weights.NETWORK=PATH")
+        if key == "data.root" and row.config.data.name == "glyphs":
+            continue  # beside photographs
+        values = override(values, setting)
+    config = parse(values, "the command line")
+    if config == row.config:
+        return row
+    return replace(row, config=config, as_published=row.as_published or row.config)
+
+
+def _collapsed(found: Sequence[Row], axes: Sequence[str], laptop: Laptop) -> list[Row]:
+    """Rows without the axes that a laptop cannot vary.
+
+    The first of several rows at equal values remains. Where data sets are compared, only those
+    that are there remain. An axis with one value left is dropped.
+    """
+    kept: dict[tuple[str, ...], Row] = {}
+    for row in found:
+        own = row.as_published.data.name if row.as_published else ""
+        there = row.config.data.name in (own, "glyphs") or not laptop.photographs
+        if "dataset" not in axes or there:
+            kept.setdefault((row.method, *row.axes.values()), row)
+    remaining = list(kept.values())
+    single = {axis for axis in axes if len({row.axes[axis] for row in remaining}) == 1}
+    return [
+        replace(row, axes={axis: value for axis, value in row.axes.items() if axis not in single})
+        for row in remaining
+    ]

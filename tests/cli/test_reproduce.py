@@ -1,0 +1,69 @@
+"""``lookalike reproduce``: listing, plans, and refusals that write nothing."""
+
+import json
+
+import pytest
+
+
+def test_listing(lookalike):
+    lines = lookalike("reproduce", "metrix").stdout.splitlines()
+    assert lines[0].startswith("metrix/cub ")
+    assert all("metrix" in line.lower() or "claimed" in line for line in lines)
+
+
+def test_json_says_what_each_needs(lookalike):
+    listed = json.loads(lookalike("reproduce", "--json").stdout)
+    assert len(listed) >= 60
+    found = {one["name"]: one for one in listed}
+    tournament = found["thesis/tournament"]["needs"]
+    assert tournament["data"] == ["cub"]
+    assert tournament["weights"] == {
+        "bn-inception": "file",
+        "googlenet": "imagenet",
+        "resnet50": "imagenet",
+    }
+    assert tournament["trainings"] == 360
+    assert found["reality-check/optimizers"]["needs"]["trainings"] == 0
+    assert found["dr/retrieval"]["needs"]["photographs"] is True
+    assert all(one["title"] and one["source"] and one["kind"] for one in listed)
+
+
+def test_a_plan(lookalike):
+    told = lookalike("reproduce", "metrix/cub", "--plan").stdout
+    assert "36 trainings: 12 rows, each 3 times." in told
+    assert "recall@1 71.4" in told
+    assert "The time left is estimated after the first training." in told
+    small = lookalike("reproduce", "metrix/cub", "--plan", "--scale", "small", "--json").stdout
+    plan = json.loads(small)
+    assert plan["scale"] == "small"
+    assert plan["results"] == "results/reproduce/metrix/cub-small"
+    assert plan["deviations"][0].startswith("Small scale")
+    assert plan["rows"][0]["published"]["recall@1"] == 64.7
+
+
+def test_a_list_needs_no_training(lookalike):
+    told = lookalike("reproduce", "reality-check/transforms").stdout
+    assert len(told.splitlines()) == 2 + 1 + 18
+    rows = json.loads(lookalike("reproduce", "reality-check/optimizers", "--json").stdout)
+    assert {row["optimizer"] for row in rows} == {"SGD", "RMSprop", "Adam", "AdamW"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["thesis/turnament"], "did you mean 'thesis/tournament'?"),
+        (["zebra"], "no table or figure matches 'zebra'"),
+        (["metrix/cub"], "needs the data set 'cub': give data.root=FOLDER"),
+        (["metrix/cub", "data.root=nowhere"], "nowhere"),
+        (["metrix/cub", "data.root=.", "--plan"], "does not hold 'cub'"),
+        (["metrix/cub", "--scale", "small", "data.name=cubs"], "did you mean 'cub'?"),
+        (["metrix/cub", "--scale", "small", "data.root=."], "give data.name too"),
+        (["dr/retrieval", "--scale", "small", "--plan"], "needs photographs"),
+        (["metrix/cub", "metrix/cars", "optim.lr=1"], "takes one PAPER/TABLE"),
+        (["metrix/cub", "--plan", "optim.rate=1"], "there is no key 'optim.rate'"),
+    ],
+)
+def test_bad_input_writes_nothing(refused, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    refused("reproduce", *arguments, sentence=sentence)
+    assert not list(tmp_path.iterdir())
