@@ -47,8 +47,9 @@ def test_at_least_sixty_of_every_paper():
 
 
 WANTED = {
-    "thesis": """cub-resnet50-64 tournament cross-validation split-ratio grid-search networks datasets
-        sizes-cub-googlenet years-cub-resnet50 projection proxies our-method-sop fixed-validation""",
+    "thesis": """cub-resnet50-64 tournament cross-validation split-ratio grid-search networks
+        datasets sizes-cub-googlenet years-cub-resnet50 projection proxies our-method-sop
+        fixed-validation""",
     "reality-check": """printed-cub printed-cars printed-sop printed-cub-256 search-cub search-cars
         search-sop search-cub-256 papers-versus-reality-cub reality-map@r-cub optimization-plots-sop
         optimizers transforms reported-contrastive reported-triplet unfair-architecture
