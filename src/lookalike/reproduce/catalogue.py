@@ -29,8 +29,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from lookalike import published
-from lookalike.config import explain, recipes
-from lookalike.config.loading import plain_yaml
+from lookalike.config import recipes
+from lookalike.config.loading import explain, plain_yaml
 from lookalike.errors import BadInput, did_you_mean
 
 __all__ = ["Claim", "Entry", "Figure", "Kind", "Selection", "entries", "entry", "find_entries"]

@@ -118,12 +118,9 @@ def _shown(key: str, value: Any) -> str:
 
 def _crops(found: Sequence[Row]) -> Iterator[str]:
     """Crops are taken from the image cache."""
-    sides = {preset(row.config.data.transform).short_side for row in found} - {None}
-    if sides:
-        yield (
-            f"Crops are taken from images whose shorter side was resized to {_values(sides)} px "
-            "before."
-        )
+    sizes = {preset(row.config.data.transform).resize for row in found} - {None}
+    if sizes:
+        yield f"Crops are taken from images that were resized before ({_values(sizes)} px)."
 
 
 def _meaning(key: str) -> str:

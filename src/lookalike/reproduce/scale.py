@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lookalike.config import OptimConfig, RunConfig, merge, parse
-from lookalike.config.loading import nested
+from lookalike.config import OptimConfig, RunConfig, parse
+from lookalike.config.loading import merge, nested
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.losses.base import ProxyLoss
 from lookalike.registry import DATASETS, LOSSES

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from lookalike import data, published
-from lookalike.config import RunConfig, merge, override, parse, recipes
+from lookalike.config import RunConfig, parse, recipes
 from lookalike.config.grids import Choice, Grid, as_list
-from lookalike.config.loading import set_keys
+from lookalike.config.loading import merge, override, set_keys
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.published import Hyperparameter, Published, hyperparameters
 from lookalike.registry import LOSSES
