@@ -4,7 +4,6 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.losses.base import PairLoss, Terms
-from lookalike.losses.kernels.soft_sums import supcon_kernel
 from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
@@ -63,7 +62,6 @@ class SupConLoss(PairLoss):
 
     additive = True
     above_zero = True
-    fused_kernel = supcon_kernel
     counts = False
 
     temperature: float = 0.1

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from lookalike.ops.soft import no_large_exponent, soft_terms
@@ -12,7 +11,6 @@ __all__ = [
     "generalized_lifted_structure_kernel",
     "multi_similarity_kernel",
     "proxy_anchor_kernel",
-    "supcon_kernel",
 ]
 
 
@@ -47,22 +45,6 @@ def generalized_lifted_structure_kernel(
 
     values, gradient = in_row_blocks(relations, terms)
     return values.mean(), (gradient,)
-
-
-def supcon_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:
-    """The mean over the anchors above zero."""
-    scale = 1 / loss.temperature
-    similarity = relations.similarity
-    total, share = soft_terms(similarity, relations.valid, scale=scale)
-    number = relations.positive_counts.sum(1, keepdim=True)
-    chosen = relations.positives / number.clamp_min_(1e-30)
-    label = chosen.sum(1, keepdim=True)  # 1 for an anchor with positives, unless mixed
-    mean = torch.bmm(similarity.unsqueeze(1), chosen.unsqueeze(2)).squeeze(2)
-    losses = total.mul_(label).sub_(mean.mul_(scale)).relu_()
-    counted = losses.sign()
-    count = counted.sum().clamp_min_(1)
-    gradient = share.mul_(label).sub_(chosen).mul_(counted.mul_(scale).div_(count))
-    return losses.sum() / count, (gradient,)
 
 
 def proxy_anchor_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:
