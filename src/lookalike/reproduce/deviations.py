@@ -42,6 +42,7 @@ def deviations(
         return []
     sentences = [SMALL] if scale == "small" else []
     sentences += _missing_axes(entry, found)
+    sentences += _learning_parts(found)
     sentences += _changed_keys(found)
     if scale == "paper":
         sentences += _weights(found)
@@ -77,6 +78,17 @@ def _missing_axes(entry: Entry, found: Sequence[Row]) -> Iterator[str]:
     for axis in entry.axes:
         if all(axis not in row.axes for row in found):
             yield f"The paper varies {axis}; here there is only one."
+
+
+def _learning_parts(found: Sequence[Row]) -> Iterator[str]:
+    """Rows of which another part of the network learns, so that they cannot be compared."""
+    parts = {(row.config.model.frozen, row.config.model.frozen_until) for row in found}
+    whole = [r.method for r in found if not (r.config.model.frozen or r.config.model.frozen_until)]
+    if len(parts) > 1:
+        yield (
+            f"The whole network learns in {', '.join(whole)}, and only its last stage in the other "
+            "rows: do not compare these with those (model.frozen_until=null: the whole in all)."
+        )
 
 
 def _changed_keys(found: Sequence[Row]) -> Iterator[str]:

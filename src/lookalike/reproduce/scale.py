@@ -42,7 +42,6 @@ CROPS = {
 """Crops of 128 px in place of those of 224."""
 RATES: dict[tuple[bool, Learns], float] = {
     (False, "head"): 3e-3,
-    (False, "last-stage"): 1e-3,
     (False, "whole"): 1e-3,
     (False, "from-scratch"): 2e-3,
     (True, "head"): 1e-3,
@@ -52,7 +51,7 @@ RATES: dict[tuple[bool, Learns], float] = {
 """By whether the images are photographs, and what learns.
 
 Of heads as in the laptop's reality check, of whole networks as in recipe:glyphs and the fine-tuning
-study, all chosen on validation classes; those of last stages on glyphs are the same by analogy.
+study, chosen on validation classes; of pretrained networks on glyphs, and of last stages, untuned.
 """
 UNUSED = ("step_size", "gamma", "momentum")
 """Of schedules and optimizers that small scale does not use."""
@@ -163,8 +162,9 @@ def _images(config: RunConfig, entry: Entry, laptop: Laptop) -> dict[str, Any]:
 def _learns(config: RunConfig, entry: Entry, photographs: bool) -> Learns:
     if "network" in entry.axes and not photographs:
         return "from-scratch"
-    if config.mix is not None and config.mix.where == "input":
-        return "whole"
+    mixes_pixels = config.mix is not None and config.mix.where == "input"
+    if mixes_pixels or (entry.trained == "last-stage" and not photographs):
+        return "whole"  # small images pass the whole network quickly
     return entry.trained
 
 
