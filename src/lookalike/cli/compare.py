@@ -57,7 +57,10 @@ def print_part(found: "Comparison", part: "OnDataset") -> None:
     metrics = dict.fromkeys([found.metric, "recall@1", "map@r"])
     shown = [m for m in metrics if all(m in one.metrics for one in part.contenders)]
     table = score_table(part, shown, found.which)
-    print(f"{part.dataset}, by {metric_label(found.metric)}")
+    several = any(one.concatenated for one in part.contenders)
+    scored = {"separate": "the folds' separate models", "concatenated": "concatenated embeddings"}
+    of = f", of {scored[found.which]}" if several else ""
+    print(f"{part.label}, by {metric_label(found.metric)}{of}")
     Console(highlight=False).print(as_text(table))
     for number, flaw in enumerate(part.audit.flaws, 1):
         print(f"  [{number}] {flaw.sentence}")
@@ -91,7 +94,10 @@ def print_tournament(found: "Comparison") -> None:
     width = max(len(one.name) for one in result.standings)
     for one in result.standings:
         spread = "" if one.deviation is None else f" ± {one.deviation:.2f}"
-        print(f"  {one.name:<{width}}  average rank {one.rank:5.2f}{spread}")
+        total = f"total {one.total:4g}  " if result.cells else ""
+        print(f"  {one.name:<{width}}  {total}average rank {one.rank:5.2f}{spread}")
+    if result.distance is None:
+        return
     if result.friedman:
         print(f"Friedman: p = {result.friedman.p:.2g}. ", end="")
     print(f"Ranks closer than {result.distance:.2f} cannot be distinguished (Nemenyi, 5 %).")
@@ -105,6 +111,7 @@ def as_mapping(found: "Comparison") -> dict[str, Any]:
         "datasets": [
             {
                 "dataset": part.dataset,
+                "axes": dict(part.axes),
                 "ranking": part.ranking,
                 "blocks": part.blocks,
                 "rows": [row_mapping(one, found) for one in part.contenders],

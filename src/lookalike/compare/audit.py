@@ -61,7 +61,8 @@ class Experiment:
     """One row of a comparison.
 
     ``claims`` is what its paper says where something else was done, ``omits`` what was done and the
-    paper does not mention, ``tuned`` the conditions that were tuned.
+    paper does not mention, ``tuned`` the conditions that were tuned, ``varied`` those that the
+    comparison is about.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Experiment:
     claims: Mapping[str, Any] = field(default_factory=dict)
     omits: tuple[str, ...] = ()
     tuned: frozenset[str] = frozenset()
+    varied: frozenset[str] = frozenset()
     trained: bool = True
     folds: int = 1
     """Models behind the score for each seed, one for each fold."""
@@ -130,7 +132,10 @@ def audit(experiments: Sequence[Experiment]) -> Audit:
 
 def _differences(experiments: Sequence[Experiment], keys: Iterable[str]) -> Iterable[Flaw]:
     every = tuple(one.name for one in experiments)
+    varied = frozenset().union(*(one.varied for one in experiments))
     for key in keys:
+        if key in varied:
+            continue
         fixed = [one for one in experiments if key not in one.tuned]
         if 0 < len(fixed) < len(experiments):
             tuned = listed([one.name for one in experiments if key in one.tuned])

@@ -1,6 +1,6 @@
 """Comparing methods: intervals, the audit, a ranking where it is fair, and significant claims."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,19 +35,28 @@ class Tournament:
 
     standings: tuple[Standing, ...]
     friedman: Friedman | None
-    distance: float
+    distance: float | None
+    """Nemenyi's critical difference; None where the blocks are not independent."""
     groups: tuple[tuple[str, ...], ...]
     """Names whose ranks are closer than the critical ``distance``, best first."""
     blocks: int
     about: str
     """A description of the blocks."""
+    cells: tuple[str, ...] = ()
+    """The names of the blocks, where they are cells: data sets at values of axes."""
 
 
 @dataclass(frozen=True)
 class OnDataset:
-    """The comparison on one data set. ``contenders`` are in order of score where ranked."""
+    """The comparison on one data set, at one value of every axis where there are any.
+
+    ``contenders`` are in order of score where ranked.
+    """
 
     dataset: str
+    label: str
+    """The data set and the values of axes."""
+    axes: Mapping[str, str]
     contenders: tuple[Contender, ...]
     audit: Audit
     ranking: Ranking
@@ -106,13 +115,14 @@ def compare(
 ) -> Comparison:
     """Compare methods on each data set by a metric that all rows have, and over all data sets.
 
+    Rows with axes are compared within a cell, that is at equal values of all axes.
     ``which`` scores the folds' separate models or their concatenated embeddings; ``anyway`` ranks
     even where the rows differ beyond the method.
     """
     known = ranking_metrics(gathered)
     if metric not in known:
         raise BadInput(f"'{metric}' was not measured in every row; {did_you_mean(metric, known)}")
-    parts = tuple(_on(dataset, gathered, metric, which, anyway) for dataset in gathered.datasets)
+    parts = tuple(_on(cell, gathered, metric, which, anyway) for cell in gathered.cells)
     return Comparison(metric, which, parts, _tournament(parts, metric, which))
 
 
@@ -143,8 +153,9 @@ def chosen_metric(gathered: Gathered) -> str:
     return found
 
 
-def _on(dataset: str, gathered: Gathered, metric: str, which: Which, anyway: bool) -> OnDataset:
-    rows = gathered.of(dataset)
+def _on(cell: str, gathered: Gathered, metric: str, which: Which, anyway: bool) -> OnDataset:
+    rows = gathered.of(cell)
+    dataset, axes = rows[0].dataset, rows[0].axes
     found = audit([one.experiment for one in rows])
     ranking: Ranking = "fair" if found.fair else "anyway" if anyway else "refused"
     if ranking != "refused":
@@ -155,7 +166,7 @@ def _on(dataset: str, gathered: Gathered, metric: str, which: Which, anyway: boo
         baselines = [one.name for one in rows if one.baseline]
         names = [one.name for one in rows]
         differences = tuple(pairwise(scores, names, not_among=baselines))
-    return OnDataset(dataset, rows, found, ranking, differences, len(scores))
+    return OnDataset(dataset, cell, axes, rows, found, ranking, differences, len(scores))
 
 
 def _mean(one: Contender, metric: str, which: Which) -> float:
@@ -183,7 +194,7 @@ def _table(rows: Sequence[Contender], metric: str, which: Which) -> NDArray[np.f
 
 
 def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tournament | None:
-    """Ranks over data sets where there are enough; otherwise over repeats and folds."""
+    """Ranks over data sets where there are enough; otherwise over cells, or repeats and folds."""
     ranked = [part for part in parts if part.ranking != "refused"]
     if not ranked or len(ranked) < len(parts):
         return None
@@ -191,27 +202,39 @@ def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tourna
     names = [name for name in by_name[0] if all(name in rows for rows in by_name)]
     if len(names) < 2:
         return None
-    tables = [_table([rows[name] for name in names], metric, which) for rows in by_name]
-    if len(ranked) >= ENOUGH_DATASETS:
-        scores = np.array([table.mean(axis=0) for table in tables])
-        about = f"{len(ranked)} data sets"
+    means = np.array([[_mean(rows[name], metric, which) for name in names] for rows in by_name])
+    datasets = list(dict.fromkeys(part.dataset for part in ranked))
+    of = " and ".join(datasets)
+    cells: tuple[str, ...] = ()
+    if len(datasets) >= ENOUGH_DATASETS:
+        at = [[i for i, part in enumerate(ranked) if part.dataset == name] for name in datasets]
+        scores = np.array([means[rows].mean(axis=0) for rows in at])
+        about = f"{len(datasets)} data sets"
+    elif any(part.axes for part in ranked):
+        scores, cells = means, tuple(part.label for part in ranked)
+        varied = " x ".join(dict.fromkeys(axis for part in ranked for axis in part.axes))
+        about = (
+            f"{len(scores)} cells ({varied}) on {of}; they share test images, so they are not "
+            "independent, and the ranks are not tested"
+        )
     else:
+        tables = [_table([rows[name] for name in names], metric, which) for rows in by_name]
         scores = np.concatenate(tables)
-        of = " and ".join(part.dataset for part in ranked)
         what = "repeats and folds" if which == "separate" else "repeats"
         about = f"{len(scores)} {what} on {of}; the ranks are valid for {of} only"
     if len(scores) < 2:
         return None
     standings = tournament(scores, names)
-    distance = critical_difference(len(names), len(scores))
-    groups = cliques([one.rank for one in standings], distance)
+    distance = None if cells else critical_difference(len(names), len(scores))
+    groups = [] if distance is None else cliques([one.rank for one in standings], distance)
     return Tournament(
         standings=tuple(standings),
-        friedman=friedman(scores),
+        friedman=None if cells else friedman(scores),
         distance=distance,
         groups=tuple(tuple(standings[at].name for at in group) for group in groups),
         blocks=len(scores),
         about=about,
+        cells=cells,
     )
 
 

@@ -9,7 +9,7 @@ A paper's comparison is described like this::
       - {name: triplet, network: googlenet, dim: 64, claims: {dim: 512}, omits: [pooling]}
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,17 @@ from lookalike.errors import BadInput, did_you_mean
 KEYS = ("title", "source", "same", "experiments")
 SELECTIONS = ("validation", NO_VALIDATION, SELECTED_ON_TEST)
 OTHER_KEYS = ("name", "claims", "omits", "score", "note")
+AXES = {
+    "dataset": ("data",),
+    "network": ("network", "weights"),
+    "size": ("dim",),
+    "batch": ("batch_size",),
+    "decay": ("weight_decay",),
+    "crop": ("transform", "image_size"),
+    "ratio": ("protocol",),
+    "folds": ("protocol",),
+}
+"""The conditions that axes with common names vary."""
 NUMBERS = ("dim", "image_size", "steps", "batch_size", "trials", "seeds", "ensemble")
 
 
@@ -69,6 +80,19 @@ def tuned_conditions(keys: Mapping[str, Any]) -> frozenset[str]:
     """The audit's names of the dotted keys that were tuned."""
     declared = declared_keys(RunConfig)
     return frozenset(declared[key].condition if key in declared else key for key in keys)
+
+
+def varied_conditions(axes: Iterable[str]) -> frozenset[str]:
+    """The audit's names of what axes vary: an axis has a common name, or is called like a key.
+
+    >>> sorted(varied_conditions(["network", "model.dim"]))
+    ['dim', 'network', 'weights']
+    """
+    declared = declared_keys(RunConfig)
+    found: set[str] = set()
+    for axis in axes:
+        found |= set(AXES.get(axis, (declared[axis].condition if axis in declared else axis,)))
+    return frozenset(found)
 
 
 def method_name(config: RunConfig) -> str:

@@ -2,13 +2,18 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from lookalike.compare.audit import Experiment
-from lookalike.compare.conditions import conditions_of, method_name, tuned_conditions
+from lookalike.compare.conditions import (
+    conditions_of,
+    method_name,
+    tuned_conditions,
+    varied_conditions,
+)
 from lookalike.config import RunConfig, parse
 from lookalike.config.keys import flattened
 from lookalike.errors import BadInput
@@ -37,6 +42,14 @@ class Contender:
     row: MethodRow | None = None
     runs: tuple[Run, ...] = ()
     dim: int | None = None
+    axes: Mapping[str, str] = field(default_factory=dict)
+    """The values at which it is compared with others: ``{"network": "resnet50"}``."""
+
+    @property
+    def cell(self) -> str:
+        """The data set and the values of axes; rows of one cell are compared with each other."""
+        values = (value for value in self.axes.values() if value != self.dataset)
+        return ", ".join((self.dataset, *values))
 
     @property
     def name(self) -> str:
@@ -98,9 +111,14 @@ class Gathered:
         """All data sets, in order of appearance."""
         return tuple(dict.fromkeys(one.dataset for one in self.contenders))
 
-    def of(self, dataset: str) -> tuple[Contender, ...]:
-        """The methods that were tested on ``dataset``."""
-        return tuple(one for one in self.contenders if one.dataset == dataset)
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """All combinations of data set and axes, in order of appearance."""
+        return tuple(dict.fromkeys(one.cell for one in self.contenders))
+
+    def of(self, cell: str) -> tuple[Contender, ...]:
+        """The methods of one cell: a data set, at values of axes where there are any."""
+        return tuple(one for one in self.contenders if one.cell == cell)
 
 
 def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> Gathered:
@@ -131,8 +149,7 @@ def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> 
     contenders: list[Contender] = []
     for study in studies:
         prefix = f"{study.name}: " if len(studies) > 1 else ""
-        contenders += [_of_row(row, study, prefix) for row in study.rows if row.repeats]
-        contenders += [_of_baseline(row, study, prefix) for row in study.baselines]
+        contenders += _of_study(study, prefix)
     contenders = _with_unique_names(contenders + _of_runs(tested, names or {}))
     if not contenders:
         reason = f" ({skipped[0]})" if skipped else ""
@@ -150,8 +167,33 @@ def _runs_in(folder: Path) -> list[Run]:
     return []
 
 
-def _of_row(row: MethodRow, study: StudyResults, prefix: str) -> Contender:
-    config = parse(row.config, f"{study.folder}: {row.method}")
+def _of_study(study: StudyResults, prefix: str) -> list[Contender]:
+    """The rows of a study and, in each cell, the baselines of its data set and network.
+
+    Where every cell has one method only, the values of axes are compared instead: all rows are in
+    one cell, and their names say the values.
+    """
+    tested = [row for row in study.rows if row.repeats]
+    places = [(row.dataset, tuple(row.axes.items())) for row in tested]
+    alone = len(set(places)) == len(places) and any(row.axes for row in tested)
+    found = [_of_row(row, study, prefix, alone) for row in tested]
+    for baseline in study.baselines:
+        group = baseline.group or baseline.dataset
+        same = [
+            (row, one.axes)
+            for row, one in zip(tested, found, strict=True)
+            if (row.group or row.dataset) == group
+        ]
+        axes = {json.dumps(dict(axes)): (row, axes) for row, axes in reversed(same)}
+        for row, values in reversed(axes.values()):
+            found.append(_of_baseline(baseline, study, prefix, row, values, alone))
+        if not same:
+            found.append(_of_baseline(baseline, study, prefix, None, {}, alone))
+    return found
+
+
+def _of_row(row: MethodRow, study: StudyResults, prefix: str, alone: bool) -> Contender:
+    config = parse(row.config, f"{study.folder}: {row.label}")
     conditions = conditions_of(config, trials=len(row.trials), seeds=row.seeds)
     return Contender(
         dataset=row.dataset,
@@ -159,9 +201,10 @@ def _of_row(row: MethodRow, study: StudyResults, prefix: str) -> Contender:
         cells={(r.number, f): s for r in row.repeats for f, s in enumerate(r.separate)},
         concatenated={r.number: r.concatenated for r in row.repeats if len(r.separate) > 1},
         experiment=Experiment(
-            prefix + row.method,
-            _with_data(conditions, study.fingerprint(row.dataset)),
+            prefix + (row.label if alone else row.method),
+            _with_data(conditions, study.fingerprint(row)),
             tuned=tuned_conditions(row.tuned),
+            varied=varied_conditions(row.axes) if alone else frozenset(),
             trained=config.train.epochs > 0,
             folds=max((len(repeat.separate) for repeat in row.repeats), default=1),
             outdated=row.outdated,
@@ -169,13 +212,20 @@ def _of_row(row: MethodRow, study: StudyResults, prefix: str) -> Contender:
         source=study.folder,
         row=row,
         dim=config.model.dim,
+        axes={} if alone else row.axes,
     )
 
 
-def _of_baseline(row: BaselineRow, study: StudyResults, prefix: str) -> Contender:
-    """A baseline under the conditions of its study's methods: same images, same network."""
-    methods = study.of(row.dataset)
-    config = parse(methods[0].config, str(study.folder)) if methods else None
+def _of_baseline(
+    row: BaselineRow,
+    study: StudyResults,
+    prefix: str,
+    method: MethodRow | None,
+    axes: Mapping[str, str],
+    alone: bool,
+) -> Contender:
+    """A baseline under the conditions of a method: same images, same network."""
+    config = parse(method.config, str(study.folder)) if method else None
     conditions = conditions_of(config) if config else {"data": row.dataset}
     return Contender(
         dataset=row.dataset,
@@ -184,11 +234,13 @@ def _of_baseline(row: BaselineRow, study: StudyResults, prefix: str) -> Contende
         concatenated={0: row.concatenated} if len(row.separate) > 1 else {},
         experiment=Experiment(
             prefix + BASELINES.get(row.baseline, row.baseline),
-            _with_data(conditions, study.fingerprint(row.dataset)),
+            _with_data(conditions, study.fingerprint(row)),
+            varied=varied_conditions(method.axes) if method and alone else frozenset(),
             trained=False,
         ),
         source=study.folder,
         dim=row.dim,
+        axes=axes,
     )
 
 
@@ -238,13 +290,13 @@ def _with_data(conditions: Mapping[str, Any], fingerprint: str | None) -> dict[s
 
 
 def _with_unique_names(contenders: Sequence[Contender]) -> list[Contender]:
-    """Equal names on one data set get a suffix: the settings in which the methods differ."""
+    """Equal names in one cell get a suffix: the settings in which the methods differ."""
     found: list[Contender] = []
     for one in contenders:
-        same = [c for c in contenders if (c.name, c.dataset) == (one.name, one.dataset)]
+        same = [c for c in contenders if (c.name, c.cell) == (one.name, one.cell)]
         if len(same) > 1:
             name = f"{one.name} ({_difference(one, same)})"
-            while any(name == other.name for other in found):
+            while any((name, one.cell) == (other.name, other.cell) for other in found):
                 name += "'"
             one = replace(one, experiment=replace(one.experiment, name=name))
         found.append(one)

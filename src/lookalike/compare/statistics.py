@@ -28,6 +28,10 @@ class Standing:
     name: str
     rank: float
     deviation: float | None
+    total: float
+    """The sum of its ranks."""
+    ranks: tuple[float, ...]
+    """In each block."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,13 @@ def tournament(scores: ArrayLike, names: Sequence[str]) -> list[Standing]:
     _check_names(names, placed.shape[1])
     spread = placed.std(axis=0, ddof=1) if len(placed) > 1 else None
     found = [
-        Standing(name, float(placed[:, i].mean()), None if spread is None else float(spread[i]))
+        Standing(
+            name,
+            float(placed[:, i].mean()),
+            None if spread is None else float(spread[i]),
+            float(placed[:, i].sum()),
+            tuple(map(float, placed[:, i])),
+        )
         for i, name in enumerate(names)
     ]
     return sorted(found, key=lambda standing: standing.rank)

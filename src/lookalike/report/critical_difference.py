@@ -42,7 +42,8 @@ def critical_difference_diagram(tournament: Tournament, *, alone: bool = False) 
             text = f"{one.rank:.2f}  {one.name}"
         label = {"x": x(one.rank), "y": first_row + ROW * row, "edge": round(edge, 1)}
         labels.append(label | {"shift": shift, "anchor": anchor, "text": text})
-    end, step = 1 + tournament.distance, max(1, math.ceil((high - 1) / 14))
+    distance = tournament.distance or 0.0
+    end, step = 1 + distance, max(1, math.ceil((high - 1) / 14))
     return template("critical_difference.svg.j2").render(
         width=width,
         height=first_row + ROW * left,
@@ -51,7 +52,7 @@ def critical_difference_diagram(tournament: Tournament, *, alone: bool = False) 
         top=TOP,
         ticks=[{"x": x(rank), "rank": rank} for rank in range(1, high + 1, step)],
         axis_end=x(high),
-        distance=tournament.distance,
+        distance=distance,
         distance_end=x(min(end, high)),
         longer=end > high,
         bars=bars,

@@ -22,6 +22,9 @@ def leading_sentence(gathered: Gathered) -> str:
     trainings = sum(len(one.cells) for one in gathered.contenders if not one.baseline)
     trials = sum(len(one.row.trials) for one in gathered.contenders if one.row)
     words = f"{methods} method{'s' * (methods != 1)} on {' and '.join(gathered.datasets)}"
+    axes = dict.fromkeys(axis for one in gathered.contenders for axis in one.axes)
+    if axes:
+        words += f" at {len(gathered.cells)} combinations of {' and '.join(axes)}"
     words += f", {trials:,} trials on validation classes" if trials else ""
     words += f", {trainings:,} trained model{'s' * (trainings != 1)} tested on unseen classes."
     unfinished = ", ".join(study.name for study in gathered.studies if not study.finished)

@@ -120,7 +120,7 @@ def write_page(
     blocks = [_block(part, found, joined, gathered, paper, seed) for part in found.datasets]
     tables = [block.table for block in blocks]
     texts = {".csv": as_csv(tables), ".md": as_markdown(tables), ".tex": as_latex(tables)}
-    if found.tournament:
+    if found.tournament and found.tournament.distance is not None:
         texts[".svg"] = critical_difference_diagram(found.tournament, alone=True)
     texts = {".html": _page(title, lead, commands, found, blocks, gathered, texts)} | texts
     written = []
@@ -144,7 +144,7 @@ def _block(
     metrics = [metric for metric in named if all(metric in one.metrics for one in rows)]
     other = None
     if joined is not None and any(one.concatenated for one in rows):
-        same = next(one for one in joined.datasets if one.dataset == part.dataset)
+        same = next(one for one in joined.datasets if one.label == part.label)
         other = score_table(same, metrics, "concatenated")
     views = embedding_views(rows, seed)
     structure = views.structure if views else {}
@@ -175,7 +175,8 @@ def _page(
     texts: dict[str, str],
 ) -> str:
     methods = [asdict(method) for method in charts.method_styles(gathered.contenders)]
-    diagram = critical_difference_diagram(found.tournament) if found.tournament else None
+    tested = found.tournament is not None and found.tournament.distance is not None
+    diagram = critical_difference_diagram(found.tournament) if found.tournament and tested else None
     page: str = template("page.html.j2").render(
         title=title,
         lead=lead,

@@ -48,6 +48,7 @@ class ScoreTable:
     """The methods on one data set, ordered by score where that is fair; baselines are apart."""
 
     dataset: str
+    """Its name, with the values of axes where there are any."""
     metrics: tuple[str, ...]
     trained: tuple[ScoreRow, ...]
     apart: tuple[ScoreRow, ...]
@@ -130,7 +131,7 @@ def score_table(part: OnDataset, metrics: Sequence[str], which: Which = "separat
     """
     rows = [_row(one, part, metrics, which) for one in part.contenders]
     return ScoreTable(
-        dataset=part.dataset,
+        dataset=part.label,
         metrics=tuple(metrics),
         trained=tuple(row for row in rows if not row.apart),
         apart=tuple(row for row in rows if row.apart),

@@ -55,20 +55,23 @@ def baselines(
 ) -> list[dict[str, Any]]:
     """Raw features, PCA and LDA to ``dim``: validation and test scores.
 
-    LDA's shrinkage is chosen on validation classes, before the test set is read. With ``dim`` 0
-    there are only the raw features.
+    LDA's shrinkage is chosen on validation classes, before the test set is read; without any
+    (``protocol.name=paper``) there is no LDA. With ``dim`` 0 there are only the raw features.
     """
+    validated = all(fold.split.validation is not None for fold in folds)
     kinds: dict[str, Callable[[], tuple[list[Projection], dict[str, float]]]] = {
         "raw-features": lambda: ([l2_normalise for _ in folds], {}),
     }
     if dim:
         kinds["pca"] = lambda: ([fold.pca(dim) for fold in folds], {})
-        kinds["lda"] = lambda: _best_lda(folds, dim, metric)
+        if validated:
+            kinds["lda"] = lambda: _best_lda(folds, dim, metric)
     made = []
     for name, make in kinds.items():
         begun = time.monotonic()
         projections, parameters = make()
-        validation = [f.validate(p, metric) for f, p in zip(folds, projections, strict=True)]
+        pairs = zip(folds, projections, strict=True)
+        validation = [f.validate(p, metric) for f, p in pairs] if validated else []
         made.append((name, projections, parameters, validation, time.monotonic() - begun))
     tests = [fold.split.final_test() for fold in folds]
     features = [fold.features(test) for fold, test in zip(folds, tests, strict=True)]

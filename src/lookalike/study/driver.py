@@ -67,6 +67,7 @@ def run_study(
             for name in plan.restart_outdated(ledger):
                 watcher.note(f"{name} was outdated and is trained again")
             plan.write_head(pool.size)
+            watcher.note(plan.summary())
             _drive(plan, ledger, pool, watcher)
     return load_results(folder)
 
@@ -120,7 +121,7 @@ def _show_progress(plan: Plan, watcher: Watcher) -> None:
     if current is not None:
         values = [trial.value for trial in current.trials if trial.value is not None]
         best = f", best {max(values):.4f}" if values else ""
-        detail = f"{current.method.dataset} {current.method.name}{best}"
+        detail = f"{current.method.dataset} {current.method.label}{best}"
     watcher.stage("trainings", done, max(done + left, 1), detail)
 
 
@@ -140,7 +141,7 @@ class OptunaTables:
         """Write the trials that are finished and not written yet."""
         for progress in plan.methods:
             method = progress.method
-            name = f"{plan.study.name}/{method.dataset}/{method.name}/{method.identity[:8]}"
+            name = f"{plan.study.name}/{method.dataset}/{method.label}/{method.identity[:8]}"
             for trial in progress.trials[self.written[name] :]:
                 key = f"optuna/{method.identity}/{trial.number:03d}"
                 if self.ledger.claim(key):

@@ -1,15 +1,17 @@
 """The plan of a study: its data sets loaded, its methods checked, its tasks listed."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from lookalike import models
+from lookalike.config import RunConfig
+from lookalike.data import ImageSet
 from lookalike.errors import BadInput
-from lookalike.study.config import StudyConfig, StudyData
+from lookalike.study.config import REPLACED_BY_ROWS, StudyConfig
 from lookalike.study.ledger import Ledger
-from lookalike.study.methods import DatasetFacts, base_config, hash_of, resolve
+from lookalike.study.methods import Cell, DatasetFacts, Method, cells, hash_of
 from lookalike.study.progress import MethodProgress, records_of
 from lookalike.study.results import (
     BaselineRow,
@@ -17,6 +19,7 @@ from lookalike.study.results import (
     load_results,
     read_baselines,
     read_method,
+    row_file,
     write_baselines,
     write_method,
     write_study,
@@ -27,9 +30,10 @@ from lookalike.training.building import load_images, splits_of
 
 @dataclass
 class BaselineProgress:
-    """The baselines of one data set."""
+    """The baselines of one data set, or of one combination of data set, protocol and network."""
 
     dataset: str
+    group: str
     task: Task
     rows: tuple[BaselineRow, ...] = ()
     error: str = ""
@@ -45,7 +49,8 @@ class BaselineProgress:
         if record is not None:
             self.error = str(record.get("error", ""))
             rows = record.get("rows", ())
-            self.rows = tuple(BaselineRow(**{"dataset": self.dataset} | row) for row in rows)
+            own = {"dataset": self.dataset, "group": self.group}
+            self.rows = tuple(BaselineRow(**row | own) for row in rows)
 
 
 @dataclass
@@ -90,27 +95,31 @@ class Plan:
         for baseline in self.baselines:
             if baseline.task.key in fresh:
                 baseline.update(self.records)
-                write_baselines(self.folder, baseline.dataset, baseline.rows)
+                same = [one for one in self.baselines if one.dataset == baseline.dataset]
+                rows = tuple(row for one in same for row in one.rows)
+                write_baselines(self.folder, baseline.dataset, rows)
 
     def known(self) -> dict[str, dict[str, Any]]:
         """The records of the files in the folder; files of another study are an error."""
         found: dict[str, dict[str, Any]] = {}
         for progress in self.methods:
             method = progress.method
-            row = read_method(self.folder, method.dataset, method.name)
+            row = read_method(self.folder, method.dataset, method.label)
             if row is None or row.outdated:
                 continue
             if row.identity != method.identity:
+                path = row_file(self.folder, method.dataset, method.label)
                 raise BadInput(
-                    f"'{self.folder / method.dataset / method.name}.json' was made with other "
-                    "settings, data or weights; give another folder (--results), or remove it"
+                    f"'{path}' was made with other settings, data or weights; give another folder "
+                    "(--results), or remove it"
                 )
             found |= records_of(method, row)
         stored = (self.folder / "study.json").is_file()
         former = load_results(self.folder).facts if stored else {}
         for baseline in self.baselines:
-            rows = read_baselines(self.folder, baseline.dataset)
-            if rows and former.get(baseline.dataset) == self.facts[baseline.dataset]:
+            stored_rows = read_baselines(self.folder, baseline.dataset)
+            rows = [row for row in stored_rows if (row.group or row.dataset) == baseline.group]
+            if rows and former.get(baseline.group) == self.facts[baseline.group]:
                 found[baseline.task.key] = {"rows": [vars(row) for row in rows], "seconds": 0.0}
         return found
 
@@ -119,26 +128,47 @@ class Plan:
         names = []
         for progress in self.methods:
             method = progress.method
-            row = read_method(self.folder, method.dataset, method.name)
+            row = read_method(self.folder, method.dataset, method.label)
             if row is not None and row.outdated:
                 ledger.forget(progress.prefix)
                 write_method(self.folder, progress.row())
-                names.append(f"{method.dataset} {method.name}")
+                names.append(f"{method.dataset} {method.label}")
         return names
+
+    def summary(self) -> str:
+        """How much work the study is, before it begins: "12 rows: 600 trials, 36 repeats, ..."."""
+        rows, repeats = len(self.methods), self.study.repeats
+        trials = sum(one.trials_asked for one in self.methods)
+        parts = [f"{rows} row{'s' * (rows != 1)}"]
+        if trials:
+            kind = "points of a grid" if self.study.tuner.name == "grid" else "trials"
+            parts.append(f"{trials:,} {kind}")
+        parts.append(f"{repeats} repeat{'s' * (repeats != 1)} of each row")
+        folds = {one.folds for one in self.methods} - {1}
+        if folds:
+            parts.append(f"{' or '.join(map(str, sorted(folds)))} folds")
+        trainings = sum((one.trials_asked + repeats) * one.folds for one in self.methods)
+        return f"{trainings:,} trainings: {', '.join(parts)}"
 
     def write_head(self, workers: int) -> None:
         """Write the study file, without paths, and the number of workers."""
-        asked = self.study.model_dump(
-            mode="json", exclude={"results": True, "data": {"__all__": {"root"}}}
-        )
+        exclude: dict[str, Any] = {"results": True, "data": {"__all__": {"root"}}}
+        exclude |= {"rows": {"__all__": {"config"}}}  # it is in the rows' own files
+        if self.study.rows:
+            exclude |= dict.fromkeys(REPLACED_BY_ROWS, True)
+        asked = self.study.model_dump(mode="json", exclude=exclude)
+        for values in asked.get("axes", {}).values():
+            for settings in values.values():
+                settings.pop("data.root", None)
         write_study(
             StudyResults(
                 folder=self.folder,
                 name=self.study.name,
                 metric=self.study.metric,
                 study=asked | {"workers": workers},
-                datasets=tuple(given.display_name for given in self.study.data),
+                datasets=tuple(dict.fromkeys(part.method.dataset for part in self.methods)),
                 methods=tuple(dict.fromkeys(part.method.name for part in self.methods)),
+                planned=tuple(part.planned for part in self.methods),
                 facts=self.facts,
             )
         )
@@ -155,31 +185,71 @@ def make_plan(study: StudyConfig, folder: Path) -> Plan:
     for label in labels:
         if labels.count(label) > 1:
             raise BadInput(f"two data sets are called '{label}'; give one of them a label")
-        if "/" in label or label.startswith("."):
-            raise BadInput(f"data.label = '{label}' cannot be the name of a folder")
-    facts, baselines, methods = {}, [], []
-    for given in study.data:
-        found = _facts(study, given)
-        facts[given.display_name] = found
-        own = DatasetFacts(found["fingerprint"], found["weights"], found["train_classes"])
-        base = base_config(study, given)
-        identity = hash_of(
-            base.identity(), found["fingerprint"], found["weights"], given.display_name
-        )
-        found["baselines"] = identity
-        task = Task(f"{identity}/baselines", "baselines", base.model_dump(mode="json"))
-        baselines.append(BaselineProgress(given.display_name, task))
-        methods += [MethodProgress(study, method) for method in resolve(study, given, own)]
-    plan = Plan(study, folder, facts, baselines, methods)
-    for progress in methods:
+    found = cells(study)
+    for name in dict.fromkeys(cell.dataset for cell in found):
+        if "/" in name or name.startswith("."):
+            raise BadInput(f"data.label = '{name}' cannot be the name of a folder")
+    loaded: dict[str, ImageSet] = {}
+    facts, baselines, resolved = {}, [], {}
+    for name, group in _groups(found).items():
+        shared = next((cell.shared for cell in group if cell.shared.model.frozen), group[0].shared)
+        dataset = group[0].dataset
+        place = shared.data.model_dump_json()
+        if place not in loaded:
+            loaded[place], _ = load_images(shared)
+        facts[name] = known = _facts(shared, loaded[place])
+        images, weights = known["fingerprint"], known["weights"]
+        own = DatasetFacts(images, weights, known["train_classes"])
+        identity = hash_of(shared.identity(), images, weights, dataset)
+        if study.baselines:
+            known["baselines"] = identity
+            task = Task(f"{identity}/baselines", "baselines", shared.model_dump(mode="json"))
+            baselines.append(BaselineProgress(dataset, name, task))
+        for cell in group:
+            resolved[id(cell)] = [replace(m, group=name) for m in cell.resolve(own)]
+    methods = [method for cell in found for method in resolved[id(cell)]]
+    _check_names(methods)
+    plan = Plan(study, folder, facts, baselines, [MethodProgress(study, m) for m in methods])
+    for progress in plan.methods:
         progress.update({})
     return plan
 
 
-def _facts(study: StudyConfig, given: StudyData) -> dict[str, Any]:
+def _groups(found: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """Cells that share data, protocol and network, by a name: the data set and common axes."""
+    by_key: dict[tuple[str, str], list[Cell]] = {}
+    for cell in found:
+        key = cell.shared.model_dump_json(exclude={"model": {"frozen", "frozen_views"}})
+        by_key.setdefault((cell.dataset, key), []).append(cell)
+    named: dict[str, list[Cell]] = {}
+    for (dataset, _), group in by_key.items():
+        name = dataset
+        if sum(other == dataset for other, _ in by_key) > 1:
+            common = [
+                value
+                for axis, value in group[0].axes.items()
+                if all(cell.axes.get(axis) == value for cell in group)
+            ]
+            name = ", ".join([dataset, *common])
+        while name in named:
+            name += "'"
+        named[name] = group
+    return named
+
+
+def _check_names(methods: Sequence[Method]) -> None:
+    """Refuse rows that could not be told apart, or would share a file."""
+    seen: set[Path] = set()
+    for method in methods:
+        path = row_file(Path(), method.dataset, method.label)
+        if path in seen:
+            kind = "rows" if method.axes else "methods"
+            raise BadInput(f"two {kind} are called '{method.label}'; give one of them another name")
+        seen.add(path)
+
+
+def _facts(config: RunConfig, images: ImageSet) -> dict[str, Any]:
     """Fingerprints and sizes of a data set; impossible folds are an error."""
-    config = base_config(study, given)
-    images, _ = load_images(config)
     splits = splits_of(config, images)
     return {
         "fingerprint": images.fingerprint,

@@ -7,11 +7,14 @@ from typing import Any
 
 from lookalike.study.config import StudyConfig
 from lookalike.study.methods import Method
-from lookalike.study.results import MethodRow, Repeat, Trial
+from lookalike.study.results import MethodRow, PlannedRow, Repeat, Trial
 from lookalike.study.runner import Kind, Task
 from lookalike.study.tuning import best_trial, should_prune, suggest, trials_asked, visible_trials
 
 Records = Mapping[str, Mapping[str, Any]]
+
+MOST_AT_ONCE = 256
+"""Trials of one method that are given out at the same time."""
 
 
 @dataclass
@@ -30,8 +33,15 @@ class MethodProgress:
 
     def __post_init__(self) -> None:
         self.trials_asked = trials_asked(self.study.tuner, self.method.search)
-        protocol = self.study.protocol
-        self.folds = protocol.folds if protocol.name == "cross-validation" else 1
+        self.folds = self.method.folds
+
+    @property
+    def planned(self) -> PlannedRow:
+        """What the study asks for."""
+        method, repeats = self.method, self.study.repeats
+        return PlannedRow(
+            method.dataset, method.name, dict(method.axes), self.trials_asked, repeats, self.folds
+        )
 
     @property
     def prefix(self) -> str:
@@ -80,7 +90,7 @@ class MethodProgress:
         """The results so far."""
         best = self.best
         validation = best.value if best else None
-        if best and not self.trials_asked and self.repeats:
+        if best and not self.trials_asked and any(r.validation for r in self.repeats):
             validation = statistics.fmean(statistics.fmean(r.validation) for r in self.repeats)
         tuned = best.parameters if best else {}
         config = self.method.with_parameters(tuned)
@@ -97,26 +107,31 @@ class MethodProgress:
             errors=tuple(self.errors),
             metric=config.train.metric,
             identity=self.method.identity,
+            axes=dict(self.method.axes),
+            group="" if self.method.group == self.method.dataset else self.method.group,
         )
 
     def _update_trials(self, records: Records) -> None:
-        finished: dict[int, Trial] = {}
-        for number in range(self.trials_asked):
+        """Continue after the finished trials; what follows them may be finished, too."""
+        finished = dict(enumerate(self.trials))
+        unfinished = 0
+        for number in range(len(self.trials), self.trials_asked):
             seen = visible_trials(number, self.study.tuner)
-            if any(before not in finished for before in range(seen)):
+            if seen > len(self.trials) or unfinished == MOST_AT_ONCE:
                 break
-            history = [finished[before] for before in range(seen)]
+            history = self.trials[:seen]
             if number not in self.asked:
                 seed = int(self.method.identity[:7], 16) ^ self.study.seed  # one for each method
                 self.asked[number] = suggest(
                     self.study.tuner, self.method.search, seed, number, history
                 )
             trial = self._trial(number, history, records)
-            if trial is not None:
-                finished[number] = trial
-        self.trials = []
-        while len(self.trials) in finished:
-            self.trials.append(finished[len(self.trials)])
+            if trial is None:
+                unfinished += 1
+                continue
+            finished[number] = trial
+            while len(self.trials) in finished:
+                self.trials.append(finished[len(self.trials)])
 
     def _trial(self, number: int, history: list[Trial], records: Records) -> Trial | None:
         """The trial if it is finished; otherwise its missing folds become ready."""
@@ -155,12 +170,13 @@ class MethodProgress:
             else:
                 validation, separate = tuple(record["validation"]), tuple(record["separate"])
                 concatenated, seconds = record["concatenated"], record["seconds"]
+                runs = tuple(record.get("runs", ()))
                 self.repeats.append(
-                    Repeat(number, seed, validation, separate, concatenated, seconds)
+                    Repeat(number, seed, validation, separate, concatenated, seconds, runs)
                 )
 
     def _fold_task(self, number: int, fold: int) -> Task:
-        protocol = {"fold": fold, "test": False, "metrics": (self.study.metric,)}
+        protocol = {"fold": fold, "test": False, "metrics": (self.method.config.train.metric,)}
         return self._task(
             fold_key(self.method, number, fold),
             "validate",
@@ -181,7 +197,7 @@ class MethodProgress:
             kind=kind,
             config=config.model_dump(mode="json"),
             checkpoints=not config.model.frozen if keep is None else keep,
-            title=f"{self.method.dataset} {self.method.name} {title}",
+            title=f"{self.method.dataset} {self.method.label} {title}",
         )
 
 
@@ -208,7 +224,7 @@ def records_of(method: Method, row: MethodRow) -> dict[str, dict[str, Any]]:
     best = best_trial(row.trials, row.trials_asked)
     if best is not None and len(row.trials) == row.trials_asked:
         for repeat in row.repeats:
-            names = ("validation", "separate", "concatenated", "seconds")
+            names = ("validation", "separate", "concatenated", "seconds", "runs")
             values = {name: getattr(repeat, name) for name in names}
             found[repeat_key(method, best.number, repeat.number)] = values
     return found

@@ -1,8 +1,9 @@
 """The results of a study, and the JSON files that store them.
 
-    STUDY/study.json                 the study: data sets, methods, protocol, tuner, seeds
-    STUDY/<data set>/<method>.json   trials, the best one, its repeats
-    STUDY/<data set>/baselines.json  the untrained network, PCA, LDA
+    STUDY/study.json                          the study: data sets, rows, protocol, tuner, seeds
+    STUDY/<data set>/<method>.json            trials, the best one, its repeats
+    STUDY/<data set>/<method>,<value>....json the same at values of axes
+    STUDY/<data set>/baselines.json           the untrained network, PCA, LDA
 
 A method's file grows while the study runs; ``load_results`` reads finished and unfinished studies.
 """
@@ -10,6 +11,7 @@ A method's file grows while the study runs; ``load_results`` reads finished and 
 import dataclasses
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -27,6 +29,15 @@ Scores = dict[str, float]
 State = Literal["complete", "pruned", "failed"]
 Which = Literal["separate", "concatenated"]
 Row = TypeVar("Row")
+
+
+def label_of(method: str, axes: Mapping[str, str]) -> str:
+    """The short name of a row: the method and the values of its axes.
+
+    >>> label_of("triplet", {"network": "resnet50", "size": "64"})
+    'triplet, resnet50, 64'
+    """
+    return ", ".join((method, *axes.values()))
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,8 @@ class Repeat(Tested):
     separate: tuple[Scores, ...]
     concatenated: Scores
     seconds: float
+    runs: tuple[str, ...] = ()
+    """The names of the run folders, one per fold, where they are kept."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +98,7 @@ class MethodRow:
     validation: float | None
     """The best mean validation score over folds; None before tuning has ended.
 
-    Where nothing is tuned: that of the repeats."""
+    Where nothing is tuned: that of the repeats. None where there are no validation classes."""
     trials: tuple[Trial, ...] = ()
     repeats: tuple[Repeat, ...] = ()
     trials_asked: int = 0
@@ -100,6 +113,20 @@ class MethodRow:
     """Why this version would not reproduce the row; empty where it would.
 
     Tables show it, and the next ``study run`` trains the row again."""
+    axes: dict[str, str] = field(default_factory=dict)
+    """The values of what varies besides the method: ``{"network": "resnet50", "size": "64"}``."""
+    group: str = ""
+    """The key of its facts and baselines; empty: the data set."""
+
+    @property
+    def label(self) -> str:
+        """The method and the values of its axes."""
+        return label_of(self.method, self.axes)
+
+    @property
+    def validated(self) -> bool:
+        """Whether validation classes chose the epoch; ``protocol.name=paper`` has none."""
+        return bool(self.config.get("protocol", {}).get("name") != "paper")
 
     @property
     def failed(self) -> int:
@@ -130,11 +157,8 @@ class MethodRow:
     @property
     def finished(self) -> bool:
         """Whether all trials and repeats are finished."""
-        return (
-            len(self.trials) == self.trials_asked
-            and len(self.repeats) == self.repeats_asked
-            and self.validation is not None
-        )
+        trials, repeats = len(self.trials), len(self.repeats)
+        return (trials, repeats) == (self.trials_asked, self.repeats_asked) and repeats > 0
 
     def scores(self, metric: str, which: Which = "concatenated") -> tuple[float, ...]:
         """The test score of each repeat."""
@@ -163,6 +187,25 @@ class BaselineRow(Tested):
     separate: tuple[Scores, ...]
     concatenated: Scores
     seconds: float
+    group: str = ""
+    """The key of its facts; empty: the data set."""
+
+
+@dataclass(frozen=True)
+class PlannedRow:
+    """One row that a study asks for, and how much work it is."""
+
+    dataset: str
+    method: str
+    axes: dict[str, str]
+    trials: int
+    repeats: int
+    folds: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What identifies a row of a study."""
+        return self.dataset, label_of(self.method, self.axes)
 
 
 @dataclass(frozen=True)
@@ -177,29 +220,40 @@ class StudyResults:
     """The resolved study file: data, base, methods, protocol, tuner, repeats, seed."""
     datasets: tuple[str, ...]
     methods: tuple[str, ...]
+    planned: tuple[PlannedRow, ...] = ()
+    """All rows, in the order of the study file."""
     rows: tuple[MethodRow, ...] = ()
-    """In the order of the study file, without methods that have not begun."""
+    """The same without those that have not begun."""
     baselines: tuple[BaselineRow, ...] = ()
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """For each data set: fingerprint, numbers of images and classes."""
+    """Fingerprint, numbers of images and classes: of each data set, or of each combination of
+    data set, protocol and network where rows differ in those."""
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of what varies besides the method."""
+        return tuple(dict.fromkeys(axis for row in self.planned for axis in row.axes))
 
     @property
     def finished(self) -> bool:
-        """Whether every method has all its repeats on every data set."""
-        done = {(row.dataset, row.method) for row in self.rows if row.finished}
-        return all((d, m) in done for d in self.datasets for m in self.methods)
+        """Whether every row has all its repeats."""
+        done = {(row.dataset, row.label) for row in self.rows if row.finished}
+        return all(row.key in done for row in self.planned)
 
     def of(self, dataset: str) -> tuple[MethodRow, ...]:
         """The rows of one data set."""
         return tuple(row for row in self.rows if row.dataset == dataset)
 
-    def fingerprint(self, dataset: str) -> str | None:
-        """The fingerprint of the images of a data set, if it is known."""
-        return self.facts.get(dataset, {}).get("fingerprint")
+    def fingerprint(self, row: MethodRow | BaselineRow) -> str | None:
+        """The fingerprint of the images of a row, if it is known."""
+        return self.facts.get(row.group or row.dataset, {}).get("fingerprint")
 
-    def row(self, dataset: str, method: str) -> MethodRow | None:
+    def row(
+        self, dataset: str, method: str, axes: Mapping[str, str] | None = None
+    ) -> MethodRow | None:
         """One row, or None."""
-        return next((row for row in self.of(dataset) if row.method == method), None)
+        label = label_of(method, axes or {})
+        return next((row for row in self.of(dataset) if row.label == label), None)
 
 
 def load_results(folder: Path | str) -> StudyResults:
@@ -209,28 +263,49 @@ def load_results(folder: Path | str) -> StudyResults:
     if not path.is_file():
         raise BadInput(f"'{folder}' does not hold a study: it has no study.json")
     head = _read(path)
-    rows = [read_method(folder, d, m) for d in head["datasets"] for m in head["methods"]]
+    planned = [_parse(path, PlannedRow, row) for row in head.get("planned", _product(head))]
+    rows = [read_method(folder, *row.key) for row in planned]
     baselines = [read_baselines(folder, dataset) for dataset in head["datasets"]]
-    parts = {"folder": folder, "rows": [row for row in rows if row is not None]}
+    parts = {"folder": folder, "planned": planned, "rows": [r for r in rows if r is not None]}
     return _parse(path, StudyResults, head | parts | {"baselines": sum(baselines, ())})
+
+
+def _product(head: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a file that does not list them: every method on every data set."""
+    study = head["study"]
+    protocol = study.get("protocol", {})
+    work = {
+        "axes": {},
+        "trials": study.get("tuner", {}).get("trials") or 0,
+        "repeats": study.get("repeats", 1),
+        "folds": protocol["folds"] if protocol.get("name") == "cross-validation" else 1,
+    }
+    return [{"dataset": d, "method": m} | work for d in head["datasets"] for m in head["methods"]]
 
 
 def write_study(results: StudyResults) -> None:
     """Write ``study.json``; rows have their own files."""
     names = ("name", "metric", "datasets", "methods", "facts", "study")
     values = {name: getattr(results, name) for name in names}
+    if results.planned:
+        values["planned"] = [dataclasses.asdict(row) for row in results.planned]
     write_json(results.folder / "study.json", {"format": FORMAT} | values)
 
 
+def row_file(folder: Path, dataset: str, label: str) -> Path:
+    """The file of one row."""
+    return folder / dataset / f"{label.replace(', ', ',').replace('/', '-')}.json"
+
+
 def write_method(folder: Path, row: MethodRow) -> None:
-    """Write the file of one method on one data set."""
-    path = folder / row.dataset / f"{row.method}.json"
+    """Write the file of one row."""
+    path = row_file(folder, row.dataset, row.label)
     write_json(path, {"format": FORMAT} | dataclasses.asdict(row))
 
 
-def read_method(folder: Path, dataset: str, method: str) -> MethodRow | None:
-    """The file of one method on one data set, if it exists."""
-    path = folder / dataset / f"{method}.json"
+def read_method(folder: Path, dataset: str, label: str) -> MethodRow | None:
+    """The file of one row, if it exists."""
+    path = row_file(folder, dataset, label)
     return _parse(path, MethodRow, _read(path)) if path.is_file() else None
 
 

@@ -41,6 +41,9 @@ from lookalike.training.score import TrainingRows, needs_training
 Made = TypeVar("Made")
 Kind = Literal["validate", "repeat", "baselines"]
 
+KEPT = {"features": 2, "store": 4}
+"""How much stays in memory where the rows of a study differ in data sets and networks."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -72,7 +75,7 @@ class TaskRunner:
 
     def __init__(self, watcher: Watcher | None = None) -> None:
         self.watcher = watcher or Watcher()
-        self.cache: dict[str, Any] = {}
+        self.cache: dict[str, dict[str, Any]] = {}
 
     def run(self, task: Task) -> dict[str, Any]:
         """The record of a task; an exception becomes a record with an ``error``."""
@@ -104,7 +107,7 @@ class TaskRunner:
     def repeat(self, config: RunConfig, checkpoints: bool) -> dict[str, Any]:
         """Train every fold; test each model, and their concatenated embeddings."""
         metric, metrics = config.train.metric, config.protocol.metrics
-        validation, embedded, tested = [], [], []
+        validation, embedded, tested, runs = [], [], [], []
         training: list[TrainingRows] = []
         test: Subset | None = None
         images, _, _ = self.store(config)
@@ -115,13 +118,16 @@ class TaskRunner:
             one = config.model_copy(update={"protocol": protocol})
             if checkpoints:
                 run = train(one, self.watcher)
-                validation.append(float(run.result["validation"][metric]))
+                runs.append(run.folder.name)
+                if split.validation is not None:
+                    validation.append(float(run.result["validation"][metric]))
                 embedded.append(l2_normalise(test_embeddings(run).embeddings))
                 tested.append(run.result["test"])
                 test = split.final_test()
             else:
                 learning = self.learned(one, split)
-                validation.append(float(learning.progress.best_score))
+                if split.validation is not None:
+                    validation.append(float(learning.progress.best_score))
                 test = split.final_test()
                 embedded.append(l2_normalise(learning.embed(test, "testing")))
                 if needs_training(metrics):
@@ -131,7 +137,8 @@ class TaskRunner:
         separate, together = final_scores(embedded, test, metrics, training)
         if tested:  # by the runs themselves, which have the embeddings of their training images
             separate, together = tested, together if len(tested) > 1 else tested[0]
-        return {"validation": validation, "separate": separate, "concatenated": together}
+        found = {"validation": validation, "separate": separate, "concatenated": together}
+        return found | {"runs": runs} if runs else found
 
     def baselines(self, config: RunConfig, checkpoints: bool) -> dict[str, Any]:
         """Raw features, PCA and LDA."""
@@ -204,11 +211,13 @@ class TaskRunner:
         train = config.train
         return self.cached(lambda: prepared_fabric(train), "fabric", train.device, train.precision)
 
-    def cached(self, make: Callable[[], Made], *key: Any) -> Made:
-        """What was made for ``key``, or what ``make`` returns."""
+    def cached(self, make: Callable[[], Made], kind: str, *key: Any) -> Made:
+        """What was made for ``key``, or what ``make`` returns; the oldest of a kind are dropped."""
         parts = (p.model_dump_json() if isinstance(p, BaseModel) else repr(p) for p in key)
         name = "|".join(parts)
-        if name not in self.cache:
-            self.cache[name] = make()
-        made: Made = self.cache[name]
+        kept = self.cache.setdefault(kind, {})
+        made: Made = kept.pop(name) if name in kept else make()
+        kept[name] = made  # the newest is the last
+        while len(kept) > KEPT.get(kind, 64):
+            del kept[next(iter(kept))]
         return made

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from lookalike.study.intervals import Interval
-from lookalike.study.results import MethodRow, StudyResults, load_results
+from lookalike.study.results import MethodRow, PlannedRow, label_of, load_results
 
 Status = dict[str, Any]
 
@@ -16,20 +16,20 @@ def status_of(folder: Path) -> Status:
     the first. Test scores are an :class:`Interval`, and None before all repeats are tested.
     """
     found = load_results(folder)
-    protocol = found.study["protocol"]
-    folds = int(protocol["folds"]) if protocol["name"] == "cross-validation" else 1
-    methods = [_method_status(found, d, m, folds) for d in found.datasets for m in found.methods]
+    rows = {(row.dataset, row.label): row for row in found.rows}
+    methods = [_row_status(found.metric, one, rows.get(one.key)) for one in found.planned]
     done = sum(
-        sum(max(1, len(trial.folds)) for trial in row.trials) + row.seeds * folds
-        for row in found.rows
+        sum(max(1, len(trial.folds)) for trial in row.trials) + row.seeds * one.folds
+        for one in found.planned
+        if (row := rows.get(one.key)) is not None
     )
-    left = sum(_runs_left(part, folds) for part in methods)
+    left = sum(map(_runs_left, methods))
     spent = sum(row.seconds for row in found.rows) / max(1, int(found.study.get("workers", 1)))
-    baselines: dict[str, dict[str, dict[str, float | None]]] = {name: {} for name in found.datasets}
+    baselines: dict[str, dict[str, dict[str, float | None]]] = {name: {} for name in found.facts}
     for row in found.baselines:
-        baselines[row.dataset][row.baseline] = {
+        baselines.setdefault(row.group or row.dataset, {})[row.baseline] = {
             "test": row.score(found.metric, "separate"),
-            "concatenated": row.score(found.metric) if folds > 1 else None,
+            "concatenated": row.score(found.metric) if len(row.separate) > 1 else None,
         }
     return {
         "name": found.name,
@@ -44,18 +44,19 @@ def status_of(folder: Path) -> Status:
     }
 
 
-def _method_status(found: StudyResults, dataset: str, method: str, folds: int) -> Status:
-    row = found.row(dataset, method)
-    if row is None:  # not begun: as many trials and repeats as the others
-        other = next(iter(found.rows), None)
-        repeats = other.repeats_asked if other else int(found.study["repeats"])
-        trials = other.trials_asked if other else int(found.study["tuner"]["trials"] or 0)
+def _row_status(metric: str, planned: PlannedRow, row: MethodRow | None) -> Status:
+    dataset, method, folds = planned.dataset, planned.method, planned.folds
+    if row is None:  # not begun
+        trials, repeats = planned.trials, planned.repeats
         row = MethodRow(dataset, method, {}, {}, None, trials_asked=trials, repeats_asked=repeats)
     tested = row.seeds > 0 and row.seeds == row.repeats_asked
     errors = [trial.error for trial in row.trials if trial.error] + list(row.errors)
     return {
         "dataset": dataset,
         "method": method,
+        "axes": planned.axes,
+        "folds": folds,
+        "validated": row.validated,
         "trials": len(row.trials),
         "trials_asked": row.trials_asked,
         "failed": row.failed + len(row.errors),
@@ -63,30 +64,40 @@ def _method_status(found: StudyResults, dataset: str, method: str, folds: int) -
         "repeats": row.seeds,
         "repeats_asked": row.repeats_asked - len(row.errors),
         "best": max(row.values, default=None),
-        "test": row.interval(found.metric, "separate") if tested else None,
-        "concatenated": row.interval(found.metric) if tested and folds > 1 else None,
+        "test": row.interval(metric, "separate") if tested else None,
+        "concatenated": row.interval(metric) if tested and folds > 1 else None,
         "seconds": row.seconds,
         "error": errors[0] if errors else "",
         "outdated": row.outdated,
     }
 
 
-def _runs_left(part: Status, folds: int) -> int:
+def _runs_left(part: Status) -> int:
     """How many trainings are left, at most."""
     trials, repeats = (part[f"{name}_asked"] - part[name] for name in ("trials", "repeats"))
     if trials <= 0 and part["trials"] and part["best"] is None:
         return 0
-    return int((trials + repeats) * folds)
+    return int((trials + repeats) * part["folds"])
 
 
 def status_table(found: Status) -> str:
     """The status as a table of text."""
-    head = ["data", "method", "trials", "failed", "pruned", "best", "repeats", "test", "±"]
+    head = [
+        "data",
+        "row" if any(part["axes"] for part in found["methods"]) else "method",
+        "trials",
+        "failed",
+        "pruned",
+        "best",
+        "repeats",
+        "test",
+        "±",
+    ]
     rows = [(*head, "concatenated", "±")]
     rows += [
         (
             part["dataset"],
-            part["method"],
+            label_of(part["method"], part["axes"]),
             f"{part['trials']}/{part['trials_asked']}" if part["trials_asked"] else "–",
             str(part["failed"] or ""),
             str(part["pruned"] or ""),
@@ -119,7 +130,7 @@ def status_table(found: Status) -> str:
         )
     title = f"{found['name']}: {found['metric']} in per cent, {found['runs_done']} trainings done"
     problems = [
-        f"{part['dataset']} {part['method']}: {before}{part[kind]}"
+        f"{part['dataset']} {label_of(part['method'], part['axes'])}: {before}{part[kind]}"
         for kind, before in (("error", ""), ("outdated", "outdated until trained again: "))
         for part in found["methods"]
         if part[kind]
@@ -139,13 +150,18 @@ def _legend(methods: list[Status]) -> list[str]:
     """Explanations of the columns of test scores."""
     lines = []
     tests = [part["test"] for part in methods if part["test"] is not None]
+    of_folds = any(part["concatenated"] for part in methods)
     if any(test.over == "folds" for test in tests):
         lines.append(
-            "test: mean of the folds' models; ±: their standard deviation with one seed, "
+            "test: mean of the folds' separate models; ±: their standard deviation with one seed, "
             "not a confidence interval"
         )
-    elif any(test.half is not None for test in tests):
-        lines.append("test: mean of single models; ±: half the 95 % t-interval over repeats")
-    if any(part["concatenated"] for part in methods):
+    elif tests:
+        what = "mean of the folds' separate models" if of_folds else "mean of single models"
+        interval = "; ±: half the 95 % t-interval over repeats"
+        lines.append(f"test: {what}{interval if any(t.half is not None for t in tests) else ''}")
+    if of_folds:
         lines.append("concatenated: the folds' embeddings, concatenated")
+    if any(not part["validated"] for part in methods):
+        lines.append("no validation (protocol.name=paper): the last epoch is tested")
     return lines

@@ -5,15 +5,16 @@ else: a study that was killed and resumed, or that has more workers, runs the sa
 """
 
 import hashlib
-import itertools
 import math
 import statistics
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import optuna
+from numpy.typing import NDArray
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
@@ -143,7 +144,12 @@ def trials_asked(tuner: TunerConfig, search: SearchSpace) -> int:
 
 
 def visible_trials(number: int, tuner: TunerConfig) -> int:
-    """How many of the first trials a trial may learn from: those of earlier waves."""
+    """How many of the first trials a trial may learn from: those of earlier waves.
+
+    The points of a grid do not depend on each other, unless they are pruned.
+    """
+    if tuner.name == "grid" and not tuner.prune:
+        return 0
     return number - number % tuner.at_once
 
 
@@ -174,11 +180,18 @@ def _sampler(tuner: TunerConfig, seed: int) -> BaseSampler:
 
 def _grid_point(search: SearchSpace, seed: int, number: int) -> dict[str, Any]:
     """Point ``number`` of the grid in a random order, so that a part of it covers all of it."""
-    values = [grid_values(searched) or [] for searched in search.values()]
-    size = math.prod(len(column) for column in values)
-    place = int(np.random.default_rng(seed).permutation(size)[number])
-    point = next(itertools.islice(itertools.product(*values), place, None))
-    return dict(zip(search, point, strict=True))
+    values = {key: grid_values(searched) or [] for key, searched in search.items()}
+    sizes = tuple(len(column) for column in values.values())
+    place = _grid_order(seed, math.prod(sizes))[number]
+    return {
+        key: column[at]
+        for (key, column), at in zip(values.items(), np.unravel_index(place, sizes), strict=True)
+    }
+
+
+@lru_cache(maxsize=16)
+def _grid_order(seed: int, size: int) -> NDArray[np.int64]:
+    return np.random.default_rng(seed).permutation(size)
 
 
 def should_prune(folds: Sequence[float], history: Sequence[Trial]) -> bool:
