@@ -1,14 +1,27 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
+from typer.testing import CliRunner
 
+from lookalike import published
+from lookalike.cli import app
 from lookalike.compare.comparison import compare, ranking_metrics
 from lookalike.compare.contenders import gather
+from lookalike.compare.statistics import tournament
 from lookalike.config import load
 from lookalike.errors import BadInput
-from lookalike.study.results import load_results
+from lookalike.study.results import (
+    BaselineRow,
+    PlannedRow,
+    StudyResults,
+    load_results,
+    write_baselines,
+    write_method,
+    write_study,
+)
 from lookalike.training import Run
 
 
@@ -240,3 +253,103 @@ def test_a_study_that_has_just_begun(make_study, tmp_path):
     with pytest.raises(BadInput, match="nothing with test scores"):
         gather([folder])
     assert json.loads((folder / "study.json").read_text())["name"] == "small"
+
+
+@pytest.fixture
+def cells(make_study, tmp_path):
+    """Three methods at two networks and two sizes: (network, size) decides who is best."""
+    levels = {
+        ("a", "64"): {"contrastive": 0.60, "triplet": 0.50, "margin": 0.40},
+        ("a", "512"): {"contrastive": 0.70, "triplet": 0.65, "margin": 0.50},
+        ("b", "64"): {"contrastive": 0.50, "triplet": 0.60, "margin": 0.30},
+        ("b", "512"): {"contrastive": 0.66, "triplet": 0.60, "margin": 0.62},
+    }
+    folder = tmp_path / "cells"
+    rows, planned = [], []
+    for (network, size), methods in levels.items():
+        changes = {name: {"model": {"network": network, "dim": int(size)}} for name in methods}
+        part = make_study(
+            tmp_path / network / size, methods, changes=changes, trials=0, baselines=()
+        )
+        axes = {"network": network, "size": size}
+        for row in load_results(part).rows:
+            rows.append(replace(row, axes=axes, group=f"glyphs, {network}, {size}"))
+            planned.append(PlannedRow("glyphs", row.method, axes, 0, row.repeats_asked, 4))
+    facts = {row.group: {"fingerprint": "0123456789"} for row in rows}
+    head = StudyResults(
+        folder, "cells", "map@r", {}, ("glyphs",), tuple(methods), tuple(planned), facts=facts
+    )
+    write_study(head)
+    for row in rows:
+        write_method(folder, row)
+    base = BaselineRow(
+        "glyphs", "pca", 64, {}, (), rows[0].repeats[0].separate, rows[0].repeats[0].concatenated,
+        1.0, "glyphs, a, 64",
+    )  # fmt: skip
+    write_baselines(folder, "glyphs", (base,))
+    return folder
+
+
+def test_rows_with_axes_are_compared_within_a_cell(cells):
+    found = compare(gather([cells]), "recall@1")
+    assert [part.label for part in found.datasets] == [
+        "glyphs, a, 64", "glyphs, a, 512", "glyphs, b, 64", "glyphs, b, 512",
+    ]  # fmt: skip
+    assert all(part.ranking == "fair" for part in found.datasets)
+    first = found.datasets[0]
+    assert [one.name for one in first.contenders] == ["contrastive", "triplet", "margin", "PCA"]
+    assert first.axes == {"network": "a", "size": "64"}
+    assert not any(part.baselines for part in found.datasets[1:])
+
+
+def test_a_tournament_over_cells_is_not_tested(cells):
+    found = compare(gather([cells]), "recall@1").tournament
+    ranks = {one.name: one.ranks for one in found.standings}
+    assert ranks == {"contrastive": (1, 1, 2, 1), "triplet": (2, 2, 1, 3), "margin": (3, 3, 3, 2)}
+    first = found.standings[0]
+    assert (first.name, first.total, first.rank) == ("contrastive", 5, 1.25)
+    assert first.deviation == pytest.approx(np.std([1, 1, 2, 1], ddof=1))
+    assert (found.friedman, found.distance, found.groups) == (None, None, ())
+    assert found.about == (
+        "4 cells (network x size) on glyphs; they share test images, so they are not independent, "
+        "and the ranks are not tested"
+    )
+
+
+def test_one_method_is_compared_at_the_values_of_its_axes(cells):
+    for path in (cells / "glyphs").glob("*.json"):
+        if not path.name.startswith("triplet"):
+            path.unlink()
+    (part,) = compare(gather([cells]), "recall@1").datasets
+    assert part.label == "glyphs"
+    assert part.trained[0].name == "triplet, a, 512"
+    assert part.ranking == "fair"  # what the axes vary is what is compared
+
+
+def test_the_command_and_the_page_of_a_study_with_axes(cells, tmp_path):
+    shown = CliRunner().invoke(app, ["compare", str(cells), "--metric", "recall@1"]).stdout
+    assert "glyphs, b, 512, by Recall@1, of the folds' separate models" in shown
+    assert "contrastive  total    5  average rank  1.25 ± 0.50" in shown
+    assert "Nemenyi" not in shown
+    page = tmp_path / "page.html"
+    made = CliRunner().invoke(app, ["report", str(cells), "-o", str(page)])
+    assert made.exit_code == 0, made.output
+    text = page.read_text()
+    assert "at 4 combinations of network and size" in text
+    assert "not independent" in text
+    assert not page.with_suffix(".svg").exists()
+
+
+def test_the_ranks_of_the_thesis_are_those_of_its_tables():
+    printed = [row for row in published.load("thesis", "cub") if row.metric.startswith("rank-")]
+    names = list(dict.fromkeys(row.method for row in printed))
+    tables = {}
+    for row in published.load("thesis", "cub", "recall@1"):
+        if row.recipe and row.part == "test" and row.protocol == "paper" and row.method in names:
+            tables.setdefault((row.network, row.size), {})[row.method] = row.value
+    assert len(tables) == 12
+    found = tournament([[cell[name] for name in names] for cell in tables.values()], names)
+    for one in found:
+        wanted = {row.metric: row.value for row in printed if row.method == one.name}
+        assert one.total == wanted["rank-total"]
+        assert one.deviation == pytest.approx(wanted["rank-std"], abs=0.011)

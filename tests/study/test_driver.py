@@ -303,3 +303,102 @@ def test_without_anything_to_search_nothing_is_tried(study_values, tmp_path, tim
     for path in (tmp_path / "s").glob("study.db*"):
         path.unlink()
     assert timeless(run(study_values(methods=[given]), tmp_path / "s")) == timeless(found)
+
+
+@pytest.fixture(scope="module")
+def rows(study_values, tmp_path_factory):
+    """A study whose rows have their own protocol and size, and its results."""
+    given = study_values()
+    protocols = {
+        "paper": {"name": "paper"},
+        "held-out": {"name": "fixed-validation", "ratio": 0.5},
+        "folds": {"name": "cross-validation", "folds": 2},
+    }
+    values = {
+        "name": "rows",
+        "repeats": 1,
+        "rows": [
+            {
+                "method": method,
+                "axes": {"protocol": name},
+                "config": given["base"]
+                | {"data": given["data"], "loss": {"name": method}}
+                | {"protocol": protocol | {"metrics": ["recall@1", "map@r"]}},
+            }
+            for name, protocol in protocols.items()
+            for method in ("triplet", "contrastive")
+        ],
+    }
+    folder = tmp_path_factory.mktemp("rows") / "rows"
+    return values, run(values, folder)
+
+
+def test_rows_are_trained_and_tested_as_they_are(rows, study_values, tmp_path, timeless):
+    values, found = rows
+    assert found.finished
+    assert [row.label for row in found.rows][:3] == [
+        "triplet, paper", "contrastive, paper", "triplet, held-out",
+    ]  # fmt: skip
+    assert (found.axes, found.methods) == (("protocol",), ("triplet", "contrastive"))
+    row = found.row("folder", "triplet", {"protocol": "paper"})
+    assert (row.validated, row.validation, row.repeats[0].validation) == (False, None, ())
+    config = parse(
+        row.config
+        | {"runs_dir": str(tmp_path), "seed": 1, "data": values["rows"][0]["config"]["data"]}
+    )
+    assert train(config).result["test"] == pytest.approx(row.repeats[0].separate[0])
+    assert {(b.group, b.baseline) for b in found.baselines} == {
+        (f"folder, {group}", name)
+        for group in ("paper", "held-out", "folds")
+        for name in ("raw-features", "pca", "lda")
+        if (group, name) != ("paper", "lda")  # whose shrinkage is chosen on validation classes
+    }
+    assert (found.folder / "folder" / "triplet,held-out.json").is_file()
+    for path in found.folder.glob("study.db*"):
+        path.unlink()
+    given = []
+
+    class Counting(Here):
+        def submit(self, task):
+            given.append(task)
+            super().submit(task)
+
+    again = run_study(parse_study(values), Counting, folder=found.folder)
+    assert timeless(again) == timeless(found)
+    assert given == []
+
+
+def test_the_status_of_rows_says_what_it_shows(rows):
+    _, found = rows
+    shown = CliRunner().invoke(app, ["study", "status", str(found.folder)]).stdout
+    assert "contrastive, folds" in shown
+    assert "no validation (protocol.name=paper): the last epoch is tested" in shown
+    assert "test: mean of the folds' separate models" in shown
+    assert "concatenated: the folds' embeddings, concatenated" in shown
+    seen = CliRunner().invoke(app, ["study", "status", str(found.folder), "--json"])
+    status = json.loads(seen.stdout)
+    assert [part["validated"] for part in status["methods"]] == [False] * 2 + [True] * 4
+    assert status["methods"][4]["test"]["over"] == "folds"
+    assert status["finished"] is True
+
+
+def test_rows_are_compared_within_a_cell(rows):
+    _, found = rows
+    shown = CliRunner().invoke(app, ["compare", str(found.folder)]).stdout
+    for cell in ("folder, paper", "folder, held-out", "folder, folds"):
+        assert f"{cell}, by MAP@R" in shown
+    assert "No validation set was used for any row." in shown
+    assert "Tournament over 3 cells (protocol) on folder" in shown
+    assert "total" in shown
+    assert "Nemenyi" not in shown
+
+
+def test_kept_run_folders_are_named_in_the_results(rows, study_values, tmp_path):
+    values, _ = rows
+    row = values["rows"][4]
+    config = row["config"] | {"runs_dir": str(tmp_path / "runs")}
+    kept = values | {"rows": [row | {"config": config}], "checkpoints": True}
+    (found,) = run(kept, tmp_path / "s").rows
+    names = found.repeats[0].runs
+    assert len(names) == 2
+    assert all((tmp_path / "runs" / name / "test.safetensors").is_file() for name in names)

@@ -11,6 +11,7 @@ from lookalike.study.intervals import interval
 from lookalike.study.results import (
     BaselineRow,
     MethodRow,
+    PlannedRow,
     Repeat,
     StudyResults,
     Trial,
@@ -63,10 +64,13 @@ def write(results):
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    written = study(tmp_path)
+    planned = PlannedRow("glyphs", "triplet", {}, ROW.trials_asked, ROW.repeats_asked, 2)
+    written = dataclasses.replace(study(tmp_path), planned=(planned,))
     write(written)
     assert load_results(tmp_path) == written
     assert load_results(str(tmp_path)).finished
+    write(study(tmp_path))  # a file that does not list its rows has every method on every data set
+    assert [row.key for row in load_results(tmp_path).planned] == [planned.key]
 
 
 def test_a_study_is_unfinished_until_every_method_is(tmp_path):

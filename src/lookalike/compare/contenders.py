@@ -176,12 +176,13 @@ def _of_study(study: StudyResults, prefix: str) -> list[Contender]:
     tested = [row for row in study.rows if row.repeats]
     places = [(row.dataset, tuple(row.axes.items())) for row in tested]
     alone = len(set(places)) == len(places) and any(row.axes for row in tested)
-    found = [_of_row(row, study, prefix, alone) for row in tested]
+    rows = [_of_row(row, study, prefix, alone) for row in tested]
+    found = list(rows)
     for baseline in study.baselines:
         group = baseline.group or baseline.dataset
         same = [
             (row, one.axes)
-            for row, one in zip(tested, found, strict=True)
+            for row, one in zip(tested, rows, strict=True)
             if (row.group or row.dataset) == group
         ]
         axes = {json.dumps(dict(axes)): (row, axes) for row, axes in reversed(same)}

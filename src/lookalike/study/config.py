@@ -123,8 +123,10 @@ class StudyConfig(Section):
     metric: str = "map@r"
     baselines: bool = Field(True, description="test raw features, PCA and LDA, too")
     checkpoints: bool | None = Field(
-        None, description="keep run folders with checkpoints; default: if the network is trained"
+        None,
+        description="train in run folders with checkpoints; default: if the network is trained",
     )
+    keep_runs: bool = Field(True, description="keep the run folders of repeats, if there are any")
 
     @field_validator("data", mode="before")
     @classmethod

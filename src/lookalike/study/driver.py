@@ -3,10 +3,10 @@
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import optuna
 from optuna.storages import RDBStorage
@@ -17,6 +17,7 @@ from lookalike.study.ledger import LEASE_SECONDS, Ledger
 from lookalike.study.plan import Plan, make_plan, results_folder
 from lookalike.study.results import StudyResults, load_results
 from lookalike.study.runner import Outcome, Task
+from lookalike.study.status import duration
 from lookalike.study.tuning import to_optuna
 
 DEATHS_ALLOWED = 5
@@ -78,6 +79,7 @@ def _drive(plan: Plan, ledger: Ledger, pool: Executor, watcher: Watcher) -> None
     elsewhere: dict[str, float] = {}
     deaths: Counter[str] = Counter()
     tables = OptunaTables(ledger)
+    estimated = False
     records, newest = ledger.records(plan.prefixes)
     plan.take(records)
     refreshed = time.monotonic()
@@ -104,12 +106,26 @@ def _drive(plan: Plan, ledger: Ledger, pool: Executor, watcher: Watcher) -> None
             if ledger.finish(key, record):
                 plan.take({key: record})
                 tables.update(plan)
+            if not estimated and outcome.task.kind != "baselines" and "error" not in record:
+                estimated = True
+                _estimate(plan, record, pool.size, watcher)
             _show_progress(plan, watcher)
         if time.monotonic() - refreshed > SECONDS_BETWEEN_REFRESHES:
             records, newest = ledger.records(plan.prefixes, newest)
             plan.take(records)
             refreshed = time.monotonic()
     tables.update(plan)
+
+
+def _estimate(plan: Plan, record: Mapping[str, Any], workers: int, watcher: Watcher) -> None:
+    """Say how long the rest takes at the time of the first training; a repeat is one per fold."""
+    left = sum(progress.runs_left for progress in plan.methods)
+    one = float(record["seconds"]) / max(1, len(record.get("separate", ())))
+    if left:
+        watcher.note(
+            f"the first training took {duration(one)}; about {duration(one * left / workers)} for "
+            f"the {left:,} that are left, {workers} at a time"
+        )
 
 
 def _show_progress(plan: Plan, watcher: Watcher) -> None:

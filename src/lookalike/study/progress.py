@@ -197,6 +197,7 @@ class MethodProgress:
             kind=kind,
             config=config.model_dump(mode="json"),
             checkpoints=not config.model.frozen if keep is None else keep,
+            keep=self.study.keep_runs,
             title=f"{self.method.dataset} {self.method.label} {title}",
         )
 

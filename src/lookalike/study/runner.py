@@ -19,7 +19,7 @@ from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
 from lookalike.errors import LookalikeError
 from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
-from lookalike.runs.run import test_embeddings
+from lookalike.runs.run import Run, test_embeddings
 from lookalike.study.baselines import FoldFeatures, baselines, final_scores
 from lookalike.training.batches import embed
 from lookalike.training.building import (
@@ -58,6 +58,9 @@ class Task:
     config: dict[str, Any]
     """A resolved ``RunConfig``."""
     checkpoints: bool = False
+    """Whether runs have folders, in which they can be resumed."""
+    keep: bool = True
+    """Whether the folders of repeats are kept."""
     title: str = ""
     """What error messages call it."""
 
@@ -80,21 +83,21 @@ class TaskRunner:
     def run(self, task: Task) -> dict[str, Any]:
         """The record of a task; an exception becomes a record with an ``error``."""
         begun = time.monotonic()
-        work: dict[str, Callable[[RunConfig, bool], dict[str, Any]]] = {
+        work: dict[str, Callable[[RunConfig, Task], dict[str, Any]]] = {
             "validate": self.validate,
             "repeat": self.repeat,
             "baselines": self.baselines,
         }
         try:
-            found = work[task.kind](parse(task.config, task.title), task.checkpoints)
+            found = work[task.kind](parse(task.config, task.title), task)
         except Exception as error:  # a loss may raise anything; the study goes on
             kind = "" if isinstance(error, LookalikeError) else f"{type(error).__name__}: "
             found = {"error": " ".join(f"{kind}{error}".split())}
         return found | {"seconds": round(time.monotonic() - begun, 3)}
 
-    def validate(self, config: RunConfig, checkpoints: bool) -> dict[str, Any]:
+    def validate(self, config: RunConfig, task: Task) -> dict[str, Any]:
         """Train one fold without the test set; the best validation score."""
-        if checkpoints:
+        if task.checkpoints:
             run = train(config, self.watcher)
             value = run.result["validation"][config.train.metric]
             shutil.rmtree(run.folder, ignore_errors=True)  # the score is all that is kept
@@ -104,10 +107,11 @@ class TaskRunner:
             raise LookalikeError(f"the validation score is {value}")
         return {"score": float(value)}
 
-    def repeat(self, config: RunConfig, checkpoints: bool) -> dict[str, Any]:
+    def repeat(self, config: RunConfig, task: Task) -> dict[str, Any]:
         """Train every fold; test each model, and their concatenated embeddings."""
         metric, metrics = config.train.metric, config.protocol.metrics
-        validation, embedded, tested, runs = [], [], [], []
+        validation, embedded, tested = [], [], []
+        runs: list[Run] = []
         training: list[TrainingRows] = []
         test: Subset | None = None
         images, _, _ = self.store(config)
@@ -116,9 +120,9 @@ class TaskRunner:
             changes = {"fold": fold, "test_untrained": False}
             protocol = config.protocol.model_copy(update=changes)
             one = config.model_copy(update={"protocol": protocol})
-            if checkpoints:
+            if task.checkpoints:
                 run = train(one, self.watcher)
-                runs.append(run.folder.name)
+                runs.append(run)
                 if split.validation is not None:
                     validation.append(float(run.result["validation"][metric]))
                 embedded.append(l2_normalise(test_embeddings(run).embeddings))
@@ -137,12 +141,20 @@ class TaskRunner:
         separate, together = final_scores(embedded, test, metrics, training)
         if tested:  # by the runs themselves, which have the embeddings of their training images
             separate, together = tested, together if len(tested) > 1 else tested[0]
-        found = {"validation": validation, "separate": separate, "concatenated": together}
-        return found | {"runs": runs} if runs else found
+        found: dict[str, Any] = {
+            "validation": validation,
+            "separate": separate,
+            "concatenated": together,
+        }
+        if runs and task.keep:
+            found["runs"] = [run.folder.name for run in runs]
+        for run in () if task.keep else runs:
+            shutil.rmtree(run.folder, ignore_errors=True)
+        return found
 
-    def baselines(self, config: RunConfig, checkpoints: bool) -> dict[str, Any]:
+    def baselines(self, config: RunConfig, task: Task) -> dict[str, Any]:
         """Raw features, PCA and LDA."""
-        del checkpoints
+        del task
         images, _, _ = self.store(config)
         learner = self.learner(config)
         plain = learner.model.without_linear()

@@ -26,10 +26,10 @@ def status_of(folder: Path) -> Status:
     left = sum(map(_runs_left, methods))
     spent = sum(row.seconds for row in found.rows) / max(1, int(found.study.get("workers", 1)))
     baselines: dict[str, dict[str, dict[str, float | None]]] = {name: {} for name in found.facts}
-    for row in found.baselines:
-        baselines.setdefault(row.group or row.dataset, {})[row.baseline] = {
-            "test": row.score(found.metric, "separate"),
-            "concatenated": row.score(found.metric) if len(row.separate) > 1 else None,
+    for base in found.baselines:
+        baselines.setdefault(base.group or base.dataset, {})[base.baseline] = {
+            "test": base.score(found.metric, "separate"),
+            "concatenated": base.score(found.metric) if len(base.separate) > 1 else None,
         }
     return {
         "name": found.name,
@@ -125,9 +125,7 @@ def status_table(found: Status) -> str:
     if found["finished"]:
         time = "finished"
     elif seconds is not None:
-        time = (
-            f"about {seconds:.0f} s left" if seconds < 120 else f"about {seconds / 60:.0f} min left"
-        )
+        time = f"about {duration(seconds)} left"
     title = f"{found['name']}: {found['metric']} in per cent, {found['runs_done']} trainings done"
     problems = [
         f"{part['dataset']} {label_of(part['method'], part['axes'])}: {before}{part[kind]}"
@@ -136,6 +134,18 @@ def status_table(found: Status) -> str:
         if part[kind]
     ]
     return "\n".join([f"{title}, {time}", *lines, *_legend(found["methods"]), *problems])
+
+
+def duration(seconds: float) -> str:
+    """A duration in a unit that fits.
+
+    >>> duration(3.2), duration(90), duration(600), duration(72_000), duration(9e5)
+    ('3 s', '90 s', '10 min', '20 h', '10 days')
+    """
+    for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 3 * 86400)):
+        if seconds < most:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86400:.0f} days"
 
 
 def _percent(score: float | None) -> str:
