@@ -55,6 +55,16 @@ def test_the_thesis_cross_validation_is_that_of_its_recipes():
             assert method.config.optim == recipe.optim
 
 
+def test_the_split_ratios_of_the_thesis_are_those_of_its_recipes():
+    study = load_study(FOLDER / "thesis-split-ratio.yaml")
+    for value in study.axes["ratio"]:
+        (method,) = methods.resolve(study, study.data[0], FACTS, {"ratio": value})
+        recipe = load(f"recipe:thesis/split-ratio/{value}")
+        assert method.config.protocol.ratio == recipe.protocol.ratio
+        assert (method.config.loss, method.config.miner) == (recipe.loss, recipe.miner)
+        assert (method.config.model, method.config.optim) == (recipe.model, recipe.optim)
+
+
 def test_the_thesis_grid_holds_what_it_found():
     _, searched_for = methods_of("thesis-grid")
     for name, method in searched_for.items():

@@ -1,11 +1,26 @@
-"""``lookalike reproduce``: tables and figures of papers, listed and planned."""
+"""``lookalike reproduce``: tables and figures of papers, listed, planned and trained."""
 
 import json
+import shlex
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from lookalike.cli.console import AsJson
+from lookalike.cli.console import AsJson, ConsoleWatcher
+from lookalike.cli.study import (
+    Address,
+    Cpus,
+    ExecutorName,
+    Gpus,
+    Lease,
+    Results,
+    Storage,
+    Workers,
+    chosen_executor,
+    resumable,
+    show,
+)
 from lookalike.errors import BadInput
 
 if TYPE_CHECKING:
@@ -35,18 +50,32 @@ def reproduce(
     trials: Annotated[
         int | None, typer.Option(min=1, help="Trials of a search; default: the table's own.")
     ] = None,
+    results: Results = None,
+    workers: Workers = None,
+    executor: ExecutorName = "local",
+    address: Address = None,
+    cpus: Cpus = 1,
+    gpus: Gpus = 0,
+    storage: Storage = None,
+    lease: Lease = 30,
     as_json: AsJson = False,
 ) -> None:
-    """List tables and figures of papers, or plan one of them.
+    """List tables and figures of papers; plan or train one of them, beside its published numbers.
 
     Example: lookalike reproduce metrix
 
     Example: lookalike reproduce metrix/cub --plan
 
-    Example: lookalike reproduce thesis/tournament --scale small --plan data.name=cub data.root=DATA
+    Example: lookalike reproduce metrix/cub data.root=DATA
+
+    Example: lookalike reproduce thesis/tournament --scale small data.name=cub data.root=DATA
+
+    If interrupted, the same command resumes; finished trainings are not repeated.
     """
     from lookalike.reproduce.catalogue import entry, find_entries
     from lookalike.reproduce.plan import make_plan
+    from lookalike.reproduce.run import folder_of
+    from lookalike.reproduce.run import reproduce as train_plan
     from lookalike.reproduce.selection import check_data
 
     given = arguments or []
@@ -64,9 +93,26 @@ def reproduce(
     planned = make_plan(chosen, scale, settings, repeats, trials)
     if not plan or any(row.config.data.root for row in planned.rows):
         check_data(chosen, planned.rows)
-    if not plan:
-        raise BadInput("add --plan: this version plans a table, and lookalike train runs its rows")
-    print(json.dumps(planned.as_mapping(), indent=2) if as_json else planned.as_text())
+    if plan:
+        print(json.dumps(planned.as_mapping(), indent=2) if as_json else planned.as_text())
+        return
+    chosen_by = chosen_executor(executor, workers, address, cpus, gpus)
+    options = {"--scale": scale, "--repeats": repeats, "--trials": trials}
+    given += [part for name, value in options.items() if value for part in (name, str(value))]
+    with resumable("reproduction"), ConsoleWatcher() as watcher:
+        found = train_plan(
+            planned,
+            partial(chosen_by, watcher=watcher),
+            folder=results,
+            storage=storage,
+            lease=lease,
+            watcher=watcher,
+            command=shlex.join(["lookalike", "reproduce", *given]),
+        )
+    if as_json:
+        print(json.dumps(found.as_mapping(), indent=2))
+        return
+    show(folder_of(planned, results), as_json)
 
 
 def show_entries(found: list["Entry"], as_json: bool) -> None:

@@ -174,8 +174,8 @@ def _of_study(study: StudyResults, prefix: str) -> list[Contender]:
     one cell, and their names say the values.
     """
     tested = [row for row in study.rows if row.repeats]
-    places = [(row.dataset, tuple(row.axes.items())) for row in tested]
-    alone = len(set(places)) == len(places) and any(row.axes for row in tested)
+    places = [(row.dataset, tuple(row.axes.items())) for row in study.planned]
+    alone = len(set(places)) == len(places) and bool(study.axes)
     rows = [_of_row(row, study, prefix, alone) for row in tested]
     found = list(rows)
     for baseline in study.baselines:

@@ -1,10 +1,11 @@
 """What came out of a reproduction: every row with its published and its own scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from lookalike.published import Published
 from lookalike.reproduce.catalogue import Entry
@@ -15,6 +16,11 @@ from lookalike.study.intervals import Interval, interval
 from lookalike.study.results import MethodRow, Which
 
 __all__ = ["Outcome", "OutcomeRow"]
+
+
+def _fraction(printed: Published | None) -> float | None:
+    """A published number as a fraction."""
+    return None if printed is None or printed.value is None else printed.value / 100
 
 
 @dataclass(frozen=True)
@@ -75,10 +81,47 @@ class OutcomeRow:
 
     def difference(self, metric: str) -> float | None:
         """Ours minus the published number, between -1 and 1."""
-        printed = self.published.get(metric)
-        if metric not in self.ours or printed is None or printed.value is None:
-            return None
-        return self.ours[metric].mean - printed.value / 100
+        value = _fraction(self.published.get(metric))
+        return None if value is None or metric not in self.ours else self.ours[metric].mean - value
+
+    def as_mapping(self) -> dict[str, Any]:
+        """The row as JSON values; scores are fractions, unknown numbers None."""
+        result, validation = self.result, self.validation
+        printed, validated = self.published, self.planned.published_validation
+        return {
+            "method": self.method,
+            "axes": dict(self.axes),
+            "label": self.label,
+            "year": self.year,
+            "recipe": self.planned.recipe,
+            "protocol": self.planned.config.protocol.name,
+            "validated": result.validated,
+            "trainings": len(self.trainings),
+            "seeds": result.seeds,
+            "trials": len(result.trials),
+            "seconds": result.seconds,
+            "scores": {
+                metric: {
+                    "published": _fraction(printed.get(metric)),
+                    "ours": found.as_mapping(),
+                    "difference": self.difference(metric),
+                    "concatenated": joined.as_mapping() if joined else None,
+                }
+                for metric, found in self.ours.items()
+                for joined in [self.concatenated.get(metric)]
+            },
+            "validation": {
+                result.metric: {
+                    "published": _fraction(validated.get(result.metric)),
+                    "ours": validation.as_mapping(),
+                }
+            }
+            if validation
+            else {},
+            "tuned": result.tuned,
+            "printed": {one.parameter: one.value for one in self.planned.printed},
+            "runs": [run.name for run in self.runs],
+        }
 
     def _intervals(self, which: Which) -> dict[str, Interval]:
         names = dict.fromkeys(metric for scores in self.trainings for metric in scores)
@@ -105,3 +148,19 @@ class Outcome:
     def metrics(self) -> tuple[str, ...]:
         """The metrics that were measured, in the order of the rows."""
         return tuple(dict.fromkeys(metric for row in self.rows for metric in row.ours))
+
+    def as_mapping(self) -> dict[str, Any]:
+        """The outcome as JSON values; scores are fractions, unknown numbers None."""
+        return {
+            "name": self.entry.name,
+            "title": self.entry.title,
+            "paper": self.entry.paper,
+            "source": self.entry.source,
+            "scale": self.scale,
+            "command": self.command,
+            "deviations": list(self.deviations),
+            "open_questions": list(self.open_questions),
+            "claims": [asdict(claim) for claim in self.claims],
+            "unfinished": list(self.unfinished),
+            "rows": [row.as_mapping() for row in self.rows],
+        }

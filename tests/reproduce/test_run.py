@@ -1,0 +1,211 @@
+"""Tables of papers, trained as studies: seconds on glyphs and on a folder of pictures."""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lookalike.errors import BadInput
+from lookalike.reproduce.catalogue import entry
+from lookalike.reproduce.plan import make_plan
+from lookalike.reproduce.run import outcome_of, reproduce, study_of
+from lookalike.study.plan import make_plan as make_study_plan
+from lookalike.study.results import load_results
+from lookalike.study.runner import Outcome as TaskOutcome
+from lookalike.study.runner import TaskRunner
+
+TINY = (
+    "model.network=small-cnn", "model.weights=none", "model.frozen=false",
+    "model.frozen_until=null", "model.head_init=random", "model.freeze_bn_statistics=false",
+    "model.freeze_bn_affine=false", "train.epochs=1", "train.batches_per_epoch=2",
+    "train.eval_batch_size=2048",
+)  # fmt: skip
+
+
+class Here:
+    """Does tasks in this process; after ``most`` of them it is interrupted."""
+
+    size = 1
+
+    def __init__(self, most=1000):
+        self.runner = TaskRunner()
+        self.given = []
+        self.done = []
+        self.most = most
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    @property
+    def slots(self):
+        return 1 - len(self.given)
+
+    def submit(self, task):
+        if len(self.done) == self.most:
+            raise KeyboardInterrupt
+        self.done.append(task.key)
+        self.given.append(task)
+
+    def wait(self, timeout):
+        return [TaskOutcome(self.given.pop(), self.runner.run(task)) for task in list(self.given)]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """Settings of a training of a second on sixteen classes of coloured noise."""
+    folder = tmp_path_factory.mktemp("pictures")
+    random = np.random.default_rng(0)
+    for number in range(16):
+        colour = random.integers(60, 196, 3)
+        (folder / f"{number:02d}").mkdir()
+        for image in range(5):
+            pixels = np.clip(colour + random.normal(0, 60, (32, 32, 3)), 0, 255)
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number:02d}" / f"{image}.png")
+    images = ("data.name=folder", f"data.root={folder}", "data.transform=none")
+    return [*images, *TINY, "sampler.batch_size=8"]
+
+
+@pytest.fixture(scope="module")
+def table(tiny, tmp_path_factory):
+    """The plan of a table with the protocol of papers, its folder and its outcome."""
+    plan = make_plan(entry("metrix/cub"), "small", tiny, repeats=2)
+    folder = tmp_path_factory.mktemp("results") / "metrix"
+    return plan, folder, reproduce(plan, Here, folder=folder, command="lookalike reproduce ...")
+
+
+def test_published_numbers_stand_beside_ours(table):
+    plan, folder, found = table
+    assert len(found.rows) == len(plan.rows) == 12
+    assert found.unfinished == ()
+    row = found.rows[0]
+    assert row.published["recall@1"].value == 64.7
+    scores = [repeat.separate[0]["recall@1"] for repeat in row.result.repeats]
+    assert row.ours["recall@1"].mean == pytest.approx(statistics.mean(scores))
+    assert row.ours["recall@1"].count == 2
+    assert row.difference("recall@1") == pytest.approx(statistics.mean(scores) - 0.647)
+    assert row.concatenated == {}
+    assert (row.result.validated, row.validation) == (False, None)
+    assert len(found.claims) == len(plan.entry.claims)
+    assert {claim.verdict for claim in found.claims} <= {"yes", "no", "not shown"}
+    stored = json.loads((folder / "outcome.json").read_text())
+    assert stored["scale"] == "small"
+    assert stored["rows"][0]["validated"] is False
+    assert stored["rows"][0]["scores"]["recall@1"]["published"] == 0.647
+    assert stored["deviations"] == list(plan.deviations)
+
+
+def test_a_finished_table_trains_nothing_again(table):
+    plan, folder, found = table
+    again = Here()
+    assert reproduce(plan, lambda: again, folder=folder, command=found.command) == found
+    assert again.done == []
+    assert outcome_of(plan, folder, found.command) == found
+
+
+def test_an_interruption_loses_nothing(table, tmp_path):
+    plan, _, found = table
+    first = Here(most=9)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(plan, lambda: first, folder=tmp_path)
+    part = outcome_of(plan, tmp_path)
+    assert 0 < len(part.rows) < 12
+    assert len(part.rows) + len(part.unfinished) == 12
+    second = Here()
+    whole = reproduce(plan, lambda: second, folder=tmp_path)
+    assert not set(first.done) & set(second.done)
+    assert [row.ours for row in whole.rows] == [row.ours for row in found.rows]
+
+
+def test_folds_have_a_deviation_and_a_concatenated_score(tiny, tmp_path):
+    plan = make_plan(entry("thesis/cross-validation"), "small", [*tiny, "protocol.folds=2"])
+    found = reproduce(plan, Here, folder=tmp_path)
+    assert plan.repeats == 1
+    for row in found.rows:
+        (repeat,) = row.result.repeats
+        scores = [fold["recall@1"] for fold in repeat.separate]
+        ours = row.ours["recall@1"]
+        assert (ours.over, ours.count) == ("folds", 2)
+        assert ours.sd == pytest.approx(statistics.stdev(scores))
+        assert row.concatenated["recall@1"].mean == repeat.concatenated["recall@1"]
+        assert row.validation is not None
+
+
+def test_split_ratios_have_validation_scores(tiny, tmp_path):
+    plan = make_plan(entry("thesis/split-ratio"), "small", tiny, repeats=1)
+    found = reproduce(plan, Here, folder=tmp_path)
+    assert [row.axes for row in found.rows] == [
+        {"ratio": "70-30"}, {"ratio": "80-20"}, {"ratio": "90-10"}, {"ratio": "95-5"},
+    ]  # fmt: skip
+    values = found.as_mapping()["rows"]
+    assert [row["validation"]["recall@1"]["published"] for row in values] == [
+        0.8613, 0.9253, 0.9149, 0.9331,
+    ]  # fmt: skip
+    assert all(row["validated"] for row in values)
+
+
+def test_a_search_has_the_values_it_found(tiny, tmp_path):
+    plan = make_plan(entry("thesis/grid-search"), "small", tiny, repeats=1, trials=2)
+    study = study_of(plan, tmp_path)
+    summary = make_study_plan(study, tmp_path).summary()
+    assert summary == "9 trainings: 3 rows, 6 points of a grid, 1 repeat of each row"
+    found = reproduce(plan, Here, folder=tmp_path)
+    for row in found.rows:
+        assert len(row.result.trials) == 2
+        assert set(row.result.tuned) == set(row.planned.search)
+    whole = make_study_plan(
+        study_of(
+            make_plan(entry("thesis/grid-search"), "small", tiny, trials=10**9), tmp_path / "w"
+        ),
+        tmp_path / "w",
+    )
+    assert [one.trials_asked for one in whole.methods] == [302_500, 605_000, 550]
+
+
+def test_figures_of_embeddings_keep_their_runs(tiny, tmp_path):
+    plan = make_plan(entry("thesis/projection"), "small", tiny)
+    found = reproduce(plan, Here, folder=tmp_path)
+    (run,) = found.rows[0].runs
+    assert (run / "test.safetensors").is_file()
+    assert run.parent == tmp_path / "runs"
+
+
+def test_a_list_has_nothing_to_train(tmp_path):
+    plan = make_plan(entry("reality-check/optimizers"))
+    with pytest.raises(BadInput, match="is a list"):
+        study_of(plan, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_command_on_glyphs_killed_and_resumed(tmp_path):
+    command = [
+        sys.executable, "-c", "from lookalike.cli import main; main()", "reproduce",
+        "thesis/split-ratio", "--scale", "small", "--repeats", "1", "--workers", "1",
+        "--results", str(tmp_path / "r"), *TINY, "sampler.batch_size=32",
+    ]  # fmt: skip
+    first = tmp_path / "r" / "glyphs" / "multi-similarity,70-30.json"
+    begun = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE)
+    while not (first.is_file() and load_results(tmp_path / "r").rows[0].repeats):
+        assert begun.poll() is None, begun.stderr.read().decode()
+        time.sleep(0.1)
+    os.killpg(begun.pid, signal.SIGKILL)
+    begun.wait()
+    before = first.read_text()
+    assert not load_results(tmp_path / "r").finished
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert [row["axes"]["ratio"] for row in found["rows"]] == ["70-30", "80-20", "90-10", "95-5"]
+    assert first.read_text() == before
+    assert "4 trainings: 4 rows, 1 repeat of each row" in done.stderr
+    assert "the first training took" in done.stderr
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "multi-similarity, 70-30" in shown
