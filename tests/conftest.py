@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -192,5 +193,82 @@ def make_study():
             found = tuple(row for row in bases if row.dataset == dataset)
             write_baselines(folder, dataset, found)
         return folder
+
+    return make
+
+
+@dataclass(frozen=True)
+class NamedRun:
+    """A run and what the report calls it."""
+
+    name: str
+    run: object
+
+    @property
+    def result(self):
+        return self.run.result
+
+
+RUN_METRICS = ("recall@1", "recall@2", "recall@4", "recall@8", "map@r")
+CLASSES = 60
+
+
+@pytest.fixture(scope="session")
+def glyphs():
+    """The built-in images."""
+    from lookalike import data
+
+    return data.load("glyphs", None)
+
+
+@pytest.fixture(scope="session")
+def make_run(glyphs, tmp_path_factory):
+    """A run folder as training leaves it, about some test classes of glyphs.
+
+    Embeddings are one direction a class plus noise, so the scores are real and follow the noise.
+    """
+    import numpy as np
+    from safetensors.torch import save_file
+
+    from lookalike.config import load
+    from lookalike.evaluation import evaluate
+    from lookalike.training import Run
+
+    first = int(glyphs.labels[glyphs.test].min())
+    indices = np.flatnonzero((glyphs.labels >= first) & (glyphs.labels < first + CLASSES))
+    labels = glyphs.labels[indices]
+
+    def make(name, noise=0.5, epochs=3, overrides=(), embeddings=None, **changes):
+        folder = tmp_path_factory.mktemp("runs") / f"glyphs-{len(name)}-0123456789ab"
+        run = Run(folder)
+        run.prepare(load(None, [f"train.epochs={epochs}", *overrides]), {})
+        if embeddings is None:
+            generator = torch.Generator().manual_seed(7)
+            centres = torch.randn(CLASSES, 16, generator=generator)
+            embeddings = centres[torch.from_numpy(labels - first)]
+            embeddings = embeddings + noise * torch.randn(len(labels), 16, generator=generator)
+        save_file(
+            {"embeddings": embeddings, "indices": torch.from_numpy(indices)},
+            str(folder / "test.safetensors"),
+        )
+        run.log.write_text(
+            "".join(
+                f'{{"epoch": {e}, "loss": {1 / e}, "validation map@r": {0.5 + 0.1 * e}, '
+                f'"validation recall@1": {0.6 + 0.1 * e}, "lr": 0.001}}\n'
+                for e in range(1, epochs + 1)
+            )
+        )
+        result = {
+            "data_fingerprint": glyphs.fingerprint,
+            "train_classes": 1_000,
+            "epochs": epochs,
+            "test_images": len(indices),
+            "test_classes": CLASSES,
+            "test": evaluate(embeddings, labels, RUN_METRICS),
+        }
+        if epochs:
+            result |= {"chosen_epoch": epochs - 1, "validation": {"map@r": 0.7}}
+        run.finish({k: v for k, v in (result | changes).items() if v is not None}, 12.34)
+        return NamedRun(name, run)
 
     return make

@@ -38,10 +38,16 @@ class Method:
 def method_styles(contenders: Iterable[Contender]) -> list[Method]:
     """One style for each name, the same on every data set; baselines come last."""
     everyone = sorted(contenders, key=lambda one: one.baseline)
-    trained = list(dict.fromkeys(one.name for one in everyone if not one.baseline))
-    found = [Method(name, at % COLOURS, at // COLOURS) for at, name in enumerate(trained)]
+    trained = styles(one.name for one in everyone if not one.baseline)
+    names = {method.name for method in trained}
     bare = dict.fromkeys(one.name for one in everyone if one.baseline)
-    return found + [Method(name, None, at) for at, name in enumerate(bare) if name not in trained]
+    return trained + [Method(name, None, at) for at, name in enumerate(bare) if name not in names]
+
+
+def styles(names: Iterable[str]) -> list[Method]:
+    """One style for each name, in their order."""
+    found = enumerate(dict.fromkeys(names))
+    return [Method(name, at % COLOURS, at // COLOURS) for at, name in found]
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def embedding_views(contenders: Sequence[Contender], seed: int) -> EmbeddingView
     return EmbeddingViews(
         names=[one.name for one, _ in shown],
         galleries=galleries,
-        shots={position: _shot(tested, position, pictures) for position in positions},
+        shots={position: picture_of(tested, position, pictures) for position in positions},
         map=_map(runs, pictures, seed),
         tiny=pictures.are_tiny(tested.indices[:50].tolist()),
         structure=structure,
@@ -94,7 +94,7 @@ def _same_images(one: TestEmbeddings, other: TestEmbeddings) -> bool:
     return equal and np.array_equal(one.indices, other.indices)
 
 
-def _shot(tested: TestEmbeddings, position: int, pictures: Pictures) -> dict[str, str]:
+def picture_of(tested: TestEmbeddings, position: int, pictures: Pictures) -> dict[str, str]:
     """One picture of a gallery, for the template."""
     index = int(tested.indices[position])
     name = tested.images.class_names[tested.images.labels[index]]
@@ -174,7 +174,7 @@ def choose_strips(
     counts = np.bincount(labels[items], minlength=labels.max(initial=-1) + 1)
     answers = counts[labels] - np.isin(np.arange(len(labels)), items)
     possible = np.flatnonzero((answers > 0) if query is None else (answers > 0) & query)
-    looked_at = _spread(possible, MOST_QUERIES)
+    looked_at = spread(possible, MOST_QUERIES)
     if not len(looked_at):
         return Gallery((), (), 0, 0, 0)
     queries, pool = embeddings[torch.from_numpy(looked_at)], embeddings[torch.from_numpy(items)]
@@ -205,7 +205,7 @@ def choose_strips(
     good = _one_per_class(np.flatnonzero(right_at_first), labels[looked_at])
     latest = wrong[np.argsort(-first_right[wrong], kind="stable")]
     return Gallery(
-        right=tuple(map(strip, _spread(good, each))),
+        right=tuple(map(strip, spread(good, each))),
         worst=tuple(map(strip, _one_per_class(latest, labels[looked_at])[:each])),
         wrong=len(wrong),
         looked_at=len(looked_at),
@@ -213,7 +213,7 @@ def choose_strips(
     )
 
 
-def _spread(values: Ints, count: int) -> Ints:
+def spread(values: Ints, count: int) -> Ints:
     """At most ``count`` of ``values``, evenly spaced from the first to the last."""
     if len(values) <= count:
         return values

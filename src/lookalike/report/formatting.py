@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 
 from lookalike.study.intervals import Interval
 
@@ -52,10 +52,10 @@ def plus_minus(score: Interval | None) -> str:
     return "" if score is None or score.half is None else f"{100 * score.half:.1f}"
 
 
-def template(name: str) -> Template:
-    """The template of a page; an undefined variable in it is an error."""
+def template(name: str, package: str = "lookalike.report") -> Template:
+    """The template of a page, of another package too; an undefined variable is an error."""
     environment = Environment(
-        loader=PackageLoader("lookalike.report"),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("lookalike.report")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -244,10 +244,10 @@ def _latex(table: ScoreTable) -> str:
     lines = [
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{_tex(table.dataset)}: per cent{_tex(spread)}.}}",
+        rf"  \caption{{{escape_latex(table.dataset)}: per cent{escape_latex(spread)}.}}",
         rf"  \begin{{tabular}}{{l{'r' * len(table.metrics)}}}",
         r"    \toprule",
-        f"    {' & '.join(map(_tex, headers))} " + r"\\",
+        f"    {' & '.join(map(escape_latex, headers))} " + r"\\",
         r"    \midrule",
     ]
     for row in table.rows:
@@ -256,9 +256,9 @@ def _latex(table: ScoreTable) -> str:
         cells = [_bold(table, row, m, r"\textbf{", "}", r" $\pm$ ") for m in table.metrics]
         marks = "".join(rf"\textsuperscript{{{mark}}}" for mark in row.marks)
         shown = " & ".join(cells).replace(NOTHING, "--")
-        lines.append(f"    {_tex(row.name)}{marks} & {shown} " + r"\\")
+        lines.append(f"    {escape_latex(row.name)}{marks} & {shown} " + r"\\")
     lines += [r"    \bottomrule", r"  \end{tabular}"]
-    lines += [rf"  \par\footnotesize {_tex(note)}" for note in _notes(table)]
+    lines += [rf"  \par\footnotesize {escape_latex(note)}" for note in _notes(table)]
     return "\n".join([*lines, r"\end{table}", ""])
 
 
@@ -283,5 +283,6 @@ def _marks(row: ScoreRow) -> str:
     return f" [{','.join(map(str, row.marks))}]" if row.marks else ""
 
 
-def _tex(text: str) -> str:
+def escape_latex(text: str) -> str:
+    """Text that LaTeX prints as it is."""
     return "".join(_LATEX.get(letter, letter) for letter in text)

@@ -65,6 +65,7 @@ class Figure(Strict):
         "tournament",  # average ranks
         "tuning",  # the optimisation plots of a search
         "reality",  # what papers report and claim, and what was tested
+        "pairs",  # methods beside their plain form, in the pairs that claims name
         "correlation",  # score against the structure of the embeddings, over all trainings
         "projection",  # t-SNE of test classes
         "proxies",  # proxies and samples, edges weighted by gradients

@@ -1,0 +1,312 @@
+"""The table of a reproduction: published, ours, difference; as text, CSV, Markdown and LaTeX."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from lookalike.evaluation.metrics import more_is_better
+from lookalike.published import Published
+from lookalike.report.formatting import NOTHING, metric_label, percent, signed
+from lookalike.report.tables import escape_latex
+from lookalike.reproduce.outcome import Outcome, OutcomeRow
+from lookalike.study.intervals import Interval
+
+__all__ = ["ResultTable", "as_csv", "as_latex", "as_markdown", "as_text", "result_table"]
+
+SMALL_MARK = "SMALL SCALE"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of numbers."""
+
+    metric: str
+    what: str
+    """published, ours, difference, concatenated, validation; empty: the only one of its metric."""
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """One row as text, a cell for each column."""
+
+    method: str
+    axes: tuple[str, ...]
+    cells: tuple[tuple[str, str], ...]
+    """What is shown, and what is shown after ±."""
+    best: frozenset[int] = field(default_factory=frozenset)
+    """The columns in which no other row is higher."""
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Everything that the table shows."""
+
+    title: str
+    axes: tuple[str, ...]
+    columns: tuple[Column, ...]
+    rows: tuple[ResultRow, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """The metrics, and how many columns each has."""
+        names = dict.fromkeys(column.metric for column in self.columns)
+        return [(name, sum(c.metric == name for c in self.columns)) for name in names]
+
+    @property
+    def heads(self) -> list[str]:
+        """One line of column titles."""
+        numbers = [f"{metric_label(c.metric)} {c.what}".strip() for c in self.columns]
+        return ["method", *self.axes, *numbers]
+
+    def line(self, row: ResultRow, between: str = " ± ") -> list[str]:
+        """A row as text."""
+        return [row.method, *row.axes, *(between.join(filter(None, cell)) for cell in row.cells)]
+
+
+def result_table(outcome: Outcome) -> ResultTable:
+    """The table of an outcome.
+
+    Args:
+        outcome: What came out of a reproduction.
+
+    Returns:
+        Its rows in the order of the document; for each metric that the document prints, the
+        published number, ours and the difference.
+    """
+    axes = tuple(dict.fromkeys(axis for row in outcome.rows for axis in row.axes))
+    columns = tuple(_columns(outcome))
+    rows = [
+        ResultRow(
+            row.method,
+            tuple(row.axes.get(axis, "") for axis in axes),
+            tuple(_cell(row, column) for column in columns),
+        )
+        for row in outcome.rows
+    ]
+    if not axes and len(rows) > 1:
+        rows = [
+            ResultRow(row.method, row.axes, row.cells, _best(row, rows, columns)) for row in rows
+        ]
+    return ResultTable(_title(outcome), axes, columns, tuple(rows), tuple(_notes(outcome)))
+
+
+def _title(outcome: Outcome) -> str:
+    mark = f" ({SMALL_MARK})" if outcome.scale == "small" else ""
+    return f"{outcome.entry.name}: {outcome.entry.title}{mark}"
+
+
+def _columns(outcome: Outcome) -> Iterator[Column]:
+    rows = outcome.rows
+    validated = {
+        row.result.metric
+        for row in rows
+        if row.validation is not None and (row.planned.published_validation or "ratio" in row.axes)
+    }
+    printed = {m for row in rows for m, one in row.published.items() if one.value is not None}
+    joined = {metric for row in rows for metric in row.concatenated}
+    for metric in outcome.metrics:
+        several = metric in printed | joined | validated
+        if metric in printed:
+            yield Column(metric, "published")
+        yield Column(metric, "ours" if several else "")
+        if metric in printed:
+            yield Column(metric, "difference")
+        if metric in joined:
+            yield Column(metric, "concatenated")
+        if metric in validated:
+            if any(metric in row.planned.published_validation for row in rows):
+                yield Column(metric, "published validation")
+            yield Column(metric, "our validation")
+
+
+def _cell(row: OutcomeRow, column: Column) -> tuple[str, str]:
+    metric = column.metric
+    match column.what:
+        case "published":
+            return _published(row.published.get(metric))
+        case "difference":
+            return signed(row.difference(metric)), ""
+        case "concatenated":
+            return _ours(metric, row.concatenated.get(metric))
+        case "published validation":
+            return _published(row.planned.published_validation.get(metric))
+        case "our validation":
+            return _ours(metric, row.validation if row.result.metric == metric else None)
+    return _ours(metric, row.ours.get(metric))
+
+
+def _published(found: Published | None) -> tuple[str, str]:
+    if found is None or found.value is None:
+        return NOTHING, ""
+    return f"{found.value:.1f}", "" if found.spread is None else f"{found.spread:.1f}"
+
+
+def _ours(metric: str, found: Interval | None) -> tuple[str, str]:
+    """Scores in per cent with one decimal, other measures with three."""
+    if found is None:
+        return NOTHING, ""
+    if more_is_better(metric):
+        return percent(found.mean), "" if found.half is None else f"{100 * found.half:.1f}"
+    return f"{found.mean:.3f}", "" if found.half is None else f"{found.half:.3f}"
+
+
+def _best(row: ResultRow, rows: Sequence[ResultRow], columns: Sequence[Column]) -> frozenset[int]:
+    found = set()
+    for at, column in enumerate(columns):
+        shown = [float(one.cells[at][0]) for one in rows if _is_score(one.cells[at][0])]
+        ranks = more_is_better(column.metric) and column.what != "difference"
+        own = row.cells[at][0]
+        if ranks and _is_score(own) and float(own) == max(shown):
+            found.add(at)
+    return frozenset(found)
+
+
+def _is_score(text: str) -> bool:
+    return text != NOTHING and not text.startswith(("+", "−", "±"))
+
+
+def _notes(outcome: Outcome) -> Iterator[str]:
+    if outcome.scale == "small":
+        yield (
+            f"{SMALL_MARK}: the same experiment with another network, other images and a short "
+            "training. Published numbers stand beside for orientation only."
+        )
+    kinds = {one.over for row in outcome.rows for one in row.ours.values() if one.half is not None}
+    if "repeats" in kinds:
+        yield "Ours: mean ± half the 95 % t-interval over repeats, per cent."
+    if "folds" in kinds:
+        yield (
+            "Ours: mean ± standard deviation over the models of the folds (not a confidence "
+            "interval), per cent."
+        )
+    if not kinds:
+        yield "Ours: one training each, per cent."
+    if any(row.concatenated for row in outcome.rows):
+        yield "Concatenated: one embedding of all folds' models side by side."
+    if not any(one.value is not None for row in outcome.rows for one in row.published.values()):
+        yield "The document prints no numbers for these rows."
+    flagged = [row for row in outcome.rows if row.planned.config.protocol.name == "paper"]
+    if flagged:
+        yield (
+            f"No validation classes in {len(flagged)} of {len(outcome.rows)} rows: as in the "
+            "paper, the last epoch is tested or the test classes chose it."
+        )
+
+
+def as_text(table: ResultTable) -> Table:
+    """For a terminal.
+
+    Args:
+        table: The table.
+
+    Returns:
+        A table of :mod:`rich`, the best of each column in bold.
+    """
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    shown.title = escape(table.title)
+    for head in table.heads:
+        shown.add_column(escape(head.replace("Recall@", "R@")), justify="right", overflow="fold")
+    shown.columns[0].justify = "left"
+    for row in table.rows:
+        cells = [escape(text) for text in table.line(row)]
+        first = 1 + len(table.axes)
+        for at in row.best:
+            cells[first + at] = f"[bold]{cells[first + at]}[/bold]"
+        shown.add_row(*cells)
+    shown.caption = escape("\n".join(table.notes)) or None
+    return shown
+
+
+def as_csv(outcome: Outcome) -> str:
+    """For programs: one line per row and metric, scores as fractions in all digits.
+
+    Args:
+        outcome: What came out of a reproduction.
+
+    Returns:
+        The text of the file.
+    """
+    axes = list(dict.fromkeys(axis for row in outcome.rows for axis in row.axes))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    numbers = ["published", "published deviation", "ours", "sd", "low", "high", "count", "over"]
+    tail = ["difference", "concatenated", "recipe", "scale"]
+    writer.writerow(["method", *axes, "metric", *numbers, *tail])
+    for row in outcome.rows:
+        for metric, found in row.ours.items():
+            printed = row.published.get(metric)
+            value = printed.value if printed else None
+            spread = printed.spread if printed else None
+            own = found.as_mapping()
+            joined = row.concatenated.get(metric)
+            writer.writerow(
+                [
+                    row.method,
+                    *(row.axes.get(axis) for axis in axes),
+                    metric,
+                    None if value is None else value / 100,
+                    None if spread is None else spread / 100,
+                    *(own[key] for key in ("mean", "sd", "low", "high", "count", "over")),
+                    row.difference(metric),
+                    None if joined is None else joined.mean,
+                    row.planned.recipe,
+                    outcome.scale,
+                ]
+            )
+    return text.getvalue()
+
+
+def as_markdown(table: ResultTable) -> str:
+    """For a README or an issue.
+
+    Args:
+        table: The table.
+
+    Returns:
+        The text, the best of each column in bold.
+    """
+    lines = [table.heads, ["---", *["---:"] * (len(table.heads) - 1)]]
+    first = 1 + len(table.axes)
+    for row in table.rows:
+        cells = [text.replace("|", "\\|") for text in table.line(row)]
+        for at in row.best:
+            cells[first + at] = f"**{cells[first + at]}**"
+        lines.append(cells)
+    body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    notes = "".join(f"\n{note}\n" for note in table.notes)
+    return f"### {table.title}\n\n{body}{notes}"
+
+
+def as_latex(table: ResultTable) -> str:
+    """For a paper: one ``table`` with booktabs rules.
+
+    Args:
+        table: The table.
+
+    Returns:
+        The text.
+    """
+    first = 1 + len(table.axes)
+    lines = [
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{escape_latex(table.title)}.}}",
+        rf"  \begin{{tabular}}{{{'l' * first}{'r' * len(table.columns)}}}",
+        r"    \toprule",
+        f"    {' & '.join(map(escape_latex, table.heads))} " + r"\\",
+        r"    \midrule",
+    ]
+    for row in table.rows:
+        cells = [escape_latex(text).replace("−", "$-$") for text in table.line(row)]
+        for at in row.best:
+            cells[first + at] = rf"\textbf{{{cells[first + at]}}}"
+        lines.append(f"    {' & '.join(cells)} " + r"\\")
+    lines += [r"    \bottomrule", r"  \end{tabular}"]
+    lines += [rf"  \par\footnotesize {escape_latex(note)}" for note in table.notes]
+    return "\n".join([*lines, r"\end{table}", ""])

@@ -1,0 +1,181 @@
+"""The values of a reproduction's charts, on synthetic outcomes of real entries."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lookalike import published
+from lookalike.reproduce import charts, claimed
+from lookalike.reproduce.heat import heat_maps
+from lookalike.reproduce.proxies import proxy_drawings
+from lookalike.reproduce.selection import quoted
+
+
+def mean(row, metric="recall@1"):
+    return 100 * row.ours[metric].mean
+
+
+def test_score_by_size_has_a_line_for_each_loss_and_the_published_beside(make_outcome):
+    outcome = make_outcome("thesis/sizes-cub-resnet50", step=0.005)
+    ours, theirs = charts.by_axis(outcome.rows, "size", "method", "recall@1")
+    assert (ours.kind, ours.values) == ("log", ("64", "128", "512", "1024"))
+    assert len(ours.series) == len(theirs.series) == 10
+    line = next(one for one in ours.series if one.name == "margin")
+    rows = {row.axes["size"]: row for row in outcome.rows if row.method == "margin"}
+    assert line.y == pytest.approx([mean(rows[size]) for size in line.x])
+    assert line.half == pytest.approx([100 * rows[s].ours["recall@1"].half for s in line.x])
+    printed = next(one for one in theirs.series if one.name == "margin")
+    assert printed.y == [rows[size].published["recall@1"].value for size in printed.x]
+
+
+def test_other_axes_are_averaged_and_the_chart_says_so(make_outcome):
+    outcome = make_outcome("thesis/tournament")
+    ours = charts.by_axis(outcome.rows, "size", "network", "recall@1")[0]
+    assert ours.note == "Each point is the mean over method."
+    line = ours.series[0]
+    same = [r for r in outcome.rows if r.axes == {"network": line.name, "size": "64"}]
+    assert len(same) == 10
+    assert line.y[0] == pytest.approx(np.mean([mean(row) for row in same]))
+    assert line.half == [None] * 4
+
+
+def test_an_axis_of_words_keeps_the_order_and_one_value_is_no_chart(make_outcome):
+    outcome = make_outcome("roth/sampler-cub")
+    chart = charts.by_axis(outcome.rows, "sampler", "method", "recall@1")[0]
+    assert chart.kind == "category"
+    assert chart.values[:3] == ("spc-2", "spc-4", "spc-8")
+    assert charts.by_axis(outcome.rows, "network", "method", "recall@1") == []
+
+
+def test_split_ratios_show_validation_and_test(make_outcome):
+    outcome = make_outcome("thesis/split-ratio")
+    ours, theirs = charts.by_axis(outcome.rows, "ratio", "method", "recall@1")
+    assert [one.name for one in ours.series] == ["multi-similarity", "validation classes"]
+    assert ours.series[1].y == pytest.approx([100 * r.validation.mean for r in outcome.rows])
+    printed = [row.planned.published_validation["recall@1"].value for row in outcome.rows]
+    assert theirs.series[1].y == printed
+
+
+def test_years_are_in_order_and_untrained_rows_are_left_out(make_outcome):
+    outcome = make_outcome("reality-check/papers-versus-reality-cub", folds=4, repeats=2)
+    (chart,) = charts.by_year(outcome.rows, "map@r")
+    years = [int(name.partition(" ")[0]) for name in chart.values]
+    assert years == sorted(years)
+    assert len(years) == len(outcome.rows) - 1
+    assert not any("untrained" in name for name in chart.values)
+    ours = dict(zip(chart.series[0].x, chart.series[0].y, strict=True))
+    row = next(row for row in outcome.rows if row.method == "triplet")
+    assert ours[f"{row.year} triplet"] == pytest.approx(mean(row, "map@r"))
+
+
+def test_published_scores_stand_beside_ours_by_year(make_outcome):
+    outcome = make_outcome("thesis/years-cub-resnet50")
+    (chart,) = charts.by_year(outcome.rows, "recall@1")
+    assert [(one.name, one.hollow) for one in chart.series] == [
+        ("ours", False),
+        ("published", True),
+    ]
+
+
+def test_ranks_are_those_of_scipy_beside_the_published(make_outcome):
+    outcome = make_outcome("thesis/tournament", step=0.0005)
+    chart = charts.ranks(outcome.rows, quoted(outcome.entry))
+    methods = list(dict.fromkeys(row.method for row in outcome.rows))
+    cells = list(dict.fromkeys(tuple(row.axes.values()) for row in outcome.rows))
+    found = {(row.method, *row.axes.values()): mean(row) for row in outcome.rows}
+    scores = np.array([[found[(m, *cell)] for m in methods] for cell in cells])
+    expected = stats.rankdata(-scores, axis=1)
+    ours, theirs = chart.series
+    at = [methods.index(name) for name in ours.y]
+    assert ours.x == pytest.approx(expected.mean(0)[at])
+    assert ours.half == pytest.approx(expected.std(0, ddof=1)[at])
+    assert dict(zip(theirs.y, theirs.x, strict=True))["proxy-anchor"] == 1
+    assert charts.ranks([row for row in outcome.rows if row.method == "margin"], ()) is None
+
+
+def test_a_correlation_is_that_of_scipy_over_all_trainings(make_outcome):
+    outcome = make_outcome("roth/correlation-cub")
+    of = ("pi-ratio", "rho", "pi-intra", "pi-inter")
+    found = charts.correlations(outcome.rows, of)
+    assert [chart.title.rpartition(" ")[2].lower() for chart in found] == list(of)
+    for name, chart in zip(of, found, strict=True):
+        x = [one[name] for row in outcome.rows for one in row.trainings]
+        y = [one["recall@1"] for row in outcome.rows for one in row.trainings]
+        told = charts.correlation(outcome.rows, name, "recall@1")
+        assert told.r == pytest.approx(stats.pearsonr(x, y).statistic)
+        assert told.low <= told.r <= told.high
+        assert f"r = {told.r:+.2f}" in chart.note
+        drawn = sorted((a, b) for one in chart.series for a, b in zip(one.x, one.y, strict=True))
+        assert drawn == sorted((a, 100 * b) for a, b in zip(x, y, strict=True))
+
+
+def test_the_interval_of_a_correlation_agrees_with_scipys_bootstrap(make_outcome):
+    """With one training a row, resampling rows is the ordinary bootstrap of pairs."""
+    outcome = make_outcome("roth/correlation-cub", repeats=1)
+    x = [row.trainings[0]["pi-ratio"] for row in outcome.rows]
+    y = [row.trainings[0]["recall@1"] for row in outcome.rows]
+    told = charts.correlation(outcome.rows, "pi-ratio", "recall@1")
+    expected = stats.bootstrap(
+        (x, y),
+        lambda a, b: stats.pearsonr(a, b).statistic,
+        paired=True,
+        vectorized=False,
+        method="percentile",
+        n_resamples=2000,
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+    assert told.low == pytest.approx(expected.low, abs=0.03)
+    assert told.high == pytest.approx(expected.high, abs=0.03)
+
+
+def test_losses_beside_their_plain_form(make_outcome):
+    outcome = make_outcome("roth/rho-regularization-cub")
+    pairs = outcome.entry.claims[0].better
+    (chart,) = charts.in_pairs(outcome.rows, pairs, "recall@1")
+    by_method = {row.method: mean(row) for row in outcome.rows}
+    plain, other = chart.series
+    assert plain.y == pytest.approx([by_method[base] for _, base in pairs])
+    assert other.y == pytest.approx([by_method[name] for name, _ in pairs])
+    assert other.texts[0] == f"{other.y[0] - plain.y[0]:+.1f}"
+
+
+def test_a_heat_map_has_the_best_of_each_pair_of_values(make_outcome):
+    outcome = make_outcome("thesis/grid-search", trials=40, repeats=1)
+    row = outcome.rows[0]
+    (chart,) = heat_maps(row)
+    assert (chart.x, chart.y) == ("loss.margin", "optim.lr")
+    assert chart.xs == ["0.1", "0.2", "0.3", "0.4", "0.5"]
+    assert chart.ys == ["1e-05", "0.0001", "0.001", "0.01"]
+    best = max(trial.value for trial in row.result.trials)
+    assert chart.scores[1][2] == pytest.approx(100 * best)
+
+
+def test_a_search_without_a_grid_has_no_heat_map(make_outcome):
+    assert heat_maps(make_outcome("dr/search", trials=3).rows[0]) == []
+
+
+def test_what_papers_report_and_claim():
+    chart = claimed.reported_by_year("cub")
+    rows = [
+        row
+        for row in published.load("reality-check", "cub", "recall@1")
+        if row.method == "contrastive" and row.value is not None
+    ]
+    assert chart.series[0].y == [row.value for row in rows]
+    gains = claimed.claims_by_year("cub")
+    first = gains.series[0]
+    assert (first.x[:2], first.y[:2]) == ([2016, 2016], [26.4, 43.57])
+    assert claimed.reported_by_year("glyphs") is None
+    assert claimed.claims_by_year("glyphs") is None
+
+
+def test_the_drawing_shows_what_each_loss_compares(make_outcome):
+    anchor, first, second = proxy_drawings(make_outcome("thesis/proxies").rows)
+    assert len(anchor.nodes) == len(first.nodes) == 12
+    assert len(anchor.edges) == 27  # every proxy with every sample
+    for drawing in (first, second):
+        signs = [edge.association for edge in drawing.edges]
+        assert (signs.count("positive"), signs.count("negative")) == (9, 3)
+    assert max(edge.width for edge in anchor.edges) == 7
+    places = {(node.x, node.y) for node in anchor.nodes}
+    assert all((e.x1, e.y1) in places and (e.x2, e.y2) in places for e in anchor.edges)
