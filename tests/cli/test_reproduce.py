@@ -48,6 +48,29 @@ def test_a_list_needs_no_training(lookalike):
     assert {row["optimizer"] for row in rows} == {"SGD", "RMSprop", "Adam", "AdamW"}
 
 
+def test_a_list_can_be_a_page(lookalike, tmp_path):
+    lookalike("reproduce", "reality-check/transforms", "--results", str(tmp_path / "list"))
+    text = (tmp_path / "list" / "index.html").read_text(encoding="utf-8")
+    assert "18 rows." in text
+
+
+def test_one_command_trains_a_table_and_writes_its_page(lookalike, tmp_path):
+    tiny = (
+        "model.network=small-cnn", "model.weights=none", "model.frozen=false",
+        "model.head_init=random", "model.dim=16", "train.epochs=1", "train.batches_per_epoch=2",
+        "train.eval_batch_size=2048",
+    )  # fmt: skip
+    options = ("--scale", "small", "--repeats", "1", "--workers", "1", "--results", str(tmp_path))
+    told = lookalike("reproduce", "thesis/fixed-validation", *tiny, *options).stdout
+    assert "SMALL SCALE" in told
+    assert "claim: ProxyAnchor before SoftTriple before MultiSimilarity." in told
+    assert str(tmp_path / "index.html") in told.replace("\n", "")
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert 'class="banner"' in page
+    assert "lookalike reproduce thesis/fixed-validation" in page
+    assert {path.suffix for path in tmp_path.glob("index.*")} == {".html", ".csv", ".md", ".tex"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

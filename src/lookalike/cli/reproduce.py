@@ -3,9 +3,11 @@
 import json
 import shlex
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.console import Console
 
 from lookalike.cli.console import AsJson, ConsoleWatcher
 from lookalike.cli.study import (
@@ -19,14 +21,17 @@ from lookalike.cli.study import (
     Workers,
     chosen_executor,
     resumable,
-    show,
 )
 from lookalike.errors import BadInput
 
 if TYPE_CHECKING:
     from lookalike.reproduce import Entry
+    from lookalike.reproduce.outcome import Outcome
 
 __all__ = ["reproduce"]
+
+PAGE = "index.html"
+VERDICTS = {"yes": "Held", "no": "Did not hold", "not shown": "Not shown"}
 
 
 def reproduce(
@@ -89,6 +94,10 @@ def reproduce(
     chosen = entry(words[0])
     if chosen.lists:
         show_list(chosen, as_json)
+        if results:
+            from lookalike.reproduce.page import write_list_page
+
+            write_list_page(results / PAGE, chosen, command(given))
         return
     planned = make_plan(chosen, scale, settings, repeats, trials)
     if not plan or any(row.config.data.root for row in planned.rows):
@@ -107,12 +116,34 @@ def reproduce(
             storage=storage,
             lease=lease,
             watcher=watcher,
-            command=shlex.join(["lookalike", "reproduce", *given]),
+            command=command(given),
         )
+    from lookalike.reproduce.page import write_page
+
+    pages = write_page(folder_of(planned, results) / PAGE, found)
     if as_json:
         print(json.dumps(found.as_mapping(), indent=2))
         return
-    show(folder_of(planned, results), as_json)
+    show_outcome(found, pages)
+
+
+def command(given: list[str]) -> str:
+    """The command line that was given."""
+    return shlex.join(["lookalike", "reproduce", *given])
+
+
+def show_outcome(found: "Outcome", pages: list[Path]) -> None:
+    """Print the table, what became of each claim, and what was written."""
+    from lookalike.reproduce.tables import as_text, result_table
+
+    Console(highlight=False).print(as_text(result_table(found)))
+    for sentence in found.deviations:
+        print(f"differs: {sentence}")
+    for claim in found.claims:
+        print(f"claim: {claim.says} {VERDICTS[claim.verdict]}: {claim.evidence}")
+    for row in found.unfinished:
+        print(f"not finished: {row}")
+    print("written:", *pages)
 
 
 def show_entries(found: list["Entry"], as_json: bool) -> None:

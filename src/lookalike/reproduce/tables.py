@@ -19,6 +19,8 @@ from lookalike.study.intervals import Interval
 __all__ = ["ResultTable", "as_csv", "as_latex", "as_markdown", "as_text", "result_table"]
 
 SMALL_MARK = "SMALL SCALE"
+IN_TERMINAL = 2
+"""Metrics of the table in a terminal."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ def _notes(outcome: Outcome) -> Iterator[str]:
 
 
 def as_text(table: ResultTable) -> Table:
-    """For a terminal.
+    """For a terminal: the first two metrics, as more do not fit.
 
     Args:
         table: The table.
@@ -210,16 +212,19 @@ def as_text(table: ResultTable) -> Table:
     """
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown.title = escape(table.title)
-    for head in table.heads:
+    first = 1 + len(table.axes)
+    last = first + sum(width for _, width in table.groups[:IN_TERMINAL])
+    for head in table.heads[:last]:
         shown.add_column(escape(head.replace("Recall@", "R@")), justify="right", overflow="fold")
     shown.columns[0].justify = "left"
     for row in table.rows:
         cells = [escape(text) for text in table.line(row)]
-        first = 1 + len(table.axes)
         for at in row.best:
             cells[first + at] = f"[bold]{cells[first + at]}[/bold]"
-        shown.add_row(*cells)
-    shown.caption = escape("\n".join(table.notes)) or None
+        shown.add_row(*cells[:last])
+    more = [metric_label(metric) for metric, _ in table.groups[IN_TERMINAL:]]
+    notes = [*table.notes, *([f"In the files: {', '.join(more)}."] if more else [])]
+    shown.caption = escape("\n".join(notes)) or None
     return shown
 
 
