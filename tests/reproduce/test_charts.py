@@ -63,7 +63,7 @@ def test_years_are_in_order_and_untrained_rows_are_left_out(make_outcome):
     assert years == sorted(years)
     assert len(years) == len(outcome.rows) - 1
     assert not any("untrained" in name for name in chart.values)
-    ours = dict(zip(chart.series[0].x, chart.series[0].y, strict=True))
+    ours = dict(zip(chart.series[0].y, chart.series[0].x, strict=True))
     row = next(row for row in outcome.rows if row.method == "triplet")
     assert ours[f"{row.year} triplet"] == pytest.approx(mean(row, "map@r"))
 

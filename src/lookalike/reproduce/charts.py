@@ -26,7 +26,7 @@ __all__ = [
     "ranks",
 ]
 
-Mark = Literal["lines", "points", "bars", "areas", "spans", "ranks"]
+Mark = Literal["lines", "points", "bars", "areas", "spans", "rows"]
 Kind = Literal["category", "log", "linear", "year"]
 
 OURS, PUBLISHED = "ours", "published"
@@ -163,15 +163,15 @@ def by_year(rows: Sequence[OutcomeRow], metric: str) -> list[Chart]:
         known = [(name, score) for name, score in found if score is not None]
         if known:
             style = Method(title, None if at else 0, 0)
-            x: list[float | str] = [name for name, _ in known]
-            y: list[float | str] = [score[0] for _, score in known]
+            x: list[float | str] = [score[0] for _, score in known]
+            y: list[float | str] = [name for name, _ in known]
             halves = [score[1] for _, score in known]
             series.append(Series(title, x, y, halves, [""] * len(x), style, hollow=at == 1))
     if not series:
         return []
     label = metric_label(metric)
     title = f"{label} in chronological order of the methods"
-    return [Chart(title, "points", "", label, series, values=tuple(names.values()))]
+    return [Chart(title, "rows", label, "", series, "linear", tuple(names.values()))]
 
 
 def in_pairs(
@@ -212,7 +212,7 @@ def in_pairs(
             for at, style in enumerate((plain, other))
         ]
         heading = f"{metric_label(metric)} in pairs, {title}"
-        note = "The figure over a pair is its difference in points."
+        note = "The figure in a bar is the difference to the plain form, in points."
         found.append(Chart(heading, "bars", "", metric_label(metric), series, note=note))
     return found
 
@@ -264,7 +264,7 @@ def ranks(
     )
     return Chart(
         title=f"Average rank by {metric_label(metric)} over {len(cells)} cells",
-        mark="ranks",
+        mark="rows",
         x="average rank, 1 is best",
         y="",
         series=[ours, published] if shown else [ours],

@@ -86,7 +86,8 @@ def part_of(figure: Figure, outcome: Outcome, seed: int = 0) -> Part:
             return Part("tournament", "Tournament", intro, [one for one in ranks if one])
         case "tuning":
             heat = [one for row in rows for one in heat_maps(row)]
-            return Part("search", "Search", heat=heat, tunings=tunings(_contenders(rows)))
+            intro = "What the search tried and found on validation classes."
+            return Part("search", "Search", intro, heat=heat, tunings=tunings(_contenders(rows)))
         case "reality":
             return _reality(rows, metrics)
         case "correlation":
@@ -103,7 +104,8 @@ def part_of(figure: Figure, outcome: Outcome, seed: int = 0) -> Part:
         case "projection":
             views = embedding_views(_contenders(rows), seed)
             missing = "" if views else NO_IMAGES
-            return Part("projection", "Embedding space", views=views, missing=missing)
+            intro = "The test images of the first run of each row: a map, and what queries find."
+            return Part("projection", "Embedding space", intro, views=views, missing=missing)
         case "proxies":
             intro = (
                 "Squares are proxies, dots are samples, colours are classes, of one "

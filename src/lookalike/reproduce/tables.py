@@ -176,8 +176,8 @@ def _is_score(text: str) -> bool:
 def _notes(outcome: Outcome) -> Iterator[str]:
     if outcome.scale == "small":
         yield (
-            f"{SMALL_MARK}: the same experiment with another network, other images and a short "
-            "training. Published numbers stand beside for orientation only."
+            f"{SMALL_MARK}: the same experiment with another network, other or smaller images "
+            "and a short training. Published numbers stand beside for orientation only."
         )
     kinds = {one.over for row in outcome.rows for one in row.ours.values() if one.half is not None}
     if "repeats" in kinds:

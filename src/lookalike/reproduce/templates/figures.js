@@ -1,4 +1,4 @@
-// Charts of a reproduction: lines, points, bars, areas, spans, ranks, heat maps.
+// Charts of a reproduction: lines, points, bars, areas, spans, rows, heat maps.
 const bars = (one, way) => ({
   type: "data", array: one.half.map((half) => half || 0), visible: one.half.some((half) => half),
   color: colourOf(one.style), thickness: 1.2, width: 3, ...way,
@@ -37,8 +37,8 @@ const TRACES = {
     x: one.x, y: one.y, mode: "lines", fill: "tozeroy", line: { ...lineOf(one.style), shape: "spline" }, name: escaped(one.name), opacity: 0.7,
     hovertemplate: "%{fullData.name}<br>%{x:.2f}: %{y:.3f}<extra></extra>",
   }),
-  ranks: (one) => ({
-    x: one.x, y: one.y.map(escaped), mode: "markers", marker: shape(one, 11), cliponaxis: false, error_x: bars(one), ...hover(one, "%{y}: %{x:.2f}"),
+  rows: (one) => ({
+    x: one.x, y: one.y.map(escaped), mode: "markers", marker: shape(one, 11), cliponaxis: false, error_x: bars(one), ...hover(one, "%{y}: %{x:.4~g}"),
   }),
 };
 const acrossOf = (chart) => {
@@ -48,8 +48,8 @@ const acrossOf = (chart) => {
     const order = chart.values.length ? { categoryorder: "array", categoryarray: chart.values.map(escaped) } : {};
     return axis({ showgrid: false, title, type: "category", ...order });
   }
-  const ticks = chart.values.length && chart.mark !== "ranks" ? { tickvals: chart.values.map(Number), ticktext: chart.values } : { nticks: 8 };
-  return axis({ showgrid: chart.mark === "ranks", title, type: chart.kind, ...ticks });
+  const ticks = chart.values.length && chart.mark !== "rows" ? { tickvals: chart.values.map(Number), ticktext: chart.values } : { nticks: 8 };
+  return axis({ showgrid: chart.mark === "rows", title, type: chart.kind, ...ticks });
 };
 const yearTicks = (chart, title) => {
   const years = chart.series.flatMap((one) => one.x);
@@ -57,7 +57,7 @@ const yearTicks = (chart, title) => {
   return axis({ showgrid: false, tickformat: "d", title, ...(few ? { dtick: 1 } : { nticks: 8 }) });
 };
 const upOf = (chart) => {
-  if (chart.mark === "ranks") return axis({ showgrid: false, type: "category", categoryorder: "array", categoryarray: [...chart.values].reverse().map(escaped) });
+  if (chart.mark === "rows") return axis({ showgrid: false, type: "category", categoryorder: "array", categoryarray: [...chart.values].reverse().map(escaped) });
   return axis({ nticks: 6, ...(chart.mark === "bars" || chart.mark === "areas" ? { rangemode: "tozero" } : {}) });
 };
 
