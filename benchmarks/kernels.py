@@ -32,9 +32,6 @@ KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "proxy_anchor": ("proxy-anchor", {}),
     "quadruplet": ("quadruplet", {}),
     "smooth_ap": ("smooth-ap", {}),
-    "softmax (normalized)": ("normalized-softmax", {}),
-    "softmax (arcface)": ("arcface", {}),
-    "softmax (arcface, classes of SOP)": ("arcface", {"num_classes": 11318}),
     "triplet (all)": ("triplet", {}),
     "triplet (blocks: swap)": ("triplet", {"swap": True}),
 }

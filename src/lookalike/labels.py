@@ -97,12 +97,12 @@ def class_rows(labels: Labels, rows: int, num_classes: int, like: Tensor) -> Ten
             )
         return given.to(like)
     check_range(given, num_classes)
-    given = given.to(like.device)
-    same = agreement(given, torch.arange(num_classes, device=like.device), dtype=like.dtype)
+    given = given.to(like.device, torch.long).unsqueeze(1)
+    same = like.new_zeros(rows, num_classes)
     if can_sync(given):
-        return same
-    inside = ((given >= 0) & (given < num_classes)).unsqueeze(1)
-    return same.where(inside, torch.nan)
+        return same.scatter_(1, given, 1)
+    inside = (given >= 0) & (given < num_classes)
+    return same.scatter_(1, given.clamp(0, num_classes - 1), 1).where(inside, torch.nan)
 
 
 def check_range(labels: Tensor, num_classes: int) -> None:

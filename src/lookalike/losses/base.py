@@ -348,7 +348,7 @@ class ProxyLoss(Loss):
         """The similarities with their labels, all of them valid."""
         similarity = self.similarities(embeddings)
         given = as_tensor(labels, embeddings.shape[0])
-        same = class_rows(given, embeddings.shape[0], self.num_classes, similarity)
+        same = class_rows(given, len(given), self.num_classes, similarity)
         return Relations(
             similarity,
             same.T if self.compares == "proxies with images" else same,

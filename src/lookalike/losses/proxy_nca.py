@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from lookalike.labels import Labels
 from lookalike.losses.base import Terms
 from lookalike.losses.direction import candidate_directions
-from lookalike.losses.kernels import Kernel
 from lookalike.losses.nca import squared_l2
 from lookalike.losses.softmax import SoftmaxLoss, soft_cross_entropy
 from lookalike.ops.rows import in_full_precision
@@ -76,11 +75,6 @@ class ProxyNCALoss(_ProxySoftmaxLoss):
         right = relations.positives
         others = log_sum_exp(logits, relations.negatives)
         return Terms(others * right.sum(1) - (logits * right).sum(1))
-
-    def kernel(self, relations: Relations) -> Kernel | None:
-        """The plain form is a softmax; value and gradient in one pass."""
-        plain = self.denominator == "all" and not self.direction
-        return super().kernel(relations) if plain else None
 
 
 @LOSSES.register("proxy-nca++", paper="Teh et al., ECCV 2020")

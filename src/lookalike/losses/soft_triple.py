@@ -4,10 +4,11 @@ import math
 
 from torch import Tensor, nn
 
-from lookalike.losses.softmax import SoftmaxLoss
+from lookalike.losses.softmax import SoftmaxLoss, right_class_harder
 from lookalike.ops.soft import soft_maximum
 from lookalike.registry import LOSSES
 from lookalike.regularizers.penalties import SparseCentersRegularizer
+from lookalike.relations import Relations
 
 __all__ = ["SoftTripleLoss"]
 
@@ -49,10 +50,6 @@ class SoftTripleLoss(SoftmaxLoss):
             start=lambda rows: nn.init.kaiming_uniform_(rows, a=math.sqrt(5)),
         )
 
-    def factor(self) -> float:
-        """``la``."""
-        return self.la
-
     def class_vectors(self) -> Tensor:
         """The centres, those of a class in a row."""
         return self.fc.T
@@ -67,6 +64,6 @@ class SoftTripleLoss(SoftmaxLoss):
         found = found.view(-1, self.centers_per_class, self.num_classes)
         return soft_maximum(found, self.gamma)
 
-    def harder(self, similarity: Tensor) -> Tensor:
-        """``S_c - margin``."""
-        return similarity - self.margin
+    def logits(self, relations: Relations) -> Tensor:
+        """``la (S_c - margin [c = y])``."""
+        return self.la * right_class_harder(relations, lambda s: s - self.margin)

@@ -1,7 +1,7 @@
 """Classification losses: softmax over learned class vectors, with and without a margin."""
 
 import math
-from functools import partial
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +9,6 @@ from torch.nn.functional import cross_entropy
 
 from lookalike.distances import DotProductSimilarity
 from lookalike.losses.base import ProxyLoss, Terms
-from lookalike.losses.kernels import Kernel
-from lookalike.losses.kernels.softmax import softmax_kernel
 from lookalike.ops.rows import unit
 from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
@@ -23,6 +21,7 @@ __all__ = [
     "SoftmaxLoss",
     "SphereFaceLoss",
     "SubCenterArcFaceLoss",
+    "right_class_harder",
     "soft_cross_entropy",
 ]
 
@@ -30,13 +29,23 @@ __all__ = [
 def soft_cross_entropy(logits: Tensor, relations: Relations) -> Tensor:
     """``-sum_c same_c log softmax(logits)_c`` of each row, over the valid classes."""
     if relations.all_valid:
-        return cross_entropy(logits, relations.same, reduction="none")
+        right = relations.class_indices
+        return cross_entropy(logits, relations.same if right is None else right, reduction="none")
     total = log_sum_exp(logits, relations.valid)
     return ((total.unsqueeze(1) - logits) * relations.same * relations.valid).sum(1)
 
 
+def right_class_harder(relations: Relations, harder: Callable[[Tensor], Tensor]) -> Tensor:
+    """The similarities, with ``harder(s)`` instead of s for the right class of each image."""
+    s, right = relations.similarity, relations.class_indices
+    if right is None:  # an image is of several classes in part
+        return torch.lerp(s, harder(s), relations.same)
+    right = right.unsqueeze(1)
+    return s.scatter(1, right, harder(s.gather(1, right)))
+
+
 class SoftmaxLoss(ProxyLoss):
-    """Cross-entropy over classes of ``factor * s``; subclasses may make the right class harder."""
+    """Cross-entropy over classes of ``logits``, as a rule the similarities times a factor."""
 
     additive = True
 
@@ -44,22 +53,13 @@ class SoftmaxLoss(ProxyLoss):
         """What the similarities are multiplied by."""
         raise NotImplementedError
 
-    def harder(self, similarity: Tensor) -> Tensor:
-        """What stands for the similarity to the right class."""
-        return similarity
+    def logits(self, relations: Relations) -> Tensor:
+        """Images x classes."""
+        return self.factor() * relations.similarity
 
     def terms(self, relations: Relations) -> Terms:
-        """The cross-entropy of ``factor * s``, ``factor * harder(s)`` for the right class."""
-        s = relations.similarity
-        logits = self.factor() * torch.lerp(s, self.harder(s), relations.same)
-        return Terms(soft_cross_entropy(logits, relations))
-
-    def kernel(self, relations: Relations) -> Kernel | None:
-        """Value and gradient in one pass, where every image has one class."""
-        if relations.class_indices is None or not relations.all_valid:
-            return None
-        harder = None if type(self).harder is SoftmaxLoss.harder else self.harder
-        return partial(softmax_kernel, scale=self.factor(), harder=harder)
+        """The formula, one value per image."""
+        return Terms(soft_cross_entropy(self.logits(relations), relations))
 
 
 class _ColumnLoss(SoftmaxLoss):
@@ -111,9 +111,13 @@ class _MarginSoftmaxLoss(_ColumnLoss):
     margin: float
     scale: float
 
-    def factor(self) -> float:
-        """``scale``."""
-        return self.scale
+    def harder(self, similarity: Tensor) -> Tensor:
+        """What stands for the similarity to the right class."""
+        raise NotImplementedError
+
+    def logits(self, relations: Relations) -> Tensor:
+        """``scale * s``, and ``scale * harder(s)`` for the right class."""
+        return self.scale * right_class_harder(relations, self.harder)
 
 
 @LOSSES.register("cosface", paper="Wang et al., CVPR 2018")
@@ -151,12 +155,11 @@ class ArcFaceLoss(_MarginSoftmaxLoss):
     scale: float = 64
 
     def harder(self, similarity: Tensor) -> Tensor:
-        """``cos(theta + margin)``: ``cos theta cos m - sin theta sin m``."""
+        """``cos(theta + margin)``; beyond 180 degrees ``cos theta - m sin m``."""
         margin = self.margin * (math.pi / 180)
-        cos, sin = _cos_sin(margin)
-        inside = similarity.clamp(-1 + 1e-7, 1 - 1e-7)  # at its ends the sine has no gradient
-        turned = inside * cos - (1 - inside * inside).sqrt() * sin
-        return torch.where(similarity >= -cos, turned, similarity - margin * sin)
+        angle = similarity.clamp(-1 + 1e-7, 1 - 1e-7).acos() + margin  # no gradient at its ends
+        sine = margin.sin() if isinstance(margin, Tensor) else math.sin(margin)
+        return torch.where(angle <= math.pi, angle.cos(), similarity - margin * sine)
 
 
 @LOSSES.register("subcenter-arcface", paper="Deng et al., ECCV 2020")
@@ -198,16 +201,12 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
         super().__post_init__()
         self.margin = int(self.margin)
 
-    def terms(self, relations: Relations) -> Terms:
-        """Cross-entropy of ``scale * |x| * psi``."""
-        s = relations.similarity
-        logits = self.scale * torch.lerp(s, self.harder(s), relations.same)
-        if relations.embeddings is not None:
-            logits = logits * torch.linalg.vector_norm(relations.embeddings, dim=1, keepdim=True)
-        return Terms(soft_cross_entropy(logits, relations))
-
-    def kernel(self, relations: Relations) -> None:
-        """None: the scale is another one for each image."""
+    def logits(self, relations: Relations) -> Tensor:
+        """``scale * |x| * psi``."""
+        logits = super().logits(relations)
+        if relations.embeddings is None:
+            return logits
+        return logits * torch.linalg.vector_norm(relations.embeddings, dim=1, keepdim=True)
 
     def harder(self, similarity: Tensor) -> Tensor:
         """``(-1)^k cos(margin theta) - 2k``."""
@@ -215,9 +214,3 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
         turns = (angle * (self.margin / math.pi)).floor()
         sign = 1 - 2 * (turns % 2)
         return sign * (angle * self.margin).cos() - 2 * turns
-
-
-def _cos_sin(angle: float | Tensor) -> tuple[float, float] | tuple[Tensor, Tensor]:
-    if isinstance(angle, Tensor):
-        return angle.cos(), angle.sin()
-    return math.cos(angle), math.sin(angle)

@@ -32,6 +32,7 @@ def fit_channels(kernel: Tensor, channels: int) -> Tensor:
     The sum over the old channels is distributed evenly, so that a grey image gives the output of
     the same image repeated in every channel.
 
+    >>> import torch
     >>> fit_channels(torch.ones(1, 3, 1, 1), 1).flatten().tolist()
     [3.0]
     """
