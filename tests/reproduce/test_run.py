@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from lookalike.errors import BadInput
-from lookalike.reproduce.catalogue import entry
+from lookalike.reproduce.catalogue import entries, entry
 from lookalike.reproduce.plan import make_plan
-from lookalike.reproduce.run import outcome_of, reproduce, study_of
+from lookalike.reproduce.run import needs_runs, outcome_of, reproduce, study_of
 from lookalike.study.plan import make_plan as make_study_plan
 from lookalike.study.results import load_results
 from lookalike.study.runner import Outcome as TaskOutcome
@@ -137,7 +137,8 @@ def test_folds_have_a_deviation_and_a_concatenated_score(tiny, tmp_path):
         assert (ours.over, ours.count) == ("folds", 2)
         assert ours.sd == pytest.approx(statistics.stdev(scores))
         assert row.concatenated["recall@1"].mean == repeat.concatenated["recall@1"]
-        assert row.validation is not None
+        assert row.validation.mean == pytest.approx(statistics.mean(repeat.validation))
+        assert row.validation.over == "folds"
 
 
 def test_split_ratios_have_validation_scores(tiny, tmp_path):
@@ -176,6 +177,13 @@ def test_figures_of_embeddings_keep_their_runs(tiny, tmp_path):
     (run,) = found.rows[0].runs
     assert (run / "test.safetensors").is_file()
     assert run.parent == tmp_path / "runs"
+
+
+def test_runs_are_kept_for_a_figure_of_the_same_trainings():
+    shown = [one for one in entries().values() if one.of and needs_runs(one)]
+    assert all(needs_runs(entry(one.of)) for one in shown)
+    assert needs_runs(entry("thesis/projection"))
+    assert not needs_runs(entry("thesis/tournament"))
 
 
 def test_a_list_has_nothing_to_train(tmp_path):

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from lookalike.published import Published
@@ -12,7 +11,7 @@ from lookalike.reproduce.catalogue import Entry
 from lookalike.reproduce.claims import ClaimResult
 from lookalike.reproduce.scale import Scale
 from lookalike.reproduce.selection import Row, year_of
-from lookalike.study.intervals import Interval, interval
+from lookalike.study.intervals import Interval, summarize
 from lookalike.study.results import MethodRow, Which
 
 __all__ = ["Outcome", "OutcomeRow"]
@@ -76,8 +75,8 @@ class OutcomeRow:
     @cached_property
     def validation(self) -> Interval | None:
         """The score on validation classes, by the metric that chose the epoch."""
-        found = [fmean(repeat.validation) for repeat in self.result.repeats if repeat.validation]
-        return interval(found) if found else None
+        found = [repeat.validation for repeat in self.result.repeats if repeat.validation]
+        return summarize(found) if found else None
 
     def difference(self, metric: str) -> float | None:
         """Ours minus the published number, between -1 and 1."""

@@ -12,6 +12,7 @@ from typing import Any
 from lookalike.errors import BadInput
 from lookalike.files import write_json
 from lookalike.progress import Watcher
+from lookalike.reproduce.catalogue import Entry, entries
 from lookalike.reproduce.claims import judge
 from lookalike.reproduce.deviations import open_questions
 from lookalike.reproduce.outcome import Outcome, OutcomeRow
@@ -22,7 +23,7 @@ from lookalike.study.driver import Executor, run_study
 from lookalike.study.ledger import LEASE_SECONDS
 from lookalike.study.results import StudyResults, load_results
 
-__all__ = ["folder_of", "outcome_of", "reproduce", "study_of"]
+__all__ = ["folder_of", "main_metric", "needs_runs", "outcome_of", "reproduce", "study_of"]
 
 NEED_RUNS = ("projection", "distances", "retrieval")
 """Figures that show the embeddings of the runs."""
@@ -57,7 +58,7 @@ def study_of(plan: Plan, folder: Path) -> StudyConfig:
     """
     if not plan.rows:
         raise BadInput(f"'{plan.entry.name}' is a list: there is nothing to train")
-    keep = any(figure.kind in NEED_RUNS for figure in plan.entry.figures)
+    keep = needs_runs(plan.entry)
     return parse_study(
         {
             "name": plan.folder.removeprefix("reproduce/"),
@@ -71,6 +72,19 @@ def study_of(plan: Plan, folder: Path) -> StudyConfig:
         },
         plan.entry.name,
     )
+
+
+def needs_runs(entry: Entry) -> bool:
+    """Whether a figure shows embeddings, of this entry or of another one of the same trainings.
+
+    Args:
+        entry: The table or figure.
+
+    Returns:
+        Whether the folders of runs are kept.
+    """
+    same = [one for one in entries().values() if one.study == entry.study]
+    return any(figure.kind in NEED_RUNS for one in same for figure in one.figures)
 
 
 def main_metric(rows: Sequence[Row]) -> str:
