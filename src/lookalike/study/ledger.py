@@ -89,7 +89,7 @@ class Ledger:
             written = connection.execute(
                 sql.update(TABLE)
                 .where(TABLE.c.key == key, TABLE.c.owner == self.owner, TABLE.c.record.is_(None))
-                .values(record=json.dumps(record, sort_keys=True), written=self._now())
+                .values(record=json.dumps(record), written=self._now())
             )
         return bool(written.rowcount)
 
@@ -118,7 +118,7 @@ class Ledger:
     def add(self, records: Mapping[str, Mapping[str, Any]]) -> None:
         """Insert records that were read from files; existing rows are kept."""
         for key, record in records.items():
-            row = {"key": key, "record": json.dumps(record, sort_keys=True), "until": 0.0}
+            row = {"key": key, "record": json.dumps(record), "until": 0.0}
             known = sql.select(TABLE.c.key).where(TABLE.c.key == key)
             with self.engine.begin() as connection:
                 if connection.execute(known).first() is None:
