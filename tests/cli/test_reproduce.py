@@ -50,7 +50,7 @@ def test_a_list_needs_no_training(lookalike):
 
 def test_a_list_can_be_a_page(lookalike, tmp_path):
     lookalike("reproduce", "reality-check/transforms", "--results", str(tmp_path / "list"))
-    text = (tmp_path / "list" / "index.html").read_text(encoding="utf-8")
+    text = (tmp_path / "list" / "transforms.html").read_text(encoding="utf-8")
     assert "18 rows." in text
 
 
@@ -64,11 +64,12 @@ def test_one_command_trains_a_table_and_writes_its_page(lookalike, tmp_path):
     told = lookalike("reproduce", "thesis/fixed-validation", *tiny, *options).stdout
     assert "SMALL SCALE" in told
     assert "claim: ProxyAnchor before SoftTriple before MultiSimilarity." in told
-    assert str(tmp_path / "index.html") in told.replace("\n", "")
-    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert str(tmp_path / "fixed-validation-small.html") in told.replace("\n", "")
+    page = (tmp_path / "fixed-validation-small.html").read_text(encoding="utf-8")
     assert 'class="banner"' in page
     assert "lookalike reproduce thesis/fixed-validation" in page
-    assert {path.suffix for path in tmp_path.glob("index.*")} == {".html", ".csv", ".md", ".tex"}
+    found = {path.suffix for path in tmp_path.glob("fixed-validation-small.*")}
+    assert found == {".html", ".csv", ".md", ".tex", ".json"}
 
 
 @pytest.mark.parametrize(

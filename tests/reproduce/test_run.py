@@ -11,7 +11,9 @@ import time
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from lookalike.cli import app
 from lookalike.errors import BadInput
 from lookalike.reproduce.catalogue import entries, entry
 from lookalike.reproduce.plan import make_plan
@@ -97,7 +99,7 @@ def test_published_numbers_stand_beside_ours(table):
     assert (row.result.validated, row.validation) == (False, None)
     assert len(found.claims) == len(plan.entry.claims)
     assert {claim.verdict for claim in found.claims} <= {"yes", "no", "not shown"}
-    stored = json.loads((folder / "outcome.json").read_text())
+    stored = json.loads((folder / "cub-small.json").read_text())
     assert stored["scale"] == "small"
     assert stored["rows"][0]["validated"] is False
     assert stored["rows"][0]["scores"]["recall@1"]["published"] == 0.647
@@ -192,6 +194,14 @@ def test_a_list_has_nothing_to_train(tmp_path):
         study_of(plan, tmp_path)
 
 
+def test_ratios_of_one_method_are_compared_with_each_other(tiny, tmp_path):
+    reproduce(
+        make_plan(entry("thesis/split-ratio"), "small", tiny, repeats=1), Here, folder=tmp_path
+    )
+    shown = CliRunner().invoke(app, ["compare", str(tmp_path), "--metric", "recall@1"])
+    assert "multi-similarity, 70-30" in shown.output
+
+
 @pytest.mark.slow
 def test_the_command_on_glyphs_killed_and_resumed(tmp_path):
     command = [
@@ -214,5 +224,3 @@ def test_the_command_on_glyphs_killed_and_resumed(tmp_path):
     assert first.read_text() == before
     assert "4 trainings: 4 rows, 1 repeat of each row" in done.stderr
     assert "the first training took" in done.stderr
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "multi-similarity, 70-30" in shown

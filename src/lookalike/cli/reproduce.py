@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
-PAGE = "index.html"
 VERDICTS = {"yes": "Held", "no": "Did not hold", "not shown": "Not shown"}
 
 
@@ -79,7 +78,7 @@ def reproduce(
     """
     from lookalike.reproduce.catalogue import entry, find_entries
     from lookalike.reproduce.plan import make_plan
-    from lookalike.reproduce.run import folder_of
+    from lookalike.reproduce.run import page_of
     from lookalike.reproduce.run import reproduce as train_plan
     from lookalike.reproduce.selection import check_data
 
@@ -97,7 +96,8 @@ def reproduce(
         if results:
             from lookalike.reproduce.page import write_list_page
 
-            write_list_page(results / PAGE, chosen, command(given))
+            path = results / f"{chosen.name.partition('/')[2]}.html"
+            write_list_page(path, chosen, command(given))
         return
     planned = make_plan(chosen, scale, settings, repeats, trials)
     if not plan or any(row.config.data.root for row in planned.rows):
@@ -120,7 +120,7 @@ def reproduce(
         )
     from lookalike.reproduce.page import write_page
 
-    pages = write_page(folder_of(planned, results) / PAGE, found)
+    pages = write_page(page_of(planned, results), found)
     if as_json:
         print(json.dumps(found.as_mapping(), indent=2))
         return

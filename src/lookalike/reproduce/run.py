@@ -23,7 +23,15 @@ from lookalike.study.driver import Executor, run_study
 from lookalike.study.ledger import LEASE_SECONDS
 from lookalike.study.results import StudyResults, load_results
 
-__all__ = ["folder_of", "main_metric", "needs_runs", "outcome_of", "reproduce", "study_of"]
+__all__ = [
+    "folder_of",
+    "main_metric",
+    "needs_runs",
+    "outcome_of",
+    "page_of",
+    "reproduce",
+    "study_of",
+]
 
 NEED_RUNS = ("projection", "distances", "retrieval")
 """Figures that show the embeddings of the runs."""
@@ -41,6 +49,21 @@ def folder_of(plan: Plan, given: Path | None = None) -> Path:
         The folder, which may not exist yet.
     """
     return given or Path("results") / plan.folder
+
+
+def page_of(plan: Plan, given: Path | None = None) -> Path:
+    """The page of a reproduction; its tables are beside it.
+
+    Args:
+        plan: What is trained.
+        given: Another folder of the results than ``results/reproduce/...``.
+
+    Returns:
+        A path that says the table and, if it is small, the scale.
+    """
+    table = plan.entry.name.partition("/")[2]
+    small = "-small" if plan.scale == "small" else ""
+    return folder_of(plan, given) / f"{table}{small}.html"
 
 
 def study_of(plan: Plan, folder: Path) -> StudyConfig:
@@ -143,7 +166,7 @@ def reproduce(
     study = study_of(plan, folder)
     run_study(study, executor, folder=folder, storage=storage, lease=lease, watcher=watcher)
     found = outcome_of(plan, folder, command)
-    write_json(folder / "outcome.json", found.as_mapping())
+    write_json(page_of(plan, folder).with_suffix(".json"), found.as_mapping())
     return found
 
 
