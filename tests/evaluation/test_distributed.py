@@ -8,7 +8,15 @@ import torch.distributed as dist
 
 from lookalike.evaluation import score
 
-NAMES = ("recall@1", "map@r", "map", "nmi", "pi-ratio")
+NAMES = ("recall@1", "map@r", "map", "nmi", "pi-ratio", "medians:median_rank")
+MEDIANS = """
+import numpy as np
+from lookalike.evaluation import over_queries
+
+@over_queries(np.median)
+def median_rank(ranks):
+    return ranks.mean(ranks.values)
+"""
 
 
 def points_and_labels():
@@ -34,7 +42,17 @@ def both(distributed):
     )
 
 
+@pytest.fixture(autouse=True)
+def medians(tmp_path, monkeypatch):
+    """A module with a metric that is not a mean over queries."""
+    (tmp_path / "medians.py").write_text(MEDIANS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("medians", None)
+
+
 def one_process(rank, folder):
+    sys.path.insert(0, folder)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     found, single = both(distributed=True)
@@ -57,6 +75,8 @@ def test_two_processes_agree_with_one(tmp_path):
     processes = [subprocess.Popen(command) for command in commands]
     assert [process.wait(timeout=120) for process in processes] == [0, 0]
     expected, single = both(distributed=False)
+    values = expected.per_query["medians:median_rank"]
+    assert expected.scores["medians:median_rank"] == np.median(values) != np.mean(values)
     for rank in range(2):
         found = torch.load(tmp_path / f"{rank}.pt")
         assert found["scores"] == pytest.approx(expected.scores)

@@ -4,13 +4,22 @@ import numpy as np
 import pytest
 
 from lookalike.errors import BadInput
-from lookalike.evaluation import METRICS, Ranks, check_metrics, diagnostic, evaluate, score
+from lookalike.evaluation import (
+    METRICS,
+    Ranks,
+    check_metrics,
+    diagnostic,
+    evaluate,
+    over_queries,
+    score,
+)
 from lookalike.evaluation.metrics import more_is_better
+from lookalike.evaluation.scoring import Sets, evaluation_of
 
 SOURCE = """
 from lookalike.evaluation import diagnostic
 
-def median_rank(ranks):
+def mean_rank(ranks):
     return [float(ranks.values[a:b].mean()) for a, b in zip(ranks.offsets, ranks.offsets[1:])]
 
 def hits(ranks, k):
@@ -45,12 +54,12 @@ def points():
 
 
 def test_a_function_of_another_module(points):
-    names = ("own_metrics:median_rank", "own_metrics:hits@3", "precision@3", "own_metrics:largest")
+    names = ("own_metrics:mean_rank", "own_metrics:hits@3", "precision@3", "own_metrics:largest")
     with np.errstate(all="ignore"), pytest.warns(RuntimeWarning, match="empty slice"):
         found = score(*points, names)
     assert list(found.scores) == list(names)
     assert found.scores["own_metrics:hits@3"] == pytest.approx(3 * found.scores["precision@3"])
-    assert np.isnan(found.per_query["own_metrics:median_rank"][-1])
+    assert np.isnan(found.per_query["own_metrics:mean_rank"][-1])
     unit = points[0] / np.linalg.norm(points[0], axis=1, keepdims=True)
     assert found.scores["own_metrics:largest"] == pytest.approx(np.abs(unit).max())
 
@@ -71,6 +80,47 @@ def test_registered_by_name(points, monkeypatch):
         check_metrics(["mis@7"])
 
 
+@pytest.fixture
+def median_rank(monkeypatch):
+    """A metric that is not a mean over queries."""
+    monkeypatch.setattr(METRICS, "_entries", dict(METRICS._entries))
+
+    @METRICS.register("median-rank")
+    @diagnostic
+    @over_queries(np.median)
+    def median_rank(ranks: Ranks):
+        """Median over queries of r_1."""
+        return ranks.first()
+
+    return "median-rank"
+
+
+def test_a_summary_over_all_queries(points, median_rank):
+    """Not the mean of the medians of blocks."""
+    whole = score(*points, (median_rank, "mrr"))
+    first = 1 / whole.per_query["mrr"]
+    assert whole.scores[median_rank] == np.nanmedian(first)
+    assert whole.scores["mrr"] == pytest.approx(np.nanmean(1 / first))
+    assert evaluate(*points, (median_rank,)) == {median_rank: np.nanmedian(first)}
+    asked = check_metrics([median_rank])
+    sets, half = Sets.of(*points), Ranks(np.array([0, 1, 2, 3]), np.array([1.0, 1.0, 9.0]))
+    other = Ranks(np.array([0, 1, 2]), np.array([8.0, 7.0]))
+    assert evaluation_of(asked, sets, [half, other]).scores == {median_rank: 7}
+
+
+def test_a_summary_by_class_and_in_intervals(points, median_rank):
+    found = score(*points, (median_rank, "map"), confidence=0.9)
+    values = found.per_query[median_rank]
+    for row in found.per_class()[:-1]:
+        assert row.scores[median_rank] == np.median(values[points[1] == row.label])
+    assert np.isnan(found.per_class()[-1].scores[median_rank])
+    known = values[~np.isnan(values)]
+    low, high = found.intervals[median_rank]
+    assert {low, high} <= {*known, *(known + 0.5)}  # quantiles of medians, not of means
+    assert low <= np.median(known) <= high
+    assert found.intervals["map"] == score(*points, ("map",), confidence=0.9).intervals["map"]
+
+
 def test_a_name_twice_counts_once(points):
     twice = score(*points, ("map", "map"))
     assert twice.scores == evaluate(*points, ("map",))
@@ -87,7 +137,7 @@ def test_a_name_twice_counts_once(points):
         ("pi_ratio", "no metric 'pi_ratio'; did you mean 'pi-ratio'"),
         ("nmi@5", "there is no metric 'nmi@5'"),
         ("own_metrics:hits", "metric 'own_metrics:hits': missing a required argument: 'k'"),
-        ("own_metrics:median_rank@2", "too many positional arguments"),
+        ("own_metrics:mean_rank@2", "too many positional arguments"),
         ("own_metrics:nothing", "cannot import 'own_metrics:nothing' for the metrics"),
         ("no_such_module:metric", "cannot import 'no_such_module:metric' for the metrics"),
         ("own_metrics:shapeless", "first argument must be called 'ranks' .* not 'points'"),

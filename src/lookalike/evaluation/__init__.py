@@ -3,7 +3,7 @@
 from lookalike.evaluation.files import EmbeddingsFile, read_embeddings
 from lookalike.evaluation.histograms import DistanceHistogram, Mixes, distance_histogram
 from lookalike.evaluation.inputs import unit_rows
-from lookalike.evaluation.metrics import check_metrics, diagnostic, needs_training
+from lookalike.evaluation.metrics import check_metrics, diagnostic, needs_training, over_queries
 from lookalike.evaluation.neighbours import nearest
 from lookalike.evaluation.ranks import Ranks
 from lookalike.evaluation.reranking import RERANKINGS, AlphaExpansion, Gain, KReciprocal, rerank
@@ -33,6 +33,7 @@ __all__ = [
     "evaluate",
     "nearest",
     "needs_training",
+    "over_queries",
     "read_embeddings",
     "rerank",
     "score",

@@ -1,8 +1,10 @@
 """Metrics by name, and those that follow from the ranks r_1 <= ... <= r_R of the relevant items.
 
 A metric is one function, registered under its name. A function of ``ranks`` (:class:`Ranks`) gives
-one value per query; a function of ``space`` (:class:`EmbeddingSpace`) gives one value for the whole
-set. A name that ends in ``@k`` stands for every whole number k, the function's second argument.
+one value per query, from the ranks of that query alone; the score is the mean over queries, or what
+``@over_queries`` names. A function of ``space`` (:class:`EmbeddingSpace`) gives one value for the
+whole set. A name that ends in ``@k`` stands for every whole number k, the function's second
+argument.
 """
 
 import inspect
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.evaluation.ranks import Ranks
+from lookalike.evaluation.results import Summary
 from lookalike.registry import METRICS
 
 Values = NDArray[np.float64]
@@ -35,6 +38,11 @@ class Metric:
     def needs_training(self) -> bool:
         """Whether it reads the embeddings of the training images."""
         return getattr(self.function, "needs_training", False)
+
+    @property
+    def summary(self) -> Summary:
+        """What makes one score of the values of all queries."""
+        return getattr(self.function, "over_queries", np.mean)
 
     def of_queries(self, ranks: Ranks) -> Values:
         """One value per query of the block; NaN where nothing is relevant."""
@@ -61,6 +69,32 @@ def diagnostic(function: Function) -> Function:
     """
     function.diagnostic = True  # type: ignore[attr-defined]
     return function
+
+
+def over_queries(summary: Summary) -> Callable[[Function], Function]:
+    """Give a metric of ``ranks`` another summary over queries than the mean.
+
+    Ranks come in blocks of queries and from several processes; the summary gets the values of all
+    queries together. It is also taken of the queries of one class (``per_class``) and of each
+    bootstrap sample (``intervals``).
+
+    Args:
+        summary: Makes one number of an array of values, one per query that has relevant items;
+            such as ``np.median``.
+
+    Returns:
+        A decorator that returns the same function.
+
+    >>> @over_queries(np.median)
+    ... def median_first_rank(ranks: Ranks) -> Values:
+    ...     return ranks.first()
+    """
+
+    def mark(function: Function) -> Function:
+        function.over_queries = summary  # type: ignore[attr-defined]
+        return function
+
+    return mark
 
 
 def needs_training(function: Function) -> Function:

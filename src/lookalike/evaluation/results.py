@@ -1,8 +1,9 @@
 """The result of an evaluation: scores, values per query and per class, confidence intervals."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +15,19 @@ from lookalike.evaluation.relevance import Ints
 DRAWS_AT_ONCE = 4_000_000
 
 PerQuery = Mapping[str, NDArray[np.float64]]
+Summary = Callable[[NDArray[np.float64]], Any]
+"""Makes one number of the values of queries, such as their mean."""
 
 
 @dataclass(frozen=True)
 class ClassScores:
-    """The scores of one class: means over its queries.
+    """The scores of one class, over its queries.
 
     Args:
         label: The class; the column of multi-hot labels.
         queries: Number of its queries.
         without_relevant: How many of them have nothing relevant in the gallery.
-        scores: Mean of each rank metric over the others, NaN if there are none.
+        scores: Each rank metric over the others, NaN if there are none.
     """
 
     label: object
@@ -50,17 +53,19 @@ class WorstQuery:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores of a set of embeddings, and the values they are means of.
+    """The scores of a set of embeddings, and the values per query behind them.
 
     Args:
-        scores: Value of each metric; of a rank metric the mean over queries, without those that
-            have nothing relevant in the gallery.
+        scores: Value of each metric; of a rank metric the mean over queries, or its own summary,
+            without those that have nothing relevant in the gallery.
         per_query: One value per query for each rank metric, NaN where nothing is relevant.
         labels: Labels of the queries.
         queries: Number of queries.
         gallery: Number of gallery items.
         queries_without_relevant: Number of queries that have nothing relevant in the gallery.
         intervals: Confidence interval of each rank metric, if asked for.
+        summaries: What makes a score of the values per query, by rank metric; the mean of one that
+            is not named.
     """
 
     scores: dict[str, float]
@@ -70,6 +75,7 @@ class Evaluation:
     gallery: int
     queries_without_relevant: int
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    summaries: Mapping[str, Summary] = field(default_factory=dict)
 
     def per_class(self) -> list[ClassScores]:
         """The rank metrics by class, in order of the labels.
@@ -83,7 +89,10 @@ class Evaluation:
                 label,
                 len(members),
                 int(without[members].sum()),
-                {name: mean_of_known(values[members]) for name, values in self.per_query.items()},
+                {
+                    name: summarize(values[members], self.summaries.get(name, np.mean))
+                    for name, values in self.per_query.items()
+                },
             )
             for label, members in _members(self.labels)
         ]
@@ -108,9 +117,15 @@ class Evaluation:
 
 
 def bootstrap_intervals(
-    per_query: PerQuery, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
+    per_query: PerQuery,
+    confidence: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+    summaries: Mapping[str, Summary] | None = None,
 ) -> dict[str, tuple[float, float]]:
-    """Percentile intervals of the mean of each metric (Efron and Tibshirani, 1993).
+    """Percentile intervals of each metric (Efron and Tibshirani, 1993).
+
+    A metric is the mean over queries, or what ``summaries`` names for it.
 
     Queries are drawn with replacement, in bounded memory and the same for every metric, which
     scipy's bootstrap does not do. Values that are NaN (nothing relevant) must be the same queries
@@ -124,22 +139,23 @@ def bootstrap_intervals(
     if number == 0:
         return dict.fromkeys(values, (np.nan, np.nan))
     random = np.random.default_rng(seed)
-    means = {name: np.empty(resamples) for name in values}
+    found = {name: np.empty(resamples) for name in values}
     step = max(1, DRAWS_AT_ONCE // number)
     for start in range(0, resamples, step):
         stop = min(start + step, resamples)
         draws = random.integers(0, number, (stop - start, number), dtype=np.int32)
         for name, of_each in values.items():
-            means[name][start:stop] = of_each[draws].mean(axis=1)
+            summary = (summaries or {}).get(name, np.mean)
+            found[name][start:stop] = np.apply_along_axis(summary, 1, of_each[draws])
     tail = (1 - confidence) / 2
-    edges = {name: np.quantile(mean, (tail, 1 - tail)) for name, mean in means.items()}
+    edges = {name: np.quantile(of_each, (tail, 1 - tail)) for name, of_each in found.items()}
     return {name: (float(low), float(high)) for name, (low, high) in edges.items()}
 
 
-def mean_of_known(values: NDArray[np.float64]) -> float:
-    """The mean of the values that are not NaN; NaN if there are none."""
+def summarize(values: NDArray[np.float64], summary: Summary = np.mean) -> float:
+    """The mean, or another summary, of the values that are not NaN; NaN if there are none."""
     known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else math.nan
+    return float(summary(known)) if len(known) else math.nan
 
 
 def _members(labels: Labels) -> list[tuple[object, Ints]]:

@@ -17,7 +17,7 @@ from lookalike.evaluation.metrics import Metric, check_metrics
 from lookalike.evaluation.ranking import Progress, rank_embeddings
 from lookalike.evaluation.ranks import Ranks, Ties
 from lookalike.evaluation.relevance import Relevance
-from lookalike.evaluation.results import Evaluation, bootstrap_intervals, mean_of_known
+from lookalike.evaluation.results import Evaluation, bootstrap_intervals, summarize
 from lookalike.evaluation.space import EmbeddingSpace
 
 DEFAULT_METRICS = ("recall@1", "map@r")
@@ -254,7 +254,11 @@ def evaluation_of(
             "no query has a relevant item in the gallery: "
             + ("no label occurs twice" if sets.relevance.itself else "no label is in both")
         )
-    scores |= {name: mean_of_known(of_each) for name, of_each in values.items()}
+    summaries = {metric.name: metric.summary for metric in ranked}
+    scores |= {name: summarize(of_each, summaries[name]) for name, of_each in values.items()}
+    intervals = {}
+    if confidence:
+        intervals = bootstrap_intervals(values, confidence, resamples, seed, summaries)
     return Evaluation(
         scores={metric.name: scores[metric.name] for metric in metrics},
         per_query=values,
@@ -262,7 +266,8 @@ def evaluation_of(
         queries=sets.relevance.queries,
         gallery=sets.relevance.gallery,
         queries_without_relevant=without,
-        intervals=bootstrap_intervals(values, confidence, resamples, seed) if confidence else {},
+        intervals=intervals,
+        summaries=summaries,
     )
 
 
