@@ -1,7 +1,8 @@
 """The examples of docs/extending.md, as a package of one's own and as part of Lookalike.
 
-The code blocks are written to the files that they name. Their own tests run, and then one training
-uses all parts together.
+The code blocks are written to the files that they name. Their own tests run, one training uses all
+parts together, and inside Lookalike the project's own checks of docstrings, rooms, pages and style
+run on them.
 """
 
 import json
@@ -22,6 +23,19 @@ PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, re.DOTALL))
 TESTS = {name: code for name, code in FILES.items() if name.startswith("test_")}
 PARTS = {name: code for name, code in FILES.items() if name not in TESTS}
+IMPORTS = re.findall(r"`from lookalike\.(\w+)\.(\w+) import ([\w, ]+)`", PAGE)
+ROWS = re.findall(
+    r'^(docs/\w+\.md), "([^"]+)"\n((?:\|.*\|\n)+)',
+    "".join(re.findall(r"```markdown\n(.*?)```", PAGE, re.DOTALL)),
+    re.MULTILINE,
+)
+CHECKS = [
+    "tests/test_docstrings.py",
+    "tests/test_rooms.py",
+    "tests/losses/test_docs.py",
+    "tests/losses/test_every_loss.py",
+    "tests/evaluation/test_docs.py",
+]
 ALL_TOGETHER = [
     "data.name=bars",
     "data.transform=glyphs",
@@ -34,15 +48,16 @@ ALL_TOGETHER = [
     "sampler.batch_size=32",
     "train.epochs=1",
     "train.device=cpu",
-    "protocol.metrics=[recall@1,f1@5,mean-rank]",
+    "protocol.metrics=[recall@1,f1@5,median-rank]",
 ]
 
 
 class Place:
     """A folder with tests to run, and what Python must find first."""
 
-    def __init__(self, folder, *paths):
+    def __init__(self, folder, tests, *paths):
         self.folder = folder
+        self.tests = tests
         kept = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
         self.paths = os.pathsep.join([*map(str, paths), *kept])
 
@@ -56,14 +71,14 @@ class Place:
             check=False,
         )
 
+    def pytest(self, *arguments):
+        options = ["-v", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
+        done = self.python("-m", "pytest", *options, *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
     def train(self, *settings):
         return self.python("-m", "lookalike", "train", *settings, "--json")
-
-
-def write_tests(folder):
-    folder.mkdir()
-    for name, code in TESTS.items():
-        (folder / name).write_text(code, encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -85,28 +100,48 @@ def plugin(tmp_path_factory):
     for group, points in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{name} = {path}" for name, path in points.items())]
     (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    write_tests(folder / "tests")
-    return Place(folder, site)
+    for name, code in TESTS.items():
+        (folder / name).write_text(code, encoding="utf-8")
+    return Place(folder, list(TESTS), site)
+
+
+def add_row(page, heading, rows):
+    """The page with rows at the end of the first table below the heading."""
+    before, title, after = page.partition(f"# {heading}\n")
+    assert title, f"there is no heading '{heading}'"
+    table = re.search(r"(?:^\|.*\|\n)+", after, re.MULTILINE)
+    return before + title + after[: table.end()] + rows + after[table.end() :]
 
 
 @pytest.fixture(scope="module")
 def inside(tmp_path_factory):
-    """A copy of Lookalike with the files and the import lines that the page names."""
+    """A copy of Lookalike with the files, names and rows that the page names, and no others."""
     folder = tmp_path_factory.mktemp("inside")
     package = folder / "src" / "lookalike"
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(Path(lookalike.__file__).parent, package, ignore=ignored)
-    (folder / "recipes").symlink_to(ROOT / "recipes")
-    imports = re.findall(r"`(from lookalike\.(\w+)\.(\w+) import [\w, ]+)`", PAGE)
-    assert sorted(f"{module}.py" for _, _, module in imports) == sorted(PARTS)
-    for line, room, module in imports:
-        assert f"`src/lookalike/{room}/{module}.py`" in PAGE
-        assert f"`tests/{room}/test_{module}.py`" in PAGE
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    for name in ("pyproject.toml", "CONTRIBUTING.md", "recipes"):
+        (folder / name).symlink_to(ROOT / name)
+    for path in [*(ROOT / "tests").rglob("conftest.py"), *(ROOT / check for check in CHECKS)]:
+        copy = folder / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    tests = []
+    for room, module, names in IMPORTS:
         (package / room / f"{module}.py").write_text(PARTS[f"{module}.py"], encoding="utf-8")
-        with (package / room / "__init__.py").open("a", encoding="utf-8") as init:
-            init.write(f"\n{line}\n")
-    write_tests(folder / "tests")
-    return Place(folder, folder / "src")
+        init = package / room / "__init__.py"
+        imports, _, rest = init.read_text(encoding="utf-8").partition("\n__all__ = [\n")
+        quoted = "".join(f'    "{name}",\n' for name in names.split(", "))
+        imports += f"from lookalike.{room}.{module} import {names}\n"
+        init.write_text(f"{imports}\n__all__ = [\n{quoted}{rest}", encoding="utf-8")
+        tests.append(f"tests/{room}/test_{module}.py")
+        (folder / tests[-1]).parent.mkdir(exist_ok=True)
+        (folder / tests[-1]).write_text(TESTS[f"test_{module}.py"], encoding="utf-8")
+    for page, heading, rows in ROWS:
+        text = (folder / page).read_text(encoding="utf-8")
+        (folder / page).write_text(add_row(text, heading, rows), encoding="utf-8")
+    return Place(folder, tests, folder / "src")
 
 
 @pytest.fixture(params=["plugin", "inside"])
@@ -114,18 +149,44 @@ def place(request):
     return request.getfixturevalue(request.param)
 
 
-def test_each_part_has_a_file_and_a_test():
+def test_the_page_names_every_file():
     assert len(PARTS) == 6
     assert {f"test_{name}" for name in PARTS} == set(TESTS)
-    pages = re.findall(r"a row in `(docs/\w+\.md)`", PAGE)
-    assert len(pages) == len(PARTS)
-    assert all((ROOT / page).is_file() for page in pages)
+    assert sorted(f"{module}.py" for _, module, _ in IMPORTS) == sorted(PARTS)
+    for room, module, names in IMPORTS:
+        assert f"`src/lookalike/{room}/{module}.py`" in PAGE
+        assert f"`src/lookalike/{room}/__init__.py`" in PAGE
+        assert f"`tests/{room}/test_{module}.py`" in PAGE
+        assert all(f'`"{name}"`' in PAGE for name in names.split(", "))
+    assert all(f"in `{page}`" in PAGE for page, _, _ in ROWS)
+    assert len(ROWS) == len(PARTS) + 1  # two of a loss
 
 
 def test_the_tests_of_the_examples_pass(place):
-    done = place.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    assert "6 passed" in place.pytest(*place.tests)
+
+
+def test_the_checks_of_the_project_pass_inside(inside):
+    """Of all losses only the new one takes every test again."""
+    told = inside.pytest("-k", "squared-hinge or not test_every_loss", *CHECKS)
+    for room, _, names in IMPORTS:
+        for name in names.split(", "):
+            assert f"test_docstring_is_complete[lookalike.{room}.{name}] PASSED" in told
+    assert "test_gradcheck[squared-hinge] PASSED" in told
+
+
+def test_the_style_is_that_of_the_project(inside):
+    files = [f"src/lookalike/{room}/{module}.py" for room, module, _ in IMPORTS]
+    for command in (["check"], ["format", "--check"]):
+        done = inside.python("-m", "ruff", *command, "--no-cache", *files)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_types_are_strict(inside):
+    files = [f"src/lookalike/{room}/{module}.py" for room, module, _ in IMPORTS]
+    done = inside.python("-m", "mypy", "--cache-dir", inside.folder / "types", *files)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "6 passed" in done.stdout
 
 
 def test_all_parts_train_together(place):
@@ -133,7 +194,7 @@ def test_all_parts_train_together(place):
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["steps"] > 0
-    assert 0 < result["test"]["f1@5"] < 1 < result["test"]["mean-rank"]
+    assert 0 < result["test"]["f1@5"] < 1 <= result["test"]["median-rank"]
 
 
 def test_parts_by_the_path_of_their_module(plugin):
@@ -143,19 +204,21 @@ def test_parts_by_the_path_of_their_module(plugin):
         "loss.name": "squared_hinge:SquaredHingeLoss",
         "miner.name": "hardest_negative:HardestNegativeMiner",
         "sampler.name": "class_by_class:ClassByClassSampler",
-        "protocol.metrics": "[f1_at_k:f1_at@5,f1_at_k:mean_rank]",
+        "protocol.metrics": "[f1_at_k:f1_at@5,f1_at_k:median_rank]",
     }
     kept = [s for s in ALL_TOGETHER if s.partition("=")[0] not in names]
     done = plugin.train(*kept, *(f"{key}={value}" for key, value in names.items()))
     assert done.returncode == 0, done.stderr
     scores = json.loads(done.stdout)["test"]
-    assert 0 < scores["f1_at_k:f1_at@5"] < 1 < scores["f1_at_k:mean_rank"]
+    assert 0 < scores["f1_at_k:f1_at@5"] < 1 <= scores["f1_at_k:median_rank"]
 
 
 def test_metrics_are_listed_and_misspelt_ones_are_refused(plugin):
     listed = plugin.python("-m", "lookalike", "list", "metrics")
     assert listed.returncode == 0, listed.stderr
     assert re.search(r"^f1@k +F1 of", listed.stdout, re.MULTILINE)
-    done = plugin.train(*ALL_TOGETHER, "protocol.metrics=[men-rank]")
+    done = plugin.train(*ALL_TOGETHER, "protocol.metrics=[medan-rank]")
     assert done.returncode == 2
-    assert done.stderr.strip().endswith("there is no metric 'men-rank'; did you mean 'mean-rank'?")
+    assert done.stderr.strip().endswith(
+        "there is no metric 'medan-rank'; did you mean 'median-rank'?"
+    )

@@ -1,7 +1,7 @@
 """Hand-written gradients, and the one place that chooses between them and the formula.
 
 A kernel computes what ``loss.formula(relations)`` defines, with its gradient, in fewer passes over
-the matrix. It is tested against the formula on every branch; ``benchmarks/losses.py`` shows what
+the matrix. It is tested against the formula on every branch; ``benchmarks/kernels.py`` shows what
 each one buys. A loss names its own by ``kernel(relations)``.
 """
 
