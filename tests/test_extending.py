@@ -176,7 +176,7 @@ def test_the_checks_of_the_project_pass_inside(inside):
 
 
 def test_the_style_is_that_of_the_project(inside):
-    files = [f"src/lookalike/{room}/{module}.py" for room, module, _ in IMPORTS]
+    files = [f"src/lookalike/{room}/{module}.py" for room, module, _ in IMPORTS] + inside.tests
     for command in (["check"], ["format", "--check"]):
         done = inside.python("-m", "ruff", *command, "--no-cache", *files)
         assert done.returncode == 0, done.stdout + done.stderr
