@@ -75,7 +75,9 @@ def part_of(figure: Figure, outcome: Outcome, seed: int = 0) -> Part:
             return Part("lines", by, charts=found)
         case "years":
             found = [chart for metric in metrics for chart in charts.by_year(rows, metric)]
-            intro = "Each method at the year of its paper: progress would go up to the right."
+            intro = (
+                "Each method at the year of its paper: progress would go to the right, row by row."
+            )
             return Part("years", "By year", intro, found)
         case "tournament":
             ranks = [charts.ranks(rows, quoted(outcome.entry), metric) for metric in metrics]
