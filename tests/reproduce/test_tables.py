@@ -85,3 +85,15 @@ def test_rows_without_published_numbers_say_so(make_outcome):
     table = result_table(make_outcome("roth/sampler-cub"))
     assert "The document prints no numbers for these rows." in table.notes
     assert all(column.what == "" for column in table.columns)
+
+
+@pytest.mark.parametrize("name", ["metrix/cub", "metrix/alpha", "thesis/tournament"])
+def test_the_table_fits_a_terminal(make_outcome, name):
+    table = result_table(make_outcome(name, keep=12))
+    console = Console(width=80, file=io.StringIO())
+    console.print(as_text(table))
+    lines = console.file.getvalue().splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert sum(row.method in line for row in table.rows[:1] for line in lines) >= 1
+    assert any("ours" in line or "Recall@1" in line for line in lines)
+    assert "In the files:" in console.file.getvalue()

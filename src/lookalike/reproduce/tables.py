@@ -19,8 +19,8 @@ from lookalike.study.intervals import Interval
 __all__ = ["ResultTable", "as_csv", "as_latex", "as_markdown", "as_text", "result_table"]
 
 SMALL_MARK = "SMALL SCALE"
-IN_TERMINAL = 2
-"""Metrics of the table in a terminal."""
+TERMINAL = 80
+"""Columns of a terminal."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _notes(outcome: Outcome) -> Iterator[str]:
 
 
 def as_text(table: ResultTable) -> Table:
-    """For a terminal: the first two metrics, as more do not fit.
+    """For a terminal of 80 columns: as many metrics as fit.
 
     Args:
         table: The table.
@@ -213,19 +213,35 @@ def as_text(table: ResultTable) -> Table:
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown.title = escape(table.title)
     first = 1 + len(table.axes)
-    last = first + sum(width for _, width in table.groups[:IN_TERMINAL])
-    for head in table.heads[:last]:
-        shown.add_column(escape(head.replace("Recall@", "R@")), justify="right", overflow="fold")
-    shown.columns[0].justify = "left"
+    numbers = [f"{metric_label(c.metric)}\n{c.what}".rstrip() for c in table.columns]
+    heads = ["method", *table.axes, *numbers]
+    metrics = _metrics_that_fit(table, heads)
+    last = first + sum(width for _, width in table.groups[:metrics])
+    for at, head in enumerate(heads[:last]):
+        shown.add_column(escape(head), justify="right" if at else "left", overflow="fold")
     for row in table.rows:
         cells = [escape(text) for text in table.line(row)]
         for at in row.best:
             cells[first + at] = f"[bold]{cells[first + at]}[/bold]"
         shown.add_row(*cells[:last])
-    more = [metric_label(metric) for metric, _ in table.groups[IN_TERMINAL:]]
+    more = [metric_label(metric) for metric, _ in table.groups[metrics:]]
     notes = [*table.notes, *([f"In the files: {', '.join(more)}."] if more else [])]
     shown.caption = escape("\n".join(notes)) or None
     return shown
+
+
+def _metrics_that_fit(table: ResultTable, heads: Sequence[str]) -> int:
+    """How many metrics a terminal has room for: one at least."""
+    widths = [max(map(len, head.split("\n"))) for head in heads]
+    for row in table.rows:
+        widths = [max(w, len(text)) for w, text in zip(widths, table.line(row), strict=True)]
+    end, found = 1 + len(table.axes), 0
+    for _, width in table.groups:
+        end += width
+        if sum(widths[:end]) + end > TERMINAL:
+            break
+        found += 1
+    return max(found, 1)
 
 
 def as_csv(outcome: Outcome) -> str:
