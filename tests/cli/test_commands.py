@@ -1,4 +1,7 @@
-"""The command as a user meets it: real processes, exit codes, one sentence for bad input."""
+"""The command as a user meets it: exit codes, one sentence for bad input.
+
+What writes files or trains runs as a real process; what only answers runs in this one.
+"""
 
 import json
 import subprocess
@@ -12,7 +15,7 @@ from PIL import Image
 TINY = ["model.dim=16", "train.epochs=1", "train.batches_per_epoch=4", "sampler.batch_size=32"]
 
 
-def lookalike(*arguments, cwd=None):
+def in_a_process(*arguments, cwd=None):
     return subprocess.run(
         [sys.executable, "-c", "from lookalike.cli import main; main()", *map(str, arguments)],
         capture_output=True,
@@ -25,7 +28,7 @@ def lookalike(*arguments, cwd=None):
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    done = lookalike("train", *TINY, f"runs_dir={folder}", "--json")
+    done = in_a_process("train", *TINY, f"runs_dir={folder}", "--json")
     assert done.returncode == 0, done.stderr
     assert 0 < json.loads(done.stdout)["test"]["recall@1"] < 1
     (run,) = folder.iterdir()
@@ -33,7 +36,7 @@ def run_folder(tmp_path_factory):
 
 
 def test_evaluate_a_run_gives_its_own_scores(run_folder):
-    done = lookalike("evaluate", run_folder, "--metrics", "recall@1,map@r", "--json")
+    done = in_a_process("evaluate", run_folder, "--metrics", "recall@1,map@r", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads((run_folder / "result.json").read_text())["test"]
     found = json.loads(done.stdout)
@@ -42,7 +45,7 @@ def test_evaluate_a_run_gives_its_own_scores(run_folder):
 
 def test_evaluate_shows_intervals_classes_and_the_worst(run_folder):
     options = ["--confidence", "0.95", "--per-class", "--worst", "3", "--json"]
-    done = lookalike("evaluate", run_folder, "--metrics", "recall@1,pi-ratio", *options)
+    done = in_a_process("evaluate", run_folder, "--metrics", "recall@1,pi-ratio", *options)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     low, high = found["intervals"]["recall@1"]
@@ -57,7 +60,7 @@ def test_evaluate_shows_intervals_classes_and_the_worst(run_folder):
 def test_evaluate_a_pretrained_network_on_a_folder(photos):
     (photos / "class0" / "broken.png").unlink()
     settings = ["data.name=folder", f"data.root={photos}", "model.network=efficientnet-lite0"]
-    done = lookalike(
+    done = in_a_process(
         "evaluate", *settings, "model.weights=imagenet", "--metrics", "recall@1", cwd=photos.parent
     )
     assert done.returncode == 0, done.stderr
@@ -67,7 +70,7 @@ def test_evaluate_a_pretrained_network_on_a_folder(photos):
 def test_evaluate_a_file(tmp_path):
     path = tmp_path / "three.npz"
     np.savez(path, embeddings=[[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], labels=["a", "a", "b"])
-    done = lookalike("evaluate", path, "--metrics", "recall@1", "--rerank", "k-reciprocal")
+    done = in_a_process("evaluate", path, "--metrics", "recall@1", "--rerank", "k-reciprocal")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[:4] == ["recall@1", "100.0", "%", "re-ranked"]
     assert "1 queries have nothing relevant" in done.stdout
@@ -76,7 +79,7 @@ def test_evaluate_a_file(tmp_path):
 @pytest.mark.parametrize(
     "kind", ["losses", "miners", "samplers", "datasets", "networks", "recipes"]
 )
-def test_list(kind):
+def test_list(lookalike, kind):
     done = lookalike("list", kind, "--json")
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
@@ -84,7 +87,7 @@ def test_list(kind):
     assert all(row["summary"] for row in rows)
 
 
-def test_list_tells_all_about_one():
+def test_list_tells_all_about_one(lookalike):
     done = lookalike("list", "losses", "multi-similarity")
     assert done.returncode == 0, done.stderr
     assert "Wang et al., CVPR 2019" in done.stdout
@@ -125,12 +128,22 @@ def test_list_tells_all_about_one():
         (["train", "--jsn"], "--jsn"),
     ],
 )
-def test_bad_input_is_a_sentence_and_exit_code_2(tmp_path, arguments, sentence):
-    done = lookalike(*arguments, cwd=tmp_path)
+def test_bad_input_is_a_sentence_and_exit_code_2(
+    tmp_path, monkeypatch, lookalike, arguments, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    done = lookalike(*arguments)
     assert done.returncode == 2, done.stderr
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_bad_input_ends_a_process_with_exit_code_2(tmp_path):
+    done = in_a_process("train", "loss.name=tripplet", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("lookalike: ")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.fixture
@@ -148,7 +161,7 @@ def photos(tmp_path):
 def photo_run(photos, *more):
     settings = ["data.name=folder", f"data.root={photos}", "data.transform=small", "model.dim=8"]
     settings += ["sampler.name=random", "sampler.batch_size=4", "train.epochs=1"]
-    return lookalike("train", *settings, "protocol.name=paper", *more, cwd=photos.parent)
+    return in_a_process("train", *settings, "protocol.name=paper", *more, cwd=photos.parent)
 
 
 def test_unreadable_images_stop_a_run_with_their_names(photos):
@@ -177,13 +190,13 @@ def test_a_wrong_weights_file_gets_a_sentence(photos):
 
 
 @pytest.mark.parametrize("command", ["demo", "train", "evaluate", "list", "data prepare"])
-def test_help_has_an_example(command):
+def test_help_has_an_example(lookalike, command):
     done = lookalike(*command.split(), "--help")
     assert done.returncode == 0
     assert f"Example: lookalike {command}" in " ".join(done.stdout.split())
 
 
-def test_recipes_are_found_by_words_and_shown_whole():
+def test_recipes_are_found_by_words_and_shown_whole(lookalike):
     done = lookalike("list", "recipes", "metrix", "inshop", "proxy", "--json")
     assert done.returncode == 0, done.stderr
     found = {row["name"]: row["paper"] for row in json.loads(done.stdout)}
@@ -203,10 +216,10 @@ def test_a_recipe_of_a_grid_is_trained(photos, tmp_path):
     small = ["model.network=small-cnn", "model.weights=none", "model.dim=8", "data.transform=none"]
     short = ["train.epochs=1", "train.batches_per_epoch=1", "sampler.batch_size=4"]
     place = ["data.name=folder", f"data.root={photos}", f"runs_dir={tmp_path}"]
-    done = lookalike("train", "recipe:metrix/cub/contrastive-embed", *small, *short, *place)
+    done = in_a_process("train", "recipe:metrix/cub/contrastive-embed", *small, *short, *place)
     assert done.returncode == 0, done.stderr
     assert "recall@1" in done.stdout
-    done = lookalike("train", "recipe:metrix/cub/contrastive-embd", *place)
+    done = in_a_process("train", "recipe:metrix/cub/contrastive-embd", *place)
     assert done.returncode == 2
     assert "did you mean 'metrix/cub/contrastive-embed'" in done.stderr
 

@@ -206,7 +206,8 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
         logits = super().logits(relations)
         if relations.embeddings is None:
             return logits
-        return logits * torch.linalg.vector_norm(relations.embeddings, dim=1, keepdim=True)
+        lengths: Tensor = torch.linalg.vector_norm(relations.embeddings, dim=1, keepdim=True)
+        return logits * lengths
 
     def harder(self, similarity: Tensor) -> Tensor:
         """``(-1)^k cos(margin theta) - 2k``."""
