@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,3 +44,13 @@ def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as readable JSON, whole or not at all."""
     with atomically(path) as draft:
         draft.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_texts(path: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write a text for each suffix of ``path``, each whole or not at all; the paths in order."""
+    written = []
+    for suffix, text in texts.items():
+        written.append(path.with_suffix(suffix))
+        with atomically(written[-1]) as draft:
+            draft.write_text(text, encoding="utf-8")
+    return written

@@ -14,7 +14,7 @@ from lookalike.compare import comparison
 from lookalike.compare.comparison import Comparison, OnDataset, compare
 from lookalike.compare.contenders import Gathered
 from lookalike.errors import BadInput
-from lookalike.files import atomically
+from lookalike.files import write_texts
 from lookalike.report import charts, papers
 from lookalike.report.critical_difference import critical_difference_diagram
 from lookalike.report.descriptions import protocols
@@ -123,12 +123,7 @@ def write_page(
     if found.tournament and found.tournament.distance is not None:
         texts[".svg"] = critical_difference_diagram(found.tournament, alone=True)
     texts = {".html": _page(title, lead, commands, found, blocks, gathered, texts)} | texts
-    written = []
-    for suffix, text in texts.items():
-        written.append(path.with_suffix(suffix))
-        with atomically(written[-1]) as draft:
-            draft.write_text(text, encoding="utf-8")
-    return written
+    return write_texts(path, texts)
 
 
 def _block(

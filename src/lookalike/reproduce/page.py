@@ -12,7 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from lookalike import published
 from lookalike.errors import BadInput
-from lookalike.files import atomically
+from lookalike.files import write_texts
 from lookalike.report.charts import styles
 from lookalike.report.embeddings import EmbeddingViews
 from lookalike.report.formatting import template, template_text
@@ -71,7 +71,7 @@ def write_page(path: Path, outcome: Outcome, seed: int = 0) -> list[Path]:
     parts = [part for part in parts if not part.is_empty]
     parts = [replace(part, id=f"{part.id}-{at}") for at, part in enumerate(parts)]
     page = _page(outcome, table, parts, texts)
-    return _write(path, {".html": page} | texts)
+    return write_texts(path, {".html": page} | texts)
 
 
 def write_list_page(path: Path, entry: Entry, command: str = "") -> list[Path]:
@@ -98,21 +98,12 @@ def write_list_page(path: Path, entry: Entry, command: str = "") -> list[Path]:
         commands=[command] if command else [],
         **_shell(("base",), {"methods": [], "blocks": [], "charts": []}, plotly=False),
     )
-    return _write(path, {".html": text})
+    return write_texts(path, {".html": text})
 
 
 def _check(path: Path) -> None:
     if path.suffix != ".html":
         raise BadInput(f"'{path}' must end in .html")
-
-
-def _write(path: Path, texts: dict[str, str]) -> list[Path]:
-    written = []
-    for suffix, text in texts.items():
-        written.append(path.with_suffix(suffix))
-        with atomically(written[-1]) as draft:
-            draft.write_text(text, encoding="utf-8")
-    return written
 
 
 def _page(
