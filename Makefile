@@ -34,7 +34,7 @@ test: install chromium lint
 
 # The numeric tests as other processors compute them: instruction sets, threads, a planted ulp.
 test-portable: install
-	$(BIN)/python tests/portable/run.py --pytest="-n 2"
+	$(BIN)/python tests/portable/run.py
 
 test-all: install chromium lint
 	$(BIN)/pytest -n 2 -m ""

@@ -124,7 +124,9 @@ def show(name: str, own: dict[str, Any]) -> bool | None:
 def test(name: str, folders: list[str], options: list[str]) -> bool:
     """Run the tests under a setting; whether they pass."""
     setting = SETTINGS[name]
-    options = [*options, *(f"--ignore-glob=*/training/test_{file}.py" for file in ABOUT_PROCESSES)]
+    workers = max(1, (os.cpu_count() or 1) // setting.threads)
+    ignored = (f"--ignore-glob=*/training/test_{file}.py" for file in ABOUT_PROCESSES)
+    options = ["-n", str(workers), *options, *ignored]
     for plugin in setting.plugins:
         options += ["-p", plugin]
     command = [sys.executable, "-m", "pytest", *options, *(str(TESTS / each) for each in folders)]
