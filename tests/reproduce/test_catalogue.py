@@ -349,7 +349,7 @@ def test_counting():
     assert make_plan(entry("dr/search"), trials=7, repeats=2).trainings == 9
     told = make_plan(entry("dr/search"), trials=7, repeats=2).deviations
     assert "Trials of a search: 7 instead of 50." in told
-    assert "Every row is trained 2 times instead of 3." in told
+    assert "Trainings of each row: 2 instead of 3." in told
 
 
 @pytest.mark.parametrize(

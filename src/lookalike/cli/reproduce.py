@@ -123,8 +123,10 @@ def reproduce(
     pages = write_page(page_of(planned, results), found)
     if as_json:
         print(json.dumps(found.as_mapping(), indent=2))
-        return
-    show_outcome(found, pages)
+    else:
+        show_outcome(found, pages)
+    if found.unfinished:
+        raise typer.Exit(1)
 
 
 def command(given: list[str]) -> str:
@@ -136,7 +138,8 @@ def show_outcome(found: "Outcome", pages: list[Path]) -> None:
     """Print the table, what became of each claim, and what was written."""
     from lookalike.reproduce.tables import as_text, result_table
 
-    Console(highlight=False).print(as_text(result_table(found)))
+    if found.rows:
+        Console(highlight=False).print(as_text(result_table(found)))
     for sentence in found.deviations:
         print(f"differs: {sentence}")
     for claim in found.claims:

@@ -56,7 +56,7 @@ def deviations(
         if asked != wanted:
             sentences.append(f"Trials of a search: {_values(asked)} instead of {_values(wanted)}.")
     if repeats != entry.repeats:
-        sentences.append(f"Every row is trained {repeats} times instead of {entry.repeats}.")
+        sentences.append(f"Trainings of each row: {repeats} instead of {entry.repeats}.")
     return sentences
 
 
