@@ -23,10 +23,10 @@ CUTS = [
 ]
 
 
-def cut(name, until):
+def cut(name, until, **options):
     torch.manual_seed(0)
     whole = models.build(name).backbone
-    return whole, CutBackbone(whole, until, SHAPE)
+    return whole, CutBackbone(whole, until, SHAPE, **options)
 
 
 @pytest.mark.parametrize(("name", "until"), CUTS)
@@ -74,6 +74,28 @@ def test_the_front_stays_in_evaluation_mode():
     assert chosen == [False, False, True]
     front = {p.requires_grad for n, p in rest.network.named_parameters() if "blocks.4" in n}
     assert front == {False}
+
+
+@pytest.mark.parametrize(("name", "until"), CUTS)
+def test_of_images_the_same_parameters_learn_and_the_front_keeps_no_graph(name, until):
+    def step(model, inputs):
+        model.train()
+        model(inputs).square().sum().backward()
+        gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+        return gradients, dict(model.named_buffers())
+
+    _, of_maps = cut(name, until)
+    _, of_images = cut(name, until, stored=False)
+    images = torch.rand(3, *SHAPE)
+    maps = of_images.front(images)
+    assert not maps.requires_grad
+    expected, statistics = step(of_maps, maps)
+    gradients, found = step(of_images, images)
+    assert gradients.keys() == expected.keys()
+    for path, wanted in expected.items():
+        scale = wanted.abs().max().item()
+        torch.testing.assert_close(gradients[path], wanted, atol=1e-3 * scale + 1e-5, rtol=1e-3)
+    torch.testing.assert_close(found, statistics, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -333,14 +333,14 @@ def test_small_axes_are_named_by_what_is_used():
     assert {row.axes["dataset"] for row in both.rows} == {"cub", "glyphs"}
     mixed = make_plan(entry("metrix/cub"), "small")
     assert {row.config.model.frozen_until for row in mixed.rows} == {None}
-    assert "learns in" not in " ".join(mixed.deviations)
-    whole = make_plan(entry("metrix/cub"), "small", [*CUB, "model.frozen_until=null"])
-    assert "learns in" not in " ".join(whole.deviations)
+    assert "stored crops" not in " ".join(mixed.deviations)
     mixed = make_plan(entry("metrix/cub"), "small", CUB)
-    assert "learns in contrastive-input, multi-similarity-input" in mixed.deviations[1]
-    learns = {row.method: row.config.model.frozen_until for row in mixed.rows}
-    assert learns["contrastive-input"] is None  # pixels are mixed, so all of the network is passed
-    assert learns["contrastive-feature"] == learns["contrastive-baseline"] == "blocks.5"
+    assert {row.config.model.frozen_until for row in mixed.rows} == {"blocks.5"}
+    assert {row.config.optim.lr for row in mixed.rows} == {3e-4}
+    assert mixed.deviations[1] == (
+        "The same layers learn in all rows. contrastive-input, multi-similarity-input, "
+        "proxy-anchor-input crop every image anew, the other rows read one of 4 stored crops of it."
+    )
 
 
 def test_counting():

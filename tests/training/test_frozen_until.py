@@ -167,8 +167,9 @@ def start_of_head(config):
     return model.head.state_dict()
 
 
-def test_the_front_stands_still_and_the_rest_learns(cut):
-    config = cut()
+@pytest.mark.parametrize("overrides", [[], ["mix.where=input"]], ids=["maps", "pixels"])
+def test_the_front_stands_still_and_the_rest_learns(cut, overrides):
+    config = cut(*overrides)
     end = model_tensors(train(config))
     start = models.build("small-cnn", weights=config.model.weights, dim=16).state_dict()
     same = {name for name, value in start.items() if torch.equal(value, end[name])}
@@ -182,6 +183,7 @@ def test_the_front_stands_still_and_the_rest_learns(cut):
     [
         [],
         ["mix.where=feature", "mix.weight=0.5"],
+        ["mix.where=input"],
         ["train.ema=0.9", "sampler.name=frd"],
         ["loss.name=contrastive", "memory.size=40", "memory.start=2"],
     ],
@@ -198,7 +200,7 @@ def test_stopped_and_started_again_it_ends_with_the_same_numbers(
     assert run.weights.read_bytes() == whole.weights.read_bytes()
 
 
-@pytest.mark.parametrize("where", ["feature", "embed"])
+@pytest.mark.parametrize("where", ["input", "feature", "embed"])
 def test_mixing(cut, where):
     plain, mixed = train(cut()), train(cut(f"mix.where={where}"))
     assert mixed.result["test"]["recall@1"] > 0
@@ -220,6 +222,12 @@ def test_the_finished_run_embeds_images_as_it_was_tested(cut):
     with torch.no_grad():
         ours = embedder.model.eval()(pixels.testing(some))
     torch.testing.assert_close(ours, kept["embeddings"], atol=5e-3, rtol=0)
+
+
+def test_mixed_pixels_need_no_stored_maps(cut, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOOKALIKE_CACHE", str(tmp_path / "cache"))
+    train(cut("mix.where=input", "train.epochs=1"))
+    assert not list((tmp_path / "cache").glob("*.features.npy"))
 
 
 def test_in_a_study(cut):
@@ -262,7 +270,6 @@ def test_a_disk_that_is_too_small(tmp_path):
         (["model.frozen_until=44"], "did you mean '4'"),
         (["model.frozen=true"], "leave out model.frozen_until"),
         (["model.weights=none"], "needs trained weights"),
-        (["mix.where=input"], "mixes pixels"),
         (["train.compile=true"], "train.compile needs a whole network"),
     ],
 )

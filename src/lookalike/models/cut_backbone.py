@@ -6,6 +6,9 @@ the stored maps. So every network can be cut where all data pass through one mod
 code is like, and its weights keep their names. (A forward hook that replaces the output of the
 named module needs less code, but then the front runs on the blank image: steps behind ``layer3`` of
 a ResNet-50 took 1.12 times as long, batch 32 at 128 px.)
+
+Where pixels are mixed, nothing can be stored: images pass the frozen front every time, and the same
+parameters learn.
 """
 
 import io
@@ -29,18 +32,22 @@ class CutBackbone(Backbone):
     """The part of a backbone behind one module: maps -> feature map [B, width, h, w].
 
     :meth:`front` computes the maps from images. The front has no gradient and is always in
-    evaluation mode. The weights are those of ``whole``, by the same names.
+    evaluation mode. The weights are those of ``whole``, by the same names. With ``stored=False``
+    the input is images, which pass the frozen front every time; the same parameters learn.
 
     Args:
         whole: The backbone to cut.
         until: The last module of the front, as ``named_modules`` calls it.
         image_shape: The shape [channels, H, W] of the images.
+        stored: Whether the input is maps of the front, or images.
 
     Raises:
         BadInput: There is no such module, or the network cannot be cut behind it.
     """
 
-    def __init__(self, whole: Backbone, until: str, image_shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, whole: Backbone, until: str, image_shape: tuple[int, ...], *, stored: bool = True
+    ) -> None:
         super().__init__(
             whole.network,
             width=whole.width,
@@ -54,6 +61,7 @@ class CutBackbone(Backbone):
         whole.eval()
         self.blank = torch.zeros(1, *image_shape).to(next(whole.parameters()))
         self.until = until
+        self.stored = stored
         if isinstance(self.network, GraphModule):
             self.until = insert_mark(self.network, self.steps, until)
         calls: Counter[str] = Counter()
@@ -93,7 +101,12 @@ class CutBackbone(Backbone):
             return output
         raise AssertionError(f"'{self.until}' was called before")
 
-    def forward(self, maps: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The feature map before pooling, from the maps of :meth:`front` or from images."""
+        # of images, autograd keeps nothing of the front, which has no gradients
+        return self.rest(inputs) if self.stored else super().forward(inputs)
+
+    def rest(self, maps: Tensor) -> Tensor:
         """The feature map before pooling, from the maps of :meth:`front`."""
         # a copy: the next layer may work in place
         with fixed_outputs(self.network, self.constants | {self.until: maps.clone()}):
@@ -116,7 +129,7 @@ class CutBackbone(Backbone):
         try:
             # a traced network prints its errors
             with torch.enable_grad(), redirect_stderr(io.StringIO()):
-                found = self(maps)
+                found = self.rest(maps)
         except (RuntimeError, ValueError, IndexError):  # the shapes of the parts do not match
             found = expected.new_empty(0)
         if found.shape != expected.shape or not torch.allclose(found, expected, 1e-3, 1e-4):

@@ -12,6 +12,7 @@ from lookalike.reproduce.catalogue import Entry
 from lookalike.reproduce.scale import Scale
 from lookalike.reproduce.selection import FILE_ONLY, Row
 from lookalike.study.tuning import TunerConfig, trials_asked
+from lookalike.training.building import mixes_pixels
 
 __all__ = ["deviations", "open_questions"]
 
@@ -42,7 +43,7 @@ def deviations(
         return []
     sentences = [SMALL] if scale == "small" else []
     sentences += _missing_axes(entry, found)
-    sentences += _learning_parts(found)
+    sentences += _fresh_crops(found)
     sentences += _changed_keys(found)
     if scale == "paper":
         sentences += _weights(found)
@@ -80,14 +81,15 @@ def _missing_axes(entry: Entry, found: Sequence[Row]) -> Iterator[str]:
             yield f"The paper varies {axis}; here there is only one."
 
 
-def _learning_parts(found: Sequence[Row]) -> Iterator[str]:
-    """Rows of which another part of the network learns, so that they cannot be compared."""
-    parts = {(row.config.model.frozen, row.config.model.frozen_until) for row in found}
-    whole = [r.method for r in found if not (r.config.model.frozen or r.config.model.frozen_until)]
-    if len(parts) > 1:
+def _fresh_crops(found: Sequence[Row]) -> Iterator[str]:
+    """Rows that pass a frozen front every time, beside rows that read its stored maps."""
+    cut = [row for row in found if row.config.model.frozen_until]
+    fresh = [row.method for row in cut if mixes_pixels(row.config)]
+    if 0 < len(fresh) < len(cut):
+        views = _values({row.config.model.frozen_views for row in cut})
         yield (
-            f"The whole network learns in {', '.join(whole)}, and only its last stage in the other "
-            "rows: do not compare these with those (model.frozen_until=null: the whole in all)."
+            f"The same layers learn in all rows. {', '.join(dict.fromkeys(fresh))} crop every "
+            f"image anew, the other rows read one of {views} stored crops of it."
         )
 
 

@@ -114,7 +114,7 @@ def small(config: RunConfig, entry: Entry, laptop: Laptop) -> RunConfig:
     """
     images = _images(config, entry, laptop)
     photographs = images["name"] != "glyphs"
-    learns = _learns(config, entry, photographs)
+    learns = _learns(entry, photographs)
     rate = RATES[photographs, learns]
     values = config.model_dump(mode="json")
     loss_lr = config.optim.loss_lr
@@ -159,11 +159,10 @@ def _images(config: RunConfig, entry: Entry, laptop: Laptop) -> dict[str, Any]:
     return {"name": laptop.name, "root": laptop.root, "transform": crop}
 
 
-def _learns(config: RunConfig, entry: Entry, photographs: bool) -> Learns:
+def _learns(entry: Entry, photographs: bool) -> Learns:
     if "network" in entry.axes and not photographs:
         return "from-scratch"
-    mixes_pixels = config.mix is not None and config.mix.where == "input"
-    if mixes_pixels or (entry.trained == "last-stage" and not photographs):
+    if entry.trained == "last-stage" and not photographs:
         return "whole"  # small images pass the whole network quickly
     return entry.trained
 

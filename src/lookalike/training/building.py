@@ -100,8 +100,11 @@ def check_model(config: RunConfig) -> None:
         )
     if model.weights == "none":
         raise BadInput(f"{given} needs trained weights: model.weights=imagenet or a file")
-    if config.mix is not None and config.mix.where == "input":
-        raise BadInput(f"mix.where=input mixes pixels, and {given} has none")
+    if model.frozen and mixes_pixels(config):
+        raise BadInput(
+            "mix.where=input mixes pixels, and model.frozen=true has none; with "
+            "model.frozen_until=MODULE they pass the frozen front"
+        )
     if model.frozen and not model.dim and config.train.epochs:
         raise BadInput("model.frozen=true with model.dim=0 leaves nothing to learn")
     if model.frozen and model.pooling == "gem":
@@ -109,6 +112,11 @@ def check_model(config: RunConfig) -> None:
     for option in ("compile", "activation_checkpointing"):
         if model.frozen_until and getattr(config.train, option):
             raise BadInput(f"train.{option} needs a whole network, and {given} cuts it")
+
+
+def mixes_pixels(config: RunConfig) -> bool:
+    """Whether images are mixed, so that they have to pass the network every time."""
+    return config.mix is not None and config.mix.where == "input"
 
 
 def build_model(config: RunConfig, store: PixelStore) -> EmbeddingModel:
@@ -147,7 +155,8 @@ def build_learner(
 ) -> Learner:
     """The model and its source, the same for the same seed.
 
-    Of a network cut in two, that is the part that learns, on the maps of the part before it.
+    Of a network cut in two, that is the part that learns, on the maps of the part before it; where
+    pixels are mixed, the whole network, of which the same part learns.
     """
     seed_everything(config.seed, verbose=False)
     if config.model.frozen:
@@ -159,9 +168,12 @@ def build_learner(
     if not until:
         return Learner(model, pixels)
     shape = tuple(pixels.testing(np.zeros(1, np.int64)).shape[1:])
-    backbone = models.CutBackbone(model.backbone, until, shape)
+    stored = not mixes_pixels(config)
+    backbone = models.CutBackbone(model.backbone, until, shape, stored=stored)
     rest = EmbeddingModel(backbone, model.head)
     freeze(rest, config.model)
+    if not stored:
+        return Learner(rest, pixels)
 
     def front() -> Frozen:
         return Frozen(backbone.eval().front, pixels, 0, device)
