@@ -28,6 +28,8 @@ __all__ = [
 Labels: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[str] | Sequence[int]
 Overlap: TypeAlias = Literal["any", "jaccard"]
 
+_FEW = 64 * 64
+
 
 def encode(labels: Sequence[str], known: dict[str, int] | None = None) -> Tensor:
     """Numbers for names, counted in order of first sight; ``known`` is kept up to date.
@@ -96,19 +98,28 @@ def class_rows(labels: Labels, rows: int, num_classes: int, like: Tensor) -> Ten
                 f"labels are rows of {given.shape[1]} classes, but the loss has {num_classes}"
             )
         return given.to(like)
-    check_range(given, num_classes)
+    check_whole(given)
     given = given.to(like.device, torch.long).unsqueeze(1)
     same = like.new_zeros(rows, num_classes)
     if can_sync(given):
-        return same.scatter_(1, given, 1)
+        try:
+            return same.scatter_(1, given, 1)
+        except RuntimeError:
+            check_range(given, num_classes)
+            raise
     inside = (given >= 0) & (given < num_classes)
     return same.scatter_(1, given.clamp(0, num_classes - 1), 1).where(inside, torch.nan)
 
 
-def check_range(labels: Tensor, num_classes: int) -> None:
-    """Refuse class indices of a wrong type, or out of range where looking costs nothing."""
+def check_whole(labels: Tensor) -> None:
+    """Refuse class indices that are no integers."""
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise BadInput(f"class indices must be integers, not {labels.dtype}; use labels.long()")
+
+
+def check_range(labels: Tensor, num_classes: int) -> None:
+    """Refuse class indices of a wrong type, or out of range where looking costs nothing."""
+    check_whole(labels)
     if not can_sync(labels) or not labels.numel():
         return
     least, most = (int(bound) for bound in labels.aminmax())
@@ -152,12 +163,17 @@ def agreement(
 def _equal(labels: Tensor, others: Tensor, dtype: torch.dtype) -> Tensor:
     """1 where two numbers are the same, 0 elsewhere.
 
-    On a CPU truth values are slow: ten times slower than comparing floats into floats, which is
-    exact as long as those of one side are (below 2^24 in float32; a larger one rounds to no less).
+    On a CPU truth values are slow: for many pairs ten times slower than comparing floats into
+    floats, which is exact as long as those of one side are (below 2^24 in float32; a larger one
+    rounds to no less).
     """
-    if can_sync(labels) and can_sync(others) and labels.numel():
+    height, width = labels.shape[0], others.shape[0]
+    if height * width > _FEW and can_sync(labels) and can_sync(others):
         exact = 2 / torch.finfo(dtype).eps
-        if all(-exact < bound.item() < exact for bound in labels.aminmax()):
-            found = torch.empty(len(labels), len(others), dtype=dtype)
-            return torch.eq(labels.to(dtype).unsqueeze(1), others.to(dtype), out=found)
+        least, most = labels.aminmax()
+        if -exact < least.item() and most.item() < exact:
+            rows = labels.to(dtype)
+            columns = rows if others is labels else others.to(dtype)
+            found = torch.empty(height, width, dtype=dtype)
+            return torch.eq(rows.unsqueeze(1), columns, out=found)
     return (labels.unsqueeze(1) == others).to(dtype)

@@ -57,7 +57,7 @@ class Relations(NamedTuple):
     distance: Distance | None = None
     """What ``similarity`` was computed by."""
     itself: Tensor | None = None
-    """[anchors] the candidate that is the anchor itself, or its copy in a memory."""
+    """[anchors] the candidate that is the anchor's copy in a memory."""
     triplets: Triplets | None = None
     """The triplets that a miner chose; None: all that the pairs make."""
     gap: Gap | None = None
@@ -144,7 +144,7 @@ class Relations(NamedTuple):
         else:
             similarity = distance.similarity(rows, others)
         valid, all_valid = self.valid, self.all_valid
-        if all_valid and self.itself is not None:
+        if all_valid and (self.self_comparison or self.itself is not None):
             valid, all_valid = _others_only(similarity, self.itself), False
         return self._replace(
             similarity=similarity,
@@ -248,13 +248,9 @@ def relate(
     else:
         rows, columns = _both_labels(labels, ref_labels, similarity, alone)
         same = agreement(rows, columns, overlap, similarity.dtype)
-    if alone:
-        itself = torch.arange(similarity.shape[0], device=similarity.device)
-    all_valid = self_pairs or itself is None
-    if all_valid or itself is None:
+    all_valid = self_pairs or not (alone or itself is not None)
+    if all_valid:
         valid = similarity.new_ones(()).expand(similarity.shape)
-    elif alone:
-        valid = torch.ones_like(similarity, requires_grad=False).fill_diagonal_(0)
     else:
         valid = _others_only(similarity, itself)
     return Relations(
@@ -274,10 +270,10 @@ def relate(
     )
 
 
-def _others_only(similarity: Tensor, itself: Tensor) -> Tensor:
-    """1 for every pair but that of an anchor and itself."""
+def _others_only(similarity: Tensor, itself: Tensor | None) -> Tensor:
+    """1 for every pair but that of an anchor and itself; None: the candidates are the anchors."""
     ones = torch.ones_like(similarity, requires_grad=False)
-    return ones.scatter_(1, itself.unsqueeze(1), 0)
+    return ones.fill_diagonal_(0) if itself is None else ones.scatter_(1, itself.unsqueeze(1), 0)
 
 
 def _both_labels(

@@ -170,8 +170,8 @@ class Loss(DistanceModule):
     def value(self, relations: Relations) -> Tensor:
         """The loss of these relations with its regularisers, a scalar."""
         loss = self.compute(relations)
-        penalty = build(self.embedding_regularizer)
-        if penalty is not None and relations.embeddings is not None:
+        if self.embedding_regularizer is not None and relations.embeddings is not None:
+            penalty = build(self.embedding_regularizer)
             loss = loss + self.embedding_reg_weight * penalty(relations.embeddings)
         return loss
 
@@ -342,17 +342,19 @@ class ProxyLoss(Loss):
                 )
             embeddings = ref_emb.index_copy(0, itself, in_full_precision(embeddings))
             labels = ref_labels
-        return self.to_proxies(embeddings, labels)._replace(embeddings=self.rows(embeddings))
+        return self.to_proxies(embeddings, labels)
 
     def to_proxies(self, embeddings: Tensor, labels: Labels) -> Relations:
         """The similarities with their labels, all of them valid."""
         similarity = self.similarities(embeddings)
-        given = as_tensor(labels, embeddings.shape[0])
-        same = class_rows(given, len(given), self.num_classes, similarity)
+        number = embeddings.shape[0]
+        given = as_tensor(labels, number)
+        same = class_rows(given, number, self.num_classes, similarity)
         return Relations(
             similarity,
             same.T if self.compares == "proxies with images" else same,
             similarity.new_ones(()).expand(similarity.shape),
+            embeddings=in_full_precision(embeddings),
             labels=given.to(similarity.device, torch.long if given.ndim == 1 else None),
             all_valid=True,
             binary=given.ndim == 1,
@@ -366,7 +368,7 @@ class ProxyLoss(Loss):
     def value(self, relations: Relations) -> Tensor:
         """The loss of these relations with its regularisers, a scalar."""
         loss = super().value(relations)
-        penalty = build(self.weight_regularizer)
-        if penalty is not None:
+        if self.weight_regularizer is not None:
+            penalty = build(self.weight_regularizer)
             loss = loss + self.weight_reg_weight * penalty(self.class_vectors().to(loss.dtype))
         return loss

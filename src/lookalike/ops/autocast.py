@@ -6,6 +6,8 @@ import torch
 
 __all__ = ["autocast", "autocast_enabled"]
 
+_NOTHING = nullcontext()
+
 
 def autocast_enabled(device: torch.device) -> bool:
     """Whether autocast is on for this kind of device.
@@ -18,6 +20,8 @@ def autocast_enabled(device: torch.device) -> bool:
 
 def autocast(device: torch.device, *, enabled: bool) -> AbstractContextManager[object]:
     """A context with autocast on or off; nothing to do where that is so already, or it has none."""
-    if enabled == autocast_enabled(device) or not torch.amp.is_autocast_available(device.type):
-        return nullcontext()
+    if not torch.amp.is_autocast_available(device.type):
+        return _NOTHING
+    if torch.is_autocast_enabled(device.type) == enabled:
+        return _NOTHING
     return torch.autocast(device.type, enabled=enabled)

@@ -76,15 +76,15 @@ class _Fused(torch.autograd.Function):
     def forward(
         ctx: Any, formula: Callable[..., Tensor], fast: Fast, backward: Backward, *inputs: Tensor
     ) -> Tensor:
-        value, kept = fast(*(each.detach() for each in inputs))
+        value, kept = fast(*inputs)
         ctx.formula, ctx.vector_jacobian, ctx.number = formula, backward, len(inputs)
         ctx.save_for_backward(*inputs, *kept)
         return value
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
-        inputs, kept = ctx.saved_tensors[: ctx.number], ctx.saved_tensors[ctx.number :]
-        needed = ctx.needs_input_grad[3:]
+        saved = ctx.saved_tensors
+        inputs, kept, needed = saved[: ctx.number], saved[ctx.number :], ctx.needs_input_grad[3:]
         if not torch.is_grad_enabled():
             return None, None, None, *ctx.vector_jacobian(gradient, kept, needed)
         # create_graph: the gradient itself will be differentiated, so it comes from the formula

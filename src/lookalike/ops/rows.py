@@ -149,17 +149,18 @@ def euclidean(
             pull = (gradient / distance).nan_to_num_(0, 0, 0)
 
         # sum_j pull_ij (x_i - y_j); the part along x_i falls away when the length is fixed
-        def of(moved: Tensor, rows: Tensor, weights: Tensor, inverse: Tensor | None) -> Tensor:
+        def of(moved: Tensor, rows: Tensor, inverse: Tensor | None, *along: int) -> Tensor:
             moved.neg_()
             if not unit_rows:
+                weights = sum(pull.sum(dim) for dim in along)
                 moved.addcmul_(rows, weights.unsqueeze(1))
             return _through_unit(moved, rows, inverse)
 
         if v is None:
-            return (of(_both_ways(pull, u), u, pull.sum(1) + pull.sum(0), scale),)
+            return (of(_both_ways(pull, u), u, scale, 1, 0),)
         return (
-            of(pull @ v, u, pull.sum(1), scale) if needed[0] else None,
-            of(pull.T @ u, v, pull.sum(0), other) if needed[1] else None,
+            of(pull @ v, u, scale, 1) if needed[0] else None,
+            of(pull.T @ u, v, other, 0) if needed[1] else None,
         )
 
     inputs = (x,) if y is None else (x, y)

@@ -11,6 +11,7 @@ from lookalike.ops.sync import can_sync
 
 __all__ = [
     "NOTHING",
+    "ends_of",
     "log1p_sum_exp",
     "log_sum_exp",
     "no_large_exponent",
@@ -66,13 +67,15 @@ def soft_terms(
     scale: float = 1,
     shift: float = 0,
     plus_one: bool = False,
+    ends: tuple[float, float] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """``log_sum_exp`` [rows, 1] and each term's share of the sum, without gradient.
 
     The shares, times ``scale``, are the gradients of the logarithm. Where no exponent is large (on
     the CPU one look tells) the sum is taken as it stands, else relative to a row's largest term.
+    ``ends`` are the least and the largest of ``values``, where they are known.
     """
-    if no_large_exponent(values, scale, shift):
+    if no_large_exponent(ends or ends_of(values), scale, shift):
         return _plain_soft_terms(values, weights, scale, shift, plus_one)
     terms = torch.empty(values.shape, dtype=values.dtype, device=values.device)
     tops, totals = values.new_empty(2, values.shape[0], 1)
@@ -87,15 +90,23 @@ def soft_terms(
     return totals.log_().add_(tops), terms
 
 
-def no_large_exponent(values: Tensor, scale: float, *shifts: float) -> bool:
+def ends_of(values: Tensor) -> tuple[float, float] | None:
+    """The least and the largest value; None where looking would wait for the device."""
+    if not can_sync(values) or values.numel() == 0:
+        return None
+    least, most = values.aminmax()
+    return least.item(), most.item()
+
+
+def no_large_exponent(ends: tuple[float, float] | None, scale: float, shift: float) -> bool:
     """Whether e^(scale (v - shift)) and the sum of a row are far from the ends of the numbers.
 
-    For every one of ``shifts``, and for minus ``scale`` too.
+    For all values between ``ends``, and for minus ``scale`` too.
     """
-    if not can_sync(values) or values.numel() == 0:
+    if ends is None:
         return False
-    ends = [end.item() for end in values.aminmax()]
-    return all(abs(scale * (end - shift)) < _PLAIN for end in ends for shift in shifts)
+    least, most = ends
+    return abs(scale * (least - shift)) < _PLAIN and abs(scale * (most - shift)) < _PLAIN
 
 
 def _plain_soft_terms(

@@ -37,7 +37,8 @@ def compute(loss: "Loss", relations: Relations) -> Tensor:
         return loss.formula(relations.with_similarity(*matrices))
 
     def fast(*matrices: Tensor) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-        value, gradients = kernel(loss, relations.with_similarity(*matrices))
+        known = relations if len(matrices) == 1 else relations.with_similarity(*matrices)
+        value, gradients = kernel(loss, known)
         return value, gradients[: len(inputs)] + (None,) * (len(inputs) - len(gradients))
 
     return fused(formula, fast, *inputs)
@@ -45,5 +46,8 @@ def compute(loss: "Loss", relations: Relations) -> Tensor:
 
 def _learns_a_setting(loss: "Loss") -> bool:
     """Whether an argument of the loss is a tensor that gets a gradient of its own."""
-    values = (getattr(loss, name, None) for name in loss.setting_names)
-    return any(isinstance(value, Tensor) and value.requires_grad for value in values)
+    for name in loss.setting_names:
+        value = getattr(loss, name, None)
+        if isinstance(value, Tensor) and value.requires_grad:
+            return True
+    return False

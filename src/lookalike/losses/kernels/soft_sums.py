@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lookalike.ops.soft import no_large_exponent, soft_terms
+from lookalike.ops.soft import ends_of, no_large_exponent, soft_terms
 from lookalike.relations import Relations, in_row_blocks
 
 __all__ = [
@@ -50,7 +50,8 @@ def generalized_lifted_structure_kernel(
 def proxy_anchor_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:
     """Pull and push; one exponent a pair where an image is either a positive or a negative."""
     alpha, margin = loss.alpha, loss.distance.level(loss.margin)
-    if relations.binary and no_large_exponent(relations.similarity, alpha, margin, -margin):
+    found = ends_of(relations.similarity) if relations.binary else None
+    if no_large_exponent(found, alpha, margin) and no_large_exponent(found, alpha, -margin):
         return _one_exponent(relations, alpha, margin)
     weights, ends = (relations.positives, relations.negatives), (margin, -margin)
     (pull, near), (push, far) = _both_sums(relations.similarity, weights, (alpha, alpha), ends)
@@ -88,7 +89,8 @@ def _both_sums(
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """``soft_terms`` of positives, with ``e^(scale (end - s))``, and of negatives."""
     (positives, negatives), (alpha, beta), (pull_to, push_to) = weights, scales, ends
+    found = ends_of(similarity)
     return (
-        soft_terms(similarity, positives, scale=-alpha, shift=pull_to, plus_one=plus_one),
-        soft_terms(similarity, negatives, scale=beta, shift=push_to, plus_one=plus_one),
+        soft_terms(similarity, positives, scale=-alpha, shift=pull_to, plus_one=plus_one, ends=found),
+        soft_terms(similarity, negatives, scale=beta, shift=push_to, plus_one=plus_one, ends=found),
     )
