@@ -170,8 +170,8 @@ class Loss(DistanceModule):
     def value(self, relations: Relations) -> Tensor:
         """The loss of these relations with its regularisers, a scalar."""
         loss = self.compute(relations)
-        if self.embedding_regularizer is not None and relations.embeddings is not None:
-            penalty = build(self.embedding_regularizer)
+        penalty = build(self.embedding_regularizer)
+        if penalty is not None and relations.embeddings is not None:
             loss = loss + self.embedding_reg_weight * penalty(relations.embeddings)
         return loss
 
@@ -368,7 +368,7 @@ class ProxyLoss(Loss):
     def value(self, relations: Relations) -> Tensor:
         """The loss of these relations with its regularisers, a scalar."""
         loss = super().value(relations)
-        if self.weight_regularizer is not None:
-            penalty = build(self.weight_regularizer)
+        penalty = build(self.weight_regularizer)
+        if penalty is not None:
             loss = loss + self.weight_reg_weight * penalty(self.class_vectors().to(loss.dtype))
         return loss

@@ -152,8 +152,8 @@ def euclidean(
         def of(moved: Tensor, rows: Tensor, inverse: Tensor | None, *along: int) -> Tensor:
             moved.neg_()
             if not unit_rows:
-                weights = sum(pull.sum(dim) for dim in along)
-                moved.addcmul_(rows, weights.unsqueeze(1))
+                for dim in along:
+                    moved.addcmul_(rows, pull.sum(dim).unsqueeze(1))
             return _through_unit(moved, rows, inverse)
 
         if v is None:

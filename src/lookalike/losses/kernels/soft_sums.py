@@ -1,5 +1,6 @@
 """Values and gradients of losses that are logarithms of sums of exponents."""
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -90,7 +91,8 @@ def _both_sums(
     """``soft_terms`` of positives, with ``e^(scale (end - s))``, and of negatives."""
     (positives, negatives), (alpha, beta), (pull_to, push_to) = weights, scales, ends
     found = ends_of(similarity)
+    sums = partial(soft_terms, similarity, plus_one=plus_one, ends=found)
     return (
-        soft_terms(similarity, positives, scale=-alpha, shift=pull_to, plus_one=plus_one, ends=found),
-        soft_terms(similarity, negatives, scale=beta, shift=push_to, plus_one=plus_one, ends=found),
+        sums(positives, scale=-alpha, shift=pull_to),
+        sums(negatives, scale=beta, shift=push_to),
     )
