@@ -23,6 +23,7 @@ PACKAGES = [
     "lookalike.miners",
     "lookalike.mixing",
     "lookalike.models",
+    "lookalike.reducers",
     "lookalike.regularizers",
     "lookalike.samplers",
     "lookalike.search",

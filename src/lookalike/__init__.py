@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the rooms are imported when first asked for, so that the co
         miners,
         mixing,
         models,
+        reducers,
         regularizers,
         samplers,
     )
@@ -34,6 +35,7 @@ __all__ = [
     "mixing",
     "models",
     "nearest",
+    "reducers",
     "regularizers",
     "samplers",
 ]

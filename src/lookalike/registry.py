@@ -8,7 +8,7 @@ class or function that can be imported.
 import importlib
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, fields
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, get_args, get_origin
@@ -23,6 +23,7 @@ __all__ = [
     "METRICS",
     "MINERS",
     "NETWORKS",
+    "REDUCERS",
     "REGULARIZERS",
     "SAMPLERS",
     "Configurable",
@@ -131,6 +132,11 @@ class Registry:
         except ValueError:  # a builtin without signature
             pass
         return build(*args, **arguments)
+
+    def build(self, given: str | Mapping[str, Any]) -> Any:
+        """Build a part by name, or by ``{name: ..., argument: ...}``, as a configuration has it."""
+        settings = {"name": given} if isinstance(given, str) else dict(given)
+        return self.create(settings.pop("name"), **settings)
 
     def check(self, name: str, arguments: dict[str, Any]) -> None:
         """Raise if ``name`` does not take one of the arguments, or the value given for it."""
@@ -268,6 +274,7 @@ LOSSES = Registry("losses")
 METRICS = Registry("metrics")
 MINERS = Registry("miners")
 SAMPLERS = Registry("samplers")
+REDUCERS = Registry("reducers")
 REGULARIZERS = Registry("regularizers")
 DATASETS = Registry("datasets")
 NETWORKS = Registry("networks")

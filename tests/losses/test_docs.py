@@ -7,6 +7,7 @@ import pytest
 
 import lookalike.losses as losses
 import lookalike.miners as miners
+import lookalike.reducers as reducers
 import lookalike.regularizers as regularizers
 import lookalike.report.catalogue as catalogue
 from lookalike.registry import LOSSES
@@ -38,6 +39,7 @@ def test_everything_is_named(page):
         assert rest.strip().endswith("yes") == entry.build.additive
     assert set(miners.names()) <= {name for name, cls, _ in rows if cls.endswith("Miner")}
     assert all(f"`{name}`" in page for name in regularizers.names())
+    assert all(f"| {name} |" in page for name in reducers.names())
 
 
 def test_tuned_settings_are_shown(page):
@@ -49,7 +51,7 @@ def test_tuned_settings_are_shown(page):
 
 
 def test_papers_and_defaults_are_shown(page):
-    shared = {"distance", "embedding_regularizer", "embedding_reg_weight", "overlap"}
+    shared = {"distance", "reducer", "embedding_regularizer", "embedding_reg_weight", "overlap"}
     shared |= {"weight_regularizer", "weight_reg_weight", "weight_init_func"}
     rows = {line.replace("|  |", "| |") for line in page.splitlines()}
     for name in losses.names():

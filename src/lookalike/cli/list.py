@@ -18,7 +18,8 @@ def list_parts(
     kind: Annotated[
         str,
         typer.Argument(
-            help="losses, miners, samplers, regularizers, metrics, datasets, networks or recipes."
+            help="losses, miners, samplers, reducers, regularizers, metrics, datasets, networks "
+            "or recipes."
         ),
     ],
     words: Annotated[

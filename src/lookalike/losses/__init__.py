@@ -7,8 +7,6 @@ from lookalike.losses.base import (
     PairLoss,
     ProxyLoss,
     Terms,
-    mean,
-    mean_above_zero,
 )
 from lookalike.losses.binomial_deviance import BinomialDevianceLoss
 from lookalike.losses.circle import CircleLoss
@@ -39,6 +37,7 @@ from lookalike.losses.softmax import (
 from lookalike.losses.triplet import TripletMarginLoss
 from lookalike.losses.tuned import Tuned, tuned
 from lookalike.losses.tuplet_margin import TupletMarginLoss
+from lookalike.reducers import mean, mean_above_zero
 from lookalike.registry import LOSSES
 
 __all__ = [

@@ -46,7 +46,8 @@ class AngularLoss(PairLoss):
         summed = at_places((of_anchor * relations.negatives) @ of_candidate.T, pairs.places)
         exponents = log_of_sum(summed) + 8 * tan2
         exponents = exponents - 2 * (1 + tan2) * at_places(cosine, pairs.places)
-        return Terms(softplus(exponents), pairs.weights, relations.counts_of(pairs))
+        counts = relations.counts_of(pairs)
+        return Terms(softplus(exponents), pairs.weights, counts, places=pairs)
 
     def cosines(self, relations: Relations) -> tuple[Tensor, Tensor]:
         """Of anchors and candidates, and of candidates to one another."""

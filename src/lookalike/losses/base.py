@@ -2,12 +2,12 @@
 
 A loss over pairs of images subclasses ``PairLoss``, one with learned class vectors ``ProxyLoss``;
 both write one method, ``terms(relations)``, which gives one value per pair, triplet, anchor or
-image, and get miners, memory, mixing, labels of any kind and regularisers for nothing.
+image, and get reducers, miners, memory, mixing, labels of any kind and regularisers for nothing.
 """
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY
-from typing import ClassVar, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,10 @@ from lookalike.losses import kernels
 from lookalike.miners.mined import Indices, from_indices, sample_weights, take_pairs, take_triplets
 from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import check_rows, in_full_precision
+from lookalike.reducers.base import Reducer, ReducerLike
+from lookalike.reducers.base import build as build_reducer
+from lookalike.reducers.mean import MeanReducer
+from lookalike.reducers.terms import Batch, Terms
 from lookalike.regularizers.penalties import RegularizerLike, build
 from lookalike.relations import Relations, relate
 
@@ -29,66 +33,28 @@ __all__ = [
     "PairLoss",
     "ProxyLoss",
     "Terms",
-    "mean",
-    "mean_above_zero",
 ]
+
+
+if TYPE_CHECKING:
+
+    class _ReducerArgument:
+        """An argument that takes a name or a reducer, and an attribute that is a reducer."""
+
+        def __get__(self, module: object, kind: type | None = None) -> Reducer: ...
+
+        def __set__(self, module: object, given: ReducerLike | None) -> None: ...
 
 
 Compared: TypeAlias = Literal["images", "images with proxies", "proxies with images"]
 
 
-class Terms(NamedTuple):
-    """One value per element: pair, triplet, anchor, image or proxy; a reducer makes one number."""
-
-    values: Tensor
-    """One value per element."""
-    weights: Tensor | None = None
-    """How much each value counts in the sum; None is 1."""
-    counts: Tensor | None = None
-    """How often each value counts in the number of elements; None is its weight."""
-
-
-def mean(terms: Terms) -> Tensor:
-    """``sum of w v / sum of counts``; 0 where nothing counts.
-
-    Args:
-        terms: One value per element.
-
-    Returns:
-        A scalar.
-
-    >>> mean(Terms(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 0.0])))
-    tensor(1.)
-    """
-    values, weights, counts = terms
-    if weights is None:
-        return values.mean()
-    number = (weights if counts is None else counts).sum()
-    return (values * weights).sum() / number.clamp_min(torch.finfo(values.dtype).tiny)
-
-
-def mean_above_zero(terms: Terms) -> Tensor:
-    """The mean over the values above zero; 0 where there is none.
-
-    Args:
-        terms: One value per element.
-
-    Returns:
-        A scalar.
-
-    >>> mean_above_zero(Terms(torch.tensor([0.0, 3.0])))
-    tensor(3.)
-    """
-    values, weights, counts = terms
-    above = (values > 0).to(values.dtype)
-    factors = weights, weights if counts is None else counts
-    return mean(Terms(values, *(above if each is None else above * each for each in factors)))
-
-
 class Loss(DistanceModule):
-    """Settings that all losses share: a distance and a regulariser of the embeddings.
+    """Settings that all losses share: a distance, a reducer and a regulariser of the embeddings.
 
     Args:
+        reducer: How the values of the elements become one number: a reducer, or its name; None: the
+            default of the loss.
         embedding_regularizer: A penalty on the embeddings, or its name.
         embedding_reg_weight: The weight of that penalty.
     """
@@ -108,27 +74,40 @@ class Loss(DistanceModule):
     """Whether an ``indices_tuple`` alone is not enough."""
     fused_kernel: ClassVar[kernels.Kernel | None] = None
     """Value and gradient of ``formula`` by hand, in fewer passes, for any relations."""
-    above_zero = False
-    """Whether the mean is over the values above zero only."""
     never_decayed: ClassVar[tuple[str, ...]] = ()
     """Names of its parameters that weight decay leaves alone, whatever ``optim`` says."""
 
     _: KW_ONLY
+    if TYPE_CHECKING:
+        reducer: _ReducerArgument = _ReducerArgument()
+    else:
+        reducer: ReducerLike | None = None
     embedding_regularizer: RegularizerLike | None = None
     embedding_reg_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        """Build distance and regulariser."""
+        """Build distance, reducer and regulariser."""
         super().__post_init__()
+        given = self.reducer
+        del self.reducer  # one of PML's is a torch module, which only a module may replace
+        self.usual_reducer = self.default_reducer()
+        self.reducer = self.usual_reducer
+        if given is not None and (chosen := build_reducer(given)) != self.usual_reducer:
+            self.reducer = chosen
         self.embedding_regularizer = build(self.embedding_regularizer)
+
+    def default_reducer(self) -> Reducer:
+        """What ``reducer=None`` means; kernels compute this one only."""
+        return MeanReducer()
 
     def terms(self, relations: Relations) -> Terms | tuple[Terms, ...]:
         """The formula: one value per element, of one or several kinds of elements."""
         raise NotImplementedError
 
-    def reduce(self, terms: Terms) -> Tensor:
-        """How the values of the elements become one number."""
-        return mean_above_zero(terms) if self.above_zero else mean(terms)
+    def batch(self, relations: Relations) -> Batch:
+        """What reducers may want to know of the anchors."""
+        size = relations.similarity.shape
+        return Batch(size[0], size[1], relations.labels, relations.embeddings)
 
     def formula(self, relations: Relations) -> Tensor:
         """The loss of these relations as its formula says, a scalar."""
@@ -136,10 +115,9 @@ class Loss(DistanceModule):
         parts = (found,) if isinstance(found, Terms) else found
         if relations.anchor_weights is not None:
             parts = tuple(p._replace(values=p.values * relations.anchor_weights) for p in parts)
-        total = self.reduce(parts[0])
-        for part in parts[1:]:
-            total = total + self.reduce(part)
-        return total
+        reducer = self.reducer
+        batch = None if reducer is self.usual_reducer else self.batch(relations)
+        return reducer.combine(parts, batch)
 
     def kernel(self, relations: Relations) -> kernels.Kernel | None:  # noqa: ARG002
         """A faster way to value and gradient of ``formula`` for these relations, if there is."""
@@ -172,7 +150,8 @@ class Loss(DistanceModule):
         loss = self.compute(relations)
         penalty = build(self.embedding_regularizer)
         if penalty is not None and relations.embeddings is not None:
-            loss = loss + self.embedding_reg_weight * penalty(relations.embeddings)
+            weighed = self.embedding_reg_weight * penalty(relations.embeddings)
+            loss = self.reducer.add(loss, "embedding_reg_loss", weighed)
         return loss
 
     def forward(
@@ -370,5 +349,7 @@ class ProxyLoss(Loss):
         loss = super().value(relations)
         penalty = build(self.weight_regularizer)
         if penalty is not None:
-            loss = loss + self.weight_reg_weight * penalty(self.class_vectors().to(loss.dtype))
+            vectors = self.class_vectors().to(relations.similarity.dtype)
+            weighed = self.weight_reg_weight * penalty(vectors)
+            loss = self.reducer.add(loss, "weight_reg_loss", weighed)
         return loss

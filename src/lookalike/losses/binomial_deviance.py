@@ -32,6 +32,6 @@ class BinomialDevianceLoss(PairLoss):
         r = relations
         beyond = (r.similarity - self.distance.level(self.beta)) * self.alpha
         return (
-            Terms(softplus(-beyond), r.positives, r.positive_counts),
-            Terms(softplus(self.cost * beyond), r.negatives, r.negative_counts),
+            Terms(softplus(-beyond), r.positives, r.positive_counts, "pos_loss"),
+            Terms(softplus(self.cost * beyond), r.negatives, r.negative_counts, "neg_loss"),
         )

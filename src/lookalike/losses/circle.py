@@ -4,6 +4,7 @@ from torch.nn.functional import softplus
 
 from lookalike.losses.base import PairLoss, Terms
 from lookalike.ops.soft import log_sum_exp
+from lookalike.reducers import AvgNonZeroReducer, Reducer
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -19,8 +20,7 @@ def circle(r: Relations, m: float, gamma: float) -> Terms:
     pull = (1 + m - constant).relu() * (1 - m - r.similarity)
     push = (constant + m).relu() * (r.similarity - m)
     total = log_sum_exp(gamma * pull, r.positives) + log_sum_exp(gamma * push, r.negatives)
-    both = (r.positives > 0).any(1) & (r.negatives > 0).any(1)
-    return Terms(softplus(total), both.to(total.dtype))
+    return Terms(softplus(total))  # a sum without terms is -1e30: 0 where an anchor lacks a kind
 
 
 @LOSSES.register("circle", paper="Sun et al., CVPR 2020")
@@ -37,12 +37,15 @@ class CircleLoss(PairLoss):
     """
 
     additive = True
-    above_zero = True
     counts = False
     needs = "a similarity (cosine)"
 
     m: float = 0.4
     gamma: float = 80
+
+    def default_reducer(self) -> Reducer:
+        """The mean over the values above zero."""
+        return AvgNonZeroReducer()
 
     def terms(self, relations: Relations) -> Terms:
         """The formula."""

@@ -9,6 +9,7 @@ from lookalike.distances import Distance, LpDistance, SNRDistance
 from lookalike.losses.base import PairLoss, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.contrastive import contrastive_kernel
+from lookalike.reducers import AvgNonZeroReducer, MeanReducer, Reducer
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -20,8 +21,8 @@ def contrastive(r: Relations, pull_to: float, push_to: float) -> tuple[Terms, Te
     pull = (pull_to - r.similarity).relu()
     push = (r.similarity - push_to).relu()
     return (
-        Terms(pull, r.positives, r.positive_counts),
-        Terms(push, r.negatives, r.negative_counts),
+        Terms(pull, r.positives, r.positive_counts, "pos_loss"),
+        Terms(push, r.negatives, r.negative_counts, "neg_loss"),
     )
 
 
@@ -59,7 +60,10 @@ class ContrastiveLoss(PairLoss):
         if self.on == "similarity" and self.distance is None:
             self.distance = "cosine"
         super().__post_init__()
-        self.above_zero = self.on == "distance"
+
+    def default_reducer(self) -> Reducer:
+        """On distances the mean over the hinges above zero, on similarities over all anchors."""
+        return AvgNonZeroReducer() if self.on == "distance" else MeanReducer()
 
     def terms(self, relations: Relations) -> Terms | tuple[Terms, ...]:
         """The formula."""

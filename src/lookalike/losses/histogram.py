@@ -48,4 +48,4 @@ class HistogramLoss(PairLoss):
                 weights = torch.maximum(weights, weights.T).triu(1)
             histogram = soft_histogram(position, weights.reshape(1, -1), self.bins)
             shares.append(histogram / weights.sum().clamp_min(1e-30))
-        return Terms((shares[1] * shares[0].cumsum(1)).sum(1))
+        return Terms((shares[1] * shares[0].cumsum(1)).sum())

@@ -1,6 +1,7 @@
 """The intra-pair variance loss."""
 
-from lookalike.losses.base import PairLoss, Terms, mean
+from lookalike.losses.base import PairLoss, Terms
+from lookalike.reducers import mean
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -30,6 +31,6 @@ class IntraPairVarianceLoss(PairLoss):
         pull = (usual - r.similarity).relu().square()
         push = (r.similarity - rare).relu().square()
         return (
-            Terms(pull, r.positives, r.positive_counts),
-            Terms(push, r.negatives, r.negative_counts),
+            Terms(pull, r.positives, r.positive_counts, "pos_loss"),
+            Terms(push, r.negatives, r.negative_counts, "neg_loss"),
         )

@@ -25,7 +25,7 @@ def lifted_structure(r: Relations, pull_to: float, push_to: float) -> Terms:
     some = both > -1e29  # without any negative PML counts the positive's distance alone
     pull = pull_to - at_places(r.similarity, pairs.places)
     values = (pull + torch.where(some, both, 0)).relu().square() / 2
-    return Terms(values, pairs.weights, r.counts_of(pairs))
+    return Terms(values, pairs.weights, r.counts_of(pairs), places=pairs)
 
 
 def generalized_lifted_structure(r: Relations, pull_to: float, push_to: float) -> Tensor:

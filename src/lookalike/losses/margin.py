@@ -9,11 +9,13 @@ from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
 from lookalike.labels import check_range
 from lookalike.losses.base import PairLoss, Terms
+from lookalike.losses.every_triplet import every_triplet
 from lookalike.losses.kernels.margin import margin_kernel
 from lookalike.miners.everything import RandomMiner
 from lookalike.miners.mined import take_triplets
 from lookalike.ops.pairs import picked
 from lookalike.ops.triplets import count_triplets
+from lookalike.reducers import DivisorReducer, Reducer, mean_above_zero
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -41,7 +43,6 @@ class MarginLoss(PairLoss):
     default_distance = LpDistance
     never_decayed = ("beta",)  # a boundary between distances: nothing wants it near zero
     reads_triplets = True
-    above_zero = True
     fused_kernel = margin_kernel
     beta: Tensor
 
@@ -65,6 +66,10 @@ class MarginLoss(PairLoss):
             self.beta = nn.Parameter(start)
         else:
             self.register_buffer("beta", start)
+
+    def default_reducer(self) -> Reducer:
+        """The sum over the number of hinges above zero."""
+        return DivisorReducer()
 
     def boundary(self, relations: Relations) -> Tensor:
         """Beta as a similarity: one number, or [anchors, 1]."""
@@ -106,10 +111,32 @@ class MarginLoss(PairLoss):
             negatives * positives.sum(1, keepdim=True),
         )
 
+    def per_triplet(self, relations: Relations) -> tuple[Terms, ...]:
+        """The same with one value per triplet, of its two pairs: what other reducers read."""
+        found, edge = every_triplet(relations), self.boundary(relations)
+        anchors = found.places[0]
+        if edge.numel() > 1:
+            edge = edge.index_select(0, anchors).view(-1, *found.ap.shape[1:])
+        pull = (edge + self.margin - found.ap).relu()
+        push = (found.an - edge + self.margin).relu()
+        counts = found.weights if found.counts is None else found.counts
+        number = (counts * (pull > 0)).sum() + (counts * (push > 0)).sum()
+        common = Terms(pull + push, found.weights, counts, "margin_loss", found.places, number)
+        if not self.learn_beta:
+            return (common,)
+        penalty = self.nu * self.beta.to(edge.dtype)
+        if penalty.numel() == 1:
+            return common, Terms(penalty.sum(), name="beta_reg_loss")
+        of_anchors = penalty[relations.class_indices].index_select(0, anchors)
+        values = common.along_values(of_anchors).expand_as(common.values)
+        return common, common._replace(values=values, name="beta_reg_loss")
+
     def formula(self, relations: Relations) -> Tensor:
         """The mean of the terms, and the penalty on beta."""
+        if self.reducer is not self.usual_reducer:
+            return self.reducer.combine(self.per_triplet(relations), self.batch(relations))
         terms = self.terms(relations)
-        loss = self.reduce(terms)
+        loss = mean_above_zero(terms)
         if not (self.learn_beta and self.nu):
             return loss
         if self.beta.numel() == 1:

@@ -6,6 +6,7 @@ from torch.nn.functional import softplus
 from lookalike.losses.base import PairLoss, Terms
 from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.ops.soft import log_sum_exp
+from lookalike.reducers import AvgNonZeroReducer, Reducer
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -18,7 +19,7 @@ def ntxent(r: Relations, temperature: float) -> Terms:
     push = log_sum_exp(r.similarity / temperature, r.negatives)
     pull = at_places(r.similarity, pairs.places) / temperature
     values = softplus(push.index_select(0, pairs.rows) - pull)
-    return Terms(values, pairs.weights, r.counts_of(pairs))
+    return Terms(values, pairs.weights, r.counts_of(pairs), places=pairs)
 
 
 def supcon(r: Relations, temperature: float) -> Tensor:
@@ -61,10 +62,13 @@ class SupConLoss(PairLoss):
     """
 
     additive = True
-    above_zero = True
     counts = False
 
     temperature: float = 0.1
+
+    def default_reducer(self) -> Reducer:
+        """The mean over the values above zero."""
+        return AvgNonZeroReducer()
 
     def terms(self, relations: Relations) -> Terms:
         """The formula."""

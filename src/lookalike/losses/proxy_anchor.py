@@ -7,6 +7,7 @@ from lookalike.losses.base import ProxyLoss, Terms
 from lookalike.losses.kernels.soft_sums import proxy_anchor_kernel
 from lookalike.miners.mined import sample_weights
 from lookalike.ops.soft import log1p_sum_exp
+from lookalike.reducers import Batch, DivisorReducer, Reducer
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -14,14 +15,15 @@ __all__ = ["ProxyAnchorLoss", "pull_to_proxies"]
 
 
 def pull_to_proxies(r: Relations, alpha: float, margin: float) -> Terms:
-    """``log(1 + sum_(x in X+) e^(-a(s - m)))``, one value per proxy that has a positive."""
+    """``log(1 + sum_(x in X+) e^(-a(s - m)))``, over the proxies that have a positive."""
     pull = log1p_sum_exp(alpha * (margin - r.similarity), r.positives)
-    return Terms(pull, (r.positives > 0).any(1).to(pull.dtype))
+    number = (r.positives > 0).any(1).sum()
+    return Terms(pull, name="pos_loss", divisor=number)
 
 
 def push_from_proxies(r: Relations, alpha: float, margin: float) -> Terms:
     """``log(1 + sum_(x in X-) e^(a(s + m)))``, one value per proxy."""
-    return Terms(log1p_sum_exp(alpha * (r.similarity + margin), r.negatives))
+    return Terms(log1p_sum_exp(alpha * (r.similarity + margin), r.negatives), name="neg_loss")
 
 
 @LOSSES.register("proxy-anchor", paper="Kim et al., CVPR 2020")
@@ -50,6 +52,15 @@ class ProxyAnchorLoss(ProxyLoss):
             self.embedding_size,
             start=lambda rows: nn.init.kaiming_normal_(rows, mode="fan_out"),
         )
+
+    def default_reducer(self) -> Reducer:
+        """The sum over the number of proxies, for positives of those that have one."""
+        return DivisorReducer()
+
+    def batch(self, relations: Relations) -> Batch:
+        """The anchors are the proxies, each of its own class."""
+        size = relations.similarity.shape
+        return Batch(size[0], size[1], torch.arange(size[0], device=relations.similarity.device))
 
     def class_vectors(self) -> Tensor:
         """The proxies."""

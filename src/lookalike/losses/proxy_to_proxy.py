@@ -15,7 +15,7 @@ __all__ = ["ProxyToProxy1Loss", "ProxyToProxy2Loss"]
 def push_apart(similarity: Tensor, alpha: float, margin: float) -> Terms:
     """``log(1 + sum_(w' != w) e^(alpha (s_ww' + margin)))``, one value per proxy."""
     others = torch.ones_like(similarity, requires_grad=False).fill_diagonal_(0)
-    return Terms(log1p_sum_exp(alpha * (similarity + margin), others))
+    return Terms(log1p_sum_exp(alpha * (similarity + margin), others), name="neg_loss")
 
 
 @LOSSES.register("proxy-to-proxy-1", paper="Psomas, thesis 2020, variant 1")

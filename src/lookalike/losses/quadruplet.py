@@ -5,6 +5,7 @@ from lookalike.losses.kernels.quadruplet import quadruplet_kernel
 from lookalike.losses.nca import squared_l2
 from lookalike.miners.mined import keep_pairs
 from lookalike.ops.pairs import at_places, listed_pairs
+from lookalike.reducers import AvgNonZeroReducer, Reducer
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -25,13 +26,16 @@ class QuadrupletLoss(PairLoss):
         margin_alpha_2: The margin of quadruplets.
     """
 
-    above_zero = True
     needs_labels = True
     default_distance = squared_l2
     fused_kernel = quadruplet_kernel
 
     margin_alpha_1: float = 0.2
     margin_alpha_2: float = 0.2
+
+    def default_reducer(self) -> Reducer:
+        """The mean over the values above zero."""
+        return AvgNonZeroReducer()
 
     def narrow(self, relations: Relations, mined: Relations) -> Relations:
         """Only the pairs that the miner chose, as the labels say."""
@@ -48,8 +52,9 @@ class QuadrupletLoss(PairLoss):
         apart = other.unsqueeze(1) * r.negatives
         if r.self_comparison:
             apart = apart * other.unsqueeze(2)
+        weights_of_four = apart * pairs.weights.view(-1, 1, 1)
         quadruplets = (r.similarity - ap.unsqueeze(2) + self.margin_alpha_2).relu()
         return (
-            Terms(triplets, weights),
-            Terms(quadruplets, apart * pairs.weights.view(-1, 1, 1)),
+            Terms(triplets, weights, places=pairs),
+            Terms(quadruplets, weights_of_four, name="quadruplet_loss", places=pairs),
         )

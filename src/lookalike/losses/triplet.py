@@ -9,11 +9,12 @@ from torch.nn.functional import softplus
 from lookalike.distances import LpDistance
 from lookalike.losses.base import PairLoss, Terms
 from lookalike.losses.direction import direction_cosine
+from lookalike.losses.every_triplet import every_triplet
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.triplet import all_triplets_kernel, blocks_kernel
 from lookalike.miners.everything import RandomMiner
 from lookalike.miners.mined import take_triplets
-from lookalike.ops.pairs import at_places, listed_pairs, picked
+from lookalike.reducers import AvgNonZeroReducer, MeanReducer, Reducer
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -50,9 +51,12 @@ class TripletMarginLoss(PairLoss):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.between_candidates = bool(self.swap or self.direction)
-        self.above_zero = not self.direction  # with direction regularisation over all triplets
         number = self.triplets_per_anchor
         self.random = None if number == "all" else RandomMiner(number)
+
+    def default_reducer(self) -> Reducer:
+        """The mean over the triplets above zero; over all with direction regularisation."""
+        return MeanReducer() if self.direction else AvgNonZeroReducer()
 
     def per_triplet(self, ap: Tensor, an: Tensor, pn: Tensor | None) -> Tensor:
         """``[s_an - s_ap + margin]+``, from the similarities of the three pairs."""
@@ -68,23 +72,11 @@ class TripletMarginLoss(PairLoss):
 
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per triplet: those listed, or all that the pairs make."""
-        r = relations
-        between = r.between_candidates() if self.between_candidates else None
-        if r.triplets is not None:
-            anchor, positive, negative, weights = r.triplets
-            ap, an = picked(r.similarity, anchor, positive), picked(r.similarity, anchor, negative)
-            pn = None if between is None else picked(between, positive, negative)
-            return Terms(self.per_triplet(ap, an, pn), weights.to(ap.dtype))
-        pairs = listed_pairs(r.positives)
-        ap = at_places(r.similarity, pairs.places).unsqueeze(1)
-        an = r.similarity.index_select(0, pairs.rows)
-        pn = None if between is None else between.index_select(0, pairs.columns(r.similarity))
-        weights = pairs.weights.unsqueeze(1) * r.negatives.index_select(0, pairs.rows)
-        counts = r.counts_of(pairs).unsqueeze(1) * r.negative_counts.index_select(0, pairs.rows)
-        if r.gap is not None:
-            inside = r.gap.of(at_places(r.gap.similarity, pairs.places).unsqueeze(1), pairs.rows)
-            weights, counts = weights * inside, counts * inside
-        return Terms(self.per_triplet(ap, an, pn), weights, counts)
+        found, pn = every_triplet(relations), None
+        if self.between_candidates:
+            pn = found.between(relations.between_candidates(), relations.similarity)
+        values = self.per_triplet(found.ap, found.an, pn)
+        return Terms(values, found.weights, found.counts, places=found.places)
 
     def kernel(self, relations: Relations) -> Kernel | None:
         """Without an array over all triplets; those that a miner listed are few."""

@@ -38,4 +38,4 @@ class TupletMarginLoss(PairLoss):
         cosine = at_places(relations.similarity, pairs.places).clamp(-1 + 1e-7, 1 - 1e-7)
         eased = (cosine.acos() - self.margin * (math.pi / 180)).cos()
         values = softplus(push.index_select(0, pairs.rows) - self.scale * eased)
-        return Terms(values, pairs.weights, relations.counts_of(pairs))
+        return Terms(values, pairs.weights, relations.counts_of(pairs), places=pairs)

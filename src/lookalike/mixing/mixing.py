@@ -146,7 +146,11 @@ class Mixing:
                 "images with proxies": self._to_classes,
             }
             relations = build[loss.compares](loss, rows, labels, make)
-            return embeddings.new_zeros(()) if relations is None else loss.compute(relations)
+            if relations is None:
+                return embeddings.new_zeros(())
+            if loss.compares == "images":  # of the anchors, which are clean
+                relations = relations._replace(labels=labels)
+            return loss.compute(relations)
 
     def check(self, loss: Any) -> None:
         """Refuse a loss that cannot be mixed.

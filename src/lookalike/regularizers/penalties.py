@@ -36,8 +36,7 @@ def build(regularizer: RegularizerLike | None) -> nn.Module | None:
     """A regulariser by name, or by ``{name: ..., argument: ...}``; a module as it is."""
     if regularizer is None or isinstance(regularizer, nn.Module):
         return regularizer
-    settings = {"name": regularizer} if isinstance(regularizer, str) else dict(regularizer)
-    made: nn.Module = REGULARIZERS.create(settings.pop("name"), **settings)
+    made: nn.Module = REGULARIZERS.build(regularizer)
     return made
 
 

@@ -4,11 +4,22 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from lookalike import data, evaluation, losses, miners, models, registry, regularizers, samplers
+from lookalike import (
+    data,
+    evaluation,
+    losses,
+    miners,
+    models,
+    reducers,
+    registry,
+    regularizers,
+    samplers,
+)
 from lookalike.config.recipes import Row, find_recipes
 from lookalike.errors import BadInput, did_you_mean
 
-ROOMS = (data, evaluation, losses, miners, models, regularizers, samplers)  # fills the registries
+# fills the registries
+ROOMS = (data, evaluation, losses, miners, models, reducers, regularizers, samplers)
 REGISTRIES = {
     part.kind: part for part in vars(registry).values() if isinstance(part, registry.Registry)
 }

@@ -142,7 +142,8 @@ def proxy_to_proxy_parts(
     """
     margin = loss.distance.level(loss.margin)
     pull = pull_to_proxies(relations, loss.alpha, margin)
-    return loss.reduce(pull), loss.reduce(push_apart(between, loss.alpha, margin))
+    push = push_apart(between, loss.alpha, margin)
+    return loss.reducer.reduce(pull), loss.reducer.reduce(push)
 
 
 def _nodes(loss: ProxyAnchorLoss, embeddings: Tensor, labels: Labels) -> tuple[Node, ...]:

@@ -25,7 +25,12 @@ candidates are compared with one another, that of their similarity."""
 
 def compute(loss: "Loss", relations: Relations) -> Tensor:
     """``loss.formula(relations)``, by the kernel of the loss where it has one and that one fits."""
-    plain = uses_formulas() or relations.anchor_weights is not None or _learns_a_setting(loss)
+    plain = (
+        uses_formulas()
+        or relations.anchor_weights is not None
+        or loss.reducer is not loss.usual_reducer
+        or _learns_a_setting(loss)
+    )
     kernel = None if plain else loss.kernel(relations)
     if kernel is None:
         return loss.formula(relations)
