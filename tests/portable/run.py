@@ -43,6 +43,7 @@ class Setting(NamedTuple):
         kept = {name: value for name, value in os.environ.items() if name not in known}
         paths = [str(HERE), *filter(None, [kept.get("PYTHONPATH")])]
         kept |= {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": str(self.threads)}
+        kept["OMP_WAIT_POLICY"] = "passive"  # there are more threads than cores
         return kept | self.variables
 
     def operations(self) -> dict[str, Any]:
@@ -123,8 +124,7 @@ def show(name: str, own: dict[str, Any]) -> bool | None:
 
 def test(name: str, folders: list[str], options: list[str]) -> bool:
     """Run the tests under a setting; whether they pass."""
-    setting = SETTINGS[name]
-    workers = max(1, (os.cpu_count() or 1) // setting.threads)
+    setting, workers = SETTINGS[name], os.cpu_count() or 1
     ignored = (f"--ignore-glob=*/training/test_{file}.py" for file in ABOUT_PROCESSES)
     options = ["-n", str(workers), *options, *ignored]
     for plugin in setting.plugins:

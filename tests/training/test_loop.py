@@ -50,7 +50,7 @@ def test_learns_and_writes_everything(tiny):
     assert "checkpoints" not in names
     environment = json.loads((run.folder / "environment.json").read_text())
     assert environment["instructions"] == torch.backends.cpu.get_cpu_capability()
-    assert environment["threads"] == 1
+    assert environment["threads"] == torch.get_num_threads()
 
 
 def test_a_finished_run_is_not_trained_again(tiny):
