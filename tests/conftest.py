@@ -272,3 +272,58 @@ def make_run(glyphs, tmp_path_factory):
         return NamedRun(name, run)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory):
+    """A folder of sixteen classes of coloured noise, five small images each."""
+    import numpy as np
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("pictures")
+    random = np.random.default_rng(0)
+    for number in range(16):
+        colour = random.integers(60, 196, 3)
+        (folder / f"{number:02d}").mkdir()
+        for image in range(5):
+            pixels = np.clip(colour + random.normal(0, 60, (40, 40, 3)), 0, 255)
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number:02d}" / f"{image}.png")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def in_process():
+    """An executor of studies that does tasks in this process: no worker has to be started."""
+    from lookalike.study.runner import Outcome, TaskRunner
+
+    class InProcess:
+        """Does one task after the other; after ``most`` of them it is interrupted."""
+
+        size = 1
+
+        def __init__(self, most=1000):
+            self.runner = TaskRunner()
+            self.given = []
+            self.done = []
+            self.most = most
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        @property
+        def slots(self):
+            return 1 - len(self.given)
+
+        def submit(self, task):
+            if len(self.done) == self.most:
+                raise KeyboardInterrupt
+            self.done.append(task.key)
+            self.given.append(task)
+
+        def wait(self, timeout):
+            return [Outcome(self.given.pop(), self.runner.run(task)) for task in list(self.given)]
+
+    return InProcess

@@ -1,6 +1,8 @@
 """``lookalike reproduce``: listing, plans, and refusals that write nothing."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -28,6 +30,16 @@ def test_json_says_what_each_needs(lookalike):
     assert all(one["title"] and one["source"] and one["kind"] for one in listed)
 
 
+def test_the_catalogue_is_listed_without_loading_torch():
+    code = (
+        "import sys; from lookalike.reproduce.cells import needs; "
+        "from lookalike.reproduce.catalogue import entries; "
+        "print(len([needs(one) for one in entries().values()])); "
+        "assert not {'torch', 'scipy.stats'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_plan(lookalike):
     told = lookalike("reproduce", "metrix/cub", "--plan").stdout
     assert "36 trainings: 12 rows, each 3 times." in told
@@ -52,6 +64,16 @@ def test_a_list_can_be_a_page(lookalike, tmp_path):
     lookalike("reproduce", "reality-check/transforms", "--results", str(tmp_path / "list"))
     text = (tmp_path / "list" / "transforms.html").read_text(encoding="utf-8")
     assert "18 rows." in text
+
+
+def test_a_drawing_of_losses_needs_no_training(lookalike, tmp_path):
+    told = lookalike("reproduce", "thesis/proxies", "--plan").stdout
+    assert "Nothing is trained: the figure shows the losses themselves." in told
+    lookalike("reproduce", "thesis/proxies", "--scale", "small", "--results", str(tmp_path))
+    text = (tmp_path / "proxies.html").read_text(encoding="utf-8")
+    assert text.count('class="proxies"') == 3
+    assert "Nothing is trained" in text
+    assert {path.name for path in tmp_path.iterdir()} == {"proxies.html", "proxies.json"}
 
 
 def test_one_command_trains_a_table_and_writes_its_page(lookalike, tmp_path):
@@ -85,6 +107,8 @@ def test_one_command_trains_a_table_and_writes_its_page(lookalike, tmp_path):
         (["dr/retrieval", "--scale", "small", "--plan"], "needs photographs"),
         (["metrix/cub", "metrix/cars", "optim.lr=1"], "takes one PAPER/TABLE"),
         (["metrix/cub", "--plan", "optim.rate=1"], "there is no key 'optim.rate'"),
+        (["metrix/cub", "--scale", "small", "model.dim=1281"], "is more than the 1280 features"),
+        (["metrix/cub", "--scale", "small", "--gpus", "1"], "need --executor ray"),
     ],
 )
 def test_bad_input_writes_nothing(refused, tmp_path, monkeypatch, arguments, sentence):

@@ -8,9 +8,9 @@ import pytest
 from lookalike.reproduce.catalogue import entry
 from lookalike.reproduce.claims import judge
 from lookalike.reproduce.deviations import deviations
-from lookalike.reproduce.outcome import Outcome, OutcomeRow
+from lookalike.reproduce.outcome import Outcome, OutcomeRow, baselines_of
 from lookalike.reproduce.selection import rows
-from lookalike.study.results import MethodRow, Repeat, Trial
+from lookalike.study.results import BaselineRow, MethodRow, Repeat, Trial
 from lookalike.study.tuning import TunerConfig
 
 METRICS = ("recall@1", "recall@2", "map@r")
@@ -64,9 +64,29 @@ def make_outcome():
         told = deviations(one, scale, planned, repeats, TunerConfig())
         claims = [judge(claim, found, scale, "cub") for claim in one.claims]
         command = f"lookalike reproduce {name} --scale {scale}"
-        return Outcome(one, scale, tuple(found), tuple(told), tuple(claims), command=command)
+        if one.drawn:
+            return Outcome(one, scale, (), (), (), command=command, drawn=tuple(planned))
+        bases = untrained(rng, found[0].result.dataset, folds)
+        return Outcome(
+            one,
+            scale,
+            tuple(found),
+            tuple(told),
+            tuple(claims),
+            command=command,
+            baselines=tuple(baselines_of(bases, found)),
+        )
 
     return make
+
+
+def untrained(rng, dataset, folds):
+    """The baselines of a study."""
+    return [
+        BaselineRow(dataset, name, 64, {}, (), (scores,) * folds, scores, 1.0)
+        for name, level in (("raw-features", 0.30), ("pca", 0.29))
+        for scores in [scores_of(rng, level)]
+    ]
 
 
 def tried(number, level):

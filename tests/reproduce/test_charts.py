@@ -170,7 +170,7 @@ def test_what_papers_report_and_claim():
 
 
 def test_the_drawing_shows_what_each_loss_compares(make_outcome):
-    anchor, first, second = proxy_drawings(make_outcome("thesis/proxies").rows)
+    anchor, first, second = proxy_drawings(make_outcome("thesis/proxies").drawn)
     assert len(anchor.nodes) == len(first.nodes) == 12
     assert len(anchor.edges) == 27  # every proxy with every sample
     for drawing in (first, second):

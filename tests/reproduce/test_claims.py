@@ -56,6 +56,24 @@ def test_welch():
     found = difference([scored("a", *a), scored("b", *b)], "method", "a", "b", "recall@1")
     wanted = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+    assert found.p == pytest.approx(stats.ttest_ind(a, b, equal_var=False).pvalue)
+
+
+def test_several_pairs_are_corrected_for_their_number():
+    """A difference at p 0.03 holds alone, and not as one of three (Holm)."""
+    base, once = scored("base", 0.50, 0.52, 0.48), scored("a", 0.55, 0.57, 0.53)
+    others = [scored("b", 0.55, 0.571, 0.53), scored("c", 0.55, 0.569, 0.53)]
+    rows = [base, once, *others]
+    alone = difference(rows, "method", "a", "base", "recall@1")
+    assert 0.02 < alone.p < 0.05
+    assert verdict(rows, better=[("a", "base")]) == "yes"
+    pairs = [("a", "base"), ("b", "base"), ("c", "base")]
+    assert verdict(rows, better=pairs) == "not shown"
+    assert verdict(rows, better=[(b, a) for a, b in pairs]) == "not shown"
+    told = judge(Claim(says="x", better=pairs), rows).evidence
+    assert told.count("(Holm)") == 3
+    clear = [scored(name, 0.7, 0.71, 0.69) for name in "abc"]
+    assert verdict([FAIR, *clear], better=[(name, "fair") for name in "abc"]) == "yes"
 
 
 def test_cells_are_paired():

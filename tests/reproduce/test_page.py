@@ -79,6 +79,28 @@ def test_every_figure_is_drawn_without_complaint(browser, make_outcome, tmp_path
     assert look(browser, path, 390, "dark") == drawn
 
 
+def test_error_bars_end_where_scores_do(browser, make_outcome, tmp_path):
+    outcome = make_outcome("thesis/split-ratio")
+    row = outcome.rows[0]
+    wide = [
+        replace(one, separate=({"recall@1": value},))
+        for one, value in zip(row.result.repeats, (0.9, 0.99, 1.0), strict=True)
+    ]
+    first = replace(row, result=replace(row.result, repeats=tuple(wide)))
+    path = written(tmp_path, replace(outcome, rows=(first, *outcome.rows[1:])))
+    tab = browser.new_page()
+    tab.goto(path.as_uri())
+    tab.locator("#chart-0").scroll_into_view_if_needed()
+    tab.wait_for_selector("#chart-0 .main-svg")
+    above, below = tab.evaluate(
+        "(([{y, error_y: e}]) => [y[0] + e.array[0], y[0] - e.arrayminus[0]])"
+        "(document.getElementById('chart-0').data)"
+    )
+    tab.close()
+    assert above == pytest.approx(100)
+    assert below < 85
+
+
 def test_the_first_lines_say_what_differs_and_whether_the_claim_held(make_outcome, tmp_path):
     outcome = make_outcome("metrix/cub", scale="small")
     text = written(tmp_path, outcome).read_text(encoding="utf-8")

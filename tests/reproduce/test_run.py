@@ -8,9 +8,7 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
 from lookalike.cli import app
@@ -18,10 +16,9 @@ from lookalike.errors import BadInput
 from lookalike.reproduce.catalogue import entries, entry
 from lookalike.reproduce.plan import make_plan
 from lookalike.reproduce.run import needs_runs, outcome_of, reproduce, study_of
+from lookalike.reproduce.tables import result_table
 from lookalike.study.plan import make_plan as make_study_plan
 from lookalike.study.results import load_results
-from lookalike.study.runner import Outcome as TaskOutcome
-from lookalike.study.runner import TaskRunner
 
 TINY = (
     "model.network=small-cnn", "model.weights=none", "model.frozen=false",
@@ -31,58 +28,23 @@ TINY = (
 )  # fmt: skip
 
 
-class Here:
-    """Does tasks in this process; after ``most`` of them it is interrupted."""
-
-    size = 1
-
-    def __init__(self, most=1000):
-        self.runner = TaskRunner()
-        self.given = []
-        self.done = []
-        self.most = most
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    @property
-    def slots(self):
-        return 1 - len(self.given)
-
-    def submit(self, task):
-        if len(self.done) == self.most:
-            raise KeyboardInterrupt
-        self.done.append(task.key)
-        self.given.append(task)
-
-    def wait(self, timeout):
-        return [TaskOutcome(self.given.pop(), self.runner.run(task)) for task in list(self.given)]
-
-
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """Settings of a training of a second on sixteen classes of coloured noise."""
-    folder = tmp_path_factory.mktemp("pictures")
-    random = np.random.default_rng(0)
-    for number in range(16):
-        colour = random.integers(60, 196, 3)
-        (folder / f"{number:02d}").mkdir()
-        for image in range(5):
-            pixels = np.clip(colour + random.normal(0, 60, (32, 32, 3)), 0, 255)
-            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number:02d}" / f"{image}.png")
-    images = ("data.name=folder", f"data.root={folder}", "data.transform=none")
+def tiny(pictures):
+    """Settings of a training of a second on a folder of pictures."""
+    images = ("data.name=folder", f"data.root={pictures}", "data.transform=none")
     return [*images, *TINY, "sampler.batch_size=8"]
 
 
 @pytest.fixture(scope="module")
-def table(tiny, tmp_path_factory):
+def table(in_process, tiny, tmp_path_factory):
     """The plan of a table with the protocol of papers, its folder and its outcome."""
     plan = make_plan(entry("metrix/cub"), "small", tiny, repeats=2)
     folder = tmp_path_factory.mktemp("results") / "metrix"
-    return plan, folder, reproduce(plan, Here, folder=folder, command="lookalike reproduce ...")
+    return (
+        plan,
+        folder,
+        reproduce(plan, in_process, folder=folder, command="lookalike reproduce ..."),
+    )
 
 
 def test_published_numbers_stand_beside_ours(table):
@@ -99,38 +61,46 @@ def test_published_numbers_stand_beside_ours(table):
     assert (row.result.validated, row.validation) == (False, None)
     assert len(found.claims) == len(plan.entry.claims)
     assert {claim.verdict for claim in found.claims} <= {"yes", "no", "not shown"}
+    assert [one.method for one in found.baselines] == [
+        "untrained network",
+        "untrained network, PCA",
+    ]
+    shown = result_table(found).rows
+    assert [row.trained for row in shown] == [True] * 12 + [False] * 2
+    assert shown[-1].cells[1][0] == f"{100 * found.baselines[-1].ours['recall@1'].mean:.1f}"
     stored = json.loads((folder / "cub-small.json").read_text())
+    assert stored["baselines"][0]["method"] == "untrained network"
     assert stored["scale"] == "small"
     assert stored["rows"][0]["validated"] is False
     assert stored["rows"][0]["scores"]["recall@1"]["published"] == 0.647
     assert stored["deviations"] == list(plan.deviations)
 
 
-def test_a_finished_table_trains_nothing_again(table):
+def test_a_finished_table_trains_nothing_again(in_process, table):
     plan, folder, found = table
-    again = Here()
+    again = in_process()
     assert reproduce(plan, lambda: again, folder=folder, command=found.command) == found
     assert again.done == []
     assert outcome_of(plan, folder, found.command) == found
 
 
-def test_an_interruption_loses_nothing(table, tmp_path):
+def test_an_interruption_loses_nothing(in_process, table, tmp_path):
     plan, _, found = table
-    first = Here(most=9)
+    first = in_process(most=9)
     with pytest.raises(KeyboardInterrupt):
         reproduce(plan, lambda: first, folder=tmp_path)
     part = outcome_of(plan, tmp_path)
     assert 0 < len(part.rows) < 12
     assert len(part.rows) + len(part.unfinished) == 12
-    second = Here()
+    second = in_process()
     whole = reproduce(plan, lambda: second, folder=tmp_path)
     assert not set(first.done) & set(second.done)
     assert [row.ours for row in whole.rows] == [row.ours for row in found.rows]
 
 
-def test_folds_have_a_deviation_and_a_concatenated_score(tiny, tmp_path):
+def test_folds_have_a_deviation_and_a_concatenated_score(in_process, tiny, tmp_path):
     plan = make_plan(entry("thesis/cross-validation"), "small", [*tiny, "protocol.folds=2"])
-    found = reproduce(plan, Here, folder=tmp_path)
+    found = reproduce(plan, in_process, folder=tmp_path)
     assert plan.repeats == 1
     for row in found.rows:
         (repeat,) = row.result.repeats
@@ -143,9 +113,9 @@ def test_folds_have_a_deviation_and_a_concatenated_score(tiny, tmp_path):
         assert row.validation.over == "folds"
 
 
-def test_split_ratios_have_validation_scores(tiny, tmp_path):
+def test_split_ratios_have_validation_scores(in_process, tiny, tmp_path):
     plan = make_plan(entry("thesis/split-ratio"), "small", tiny, repeats=1)
-    found = reproduce(plan, Here, folder=tmp_path)
+    found = reproduce(plan, in_process, folder=tmp_path)
     assert [row.axes for row in found.rows] == [
         {"ratio": "70-30"}, {"ratio": "80-20"}, {"ratio": "90-10"}, {"ratio": "95-5"},
     ]  # fmt: skip
@@ -155,12 +125,12 @@ def test_split_ratios_have_validation_scores(tiny, tmp_path):
     assert all(row["validated"] for row in values)
 
 
-def test_a_search_has_the_values_it_found(tiny, tmp_path):
+def test_a_search_has_the_values_it_found(in_process, tiny, tmp_path):
     plan = make_plan(entry("thesis/grid-search"), "small", tiny, repeats=1, trials=2)
     study = study_of(plan, tmp_path)
     summary = make_study_plan(study, tmp_path).summary()
     assert summary == "9 trainings: 3 rows, 6 points of a grid, 1 repeat of each row"
-    found = reproduce(plan, Here, folder=tmp_path)
+    found = reproduce(plan, in_process, folder=tmp_path)
     for row in found.rows:
         assert len(row.result.trials) == 2
         assert set(row.result.tuned) == set(row.planned.search)
@@ -173,9 +143,9 @@ def test_a_search_has_the_values_it_found(tiny, tmp_path):
     assert [one.trials_asked for one in whole.methods] == [302_500, 605_000, 550]
 
 
-def test_figures_of_embeddings_keep_their_runs(tiny, tmp_path):
+def test_figures_of_embeddings_keep_their_runs(in_process, tiny, tmp_path):
     plan = make_plan(entry("thesis/projection"), "small", tiny)
-    found = reproduce(plan, Here, folder=tmp_path)
+    found = reproduce(plan, in_process, folder=tmp_path)
     (run,) = found.rows[0].runs
     assert (run / "test.safetensors").is_file()
     assert run.parent == tmp_path / "runs"
@@ -194,9 +164,11 @@ def test_a_list_has_nothing_to_train(tmp_path):
         study_of(plan, tmp_path)
 
 
-def test_ratios_of_one_method_are_compared_with_each_other(tiny, tmp_path):
+def test_ratios_of_one_method_are_compared_with_each_other(in_process, tiny, tmp_path):
     reproduce(
-        make_plan(entry("thesis/split-ratio"), "small", tiny, repeats=1), Here, folder=tmp_path
+        make_plan(entry("thesis/split-ratio"), "small", tiny, repeats=1),
+        in_process,
+        folder=tmp_path,
     )
     shown = CliRunner().invoke(app, ["compare", str(tmp_path), "--metric", "recall@1"])
     assert "multi-similarity, 70-30" in shown.output

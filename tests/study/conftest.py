@@ -1,9 +1,7 @@
 import dataclasses
 
-import numpy as np
 import pytest
 import yaml
-from PIL import Image
 
 BASE = {
     "model": {
@@ -17,20 +15,6 @@ BASE = {
     "sampler": {"name": "spc", "batch_size": 8, "per_class": 2},
     "train": {"epochs": 2, "batches_per_epoch": 5, "eval_batch_size": 512, "device": "cpu"},
 }
-
-
-@pytest.fixture(scope="session")
-def pictures(tmp_path_factory):
-    """Sixteen classes of coloured noise, five small images each."""
-    folder = tmp_path_factory.mktemp("pictures")
-    random = np.random.default_rng(0)
-    for number in range(16):
-        colour = random.integers(60, 196, 3)
-        (folder / f"{number:02d}").mkdir()
-        for image in range(5):
-            pixels = np.clip(colour + random.normal(0, 60, (40, 40, 3)), 0, 255)
-            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number:02d}" / f"{image}.png")
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -21,44 +21,23 @@ from lookalike.study.driver import run_study
 from lookalike.study.local import LocalExecutor
 from lookalike.study.plan import make_plan
 from lookalike.study.results import load_results, write_method
-from lookalike.study.runner import Outcome, TaskRunner
+from lookalike.study.runner import TaskRunner
 from lookalike.training import train
 
 
-class Here:
-    """Does tasks in this process, one after the other: no worker has to be started."""
+@pytest.fixture(scope="module")
+def run(in_process):
+    """Run a study in this process, or by workers."""
 
-    size = 1
+    def run(values, folder, workers=0):
+        pool = (lambda: LocalExecutor(workers, Watcher())) if workers else in_process
+        return run_study(parse_study(values), pool, folder=folder)
 
-    def __init__(self):
-        self.runner = TaskRunner()
-        self.given = []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    @property
-    def slots(self):
-        return 1 - len(self.given)
-
-    def submit(self, task):
-        self.given.append(task)
-
-    def wait(self, timeout):
-        return [Outcome(self.given.pop(), self.runner.run(task)) for task in list(self.given)]
-
-
-def run(values, folder, workers=0):
-    study = parse_study(values)
-    pool = (lambda: LocalExecutor(workers, Watcher())) if workers else Here
-    return run_study(study, pool, folder=folder)
+    return run
 
 
 @pytest.fixture(scope="module")
-def finished(study_values, tmp_path_factory):
+def finished(run, study_values, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results") / "small"
     return run(study_values(), folder, workers=1)
 
@@ -94,7 +73,7 @@ def test_a_trial_and_a_repeat_are_what_train_gives(finished, study_values, tmp_p
 
 
 def test_other_workers_and_an_interruption_change_nothing(
-    finished, study_values, tmp_path, timeless
+    run, finished, study_values, tmp_path, timeless
 ):
     first = run(study_values(methods=["triplet"], tuner={"trials": 2}), tmp_path / "s", workers=2)
     assert len(first.rows[0].trials) == 2
@@ -114,7 +93,9 @@ def test_a_finished_study_does_nothing(finished, study_values, timeless):
     assert timeless(again) == timeless(finished)
 
 
-def test_outdated_rows_are_trained_again_and_no_others(finished, study_values, tmp_path, timeless):
+def test_outdated_rows_are_trained_again_and_no_others(
+    in_process, finished, study_values, tmp_path, timeless
+):
     folder = tmp_path / "small"
     shutil.copytree(finished.folder, folder)  # with the database, which has the old records
     row = finished.rows[0]
@@ -124,17 +105,11 @@ def test_outdated_rows_are_trained_again_and_no_others(finished, study_values, t
     write_method(folder, marked)
     shown = CliRunner().invoke(app, ["study", "status", str(folder)]).stdout
     assert "folder triplet: outdated until trained again: it was wrong" in shown
-    given = []
-
-    class Counting(Here):
-        def submit(self, task):
-            given.append(task)
-            super().submit(task)
-
-    found = run_study(parse_study(study_values()), Counting, folder=folder)
+    counting = in_process()
+    found = run_study(parse_study(study_values()), lambda: counting, folder=folder)
     assert timeless(found) == timeless(finished)
     assert found.rows[0].outdated == ""
-    assert {task.key.partition("/")[0] for task in given} == {row.identity}
+    assert {key.partition("/")[0] for key in counting.done} == {row.identity}
 
 
 def test_optuna_reads_the_trials(finished):
@@ -148,7 +123,7 @@ def test_optuna_reads_the_trials(finished):
     assert study.best_value == row.validation
 
 
-def test_other_settings_do_not_overwrite_results(finished, study_values, timeless):
+def test_other_settings_do_not_overwrite_results(run, finished, study_values, timeless):
     before = timeless(load_results(finished.folder))
     with pytest.raises(LookalikeError, match="other settings"):
         run(study_values(seed=5), finished.folder)
@@ -219,7 +194,7 @@ def test_a_loss_that_looks_for_test_labels_finds_none(plugins, study_values, tmp
     assert plan.methods[0].ready[0].config["protocol"]["test"] is False
 
 
-def test_failures_are_counted_and_never_fatal(plugins, study_values, tmp_path, capfd):
+def test_failures_are_counted_and_never_fatal(run, plugins, study_values, tmp_path, capfd):
     ways = {"loss.way": {"choices": ["nan", "raise", "fine"]}}
     method = {"name": "broken", "loss": {"name": "broken_losses:Broken"}, "search": ways}
     never = {"name": "never", "loss": {"name": "broken_losses:Broken", "way": "nan"}}
@@ -237,7 +212,7 @@ def test_failures_are_counted_and_never_fatal(plugins, study_values, tmp_path, c
 
 
 @pytest.mark.slow
-def test_a_task_that_kills_its_worker_fails_in_the_end(plugins, study_values, tmp_path):
+def test_a_task_that_kills_its_worker_fails_in_the_end(run, plugins, study_values, tmp_path):
     dying = {"name": "dying", "loss": {"name": "broken_losses:Broken", "way": "die"}}
     found = run(study_values(methods=[dying], repeats=1), tmp_path / "s", workers=1)
     assert "workers died" in found.rows[0].errors[0]
@@ -268,7 +243,7 @@ def test_the_command_line(study_file, tmp_path):
     assert set(status["baselines"]["folder"]) == {"raw-features", "pca", "lda"}
 
 
-def test_checkpoints_give_the_same_scores(study_values, tmp_path):
+def test_checkpoints_give_the_same_scores(run, study_values, tmp_path):
     base = study_values()["base"] | {"runs_dir": str(tmp_path / "runs")}
     metrics = ["recall@1", "map@r", "utilization"]
     short = {
@@ -293,7 +268,19 @@ def test_checkpoints_give_the_same_scores(study_values, tmp_path):
     assert len(list((tmp_path / "runs").glob("*/result.json"))) == 2  # the repeat's two folds
 
 
-def test_without_anything_to_search_nothing_is_tried(study_values, tmp_path, timeless):
+def test_baselines_of_a_network_with_fewer_features_than_the_embedding(run, study_values, tmp_path):
+    small = {"network": "small-cnn", "weights": "none", "dim": 200}
+    base = {**study_values()["base"], "model": small}
+    given = {"name": "as-given", "loss": {"name": "triplet"}}
+    found = run(study_values(base=base, methods=[given], repeats=1), tmp_path / "s")
+    assert {one.baseline: one.dim for one in found.baselines} == {
+        "raw-features": 128,
+        "pca": 128,
+        "lda": 128,
+    }
+
+
+def test_without_anything_to_search_nothing_is_tried(run, study_values, tmp_path, timeless):
     given = {"name": "as-given", "loss": {"name": "triplet"}}
     found = run(study_values(methods=[given]), tmp_path / "s")
     (row,) = found.rows
@@ -306,7 +293,7 @@ def test_without_anything_to_search_nothing_is_tried(study_values, tmp_path, tim
 
 
 @pytest.fixture(scope="module")
-def rows(study_values, tmp_path_factory):
+def rows(run, study_values, tmp_path_factory):
     """A study whose rows have their own protocol and size, and its results."""
     given = study_values()
     protocols = {
@@ -333,7 +320,9 @@ def rows(study_values, tmp_path_factory):
     return values, run(values, folder)
 
 
-def test_rows_are_trained_and_tested_as_they_are(rows, study_values, tmp_path, timeless):
+def test_rows_are_trained_and_tested_as_they_are(
+    in_process, rows, study_values, tmp_path, timeless
+):
     values, found = rows
     assert found.finished
     assert [row.label for row in found.rows][:3] == [
@@ -356,16 +345,10 @@ def test_rows_are_trained_and_tested_as_they_are(rows, study_values, tmp_path, t
     assert (found.folder / "folder" / "triplet,held-out.json").is_file()
     for path in found.folder.glob("study.db*"):
         path.unlink()
-    given = []
-
-    class Counting(Here):
-        def submit(self, task):
-            given.append(task)
-            super().submit(task)
-
-    again = run_study(parse_study(values), Counting, folder=found.folder)
+    counting = in_process()
+    again = run_study(parse_study(values), lambda: counting, folder=found.folder)
     assert timeless(again) == timeless(found)
-    assert given == []
+    assert counting.done == []
 
 
 def test_the_status_of_rows_says_what_it_shows(rows):
@@ -393,7 +376,7 @@ def test_rows_are_compared_within_a_cell(rows):
     assert "Nemenyi" not in shown
 
 
-def test_kept_run_folders_are_named_in_the_results(rows, study_values, tmp_path):
+def test_kept_run_folders_are_named_in_the_results(run, rows, study_values, tmp_path):
     values, _ = rows
     row = values["rows"][4]
     config = row["config"] | {"runs_dir": str(tmp_path / "runs")}

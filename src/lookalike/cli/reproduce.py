@@ -2,26 +2,14 @@
 
 import json
 import shlex
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from lookalike.cli.console import AsJson, ConsoleWatcher
-from lookalike.cli.study import (
-    Address,
-    Cpus,
-    ExecutorName,
-    Gpus,
-    Lease,
-    Results,
-    Storage,
-    Workers,
-    chosen_executor,
-    resumable,
-)
+from lookalike.cli.console import AsJson
+from lookalike.cli.execution import Execution, with_execution
 from lookalike.errors import BadInput
 
 if TYPE_CHECKING:
@@ -33,6 +21,7 @@ __all__ = ["reproduce"]
 VERDICTS = {"yes": "Held", "no": "Did not hold", "not shown": "Not shown"}
 
 
+@with_execution
 def reproduce(
     arguments: Annotated[
         list[str] | None,
@@ -54,15 +43,9 @@ def reproduce(
     trials: Annotated[
         int | None, typer.Option(min=1, help="Trials of a search; default: the table's own.")
     ] = None,
-    results: Results = None,
-    workers: Workers = None,
-    executor: ExecutorName = "local",
-    address: Address = None,
-    cpus: Cpus = 1,
-    gpus: Gpus = 0,
-    storage: Storage = None,
-    lease: Lease = 30,
     as_json: AsJson = False,
+    *,
+    execution: Execution,
 ) -> None:
     """List tables and figures of papers; plan or train one of them, beside its published numbers.
 
@@ -77,10 +60,6 @@ def reproduce(
     If interrupted, the same command resumes; finished trainings are not repeated.
     """
     from lookalike.reproduce.catalogue import entry, find_entries
-    from lookalike.reproduce.plan import make_plan
-    from lookalike.reproduce.run import page_of
-    from lookalike.reproduce.run import reproduce as train_plan
-    from lookalike.reproduce.selection import check_data
 
     given = arguments or []
     words = [word for word in given if "=" not in word]
@@ -93,34 +72,29 @@ def reproduce(
     chosen = entry(words[0])
     if chosen.lists:
         show_list(chosen, as_json)
-        if results:
+        if execution.results:
             from lookalike.reproduce.page import write_list_page
 
-            path = results / f"{chosen.name.partition('/')[2]}.html"
+            path = execution.results / f"{chosen.name.partition('/')[2]}.html"
             write_list_page(path, chosen, command(given))
         return
+    from lookalike.reproduce.page import write_page
+    from lookalike.reproduce.plan import make_plan
+    from lookalike.reproduce.run import page_of
+    from lookalike.reproduce.run import reproduce as train_plan
+    from lookalike.reproduce.selection import check_data
+
     planned = make_plan(chosen, scale, settings, repeats, trials)
     if not plan or any(row.config.data.root for row in planned.rows):
         check_data(chosen, planned.rows)
     if plan:
         print(json.dumps(planned.as_mapping(), indent=2) if as_json else planned.as_text())
         return
-    chosen_by = chosen_executor(executor, workers, address, cpus, gpus)
     options = {"--scale": scale, "--repeats": repeats, "--trials": trials}
     given += [part for name, value in options.items() if value for part in (name, str(value))]
-    with resumable("reproduction"), ConsoleWatcher() as watcher:
-        found = train_plan(
-            planned,
-            partial(chosen_by, watcher=watcher),
-            folder=results,
-            storage=storage,
-            lease=lease,
-            watcher=watcher,
-            command=command(given),
-        )
-    from lookalike.reproduce.page import write_page
-
-    pages = write_page(page_of(planned, results), found)
+    with execution.running("reproduction") as how:
+        found = train_plan(planned, **how, command=command(given))
+    pages = write_page(page_of(planned, execution.results), found)
     if as_json:
         print(json.dumps(found.as_mapping(), indent=2))
     else:
@@ -151,7 +125,7 @@ def show_outcome(found: "Outcome", pages: list[Path]) -> None:
 
 def show_entries(found: list["Entry"], as_json: bool) -> None:
     """Print one line each, or everything with what it needs."""
-    from lookalike.reproduce.plan import needs
+    from lookalike.reproduce.cells import needs
 
     if as_json:
         listed = [

@@ -1,7 +1,10 @@
 """A model from its name and weights."""
 
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
+
+import torch
 
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.models.backbone import Backbone
@@ -92,6 +95,26 @@ def fingerprint(network: str, weights: str = "none") -> str:
     if network == "efficientnet-lite0":
         return content_hash(efficientnet_lite0_file())
     return f"imagenet:{network}"
+
+
+@cache
+def feature_width(network: str) -> int:
+    """How many features a network has before its head; nothing is allocated.
+
+    Args:
+        network: As for :func:`build`.
+
+    Returns:
+        The channels of its last feature map.
+
+    Raises:
+        BadInput: There is no such network.
+
+    >>> feature_width("small-cnn")
+    128
+    """
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        return _backbone(network, 3, pretrained=False).width
 
 
 def _backbone(network: str, channels: int, *, pretrained: bool) -> Backbone:

@@ -168,6 +168,8 @@ class Entry(Strict):
     """What learns at small scale."""
     photographs: bool = False
     """Whether small scale needs photographs, too."""
+    drawn: bool = False
+    """Whether its figures are drawn from the settings of its rows, so that nothing is trained."""
     figures: tuple[Figure, ...] = ()
     claims: tuple[Claim, ...] = ()
     quotes: tuple[str, ...] = ()

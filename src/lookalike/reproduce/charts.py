@@ -35,6 +35,10 @@ STRUCTURE = {
     "rho": "spectral decay: low uses many directions",
     "pi-intra": "distance inside classes",
     "pi-inter": "distance between classes",
+    "train-pi-ratio-cosine": "density of training embeddings, by 1 - cosine",
+    "train-rho-spectrum@2": "decay of training embeddings, without the first direction",
+    "train-pi-intra-cosine": "1 - cosine inside training classes",
+    "train-pi-inter-cosine": "1 - cosine between training classes",
 }
 
 
@@ -67,6 +71,8 @@ class Chart:
     values: tuple[str, ...] = ()
     """The ticks, in order, where only these values exist."""
     note: str = ""
+    bounds: tuple[float, float] | None = None
+    """What a score can be at least and at most; ± ends there."""
 
     @property
     def legend(self) -> list[Method]:
@@ -81,6 +87,11 @@ Score = tuple[float, float | None]
 def points(metric: str) -> float:
     """By what a metric is multiplied to be shown: scores are shown in per cent."""
     return 100.0 if more_is_better(metric) else 1.0
+
+
+def bounds(metric: str) -> tuple[float, float] | None:
+    """What a metric can be at least and at most, as it is shown."""
+    return (0.0, 100.0) if more_is_better(metric) else None
 
 
 def our_score(row: OutcomeRow, metric: str) -> Score | None:
@@ -139,6 +150,7 @@ def by_axis(rows: Sequence[OutcomeRow], x: str, line: str, metric: str) -> list[
                     kind=_kind(values),
                     values=tuple(values),
                     note=_averaged(rows, x, line),
+                    bounds=bounds(metric),
                 )
             )
     return found
@@ -171,7 +183,8 @@ def by_year(rows: Sequence[OutcomeRow], metric: str) -> list[Chart]:
         return []
     label = metric_label(metric)
     title = f"{label} in chronological order of the methods"
-    return [Chart(title, "rows", label, "", series, "linear", tuple(names.values()))]
+    values = tuple(names.values())
+    return [Chart(title, "rows", label, "", series, "linear", values, bounds=bounds(metric))]
 
 
 def in_pairs(
@@ -213,7 +226,8 @@ def in_pairs(
         ]
         heading = f"{metric_label(metric)} in pairs, {title}"
         note = "The figure in a bar is the difference to the plain form, in points."
-        found.append(Chart(heading, "bars", "", metric_label(metric), series, note=note))
+        label = metric_label(metric)
+        found.append(Chart(heading, "bars", "", label, series, note=note, bounds=bounds(metric)))
     return found
 
 
@@ -271,6 +285,7 @@ def ranks(
         kind="linear",
         values=tuple(map(str, order)),
         note="± one standard deviation over cells.",
+        bounds=(1.0, float(len(methods))),
     )
 
 

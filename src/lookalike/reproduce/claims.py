@@ -2,7 +2,8 @@
 
 A pair of methods is compared in every cell, that is at equal values of all other axes. With three
 cells or more, the interval is that of the mean difference over cells; with fewer, that of the
-difference of two means over seeds (Welch). One training of each shows nothing.
+difference of two means over seeds (Welch). One training of each shows nothing. Where a claim names
+several pairs, their tests are corrected for their number (Holm).
 """
 
 import math
@@ -16,6 +17,7 @@ import numpy as np
 from scipy import stats
 
 from lookalike import published
+from lookalike.compare.statistics import holm
 from lookalike.evaluation.metrics import more_is_better
 from lookalike.reproduce.catalogue import Claim
 from lookalike.reproduce.scale import Scale
@@ -78,6 +80,8 @@ class Difference:
     low: float
     high: float
     cells: int
+    p: float
+    """Of the two-sided test whose interval this is."""
 
     @property
     def verdict(self) -> Verdict:
@@ -221,23 +225,45 @@ def _combined(estimates: Sequence[_Estimate]) -> Difference | None:
     mean = fmean(one.value for one in estimates)
     count = len(estimates)
     if count >= FEW_CELLS:
-        over_cells = interval([one.value for one in estimates], CONFIDENCE)
-        return Difference(mean, over_cells.low, over_cells.high, count)
-    error = math.sqrt(sum(one.variance for one in estimates)) / count
-    freedom = min(one.freedom for one in estimates)
+        error = interval([one.value for one in estimates]).sd / math.sqrt(count)
+        freedom: float = count - 1
+    else:
+        error = math.sqrt(sum(one.variance for one in estimates)) / count
+        freedom = min(one.freedom for one in estimates)
     if math.isnan(error):
-        return Difference(mean, math.nan, math.nan, count)
+        return Difference(mean, math.nan, math.nan, count, math.nan)
     half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
-    return Difference(mean, mean - half, mean + half, count)
+    distance = abs(mean) / error if error else math.inf if mean else 0.0
+    p = 2 * float(stats.t.sf(distance, freedom))
+    return Difference(mean, mean - half, mean + half, count, p)
+
+
+def _corrected(found: Sequence[Difference | None]) -> list[tuple[Verdict, float]]:
+    """The verdict on each difference of a family, and its p-value by Holm; NaN: not tested."""
+    known = [one for one in found if one is not None and not math.isnan(one.p)]
+    adjusted = dict(zip(map(id, known), holm([one.p for one in known]), strict=True))
+    verdicts: list[tuple[Verdict, float]] = []
+    for one in found:
+        p = math.nan if one is None else adjusted.get(id(one), math.nan)
+        shown = one is not None and p < 1 - CONFIDENCE
+        verdict: Verdict = "not shown"
+        if one is not None and shown:
+            verdict = "yes" if one.mean > 0 else "no"
+        verdicts.append((verdict, p))
+    return verdicts
 
 
 def _pairs(
     claim: Claim, rows: Sequence[Measured], pairs: Sequence[tuple[str, str]]
 ) -> tuple[Verdict, str]:
     """Every pair shown: yes. One contradicted: no. Otherwise not shown."""
-    found = {(a, b): difference(rows, claim.axis, a, b, claim.metric) for a, b in pairs}
-    verdicts = ["not shown" if one is None else one.verdict for one in found.values()]
-    texts = [_told(claim.metric, f"{a} - {b}", one) for (a, b), one in found.items()]
+    found = [difference(rows, claim.axis, a, b, claim.metric) for a, b in pairs]
+    corrected = _corrected(found)
+    verdicts = [verdict for verdict, _ in corrected]
+    texts = [
+        _told(claim.metric, f"{a} - {b}", one, p if len(pairs) > 1 else math.nan)
+        for (a, b), one, (_, p) in zip(pairs, found, corrected, strict=True)
+    ]
     if len(texts) > 6:
         counts = {word: verdicts.count(word) for word in ("yes", "no", "not shown")}
         texts = [
@@ -253,7 +279,8 @@ def _all(verdicts: Sequence[str]) -> Verdict:
     return "yes" if verdicts and all(one == "yes" for one in verdicts) else "not shown"
 
 
-def _told(metric: str, name: str, found: Difference | None) -> str:
+def _told(metric: str, name: str, found: Difference | None, corrected: float = math.nan) -> str:
+    """A difference in points with its interval and, of several, its corrected p-value."""
     if found is None:
         return f"{name}: not tested"
     points = 100 if more_is_better(metric) else 1
@@ -261,7 +288,8 @@ def _told(metric: str, name: str, found: Difference | None) -> str:
     if math.isnan(found.low):
         return f"{text} (one training each)"
     over = f", {found.cells} cells" if found.cells > 1 else ""
-    return f"{text} [{found.low * points:+.2f}, {found.high * points:+.2f}]{over}"
+    text = f"{text} [{found.low * points:+.2f}, {found.high * points:+.2f}]{over}"
+    return text if math.isnan(corrected) else f"{text}, p {corrected:.2g} (Holm)"
 
 
 def _values(claim: Claim, rows: Sequence[Measured]) -> list[str]:
@@ -297,12 +325,14 @@ def _increases(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
     whole = difference(rows, claim.axis, values[-1], values[0], claim.metric)
     steps = [(b, a) for a, b in _neighbours(values)]
     found = [difference(rows, claim.axis, a, b, claim.metric) for a, b in steps]
-    fallen = any(one is not None and one.verdict == "no" for one in found)
+    corrected = _corrected(found)
+    fallen = any(verdict == "no" for verdict, _ in corrected)
     verdict: Verdict = "not shown" if whole is None else whole.verdict
     texts = [_told(claim.metric, f"{values[-1]} - {values[0]}", whole)]
     if len(steps) > 1:
         texts += [
-            _told(claim.metric, f"{a} - {b}", one) for (a, b), one in zip(steps, found, strict=True)
+            _told(claim.metric, f"{a} - {b}", one, p)
+            for (a, b), one, (_, p) in zip(steps, found, corrected, strict=True)
         ]
     return ("no" if fallen else verdict), "; ".join(texts)
 
@@ -344,7 +374,7 @@ def _differs(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
 
 
 def _saturates(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
-    """Most methods cannot be told from the best."""
+    """Most methods cannot be told from the best; uncorrected, as Holm would favour the claim."""
     known = [row for row in rows if claim.metric in row.ours]
     if len(known) < 2 or any(row.ours[claim.metric].count < 2 for row in known):
         return "not shown", "one training each"

@@ -1,6 +1,5 @@
 """What differs from the paper, as sentences."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,8 +8,9 @@ from lookalike.config.keys import as_text, declared_keys, flattened
 from lookalike.config.schema import weights_kind
 from lookalike.data import preset
 from lookalike.reproduce.catalogue import Entry
+from lookalike.reproduce.cells import FILE_ONLY
 from lookalike.reproduce.scale import Scale
-from lookalike.reproduce.selection import FILE_ONLY, Row
+from lookalike.reproduce.selection import Row
 from lookalike.study.tuning import TunerConfig, trials_asked
 from lookalike.training.building import mixes_pixels
 
@@ -20,6 +20,39 @@ SMALL = (
     "Small scale: another network, other images and a short training. The published numbers stand "
     "beside for orientation only."
 )
+TITLES = {
+    "data.name": "Data",
+    "data.transform": "Crop and augmentation",
+    "loss.name": "Loss",
+    "miner.name": "Miner",
+    "model.dim": "Embedding size",
+    "model.freeze_bn_affine": "Frozen scale and shift of batch norm",
+    "model.freeze_bn_statistics": "Frozen statistics of batch norm",
+    "model.frozen": "Frozen network",
+    "model.frozen_until": "Frozen layers, up to",
+    "model.frozen_views": "Stored crops of an image",
+    "model.head_init": "Start of the head",
+    "model.network": "Network",
+    "model.pooling": "Pooling",
+    "model.weights": "Weights",
+    "optim.head_lr": "Learning rate of the head",
+    "optim.loss_lr": "Learning rate of the loss",
+    "optim.lr": "Learning rate",
+    "optim.name": "Optimizer",
+    "optim.schedule": "Schedule",
+    "optim.warmup_epochs": "Warm-up epochs",
+    "optim.weight_decay": "Weight decay",
+    "sampler.batch_size": "Batch size",
+    "sampler.name": "Sampler",
+    "train.batches_per_epoch": "Batches of an epoch",
+    "train.epochs": "Epochs",
+    "train.patience": "Patience, in validations",
+    "train.patience_epochs": "Patience, in epochs",
+    "train.validate_every": "Epochs between validations",
+}
+"""Short titles of keys; others are called by their name."""
+UNSET = {"train.batches_per_epoch": "the sampler's own number"}
+"""What a key without a value stands for, if not for nothing."""
 IGNORED = ("data.root", "runs_dir", "seed", "train.device", "train.eval_batch_size")
 """Keys that change nothing about the experiment."""
 
@@ -39,7 +72,7 @@ def deviations(
     Returns:
         One sentence for each difference.
     """
-    if not found:
+    if not found or entry.drawn:
         return []
     sentences = [SMALL] if scale == "small" else []
     sentences += _missing_axes(entry, found)
@@ -84,12 +117,12 @@ def _missing_axes(entry: Entry, found: Sequence[Row]) -> Iterator[str]:
 def _fresh_crops(found: Sequence[Row]) -> Iterator[str]:
     """Rows that pass a frozen front every time, beside rows that read its stored maps."""
     cut = [row for row in found if row.config.model.frozen_until]
-    fresh = [row.method for row in cut if mixes_pixels(row.config)]
+    fresh = [row.label for row in cut if mixes_pixels(row.config)]
     if 0 < len(fresh) < len(cut):
         views = _values({row.config.model.frozen_views for row in cut})
         yield (
-            f"The same layers learn in all rows. {', '.join(dict.fromkeys(fresh))} crop every "
-            f"image anew, the other rows read one of {views} stored crops of it."
+            f"The same layers learn in all rows; images are cropped anew in every step of "
+            f"{', '.join(fresh)}, and have {views} stored crops in the other rows."
         )
 
 
@@ -111,7 +144,7 @@ def _changed_keys(found: Sequence[Row]) -> Iterator[str]:
             continue
         some = "" if len(differing) == len(found) else f" ({len(differing)} of {len(found)} rows)"
         was, now = (_values({_shown(key, pair[side]) for pair in differing}) for side in (0, 1))
-        yield f"{_meaning(key)}: {now} instead of {was}{some}."
+        yield f"{TITLES.get(key, key)}: {now} instead of {was}{some}."
 
 
 def _weights(found: Sequence[Row]) -> Iterator[str]:
@@ -127,7 +160,9 @@ def _weights(found: Sequence[Row]) -> Iterator[str]:
 def _shown(key: str, value: Any) -> str:
     if key == "model.weights":
         return weights_kind(str(value))
-    return "none" if value is None else as_text(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return UNSET.get(key, "none") if value is None else as_text(value)
 
 
 def _crops(found: Sequence[Row]) -> Iterator[str]:
@@ -135,13 +170,6 @@ def _crops(found: Sequence[Row]) -> Iterator[str]:
     sizes = {preset(row.config.data.transform).resize for row in found} - {None}
     if sizes:
         yield f"Crops are taken from images that were resized before ({_values(sizes)} px)."
-
-
-def _meaning(key: str) -> str:
-    """What a key means, and its name."""
-    declared = declared_keys(RunConfig).get(key)
-    text = re.split(r"[;(]", declared.description)[0].strip() if declared else ""
-    return f"{text[0].upper()}{text[1:]} ({key})" if text else key
 
 
 def _flat(config: RunConfig | None) -> dict[str, Any]:

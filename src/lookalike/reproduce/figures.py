@@ -116,7 +116,9 @@ def part_of(figure: Figure, outcome: Outcome, seed: int = 0) -> Part:
                 "the loss by the similarity of the two (its square root, relative to the strongest "
                 "edge of the colour)."
             )
-            return Part("proxies", "Proxies and samples", intro, drawings=proxy_drawings(rows))
+            return Part(
+                "proxies", "Proxies and samples", intro, drawings=proxy_drawings(outcome.drawn)
+            )
         case "distances":
             return _distances(rows, seed)
         case "retrieval":

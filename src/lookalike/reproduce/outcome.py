@@ -12,9 +12,15 @@ from lookalike.reproduce.claims import ClaimResult
 from lookalike.reproduce.scale import Scale
 from lookalike.reproduce.selection import Row, year_of
 from lookalike.study.intervals import Interval, summarize
-from lookalike.study.results import MethodRow, Which
+from lookalike.study.results import BaselineRow, MethodRow, Which
 
-__all__ = ["Outcome", "OutcomeRow"]
+__all__ = ["Baseline", "Outcome", "OutcomeRow", "baselines_of"]
+
+NAMES = {
+    "raw-features": "untrained network",
+    "pca": "untrained network, PCA",
+    "lda": "untrained network, LDA",
+}
 
 
 def _fraction(printed: Published | None) -> float | None:
@@ -128,6 +134,59 @@ class OutcomeRow:
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """What the network of some rows scores without training."""
+
+    method: str
+    axes: Mapping[str, str]
+    """The values that its rows have in common."""
+    ours: Mapping[str, Interval]
+    """The scores over the folds, by metric."""
+    concatenated: Mapping[str, Interval]
+
+    def as_mapping(self) -> dict[str, Any]:
+        """The baseline as JSON values; scores are fractions."""
+        return {
+            "method": self.method,
+            "axes": dict(self.axes),
+            "scores": {metric: found.as_mapping() for metric, found in self.ours.items()},
+        }
+
+
+def baselines_of(found: Sequence[BaselineRow], rows: Sequence[OutcomeRow]) -> list[Baseline]:
+    """The baselines of a study, each once.
+
+    Args:
+        found: Those of each group of rows that share data, protocol, network and size.
+        rows: What was trained.
+
+    Returns:
+        Equal baselines of several groups as one, with the values of axes that all their rows share.
+    """
+    merged: dict[str, list[BaselineRow]] = {}
+    for one in found:
+        merged.setdefault(f"{one.baseline} {one.dataset} {one.separate}", []).append(one)
+    baselines = []
+    for same in merged.values():
+        groups = {one.group or one.dataset for one in same}
+        theirs = [row.axes for row in rows if (row.result.group or row.result.dataset) in groups]
+        if not theirs:
+            continue
+        common = {k: v for k, v in theirs[0].items() if all(axes.get(k) == v for axes in theirs)}
+        first = same[0]
+        several = len(first.separate) > 1
+        baselines.append(
+            Baseline(
+                NAMES.get(first.baseline, first.baseline),
+                common,
+                {m: summarize([[fold[m] for fold in first.separate]]) for m in first.separate[0]},
+                {m: summarize([[v]]) for m, v in first.concatenated.items()} if several else {},
+            )
+        )
+    return baselines
+
+
+@dataclass(frozen=True)
 class Outcome:
     """A table or figure of a paper, trained again."""
 
@@ -142,6 +201,10 @@ class Outcome:
     unfinished: tuple[str, ...] = ()
     """The labels of rows that have no test score yet."""
     command: str = ""
+    drawn: tuple[Row, ...] = ()
+    """Rows of a figure that shows the losses themselves: nothing is trained."""
+    baselines: tuple[Baseline, ...] = ()
+    """What the study's networks score without training."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -162,4 +225,5 @@ class Outcome:
             "claims": [asdict(claim) for claim in self.claims],
             "unfinished": list(self.unfinished),
             "rows": [row.as_mapping() for row in self.rows],
+            "baselines": [one.as_mapping() for one in self.baselines],
         }

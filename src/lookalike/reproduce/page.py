@@ -66,7 +66,9 @@ def write_page(path: Path, outcome: Outcome, seed: int = 0) -> list[Path]:
     _check(path)
     table = result_table(outcome)
     texts = {".csv": as_csv(outcome), ".md": as_markdown(table), ".tex": as_latex(table)}
-    figures = outcome.entry.figures if outcome.rows else ()
+    if outcome.drawn:
+        texts = {}
+    figures = outcome.entry.figures if outcome.rows or outcome.drawn else ()
     parts = [part_of(figure, outcome, seed) for figure in figures]
     parts = [part for part in parts if not part.is_empty]
     parts = [replace(part, id=f"{part.id}-{at}") for at, part in enumerate(parts)]
@@ -125,6 +127,7 @@ def _page(
     downloads = [
         (name, f"table{suffix}", f"data:{kind};charset=utf-8,{quote(texts[suffix])}")
         for (name, kind), suffix in zip(DOWNLOADS.items(), (".csv", ".md", ".tex"), strict=True)
+        if suffix in texts
     ]
     rendered: str = template("reproduction.html.j2", __package__).render(
         outcome=outcome,
@@ -173,6 +176,8 @@ def _without_nan(value: Any) -> Any:
 def _what(outcome: Outcome) -> str:
     """One sentence: how much was trained."""
     rows = outcome.rows
+    if outcome.drawn:
+        return "Nothing is trained: the figure shows the losses themselves."
     trainings = sum(len(row.trainings) for row in rows)
     trials = sum(len(row.result.trials) for row in rows)
     text = f"{len(rows)} row{'s' * (len(rows) != 1)}, {trainings} tested models"

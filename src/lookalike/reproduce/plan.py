@@ -6,12 +6,13 @@ from typing import Any
 
 from lookalike import published
 from lookalike.reproduce.catalogue import Entry
+from lookalike.reproduce.cells import trainings_of
 from lookalike.reproduce.deviations import deviations, open_questions
 from lookalike.reproduce.scale import Scale
-from lookalike.reproduce.selection import FILE_ONLY, Row, rows
+from lookalike.reproduce.selection import Row, rows
 from lookalike.study.tuning import TunerConfig, trials_asked
 
-__all__ = ["Plan", "make_plan", "needs"]
+__all__ = ["Plan", "make_plan"]
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Plan:
 
     def trainings_of(self, row: Row) -> int:
         """How many models one row trains."""
-        if not row.config.train.epochs:
+        if self.entry.drawn:
             return 0
-        return (trials_asked(self.tuner, row.search) + self.repeats) * row.folds
+        return trainings_of(row.config, row.search, self.tuner, self.repeats)
 
     def as_mapping(self) -> dict[str, Any]:
         """The plan as JSON values."""
@@ -77,8 +78,7 @@ class Plan:
             "",
             *self._table(),
             "",
-            f"{self.trainings:,} trainings: {self._counted()}. Results: results/{self.folder}",
-            "The time left is estimated after the first training.",
+            *self._work(),
         ]
         if self.deviations:
             lines += ["", "What differs from the paper:"]
@@ -87,6 +87,15 @@ class Plan:
             lines += ["", "What the document leaves open:"]
             lines += [f"- {sentence}" for sentence in opened]
         return "\n".join(lines)
+
+    def _work(self) -> list[str]:
+        place = f"Results: results/{self.folder}"
+        if self.entry.drawn:
+            return [f"Nothing is trained: the figure shows the losses themselves. {place}"]
+        return [
+            f"{self.trainings:,} trainings: {self._counted()}. {place}",
+            "The time left is estimated after the first training.",
+        ]
 
     def _counted(self) -> str:
         trials = sum(trials_asked(self.tuner, row.search) for row in self.rows)
@@ -152,6 +161,8 @@ def make_plan(
     Raises:
         BadInput: A setting is invalid.
     """
+    if entry.drawn:
+        scale = "paper"  # nothing is trained
     found = rows(entry, scale, overrides)
     tuner = TunerConfig(
         name=entry.tuner.name,
@@ -166,25 +177,3 @@ def make_plan(
         repeats or entry.repeats,
         tuple(deviations(entry, scale, found, repeats or entry.repeats, tuner)),
     )
-
-
-def needs(entry: Entry) -> dict[str, Any]:
-    """What an entry needs, as JSON values.
-
-    Args:
-        entry: The table or figure.
-
-    Returns:
-        Data sets, networks and trainings at the paper's scale, and whether small scale needs
-        photographs.
-    """
-    plan = make_plan(entry)
-    networks = sorted({row.config.model.network for row in plan.rows})
-    return {
-        "data": sorted({row.config.data.name for row in plan.rows}),
-        "networks": networks,
-        "weights": {n: "file" if n in FILE_ONLY else "imagenet" for n in networks},
-        "photographs": entry.photographs,
-        "trainings": plan.trainings,
-        "small": None if not plan.rows else ("photographs" if entry.photographs else "glyphs"),
-    }

@@ -9,7 +9,7 @@ import torch
 from lookalike import losses
 from lookalike.losses.proxy_anchor import ProxyAnchorLoss
 from lookalike.reproduce.drawing import ProxyGraph, proxy_graph
-from lookalike.reproduce.outcome import OutcomeRow
+from lookalike.reproduce.selection import Row
 
 __all__ = ["Drawing", "proxy_drawings"]
 
@@ -56,21 +56,21 @@ class Drawing:
     edges: tuple[DrawnEdge, ...]
 
 
-def proxy_drawings(rows: Sequence[OutcomeRow]) -> list[Drawing]:
+def proxy_drawings(rows: Sequence[Row]) -> list[Drawing]:
     """The same proxies and samples under each loss of the rows that has proxies as anchors.
 
     The batch is fixed and two-dimensional, so that it can be drawn; the losses have the arguments
     of the rows.
 
     Args:
-        rows: What was trained.
+        rows: The rows, which need not be trained.
 
     Returns:
         One drawing for each loss.
     """
     found = []
     for row in rows:
-        given = row.planned.config.loss
+        given = row.config.loss
         loss = losses.create(given.name, **given.arguments, num_classes=CLASSES, embedding_size=2)
         if isinstance(loss, ProxyAnchorLoss):
             with torch.no_grad():

@@ -15,7 +15,7 @@ from lookalike.progress import Watcher
 from lookalike.reproduce.catalogue import Entry, entries
 from lookalike.reproduce.claims import judge
 from lookalike.reproduce.deviations import open_questions
-from lookalike.reproduce.outcome import Outcome, OutcomeRow
+from lookalike.reproduce.outcome import Outcome, OutcomeRow, baselines_of
 from lookalike.reproduce.plan import Plan
 from lookalike.reproduce.selection import Row, check_data
 from lookalike.study.config import StudyConfig, parse_study
@@ -162,10 +162,14 @@ def reproduce(
         BadInput: Data or weights are missing, or the folder has results of other settings.
     """
     folder = folder_of(plan, folder)
-    check_data(plan.entry, plan.rows)
-    study = study_of(plan, folder)
-    run_study(study, executor, folder=folder, storage=storage, lease=lease, watcher=watcher)
-    found = outcome_of(plan, folder, command)
+    if plan.entry.drawn:
+        questions = tuple(open_questions(plan.entry, plan.rows))
+        found = Outcome(plan.entry, plan.scale, (), (), (), questions, (), command, plan.rows)
+    else:
+        check_data(plan.entry, plan.rows)
+        study = study_of(plan, folder)
+        run_study(study, executor, folder=folder, storage=storage, lease=lease, watcher=watcher)
+        found = outcome_of(plan, folder, command)
     write_json(page_of(plan, folder).with_suffix(".json"), found.as_mapping())
     return found
 
@@ -197,6 +201,7 @@ def outcome_of(plan: Plan, folder: Path, command: str = "") -> Outcome:
         open_questions=tuple(open_questions(plan.entry, plan.rows)),
         unfinished=tuple(_unfinished(row, results) for row, one in found if one is None),
         command=command,
+        baselines=tuple(baselines_of(results.baselines, rows)),
     )
 
 

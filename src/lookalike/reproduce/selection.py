@@ -1,30 +1,24 @@
 """From an entry of the catalogue to its rows: recipes as run configurations, published numbers."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
 
 from lookalike import data, published
-from lookalike.config import RunConfig, parse, recipes
-from lookalike.config.grids import Choice, Grid, as_list
-from lookalike.config.loading import merge, override, set_keys
+from lookalike.config import RunConfig, parse
+from lookalike.config.loading import override, set_keys
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.published import Hyperparameter, Published, hyperparameters
 from lookalike.registry import LOSSES
-from lookalike.reproduce.catalogue import Entry, Selection
+from lookalike.reproduce.catalogue import Entry
+from lookalike.reproduce.cells import FILE_ONLY, Cell, cells, folds_of, recipe_config
 from lookalike.reproduce.scale import Laptop, Scale, laptop_for, small
-from lookalike.study.config import shipped_methods
 from lookalike.study.tuning import SearchSpace
 from lookalike.training.runner import check
 
 __all__ = ["Row", "check_data", "quoted", "rows", "year_of"]
 
-FILE_ONLY = ("bn-inception",)
-"""Networks whose weights are on no hub."""
 WEIGHTS = "weights."
 """``weights.NETWORK=PATH`` gives one network of several its weights."""
 
@@ -55,8 +49,7 @@ class Row:
     @property
     def folds(self) -> int:
         """How many models one repeat trains."""
-        protocol = self.config.protocol
-        return protocol.folds if protocol.name == "cross-validation" else 1
+        return folds_of(self.config)
 
 
 def rows(entry: Entry, scale: Scale = "paper", overrides: Iterable[str] = ()) -> list[Row]:
@@ -74,7 +67,7 @@ def rows(entry: Entry, scale: Scale = "paper", overrides: Iterable[str] = ()) ->
         BadInput: A setting is invalid, or makes two rows the same.
     """
     given = list(overrides)
-    of_recipes = [_of_recipe(entry, selection, c) for selection, c in _cells(entry)]
+    of_recipes = [_row(cell) for cell in cells(entry)]
     if not of_recipes:
         return []
     found = of_recipes
@@ -92,7 +85,8 @@ def rows(entry: Entry, scale: Scale = "paper", overrides: Iterable[str] = ()) ->
                 f"'{entry.name}' compares {varied}, and these settings make rows the same"
             )
     for row in found:
-        if row.config is _recipe(row.recipe):
+        if row.config is recipe_config(row.recipe):
+            _check_recipe(row.recipe)
             continue
         try:
             check(row.config)
@@ -111,6 +105,8 @@ def check_data(entry: Entry, found: Sequence[Row]) -> None:
     Raises:
         BadInput: A data set has no root or another content, or a network has no weights.
     """
+    if entry.drawn:
+        return
     for name, root in dict.fromkeys((r.config.data.name, r.config.data.root) for r in found):
         if root is None and name != "glyphs":
             raise BadInput(
@@ -154,66 +150,23 @@ def _on_hub(config: RunConfig) -> bool:
     return config.model.weights == "imagenet"
 
 
-def _cells(entry: Entry) -> Iterator[tuple[Selection, tuple[Grid, Choice]]]:
-    grids = _grids()
-    for selection in entry.select:
-        if selection.grid not in grids:
-            close = did_you_mean(selection.grid, grids)
-            raise BadInput(f"'{entry.name}': there is no grid '{selection.grid}'; {close}")
-        grid = grids[selection.grid]
-        choices = list(grid.choices())
-        for axis, values in selection.only.items():
-            known = {choice.get(axis, "") for choice in choices}
-            for value in as_list(values):
-                if value not in known:
-                    close = did_you_mean(value, known)
-                    raise BadInput(f"'{entry.name}': no {axis} '{value}'; {close}")
-        kept = [
-            choice
-            for choice in choices
-            if all(choice[axis] in as_list(values) for axis, values in selection.only.items())
-        ]
-        yield from ((selection, (grid, choice)) for choice in kept)
-
-
-@cache
-def _grids() -> dict[str, Grid]:
-    sources = (one.source for one in recipes.all_recipes().values())
-    return {source[0].spec.name: source[0] for source in sources if isinstance(source, tuple)}
-
-
-def _of_recipe(entry: Entry, selection: Selection, cell: tuple[Grid, Choice]) -> Row:
-    grid, choice = cell
-    name = grid.name(choice)
-    changes, search = entry.set, entry.search
-    if entry.metrics:
-        changes = merge(changes, {"protocol": {"metrics": list(entry.metrics)}})
-    if entry.space:
-        space = shipped_methods()[entry.space.format(**choice)]
-        changes = merge(changes, {part: space[part] for part in ("loss", "miner") if part in space})
-        search = space["search"]
-    config = _recipe(name)
-    if changes:
-        config = parse(merge(config.model_dump(mode="json"), changes), f"recipe:{name}")
-    printed = _published().get(name, ())
+def _row(cell: Cell) -> Row:
+    printed, search = _published().get(cell.recipe, ()), cell.search
     return Row(
-        method=selection.method.format(**choice),
-        axes={axis: choice[axis] for axis in entry.axes},
-        recipe=name,
-        config=config,
+        method=cell.method,
+        axes=cell.axes,
+        recipe=cell.recipe,
+        config=cell.config,
         published={row.metric: row for row in printed if row.part == "test"},
         published_validation={row.metric: row for row in printed if row.part == "validation"},
-        search=_space(entry, search),
-        printed=_found_by_search(entry, grid, choice) if search else (),
+        search=search,
+        printed=_found_by_search(cell) if search else (),
     )
 
 
 @cache
-def _recipe(name: str) -> RunConfig:
-    """The configuration of a recipe, which can be trained."""
-    config = parse(recipes.recipe(name).values(), f"recipe:{name}")
-    check(config)
-    return config
+def _check_recipe(name: str) -> None:
+    check(recipe_config(name))
 
 
 @cache
@@ -225,21 +178,14 @@ def _published() -> dict[str, tuple[Published, ...]]:
     return found
 
 
-def _space(entry: Entry, search: Mapping[str, Any]) -> SearchSpace:
-    try:
-        return TypeAdapter(SearchSpace).validate_python(search)
-    except ValidationError as error:
-        raise BadInput(f"'{entry.name}': the search space is invalid: {error}") from None
-
-
-def _found_by_search(entry: Entry, grid: Grid, choice: Choice) -> tuple[Hyperparameter, ...]:
+def _found_by_search(cell: Cell) -> tuple[Hyperparameter, ...]:
     """The printed hyper-parameters of a cell that a search found."""
-    config = _recipe(grid.name(choice))
-    names = {pattern.format_map(choice) for pattern in grid.spec.printed[-1:]}
+    config = recipe_config(cell.recipe)
+    names = {pattern.format_map(cell.choice) for pattern in cell.grid.spec.printed[-1:]}
     return tuple(
         row
         for row in hyperparameters()
-        if row.paper == entry.paper
+        if row.paper == cell.entry.paper
         and row.method in names
         and row.dataset in ("", config.data.name)
         and row.batch in (None, config.sampler.arguments["batch_size"])

@@ -13,7 +13,7 @@ from lookalike.evaluation.metrics import more_is_better
 from lookalike.published import Published
 from lookalike.report.formatting import NOTHING, metric_label, percent, signed
 from lookalike.report.tables import escape_latex
-from lookalike.reproduce.outcome import Outcome, OutcomeRow
+from lookalike.reproduce.outcome import Baseline, Outcome, OutcomeRow
 from lookalike.study.intervals import Interval
 
 __all__ = ["ResultTable", "as_csv", "as_latex", "as_markdown", "as_text", "result_table"]
@@ -42,6 +42,8 @@ class ResultRow:
     """What is shown, and what is shown after ±."""
     best: frozenset[int] = field(default_factory=frozenset)
     """The columns in which no other row is higher."""
+    trained: bool = True
+    """False: a baseline."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,8 @@ def result_table(outcome: Outcome) -> ResultTable:
         outcome: What came out of a reproduction.
 
     Returns:
-        Its rows in the order of the document; for each metric that the document prints, the
-        published number, ours and the difference.
+        Its rows in the order of the document, then the study's baselines; for each metric that the
+        document prints, the published number, ours and the difference.
     """
     axes = tuple(dict.fromkeys(axis for row in outcome.rows for axis in row.axes))
     columns = tuple(_columns(outcome))
@@ -95,6 +97,15 @@ def result_table(outcome: Outcome) -> ResultTable:
         rows = [
             ResultRow(row.method, row.axes, row.cells, _best(row, rows, columns)) for row in rows
         ]
+    rows += [
+        ResultRow(
+            one.method,
+            tuple(one.axes.get(axis, "") for axis in axes),
+            tuple(_baseline_cell(one, column) for column in columns),
+            trained=False,
+        )
+        for one in outcome.baselines
+    ]
     return ResultTable(_title(outcome), axes, columns, tuple(rows), tuple(_notes(outcome)))
 
 
@@ -141,6 +152,13 @@ def _cell(row: OutcomeRow, column: Column) -> tuple[str, str]:
         case "our validation":
             return _ours(metric, row.validation if row.result.metric == metric else None)
     return _ours(metric, row.ours.get(metric))
+
+
+def _baseline_cell(one: Baseline, column: Column) -> tuple[str, str]:
+    if column.what in ("", "ours"):
+        return _ours(column.metric, one.ours.get(column.metric))
+    joined = one.concatenated.get(column.metric) if column.what == "concatenated" else None
+    return _ours(column.metric, joined)
 
 
 def _published(found: Published | None) -> tuple[str, str]:
@@ -191,6 +209,12 @@ def _notes(outcome: Outcome) -> Iterator[str]:
         yield "Ours: one training each, per cent."
     if any(row.concatenated for row in outcome.rows):
         yield "Concatenated: one embedding of all folds' models side by side."
+    if outcome.baselines:
+        starts = any(row.planned.config.model.head_init == "pca" for row in outcome.rows)
+        yield (
+            "Untrained network: its features, raw and reduced to the size of the embedding"
+            + (", where every head starts (PCA)." if starts else ".")
+        )
     if not any(one.value is not None for row in outcome.rows for one in row.published.values()):
         yield "The document prints no numbers for these rows."
     flagged = [row for row in outcome.rows if row.planned.config.protocol.name == "paper"]
@@ -277,6 +301,23 @@ def as_csv(outcome: Outcome) -> str:
                     row.difference(metric),
                     None if joined is None else joined.mean,
                     row.planned.recipe,
+                    outcome.scale,
+                ]
+            )
+    for base in outcome.baselines:
+        for metric, found in base.ours.items():
+            own = found.as_mapping()
+            joined = base.concatenated.get(metric)
+            writer.writerow(
+                [
+                    base.method,
+                    *(base.axes.get(axis) for axis in axes),
+                    metric,
+                    *(None, None),
+                    *(own[key] for key in ("mean", "sd", "low", "high", "count", "over")),
+                    None,
+                    None if joined is None else joined.mean,
+                    None,
                     outcome.scale,
                 ]
             )

@@ -34,8 +34,9 @@ class FoldFeatures:
     features: Callable[[Subset], Tensor]
 
     def pca(self, dim: int) -> Projection:
-        """Principal components of the training classes."""
-        return _linear(*models.pca(self.features(self.split.train), dim))
+        """Principal components of the training classes; all of them where ``dim`` is more."""
+        features = self.features(self.split.train)
+        return _linear(*models.pca(features, min(dim, features.shape[1])))
 
     def discriminants(self) -> models.Discriminants:
         """LDA of the training classes, for any shrinkage."""
@@ -127,7 +128,9 @@ def _best_lda(
     families = [fold.discriminants() for fold in folds]
     best: tuple[float, float, list[Projection]] | None = None
     for shrink in SHRINKS:
-        projections = [_linear(*family.shrunk(dim, shrink)) for family in families]
+        projections = [
+            _linear(*family.shrunk(min(dim, family.rows.shape[1]), shrink)) for family in families
+        ]
         scores = [f.validate(p, metric) for f, p in zip(folds, projections, strict=True)]
         value = statistics.fmean(scores)
         if best is None or value > best[0]:

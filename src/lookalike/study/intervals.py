@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit  # scipy.stats takes a second to import
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
     if count == 1:
         return Interval(mean, math.nan, math.nan, math.nan, 1)
     sd = float(np.std(values, ddof=1))
-    half = float(stats.t.ppf((1 + confidence) / 2, count - 1)) * sd / count**0.5
+    half = float(stdtrit(count - 1, (1 + confidence) / 2)) * sd / count**0.5
     return Interval(mean, sd, mean - half, mean + half, count)
 
 

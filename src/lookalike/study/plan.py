@@ -83,14 +83,18 @@ class Plan:
             yield from progress.ready
 
     def take(self, records: Mapping[str, dict[str, Any]]) -> None:
-        """Add records, and write the files of the rows that they change."""
+        """Add records, and write the files of the rows that they change.
+
+        The file of a long search is written at each hundredth of its trials; the ledger has all.
+        """
         fresh = {key: record for key, record in records.items() if key not in self.records}
         self.records |= fresh
         for progress in self.methods:
             if any(key.startswith(progress.prefix) for key in fresh):
                 before = progress.size
                 progress.update(self.records)
-                if progress.size != before:
+                step = 1 if progress.tuned else max(1, progress.trials_asked // 100)
+                if progress.size // step != before // step:
                     write_method(self.folder, progress.row())
         for baseline in self.baselines:
             if baseline.task.key in fresh:

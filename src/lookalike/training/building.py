@@ -90,6 +90,13 @@ def check_model(config: RunConfig) -> None:
         raise BadInput("optim.clip_value and optim.clip_norm exclude each other")
     if model.head_init != "random" and not model.dim:
         raise BadInput(f"model.head_init = {model.head_init!r} needs a head: model.dim above 0")
+    if model.head_init != "random":
+        width = models.feature_width(model.network)
+        if model.dim > width:
+            raise BadInput(
+                f"model.dim = {model.dim} is more than the {width} features of {model.network!r}, "
+                f"from which model.head_init={model.head_init} makes the head"
+            )
     if not model.frozen and not model.frozen_until:
         return
     given = "model.frozen=true" if model.frozen else f"model.frozen_until={model.frozen_until}"

@@ -1,8 +1,13 @@
 // Charts of a reproduction: lines, points, bars, areas, spans, rows, heat maps.
-const bars = (one, way) => ({
-  type: "data", array: one.half.map((half) => half || 0), visible: one.half.some((half) => half),
-  color: colourOf(one.style), thickness: 1.2, width: 3, ...way,
-});
+const bars = (one, scores, chart, way) => {
+  const [low, high] = chart.bounds || [-Infinity, Infinity];
+  return {
+    type: "data", symmetric: false, visible: one.half.some((half) => half),
+    array: one.half.map((half, at) => Math.max(0, Math.min(half || 0, high - scores[at]))),
+    arrayminus: one.half.map((half, at) => Math.max(0, Math.min(half || 0, scores[at] - low))),
+    color: colourOf(one.style), thickness: 1.2, width: 3, ...way,
+  };
+};
 const shape = (one, size) => {
   const filled = marker(one.style, size);
   return one.hollow
@@ -17,7 +22,7 @@ const hover = (one, text) => ({
 const drawLines = (one, chart) => ({
   x: chart.kind === "category" ? one.x : one.x.map(Number), y: one.y, mode: chart.mark === "lines" ? "lines+markers" : "markers",
   line: lineOf(one.style), marker: shape(one, chart.mark === "lines" ? 8 : 9), cliponaxis: false,
-  error_y: bars(one), ...hover(one, "%{x}: %{y:.4~g}"),
+  error_y: bars(one, one.y, chart), ...hover(one, "%{x}: %{y:.4~g}"),
 });
 const TRACES = {
   lines: drawLines,
@@ -28,8 +33,8 @@ const TRACES = {
     text: one.texts.flatMap((told, at) => (at % 2 ? [escaped(told), ""] : [escaped(told)])),
     hovertemplate: "%{text}: %{y:.1f}<extra></extra>",
   }),
-  bars: (one) => ({
-    type: "bar", x: one.x.map(escaped), y: one.y, marker: { color: colourOf(one.style) }, error_y: bars(one, { color: colour("ink") }),
+  bars: (one, chart) => ({
+    type: "bar", x: one.x.map(escaped), y: one.y, marker: { color: colourOf(one.style) }, error_y: bars(one, one.y, chart, { color: colour("ink") }),
     name: escaped(one.name), text: one.texts, textposition: "inside", insidetextanchor: "start", textangle: 0,
     hovertemplate: "%{x}<br>%{fullData.name}: %{y:.1f}<extra></extra>",
   }),
@@ -37,8 +42,8 @@ const TRACES = {
     x: one.x, y: one.y, mode: "lines", fill: "tozeroy", line: { ...lineOf(one.style), shape: "spline" }, name: escaped(one.name), opacity: 0.7,
     hovertemplate: "%{fullData.name}<br>%{x:.2f}: %{y:.3f}<extra></extra>",
   }),
-  rows: (one) => ({
-    x: one.x, y: one.y.map(escaped), mode: "markers", marker: shape(one, 11), cliponaxis: false, error_x: bars(one), ...hover(one, "%{y}: %{x:.4~g}"),
+  rows: (one, chart) => ({
+    x: one.x, y: one.y.map(escaped), mode: "markers", marker: shape(one, 11), cliponaxis: false, error_x: bars(one, one.x, chart), ...hover(one, "%{y}: %{x:.4~g}"),
   }),
 };
 const acrossOf = (chart) => {
