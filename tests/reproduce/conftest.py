@@ -14,7 +14,10 @@ from lookalike.study.results import BaselineRow, MethodRow, Repeat, Trial
 from lookalike.study.tuning import TunerConfig
 
 METRICS = ("recall@1", "recall@2", "map@r")
-STRUCTURE = ("pi-ratio", "rho", "pi-intra", "pi-inter", "alignment", "uniformity", "utilization")
+TRAINING = (
+    "train-pi-ratio-cosine", "train-rho-spectrum@2", "train-pi-intra-cosine",
+    "train-pi-inter-cosine",
+)  # fmt: skip
 
 
 def scores_of(rng, level):
@@ -23,7 +26,7 @@ def scores_of(rng, level):
     found = {"recall@1": level, "recall@2": level + 0.1, "map@r": level / 2}
     found = {name: float(value + noise) for name, value in found.items()}
     found |= {"pi-ratio": level + float(rng.normal(0, 0.02)), "rho": 1 - level}
-    others = ("pi-intra", "pi-inter", "alignment", "uniformity", "utilization")
+    others = ("pi-intra", "pi-inter", "alignment", "uniformity", "utilization", *TRAINING)
     return found | {name: float(rng.uniform(0.2, 0.9)) for name in others}
 
 
