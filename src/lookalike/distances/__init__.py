@@ -1,0 +1,28 @@
+"""How near two embeddings are: cosine, inner product, Lp distance, signal-to-noise ratio.
+
+A distance is called as ``distance(query, reference)`` and gives the matrix in its own unit;
+``distance.similarity`` gives the same with "larger is closer", which is what the losses read.
+"""
+
+from lookalike.distances.base import Distance
+from lookalike.distances.batched import BatchedDistance
+from lookalike.distances.lp import LpDistance
+from lookalike.distances.module import DistanceModule
+from lookalike.distances.naming import DistanceLike, create, names
+from lookalike.distances.own import BaseDistance
+from lookalike.distances.products import CosineSimilarity, DotProductSimilarity
+from lookalike.distances.snr import SNRDistance
+
+__all__ = [
+    "BaseDistance",
+    "BatchedDistance",
+    "CosineSimilarity",
+    "Distance",
+    "DistanceLike",
+    "DistanceModule",
+    "DotProductSimilarity",
+    "LpDistance",
+    "SNRDistance",
+    "create",
+    "names",
+]
