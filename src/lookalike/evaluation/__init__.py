@@ -1,5 +1,6 @@
 """Evaluation: every score from the ranks of the relevant items, or from the embedding space."""
 
+import lookalike.evaluation.verification  # noqa: F401  (its metrics)
 from lookalike.evaluation.files import EmbeddingsFile, read_embeddings
 from lookalike.evaluation.histograms import DistanceHistogram, Mixes, distance_histogram
 from lookalike.evaluation.inputs import unit_rows
