@@ -286,3 +286,55 @@ def test_proxies_need_to_know_which_images_are_copies():
     ((rows, labels),) = batches(1)
     with pytest.raises(BadInput, match="learned vectors"):
         memory(rows, labels, enqueue_mask=torch.arange(6) < 3)
+
+
+@pytest.mark.parametrize("miner", [None, "multi-similarity", "triplet-margin"])
+@pytest.mark.parametrize("name", ["ContrastiveLoss", "TripletMarginLoss", "NTXentLoss"])
+def test_further_pairs_equal_pml(name, miner):
+    """Indices of the batch and of the memory count beside what is found there."""
+    theirs = {"multi-similarity": "MultiSimilarityMiner", "triplet-margin": "TripletMarginMiner"}
+    ours = CrossBatchMemory(getattr(losses, name)(), DIM, 20, miner=miner and miners.create(miner))
+    pml_miner = miner and getattr(pml_miners, theirs[miner])()
+    other = pml.CrossBatchMemory(getattr(pml, name)(), DIM, 20, miner=pml_miner)
+    pairs = torch.tensor([[0, 1, 2], [3, 4, 5], [0, 1, 5], [1, 2, 0]])
+    three = pairs[:3]
+    for number, (rows, labels) in enumerate(batches(4)):
+        if number:
+            given = three if miner == "triplet-margin" else pairs
+            given = tuple(given)
+            mine, expected = ours(rows, labels, given), other(rows, labels, given)
+            torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-12)
+        else:
+            ours(rows, labels), other(rows, labels)
+    with pytest.raises(BadInput, match="not both"):
+        ours(rows, labels, tuple(pairs), torch.ones(6, dtype=torch.bool))
+
+
+def test_memories_of_pml_load():
+    ours = CrossBatchMemory(losses.ContrastiveLoss(), DIM, 20)
+    theirs = pml.CrossBatchMemory(pml.ContrastiveLoss(), DIM, 20)
+    for rows, labels in batches(2, dtype=torch.float32):
+        theirs(rows, labels)
+    ours.load_state_dict(theirs.state_dict())
+    assert torch.equal(ours.embedding_memory, theirs.embedding_memory)
+    assert torch.equal(ours.label_memory, theirs.label_memory)
+    assert len(ours) == 0  # as in PML, which does not keep its place
+
+
+def test_importable_from_losses():
+    assert losses.CrossBatchMemory is CrossBatchMemory
+
+
+def test_the_place_in_the_queue_equals_pml():
+    ours = CrossBatchMemory(losses.ContrastiveLoss(), DIM, 20)
+    theirs = pml.CrossBatchMemory(pml.ContrastiveLoss(), DIM, 20)
+    for rows, labels in batches(5):
+        ours(rows, labels), theirs(rows, labels)
+        for name in ("queue_idx", "has_been_filled", "embedding_size", "memory_size"):
+            assert getattr(ours, name) == getattr(theirs, name)
+        assert torch.equal(ours.curr_batch_idx, theirs.curr_batch_idx)
+    for memory in (ours, theirs):
+        memory.reset_queue()
+        memory.add_to_memory(rows.detach().to(memory.embedding_memory.dtype), labels, 6)
+    assert torch.equal(ours.embedding_memory.float(), theirs.embedding_memory.float())
+    assert (ours.queue_idx, len(ours)) == (6, 6)

@@ -10,6 +10,7 @@ from lookalike.labels import as_tensor
 from lookalike.losses.adapter import as_loss
 from lookalike.losses.base import Loss
 from lookalike.miners.base import as_miner
+from lookalike.miners.mined import Indices, together
 from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import check_rows, in_full_precision
 from lookalike.relations import Relations
@@ -37,8 +38,10 @@ class EmbeddingMemory(nn.Module):
 
     def __init__(self, embedding_size: int, memory_size: int = 1024, start: int = 0) -> None:
         super().__init__()
+        self.embedding_size = embedding_size
         self.memory_size = memory_size
         self.start = start
+        self.curr_batch_idx = torch.zeros(0, dtype=torch.long)
         self.batches = 0
         self.seen = 0  # numbers of the host: knowing what is filled must not wait for the device
         self.register_buffer("embedding_memory", torch.zeros(memory_size, embedding_size))
@@ -62,10 +65,29 @@ class EmbeddingMemory(nn.Module):
             saved.dtype
         )  # a run in float64 has float64
         super()._load_from_state_dict(state_dict, prefix, *rest)
+        counters = f"{prefix}_extra_state"
+        if counters not in state_dict and counters in rest[2]:
+            rest[2].remove(counters)  # PML's memory has none, and starts at the first slot again
 
     def reset_queue(self) -> None:
         """Forget everything."""
         self.batches = self.seen = 0
+        self.embedding_memory = torch.zeros_like(self.embedding_memory)
+        self.label_memory = torch.zeros_like(self.label_memory)
+
+    @property
+    def queue_idx(self) -> int:
+        """The slot of the next embedding."""
+        return self.seen % self.memory_size
+
+    @property
+    def has_been_filled(self) -> bool:
+        """Whether every slot has been written to."""
+        return self.seen >= self.memory_size
+
+    def add_to_memory(self, embeddings: Tensor, labels: Tensor, batch_size: int) -> None:  # noqa: ARG002
+        """Put a batch over the oldest entries, in the slots ``curr_batch_idx``; as PML's."""
+        self._enqueue(embeddings, labels)
 
     def relations(
         self,
@@ -114,6 +136,7 @@ class EmbeddingMemory(nn.Module):
         self.embedding_memory.index_copy_(0, slots, rows)
         self.label_memory.index_copy_(0, slots, labels.to(self.label_memory.dtype))
         self.seen += size
+        self.curr_batch_idx = slots
         return slots
 
 
@@ -148,11 +171,34 @@ class CrossBatchMemory(EmbeddingMemory):
         self.miner = None if miner is None else as_miner(miner)
 
     def forward(
-        self, embeddings: Tensor, labels: Tensor, *, enqueue_mask: Tensor | None = None
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        indices_tuple: Indices | None = None,
+        enqueue_mask: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch against the memory; arguments as of ``relations``."""
+        """The loss of a batch against the memory.
+
+        Args:
+            embeddings: [N, D].
+            labels: Class indices [N].
+            indices_tuple: Pairs or triplets that count beside those of the memory, or of the miner:
+                indices of the batch and of the memory.
+            enqueue_mask: [N] which rows go into the memory; the others are then the anchors.
+
+        Returns:
+            A scalar.
+        """
+        if indices_tuple is not None and enqueue_mask is not None:
+            raise BadInput("a memory takes indices_tuple or enqueue_mask, not both")
         with autocast(embeddings.device, enabled=False):
             relations = self.relations(self.loss, embeddings, labels, enqueue_mask=enqueue_mask)
-            if self.miner is not None:
-                relations = self.loss.narrow(relations, self.miner.narrow(relations))
+            mined = None if self.miner is None else self.miner.narrow(relations)
+            if indices_tuple is not None:
+                if self.loss.compares != "images":
+                    raise BadInput("a loss with learned vectors takes no indices of the memory")
+                base = relations.of_images(self.loss.distance) if mined is None else mined
+                mined = together(base, indices_tuple)
+            if mined is not None:
+                relations = self.loss.narrow(relations, mined)
             return self.loss.value(relations)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lookalike.distances import Distance, DistanceModule, LpDistance
 from lookalike.labels import Labels
-from lookalike.miners.mined import Mined, from_indices
+from lookalike.miners.mined import Mined, from_indices, named_pairs, number_of_triplets
 from lookalike.ops.autocast import autocast
 from lookalike.relations import Relations, relate
 
@@ -23,6 +23,11 @@ class Miner(DistanceModule):
     """
 
     default_distance: ClassVar[Callable[[], Distance]] = LpDistance
+
+    def __post_init__(self) -> None:
+        """Build the distance."""
+        super().__post_init__()
+        self.found: Relations | None = None
 
     def mine(self, relations: Relations) -> Relations:
         """What to keep of these relations, images against images by ``self.distance``."""
@@ -54,7 +59,34 @@ class Miner(DistanceModule):
         """
         with autocast(embeddings.device, enabled=False):
             relations = relate(embeddings, labels, ref_emb, ref_labels, self.distance)
-            return Mined(self.narrow(relations))
+            found = self.narrow(relations)
+        # without the embeddings, whose graph must not outlive the step
+        self.found = Relations(
+            found.similarity, found.same, found.valid, triplets=found.triplets, gap=found.gap
+        )
+        return Mined(found)
+
+    @property
+    def num_triplets(self) -> int:
+        """How many triplets the last call found; 0 where it found pairs."""
+        if self.found is None or (self.found.triplets is None and self.found.gap is None):
+            return 0
+        return round(number_of_triplets(self.found).item())
+
+    @property
+    def num_pos_pairs(self) -> int:
+        """How many positive pairs the last call found; 0 where it found triplets."""
+        return self._number_of_pairs(0)
+
+    @property
+    def num_neg_pairs(self) -> int:
+        """How many negative pairs the last call found; 0 where it found triplets."""
+        return self._number_of_pairs(1)
+
+    def _number_of_pairs(self, kind: int) -> int:
+        if self.found is None or self.found.triplets is not None or self.found.gap is not None:
+            return 0
+        return round(named_pairs(self.found)[kind].sum().item())
 
 
 class _OtherMiner(Miner):

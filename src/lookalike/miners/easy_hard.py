@@ -1,6 +1,6 @@
 """One positive and one negative an anchor, by how easy or hard they are."""
 
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -30,6 +30,11 @@ class BatchEasyHardMiner(Miner):
         allowed_pos_range: Distances that positives may have; None: all.
         allowed_neg_range: Distances that negatives may have; None: all.
     """
+
+    HARD: ClassVar[Strategy] = "hard"
+    SEMIHARD: ClassVar[Strategy] = "semihard"
+    EASY: ClassVar[Strategy] = "easy"
+    ALL: ClassVar[Strategy] = "all"
 
     pos_strategy: Strategy = "easy"
     neg_strategy: Strategy = "semihard"

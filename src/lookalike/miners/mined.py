@@ -14,7 +14,7 @@ from torch import Tensor
 from lookalike.errors import BadInput
 from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.ops.triplets import count_triplets
-from lookalike.relations import Relations
+from lookalike.relations import Relations, Triplets
 
 __all__ = [
     "Indices",
@@ -24,9 +24,11 @@ __all__ = [
     "keep_pairs",
     "list_triplets",
     "named_pairs",
+    "number_of_triplets",
     "sample_weights",
     "take_pairs",
     "take_triplets",
+    "together",
 ]
 
 
@@ -97,6 +99,13 @@ def named_pairs(relations: Relations) -> tuple[Tensor, Tensor]:
     return relations.positives, relations.negatives
 
 
+def number_of_triplets(relations: Relations) -> Tensor:
+    """How many triplets a miner named."""
+    if relations.triplets is not None:
+        return relations.triplets.weights.sum()
+    return named_pairs(relations)[0].sum()
+
+
 def list_triplets(relations: Relations) -> Relations:
     """The triplets of a gap written out, with an entry for each positive pair and candidate."""
     gap = relations.gap
@@ -164,6 +173,21 @@ def _with_pairs(relations: Relations, mined: Relations) -> Relations:
         all_valid=False,
         mined=True,
     )
+
+
+@torch.no_grad()
+def together(mined: Relations, indices: Indices) -> Relations:
+    """What a miner chose, and further pairs or triplets; triplets only if both are."""
+    height, width = mined.similarity.shape
+    other = from_indices(indices, height, width, mined.similarity)
+    if mined.gap is not None:
+        mined = list_triplets(mined)
+    if mined.triplets is not None and other.triplets is not None:
+        lists = zip(mined.triplets, other.triplets, strict=True)
+        joined = Triplets(*(torch.cat(parts) for parts in lists))
+        return mined._replace(triplets=joined)
+    (pulled, pushed), (more_pulled, more_pushed) = named_pairs(mined), named_pairs(other)
+    return mined.counted_pairs(pulled + more_pulled, pushed + more_pushed)
 
 
 def keep_pairs(relations: Relations, mined: Relations) -> Relations:
