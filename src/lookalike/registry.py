@@ -221,7 +221,8 @@ class Configurable:
     """A ``torch.nn.Module`` whose arguments are declared as fields, as those of a dataclass.
 
     A class that writes ``__init__(self, ..., **options)`` itself passes the options on to its
-    parent. Its signature shows them, so that the registry can check their names.
+    parent: arguments that have a default there. Its signature shows them, so that the registry can
+    check their names.
 
     >>> class Parent(Configurable):
     ...     colour: str = "red"
@@ -265,6 +266,7 @@ class Configurable:
                 p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
                 for p in inspect.signature(cls.__mro__[1]).parameters.values()
                 if p.name not in {q.name for q in shown}
+                and p.default is not inspect.Parameter.empty
             ]
         cls.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
         cls.setting_names = tuple(p.name for p in shown)

@@ -299,6 +299,23 @@ class ProxyLoss(Loss):
         rows = self.rows(embeddings)
         return self.distance.similarity(rows, self.class_vectors().to(rows.dtype))
 
+    def get_logits(self, embeddings: Tensor) -> Tensor:
+        """Images x classes: how near each image is to each class, without any margin.
+
+        As PML's: the numbers that a softmax loss takes the softmax of; for proxy-NCA, proxy-anchor
+        and SoftTriple those of the distance, before any scale.
+
+        Args:
+            embeddings: [N, D].
+
+        Returns:
+            [N, classes].
+        """
+        found = self.similarities(embeddings)
+        if self.compares == "proxies with images":
+            found = found.T
+        return found if self.distance.is_inverted else -found
+
     def rows(self, embeddings: Tensor) -> Tensor:
         """The embeddings, checked, in float32 at least."""
         check_rows(embeddings, self.embedding_size)

@@ -65,7 +65,7 @@ class MarginLoss(PairLoss):
         if learn_beta:
             self.beta = nn.Parameter(start)
         else:
-            self.register_buffer("beta", start)
+            self.register_buffer("beta", start, persistent=False)  # a setting, as in PML
 
     def default_reducer(self) -> Reducer:
         """The sum over the number of hinges above zero."""

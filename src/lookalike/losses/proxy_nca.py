@@ -93,3 +93,7 @@ class ProxyNCAPlusPlusLoss(_ProxySoftmaxLoss):
     def factor(self) -> float:
         """``1 / temperature``."""
         return 1 / self.temperature
+
+    def get_logits(self, embeddings: Tensor) -> Tensor:
+        """``-D / temperature``."""
+        return self.similarities(embeddings) * self.factor()

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from lookalike.distances import DotProductSimilarity
+from lookalike.labels import check_range
 from lookalike.losses.base import ProxyLoss, Terms
 from lookalike.ops.rows import unit
 from lookalike.ops.soft import log_sum_exp
@@ -17,6 +18,7 @@ from lookalike.relations import Relations
 __all__ = [
     "ArcFaceLoss",
     "CosFaceLoss",
+    "LargeMarginSoftmaxLoss",
     "NormalizedSoftmaxLoss",
     "SoftmaxLoss",
     "SphereFaceLoss",
@@ -95,6 +97,10 @@ class NormalizedSoftmaxLoss(_ColumnLoss):
         """``1 / temperature``."""
         return 1 / self.temperature
 
+    def get_logits(self, embeddings: Tensor) -> Tensor:
+        """``s / temperature``."""
+        return self.similarities(embeddings) * self.factor()
+
     def similarities(self, embeddings: Tensor) -> Tensor:
         """Images x classes; the class vectors have unit length whatever the distance."""
         if self.distance.normalize_embeddings:
@@ -114,6 +120,10 @@ class _MarginSoftmaxLoss(_ColumnLoss):
     def harder(self, similarity: Tensor) -> Tensor:
         """What stands for the similarity to the right class."""
         raise NotImplementedError
+
+    def get_logits(self, embeddings: Tensor) -> Tensor:
+        """``scale * s``."""
+        return self.scale * self.similarities(embeddings)
 
     def logits(self, relations: Relations) -> Tensor:
         """``scale * s``, and ``scale * harder(s)`` for the right class."""
@@ -176,8 +186,50 @@ class SubCenterArcFaceLoss(ArcFaceLoss):
 
     def similarities(self, embeddings: Tensor) -> Tensor:
         """The largest over the centres of each class."""
+        return self.to_centres(embeddings).amax(2)
+
+    def to_centres(self, embeddings: Tensor) -> Tensor:
+        """The cosines [N, classes, centres]."""
         found = super().similarities(embeddings)
-        return found.view(-1, self.num_classes, self.sub_centers).amax(2)
+        return found.view(-1, self.num_classes, self.sub_centers)
+
+    @torch.no_grad()
+    def get_outliers(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        threshold: float = 75,
+        return_dominant_centers: bool = True,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """The images that lie far from the main centre of their class: often wrong labels.
+
+        The main centre of a class is the one that is nearest to most of its images.
+
+        Args:
+            embeddings: [N, D].
+            labels: Class indices [N].
+            threshold: In degrees; images at a larger angle to the main centre are outliers.
+            return_dominant_centers: Whether to return the main centres as well.
+
+        Returns:
+            Indices of the outliers, in order of their class; and the main centres as columns
+            [D, classes], 0 for a class without images.
+        """
+        check_range(labels, self.num_classes)
+        order = labels.argsort(stable=True)
+        labels = labels[order]
+        cosine = self.to_centres(embeddings[order])
+        rows = torch.arange(len(labels), device=labels.device)
+        own = cosine[rows, labels]
+        votes = own.new_zeros(self.num_classes, self.sub_centers)
+        votes.index_put_((labels, own.argmax(1)), own.new_ones(len(labels)), accumulate=True)
+        main = votes.argmax(1)
+        outliers = order[own[rows, main[labels]] < math.cos(math.radians(threshold))]
+        if not return_dominant_centers:
+            return outliers
+        centres = self.W.view(-1, self.num_classes, self.sub_centers)
+        chosen = centres[:, torch.arange(self.num_classes, device=main.device), main]
+        return outliers, (chosen * votes.any(1)).to(own.dtype)
 
 
 @LOSSES.register("sphereface", paper="Liu et al., CVPR 2017")
@@ -201,6 +253,11 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
         super().__post_init__()
         self.margin = int(self.margin)
 
+    def get_logits(self, embeddings: Tensor) -> Tensor:
+        """``scale * |x| * s``."""
+        lengths: Tensor = torch.linalg.vector_norm(self.rows(embeddings), dim=1, keepdim=True)
+        return super().get_logits(embeddings) * lengths
+
     def logits(self, relations: Relations) -> Tensor:
         """``scale * |x| * psi``."""
         logits = super().logits(relations)
@@ -215,3 +272,27 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
         turns = (angle * (self.margin / math.pi)).floor()
         sign = 1 - 2 * (turns % 2)
         return sign * (angle * self.margin).cos() - 2 * turns
+
+
+@LOSSES.register("large-margin-softmax", paper="Liu et al., ICML 2016")
+class LargeMarginSoftmaxLoss(SphereFaceLoss):
+    """As SphereFace, and the lengths of the class vectors are kept too.
+
+    Cross-entropy of ``scale * |x| * |w_c| * psi(theta_c)``; ``psi = cos theta``, for the right
+    class ``(-1)^k cos(margin theta) - 2k`` with k the number of whole ``180/margin`` degrees in
+    theta.
+    """
+
+    def get_logits(self, embeddings: Tensor) -> Tensor:
+        """``scale * |x| * |w| * s``."""
+        logits = super().get_logits(embeddings)
+        return logits * self._lengths(logits)
+
+    def logits(self, relations: Relations) -> Tensor:
+        """``scale * |x| * |w| * psi``."""
+        logits = super().logits(relations)
+        return logits * self._lengths(logits)
+
+    def _lengths(self, like: Tensor) -> Tensor:
+        lengths: Tensor = torch.linalg.vector_norm(self.W.to(like.dtype), dim=0)
+        return lengths

@@ -8,6 +8,7 @@
 from lookalike.reducers.base import Reducer
 from lookalike.reducers.class_weighted import ClassWeightedReducer
 from lookalike.reducers.mean import DivisorReducer, MeanReducer, SumReducer, mean
+from lookalike.reducers.own import BaseReducer
 from lookalike.reducers.per_anchor import PerAnchorReducer
 from lookalike.reducers.several import DoNothingReducer, MultipleReducers
 from lookalike.reducers.terms import Batch, Terms
@@ -16,6 +17,7 @@ from lookalike.registry import REDUCERS
 
 __all__ = [
     "AvgNonZeroReducer",
+    "BaseReducer",
     "Batch",
     "ClassWeightedReducer",
     "DivisorReducer",
