@@ -1,0 +1,280 @@
+"""``pytorch_metric_learning.utils.accuracy_calculator``: scores by name, and by subclass."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from lookalike.errors import BadInput, did_you_mean
+from lookalike.evaluation import score
+from lookalike.pml.utils.knn_metrics import (
+    Comparison,
+    Summary,
+    mean_average_precision,
+    mean_reciprocal_rank,
+    precision_at_k,
+    r_precision,
+    summarize,
+)
+from lookalike.pml.utils.neighbours import FaissKMeans, FaissKNN
+
+__all__ = ["AccuracyCalculator", "precision_at_k"]
+
+PREFIX = "calculate_"
+BY_RANKS = {
+    "mean_average_precision": "map",
+    "mean_average_precision_at_r": "map@r",
+    "mean_reciprocal_rank": "mrr",
+    "precision_at_1": "recall@1",
+    "r_precision": "r-precision",
+}
+"""Our names of PML's scores."""
+
+
+class AccuracyCalculator:
+    """Scores of embeddings by PML's names; a subclass adds its own as ``calculate_name``.
+
+    The scores of rankings come from ``lookalike.evaluation.score``, without a table of neighbours,
+    where nothing but labels is asked for; with ``k``, a comparison, or a search of one's own, from
+    the labels of the neighbours. ``calculate_name(**kwargs)`` of a subclass gets ``query``,
+    ``reference``, ``query_labels``, ``reference_labels``, ``ref_includes_query``,
+    ``label_comparison_fn``, and, if ``requires_knn`` names it, ``knn_labels``, ``knn_distances``,
+    ``not_lone_query_mask`` and ``relevant_counts``; if ``requires_clustering`` names it,
+    ``cluster_labels``. The distance is Euclidean, as PML's.
+
+    Args:
+        include: Names of scores; none: all.
+        exclude: Names of scores to leave out.
+        avg_of_avgs: Whether every class weighs the same.
+        return_per_class: Whether to return the scores of every class.
+        k: How many neighbours count; None: all; ``max_bin_count``: the size of the largest class.
+        label_comparison_fn: Whether two labels agree; None: equality.
+        device: Where to compute; None: where the embeddings are.
+        knn_func: ``(query, k, reference, ref_includes_query) -> distances, indices``; None: FAISS.
+        kmeans_func: ``(rows, number) -> clusters``; None: FAISS.
+
+    >>> rows, labels = torch.eye(4)[[0, 0, 1, 1]], torch.tensor([0, 0, 1, 1])
+    >>> AccuracyCalculator(include=("precision_at_1",)).get_accuracy(rows, labels)
+    {'precision_at_1': 1.0}
+    """
+
+    def __init__(
+        self,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        avg_of_avgs: bool = False,
+        return_per_class: bool = False,
+        k: int | Literal["max_bin_count"] | None = None,
+        label_comparison_fn: Comparison | None = None,
+        device: torch.device | None = None,
+        knn_func: Callable[..., tuple[Tensor, Tensor]] | None = None,
+        kmeans_func: Callable[[Tensor, int], Tensor] | None = None,
+    ) -> None:
+        if avg_of_avgs and return_per_class:
+            raise BadInput("avg_of_avgs and return_per_class exclude each other")
+        if not (k is None or k == "max_bin_count" or (isinstance(k, int) and k > 0)):
+            raise BadInput(f"k = {k!r} is invalid: a number from 1, None or 'max_bin_count'")
+        names = [name.removeprefix(PREFIX) for name in dir(self) if name.startswith(PREFIX)]
+        self.names = self._chosen(names, include, exclude)
+        self.avg_of_avgs = avg_of_avgs
+        self.return_per_class = return_per_class
+        self.k = k
+        self.device = device
+        self.knn_func = knn_func
+        self.kmeans_func = kmeans_func or FaissKMeans(niter=20)
+        self.label_comparison_fn: Comparison = label_comparison_fn or torch.eq
+        if label_comparison_fn and set(self.names) & set(self.requires_clustering()):
+            raise BadInput("clustering knows no comparison of labels; exclude NMI and AMI")
+
+    @staticmethod
+    def _chosen(names: list[str], include: Sequence[str], exclude: Sequence[str]) -> list[str]:
+        for given in (*include, *exclude):
+            if given not in names:
+                raise BadInput(f"there is no score '{given}'; {did_you_mean(given, names)}")
+        return [n for n in names if (not include or n in include) and n not in exclude]
+
+    def get_curr_metrics(self) -> list[str]:
+        """The names of the scores."""
+        return list(self.names)
+
+    def requires_clustering(self) -> list[str]:
+        """The scores that get ``cluster_labels``."""
+        return ["NMI", "AMI"]
+
+    def requires_knn(self) -> list[str]:
+        """The scores that get ``knn_labels``."""
+        return list(BY_RANKS)
+
+    def description(self) -> str:
+        """What is special about the scores, for names of files."""
+        return "avg_of_avgs" if self.avg_of_avgs else ""
+
+    def get_accuracy(
+        self,
+        query: Any,
+        query_labels: Any,
+        reference: Any = None,
+        reference_labels: Any = None,
+        ref_includes_query: bool = False,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """The scores of queries against references, or against one another.
+
+        Args:
+            query: One row per query, a tensor or an array.
+            query_labels: The class of each; rows where ``label_comparison_fn`` compares them.
+            reference: One row per item; None: the queries themselves.
+            reference_labels: The class of each.
+            ref_includes_query: Whether the first references are the queries.
+            include: Names of scores; none: all of this calculator.
+            exclude: Names of scores to leave out.
+
+        Returns:
+            A number for each name, or with ``return_per_class`` a list in order of the classes.
+        """
+        names = self._chosen(self.names, include, exclude)
+        alone = reference is None
+        if reference is None:
+            reference, reference_labels, ref_includes_query = query, query_labels, True
+        rows, labels, others, of_others = (
+            torch.as_tensor(each).to(self.device)
+            for each in (query, query_labels, reference, reference_labels)
+        )
+        if len(rows) != len(labels) or len(others) != len(of_others):
+            raise BadInput("embeddings and labels must have the same length")
+        if ref_includes_query and not torch.equal(rows, others[: len(rows)]):
+            raise BadInput("with ref_includes_query the first references must be the queries")
+        known: dict[str, Any] = {
+            "query": rows.float(),
+            "query_labels": labels,
+            "reference": others.float(),
+            "reference_labels": of_others,
+            "ref_includes_query": ref_includes_query,
+            "label_comparison_fn": self.label_comparison_fn,
+        }
+        found: dict[str, Any] = {}
+        by_ranks = [name for name in names if self._from_ranks(name)]
+        if by_ranks and (alone or not ref_includes_query) and labels.ndim == 1:
+            found = self._ranked(by_ranks, known, alone)
+        rest = [name for name in names if name not in found]
+        if set(rest) & set(self.requires_knn()):
+            known |= self._neighbours(known)
+        if set(rest) & set(self.requires_clustering()):
+            number = len(torch.unique(labels.flatten()))
+            known["cluster_labels"] = self.kmeans_func(known["query"], number)
+        found |= {name: getattr(self, PREFIX + name)(**known) for name in rest}
+        return {name: found[name] for name in names}
+
+    def _from_ranks(self, name: str) -> bool:
+        """Whether the score is one of ours, of all neighbours, and not that of a subclass."""
+        own = getattr(type(self), PREFIX + name) is getattr(AccuracyCalculator, PREFIX + name, None)
+        plain = self.knn_func is None and self.label_comparison_fn is torch.eq
+        return name in BY_RANKS and own and plain and self.k is None
+
+    def _ranked(self, names: list[str], known: dict[str, Any], alone: bool) -> dict[str, Any]:
+        gallery = () if alone else (known["reference"], known["reference_labels"])
+        labels = known["query_labels"]
+        counts, _ = self._relevant(known)
+        if not counts.any():
+            return {name: self._nothing(labels) for name in names}
+        asked = [BY_RANKS[name] for name in names]
+        scored = score(known["query"], labels, asked, *gallery, distance="l2", ties="average")
+        some = counts > 0
+        return {
+            name: summarize(
+                torch.from_numpy(scored.per_query[BY_RANKS[name]]).to(some.device)[some],
+                labels[some],
+                self.avg_of_avgs,
+                self.return_per_class,
+            )
+            for name in names
+        }
+
+    def _relevant(self, known: dict[str, Any]) -> tuple[Tensor, int]:
+        """How many references are relevant to each query, and the size of the largest class."""
+        labels, others = known["query_labels"], known["reference_labels"]
+        unique, codes = torch.unique(labels, dim=0, return_inverse=True)
+        same = self.label_comparison_fn
+        matches = torch.stack([_agree(same(one.unsqueeze(0), others)).sum() for one in unique])
+        counts = matches[codes]
+        if known["ref_includes_query"]:
+            counts = counts - _agree(same(labels, labels)).long()
+        return counts, int(matches.max())
+
+    def _neighbours(self, known: dict[str, Any]) -> dict[str, Any]:
+        """What scores of neighbours get."""
+        counts, largest = self._relevant(known)
+        itself = int(known["ref_includes_query"])
+        most = len(known["reference"]) - itself
+        wanted = most if self.k is None else largest - itself
+        k = max(1, min(self.k if isinstance(self.k, int) else wanted, most))
+        search = self.knn_func or FaissKNN()
+        distances, indices = search(known["query"], k, known["reference"], bool(itself))
+        return {
+            "knn_labels": known["reference_labels"][indices],
+            "knn_distances": distances,
+            "relevant_counts": counts,
+            "not_lone_query_mask": counts > 0,
+        }
+
+    def _nothing(self, labels: Tensor) -> Summary:
+        classes = len(torch.unique(labels, dim=0))
+        return [float("nan")] * classes if self.return_per_class else float("nan")
+
+    def _of_neighbours(
+        self,
+        function: Callable[..., Summary],
+        arguments: dict[str, Any],
+        *own: Any,
+        counted: bool = False,
+        **options: Any,
+    ) -> Summary:
+        """``function`` of the queries that have a relevant item."""
+        some, labels = arguments["not_lone_query_mask"], arguments["query_labels"]
+        if not some.any():
+            return self._nothing(labels)
+        counts = (arguments["relevant_counts"][some],) if counted else ()
+        shared = self.avg_of_avgs, self.return_per_class, self.label_comparison_fn
+        of_queries = arguments["knn_labels"][some], labels[some][:, None]
+        return function(*of_queries, *own, *counts, *shared, **options)
+
+    def calculate_precision_at_1(self, **kwargs: Any) -> Summary:
+        """Whether the nearest neighbour is relevant."""
+        return self._of_neighbours(precision_at_k, kwargs, 1)
+
+    def calculate_r_precision(self, **kwargs: Any) -> Summary:
+        """The share of relevant items among the first R."""
+        return self._of_neighbours(r_precision, kwargs, counted=True)
+
+    def calculate_mean_average_precision(self, **kwargs: Any) -> Summary:
+        """The mean precision at the places of relevant neighbours."""
+        return self._of_neighbours(mean_average_precision, kwargs, counted=True)
+
+    def calculate_mean_average_precision_at_r(self, **kwargs: Any) -> Summary:
+        """The same among the first R."""
+        return self._of_neighbours(mean_average_precision, kwargs, counted=True, at_r=True)
+
+    def calculate_mean_reciprocal_rank(self, **kwargs: Any) -> Summary:
+        """One over the rank of the first relevant neighbour."""
+        return self._of_neighbours(mean_reciprocal_rank, kwargs)
+
+    def calculate_NMI(self, query_labels: Tensor, cluster_labels: Tensor, **_: Any) -> float:  # noqa: N802
+        """Normalised mutual information of classes and clusters."""
+        from sklearn.metrics import normalized_mutual_info_score
+
+        clusters = torch.as_tensor(cluster_labels).cpu()
+        return float(normalized_mutual_info_score(query_labels.cpu(), clusters))
+
+    def calculate_AMI(self, query_labels: Tensor, cluster_labels: Tensor, **_: Any) -> float:  # noqa: N802
+        """Adjusted mutual information of classes and clusters."""
+        from sklearn.metrics import adjusted_mutual_info_score
+
+        clusters = torch.as_tensor(cluster_labels).cpu()
+        return float(adjusted_mutual_info_score(query_labels.cpu(), clusters))
+
+
+def _agree(found: Tensor) -> Tensor:
+    """One truth value per label; all numbers of a row must agree."""
+    return found.reshape(len(found), -1).all(1)
