@@ -135,6 +135,36 @@ def tiny_inshop(tmp_path: Path, save_image: Callable[..., np.ndarray]) -> Path:
     return tmp_path
 
 
+def write_alphabets(home: Path, alphabets: dict[str, int], drawings: int = 2) -> None:
+    """Characters as Omniglot has them: black on white, one bit a pixel, two drawings each."""
+    rng = np.random.default_rng(0)
+    for alphabet, characters in alphabets.items():
+        for number in range(1, characters + 1):
+            folder = home / alphabet / f"character{number:02d}"
+            folder.mkdir(parents=True)
+            for drawing in range(1, drawings + 1):
+                ink = rng.random((20, 24)) > 0.1
+                Image.fromarray(ink).save(folder / f"{number:04d}_{drawing:02d}.png")
+
+
+@pytest.fixture
+def tiny_omniglot(tmp_path: Path) -> Path:
+    """Two alphabets of one character to train, one of two characters to test."""
+    home = tmp_path / "omniglot"
+    write_alphabets(home / "images_background", {"Greek": 1, "Latin": 1})
+    write_alphabets(home / "images_evaluation", {"Tengwar": 2})
+    return tmp_path
+
+
+@pytest.fixture
+def tiny_omniglot_small(tmp_path: Path) -> Path:
+    """Greek is in both reduced sets, as in the official archives."""
+    home = tmp_path / "omniglot"
+    write_alphabets(home / "images_background_small1", {"Greek": 1, "Korean": 1})
+    write_alphabets(home / "images_background_small2", {"Greek": 1, "Tagalog": 2})
+    return tmp_path
+
+
 @dataclass
 class Site:
     """What the loopback server holds and how it behaves; ``asked`` is the log of Range headers."""

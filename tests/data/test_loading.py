@@ -98,6 +98,8 @@ def test_the_official_addresses():
         "cub": ["CUB_200_2011.tgz"],
         "cars": ["cars_annos.mat", "car_ims.tgz"],
         "sop": ["Stanford_Online_Products.zip"],
+        "omniglot": ["images_background.zip", "images_evaluation.zip"],
+        "omniglot-small": ["images_background_small1.zip", "images_background_small2.zip"],
     }
 
 

@@ -1,12 +1,14 @@
-"""The four official layouts, in small: what they share and what each has of its own."""
+"""The official layouts, in small: what they share and what each has of its own."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lookalike.data import Counts, ImageSet, load
+from lookalike.data import Counts, ImageSet, load, prepare
+from lookalike.data.loading import Archive, Source
 from lookalike.data.official import (
     CARS,
     CUB,
@@ -17,6 +19,7 @@ from lookalike.data.official import (
     inshop,
     sop,
 )
+from lookalike.data.omniglot import OMNIGLOT, OMNIGLOT_SMALL, omniglot, omniglot_small
 from lookalike.errors import BadInput
 
 TINY = Counts(4, 4, 2, 2)
@@ -26,18 +29,24 @@ READERS: dict[str, tuple[Callable[[Path | None, Counts], ImageSet], Counts, str]
     "cars": (cars, TINY, "cars196"),
     "sop": (sop, TINY, "Stanford_Online_Products"),
     "inshop": (inshop, TINY_INSHOP, "InShop_Clothes"),
+    "omniglot": (omniglot, TINY, "omniglot"),
+    "omniglot-small": (omniglot_small, TINY, "omniglot"),
 }
 TEXTS = {
     "cub": "images.txt",
     "cars": "cars_annos.mat",
     "sop": "Ebay_test.txt",
     "inshop": "list_eval_partition.txt",
+    "omniglot": "images_background and images_evaluation",
+    "omniglot-small": "images_background_small1 and images_background_small2",
 }
+LISTS = ("cub", "cars", "sop", "inshop")
+"""Those that have a file with the names of their images."""
 
 
 @pytest.fixture
 def tiny(request: pytest.FixtureRequest) -> Callable[[str], Path]:
-    return lambda name: request.getfixturevalue(f"tiny_{name}")
+    return lambda name: request.getfixturevalue(f"tiny_{name.replace('-', '_')}")
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -68,7 +77,7 @@ def test_a_missing_or_empty_root_is_refused(tmp_path, name):
         load(name, tmp_path)
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", LISTS)
 @pytest.mark.parametrize("content", [b"\xff\xfe nonsense", b"one two three\nfour five\n", b""])
 def test_a_broken_list_is_refused(tiny, name, content):
     read, counts, inner = READERS[name]
@@ -86,6 +95,11 @@ def test_the_published_counts():
     assert INSHOP.train_images == 25_882
     assert INSHOP.test_images == 14_218 + 12_612
     assert (INSHOP.train_classes, INSHOP.test_classes) == (3_997, 3_985)
+    assert (OMNIGLOT.train_classes, OMNIGLOT.test_classes) == (964, 659)
+    assert (OMNIGLOT_SMALL.train_classes, OMNIGLOT_SMALL.test_classes) == (136, 106)
+    for half in (OMNIGLOT, OMNIGLOT_SMALL):  # 20 people drew each character
+        assert half.train_images == 20 * half.train_classes
+        assert half.test_images == 20 * half.test_classes
 
 
 def test_cub_classes_are_in_the_order_of_their_numbers(tiny_cub):
@@ -128,3 +142,39 @@ def test_the_things_of_sop_belong_to_kinds(tiny_sop: Path) -> None:
     kinds = [file.partition("_final/")[0].rpartition("/")[2] for file in images.files]
     assert images.super_labels is not None
     assert [sorted(set(kinds))[number] for number in images.super_labels] == kinds
+
+
+def test_omniglot_has_its_alphabets_as_super_classes(tiny_omniglot):
+    images = omniglot(tiny_omniglot, TINY)
+    assert images.class_names == (
+        "Greek/character01", "Latin/character01", "Tengwar/character01", "Tengwar/character02",
+    )  # fmt: skip
+    assert images.super_labels.tolist() == [0, 0, 1, 1, 2, 2, 2, 2]
+    assert images.test.tolist() == [False] * 4 + [True] * 4
+    assert images.files[0] == "images_background/Greek/character01/0001_01.png"
+    assert set(np.unique(images.decode(0))) == {0, 255}  # black ink on white paper
+
+
+def test_alphabets_of_both_reduced_sets_train_and_do_not_test(tiny_omniglot_small):
+    images = omniglot_small(tiny_omniglot_small, TINY)
+    assert [name.partition("/")[0] for name in images.class_names] == [
+        "Greek", "Korean", "Tagalog", "Tagalog",
+    ]  # fmt: skip
+    assert not any("small2/Greek" in file for file in images.files)
+
+
+def test_omniglot_is_unpacked_from_archives_that_lie_in_the_root(
+    tiny_omniglot_small, tmp_path_factory
+):
+    """The official archives hold one folder each; nothing is downloaded that is there."""
+    root = tmp_path_factory.mktemp("root")
+    home = tiny_omniglot_small / "omniglot"
+    archives = []
+    for number in (1, 2):
+        name = f"images_background_small{number}"
+        shutil.make_archive(str(root / name), "zip", home, name)
+        archives.append(Archive(f"https://nowhere.invalid/{name}.zip"))
+    source = Source(tuple(archives), lambda home: omniglot_small(home, TINY))
+    images = prepare("omniglot-small", root, sources={"omniglot-small": source})
+    assert images.fingerprint == omniglot_small(tiny_omniglot_small, TINY).fingerprint
+    assert (root / "images_background_small1" / "Greek").is_dir()

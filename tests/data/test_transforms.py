@@ -55,6 +55,7 @@ def pictures(resize, count=6):
         ("small-colour", 160, 128),
         ("small-160", 200, 160),
         ("glyphs", None, 32),
+        ("handwriting", 64, 64),
         ("none", None, None),
     ],
 )
@@ -244,6 +245,16 @@ def test_glyphs_are_never_mirrored_and_moved_by_few_pixels():
     assert (y - 15.5).abs().max() < 5
     assert x.std() > 0.5
     assert y.std() > 0.5
+
+
+def test_handwriting_is_moved_over_its_own_paper():
+    drawing = torch.full((1, 64, 64), 255, dtype=torch.uint8)
+    drawing[:, 28:36, 8:16] = 0
+    moved = preset("handwriting").augment([drawing] * 100, seeded(), Part(100, 0, 100))[:, 0]
+    assert moved[:, [0, 0, -1, -1], [0, -1, 0, -1]].min() > 254  # no black corners
+    ink = (255 - moved).sum((1, 2)) / (255 * 64)
+    assert ink.min() > 0.7
+    assert ink.max() < 1.4
 
 
 def test_images_of_several_sizes_need_another_preset():

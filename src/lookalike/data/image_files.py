@@ -107,13 +107,16 @@ def from_files(
     )
 
 
-def require(name: str, root: Path | None, inner: str, needed: Sequence[str]) -> Path:
+def require(
+    name: str, root: Path | None, inner: str, needed: Sequence[str], holds: str = ""
+) -> Path:
     """The folder with the official layout: ``root`` itself or ``root/inner``.
 
-    BadInput names what is missing, and where.
+    BadInput names what is missing, and where. ``holds``: what a user finds in the root, where that
+    is not the inner folder.
     """
     if root is None:
-        raise BadInput(f"'{name}' needs data.root: the folder that holds {inner}/")
+        raise BadInput(f"'{name}' needs data.root: the folder that holds {holds or f'{inner}/'}")
     if not root.is_dir():
         raise BadInput(f"data.root of '{name}' is no folder: {root}")
     home = root / inner if (root / inner).is_dir() else root

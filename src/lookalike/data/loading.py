@@ -12,6 +12,7 @@ from lookalike.data.archives import download, unpack
 from lookalike.data.cache import cache_folder, decoded
 from lookalike.data.image_set import ImageSet, UnreadableImage
 from lookalike.data.official import cars, cub, sop
+from lookalike.data.omniglot import omniglot, omniglot_small
 from lookalike.errors import BadInput
 from lookalike.files import write_json
 from lookalike.registry import DATASETS
@@ -40,6 +41,8 @@ class Source:
     read: Callable[[Path], ImageSet]
 
 
+_OMNIGLOT = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python"
+
 SOURCES: Mapping[str, Source] = {
     "cub": Source(
         (
@@ -67,6 +70,24 @@ SOURCES: Mapping[str, Source] = {
             ),
         ),
         sop,
+    ),
+    "omniglot": Source(
+        (
+            Archive(f"{_OMNIGLOT}/images_background.zip", md5="68d2efa1b9178cc56df9314c21c6e718"),
+            Archive(f"{_OMNIGLOT}/images_evaluation.zip", md5="6b91aef0f799c5bb55b94e3f2daec811"),
+        ),
+        omniglot,
+    ),
+    "omniglot-small": Source(
+        (
+            Archive(
+                f"{_OMNIGLOT}/images_background_small1.zip", md5="e704a628b5459e08445c13499850abc4"
+            ),
+            Archive(
+                f"{_OMNIGLOT}/images_background_small2.zip", md5="b75a71a51d3b13f821f212756fe481fd"
+            ),
+        ),
+        omniglot_small,
     ),
 }
 

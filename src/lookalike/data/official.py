@@ -93,7 +93,7 @@ def cub(root: Path | None = None, expected: Counts = CUB) -> ImageSet:
         [classes[number] for number in sorted(classes)],
         test=labels >= expected.train_classes,
     )
-    return _checked(images, expected, home)
+    return checked(images, expected, home)
 
 
 @DATASETS.register("cars", paper="Krause et al., 3dRR Workshop 2013")
@@ -118,7 +118,7 @@ def cars(root: Path | None = None, expected: Counts = CARS) -> ImageSet:
     images = from_files(
         "cars", home, files, labels, class_names, test=labels >= expected.train_classes
     )
-    return _checked(images, expected, home)
+    return checked(images, expected, home)
 
 
 @DATASETS.register("sop", paper="Oh Song et al., CVPR 2016")
@@ -142,7 +142,7 @@ def sop(root: Path | None = None, expected: Counts = SOP) -> ImageSet:
         test=np.arange(len(rows)) >= len(halves[0]),
     )
     categories = np.unique([category_of[number] for number, _ in rows], return_inverse=True)[1]
-    return replace(_checked(images, expected, home), super_labels=categories.astype(np.int64))
+    return replace(checked(images, expected, home), super_labels=categories.astype(np.int64))
 
 
 def _sop_rows(path: Path) -> list[tuple[int, str]]:
@@ -189,10 +189,10 @@ def inshop(root: Path | None = None, expected: Counts = INSHOP) -> ImageSet:
         query=parts == "query",
         gallery=parts == "gallery",
     )
-    return _checked(images, expected, home)
+    return checked(images, expected, home)
 
 
-def _checked(images: ImageSet, expected: Counts, home: Path) -> ImageSet:
+def checked(images: ImageSet, expected: Counts, home: Path) -> ImageSet:
     """``images``, refused if their counts are not the published ones."""
     found = Counts.of(images)
     if found != expected:

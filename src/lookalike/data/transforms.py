@@ -249,8 +249,14 @@ def _recolour(batch: Tensor, strength: float, generator: torch.Generator, part: 
         image.copy_(colours.adjust_hue(changed, hue))
 
 
-class _Glyphs(Preset):
-    """Small drawings: a small random shift, scale and rotation; never mirrored."""
+@dataclass(frozen=True)
+class _Drawing(Preset):
+    """Drawings: a small random shift, scale and rotation; never mirrored.
+
+    What comes in from outside of the image is black or, with ``paper``, as its border.
+    """
+
+    paper: bool = False
 
     def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:
         batch = self.centre(pixels).float()
@@ -258,13 +264,14 @@ class _Glyphs(Preset):
         chance = part.of(drawn, dim=1) * 2 - 1
         angle = chance[0] * math.radians(10)
         zoom = torch.exp(chance[1] * math.log(1.15))
-        shift = chance[2:] * 2 * (2 / 32)  # two of 32 pixels
+        shift = chance[2:] * 2 * (2 / 32)  # two of 32 pixels, or that share of the side
         rows = [
             torch.stack([angle.cos() * zoom, -angle.sin() * zoom, shift[0]], 1),
             torch.stack([angle.sin() * zoom, angle.cos() * zoom, shift[1]], 1),
         ]
         grid = functional.affine_grid(torch.stack(rows, 1), list(batch.shape), align_corners=False)
-        return functional.grid_sample(batch, grid, align_corners=False)
+        outside = "border" if self.paper else "zeros"
+        return functional.grid_sample(batch, grid, padding_mode=outside, align_corners=False)
 
 
 PRESETS: dict[str, Preset] = {
@@ -283,11 +290,18 @@ PRESETS: dict[str, Preset] = {
         _Photo("small-plain", 160, 128, "160, random crop 128, flip"),
         _Photo("small-colour", 160, 128, "as small, with colours changed by 0.2", (0.16, 1.0), 0.2),
         _Photo("small-160", 200, 160, "200, RandomResizedCrop 160 (0.16 to 1), flip", (0.16, 1.0)),
-        _Glyphs(
+        _Drawing(
             "glyphs",
             None,
             32,
             "32 px drawings: shift 2 px, size 0.87 to 1.15, turn 10 degrees, no flip",
+        ),
+        _Drawing(
+            "handwriting",
+            64,
+            64,
+            "64 px: shift 4 px, size 0.87 to 1.15, turn 10 degrees, no flip",
+            paper=True,
         ),
         Preset("none", None, None, "images of one size, unchanged"),
     )
