@@ -20,7 +20,12 @@ from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
 from lookalike.study.local import LocalExecutor
 from lookalike.study.plan import make_plan
-from lookalike.study.results import load_results, write_method
+from lookalike.study.results import (
+    baseline_classes,
+    load_results,
+    method_classes,
+    write_method,
+)
 from lookalike.study.runner import TaskRunner
 from lookalike.training import train
 
@@ -55,7 +60,39 @@ def test_a_study_ends_with_everything(finished):
         part, name = key.split(".")
         assert row.config[part][name] == value
     names = {path.suffix for path in finished.folder.rglob("*") if path.is_file()}
-    assert names == {".json", ".db"}
+    assert names == {".json", ".npz", ".db"}
+
+
+def class_scores(results):
+    """By row, repeat, fold and metric: the score per test class, kept beside the row."""
+    found = {}
+    kept = [(row.label, method_classes(results.folder, row)) for row in results.rows]
+    kept += [(row.baseline, baseline_classes(results.folder, row)) for row in results.baselines]
+    for name, classes in kept:
+        tables = classes.separate | {
+            (repeat, "all"): t for repeat, t in classes.concatenated.items()
+        }
+        for at, table in tables.items():
+            assert len(table.classes) == 8
+            assert table.queries.tolist() == [5] * 8
+            found |= {(name, *at, m): table.column(m).tolist() for m in table.metrics}
+    return found
+
+
+def test_scores_per_class_are_those_of_the_row(finished):
+    found = class_scores(finished)
+    assert len(found) == (2 * 2 * 3 + 3 * 3) * 2  # rows, repeats, models; baselines; two metrics
+    for row in finished.rows:
+        for repeat in row.repeats:
+            for metric in ("recall@1", "map@r"):
+                for fold, scores in enumerate(repeat.separate):
+                    of_classes = found[row.label, repeat.number, fold, metric]
+                    assert statistics.fmean(of_classes) == pytest.approx(scores[metric], abs=1e-6)
+                joined = statistics.fmean(found[row.label, repeat.number, "all", metric])
+                assert joined == pytest.approx(repeat.concatenated[metric], abs=1e-6)
+    for row in finished.baselines:
+        of_classes = found[row.baseline, 0, 1, "map@r"]
+        assert statistics.fmean(of_classes) == pytest.approx(row.separate[1]["map@r"], abs=1e-6)
 
 
 def test_a_trial_and_a_repeat_are_what_train_gives(finished, study_values, tmp_path):
@@ -79,7 +116,9 @@ def test_other_workers_and_an_interruption_change_nothing(
     assert len(first.rows[0].trials) == 2
     for path in (tmp_path / "s").glob("study.db*"):
         path.unlink()  # only the small files travel with a repository
-    assert timeless(run(study_values(), tmp_path / "s", workers=2)) == timeless(finished)
+    again = run(study_values(), tmp_path / "s", workers=2)
+    assert timeless(again) == timeless(finished)
+    assert class_scores(again) == class_scores(finished)
 
 
 def test_a_finished_study_does_nothing(finished, study_values, timeless):

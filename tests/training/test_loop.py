@@ -47,6 +47,10 @@ def test_learns_and_writes_everything(tiny):
     names = {path.name for path in run.folder.iterdir()}
     assert {"config.yaml", "environment.json", "metrics.jsonl", "model.safetensors"} <= names
     assert {"result.json", "timing.json", "tensorboard", "test.safetensors"} <= names
+    table = run.classes
+    assert len(table.classes) == run.result["test_classes"]
+    for metric in table.metrics:
+        assert table.score(metric) == pytest.approx(run.result["test"][metric])
     assert "checkpoints" not in names
     environment = json.loads((run.folder / "environment.json").read_text())
     assert environment["instructions"] == torch.backends.cpu.get_cpu_capability()

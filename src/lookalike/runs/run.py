@@ -28,6 +28,7 @@ from lookalike import data, models
 from lookalike.config import RunConfig
 from lookalike.data import ImageSet
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.evaluation.class_table import ClassTable
 from lookalike.files import atomically, write_json
 from lookalike.models.weights import read_tensors
 
@@ -87,6 +88,19 @@ class Run:
                 f"{self.folder / 'config.yaml'}' resumes it"
             )
         return self._read("result.json")
+
+    @property
+    def classes(self) -> ClassTable | None:
+        """The test scores of each class; None where they were not kept."""
+        path = self.folder / "classes.csv"
+        if not path.is_file():
+            return None
+        return ClassTable.from_csv(path.read_text(encoding="utf-8"), str(path))
+
+    def write_classes(self, classes: ClassTable) -> None:
+        """Write the test scores of each class; before the result."""
+        with atomically(self.folder / "classes.csv") as draft:
+            draft.write_text(classes.as_csv(), encoding="utf-8")
 
     @property
     def seconds(self) -> float:

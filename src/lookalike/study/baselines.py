@@ -16,8 +16,10 @@ from torch import Tensor
 from lookalike import models
 from lookalike.data import Split, Subset
 from lookalike.errors import LookalikeError
+from lookalike.evaluation.class_table import ClassTable
 from lookalike.models.head import l2_normalise
-from lookalike.training.score import TrainingRows, needs_training, score
+from lookalike.study.classes import RowClasses
+from lookalike.training.score import TrainingRows, needs_training, score, score_with_classes
 
 SHRINKS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Shrinkages of LDA's within-class covariance; the best on validation classes is used."""
@@ -85,19 +87,29 @@ def baselines(
             for project, fold in zip(projections, folds, strict=True)
             if needs_training(metrics)
         ]
-        separate, concatenated = final_scores(embedded, tests[0], metrics, training)
+        found = final_scores(embedded, tests[0], metrics, training)
         rows.append(
             {
                 "baseline": name,
                 "dim": embedded[0].shape[1],
                 "parameters": parameters,
                 "validation": validation,
-                "separate": separate,
-                "concatenated": concatenated,
+                "separate": found.separate,
+                "concatenated": found.concatenated,
+                "classes": found.classes.as_text() if found.classes.separate else None,
                 "seconds": round(seconds + time.monotonic() - begun, 3),
             }
         )
     return rows
+
+
+@dataclass(frozen=True)
+class FinalScores:
+    """The test scores of each fold's model and of their concatenated embeddings, and by class."""
+
+    separate: list[dict[str, float]]
+    concatenated: dict[str, float]
+    classes: RowClasses
 
 
 def final_scores(
@@ -105,20 +117,27 @@ def final_scores(
     test: Subset,
     metrics: tuple[str, ...],
     training: Sequence[TrainingRows] = (),
-) -> tuple[list[dict[str, float]], dict[str, float]]:
+) -> FinalScores:
     """The scores of each model's unit vectors, and of all of them concatenated.
 
     Equal embeddings (raw features) are scored once: concatenated they rank the same. Metrics that
     need the training images have no concatenated value: each fold has its own training classes.
     """
     if not training and all(torch.equal(one, embedded[0]) for one in embedded[1:]):
-        found = score(embedded[0], test, metrics)
-        return [found] * len(embedded), found
-    known: Sequence[TrainingRows | None] = training or [None] * len(embedded)
-    separate = [score(one, test, metrics, rows) for one, rows in zip(embedded, known, strict=True)]
-    if len(separate) == 1:
-        return separate, separate[0]
-    return separate, score(torch.cat(list(embedded), 1), test, metrics)
+        found = [score_with_classes(embedded[0], test, metrics)] * len(embedded)
+        joined = found[0]
+    else:
+        known: Sequence[TrainingRows | None] = training or [None] * len(embedded)
+        pairs = zip(embedded, known, strict=True)
+        found = [score_with_classes(one, test, metrics, rows) for one, rows in pairs]
+        joined = found[0]
+        if len(found) > 1:
+            joined = score_with_classes(torch.cat(list(embedded), 1), test, metrics)
+    tables = {(0, fold): table for fold, (_, table) in enumerate(found) if table is not None}
+    together: dict[int, ClassTable] = {}
+    if joined[1] is not None and len(found) > 1:
+        together[0] = joined[1]
+    return FinalScores([scores for scores, _ in found], joined[0], RowClasses(tables, together))
 
 
 def _best_lda(

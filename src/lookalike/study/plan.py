@@ -9,6 +9,7 @@ from lookalike import models
 from lookalike.config import RunConfig
 from lookalike.data import ImageSet
 from lookalike.errors import BadInput
+from lookalike.study.classes import RowClasses
 from lookalike.study.config import REPLACED_BY_ROWS, StudyConfig
 from lookalike.study.ledger import Ledger
 from lookalike.study.methods import Cell, DatasetFacts, Method, cells, hash_of
@@ -16,7 +17,9 @@ from lookalike.study.progress import MethodProgress, records_of
 from lookalike.study.results import (
     BaselineRow,
     StudyResults,
+    baseline_classes,
     load_results,
+    method_classes,
     read_baselines,
     read_method,
     row_file,
@@ -36,6 +39,8 @@ class BaselineProgress:
     group: str
     task: Task
     rows: tuple[BaselineRow, ...] = ()
+    classes: dict[tuple[str, str], RowClasses] = field(default_factory=dict)
+    """By group and baseline: the scores per test class, where they were kept."""
     error: str = ""
 
     @property
@@ -50,7 +55,13 @@ class BaselineProgress:
             self.error = str(record.get("error", ""))
             rows = record.get("rows", ())
             own = {"dataset": self.dataset, "group": self.group}
-            self.rows = tuple(BaselineRow(**row | own) for row in rows)
+            kept = [{k: v for k, v in row.items() if k != "classes"} for row in rows]
+            self.rows = tuple(BaselineRow(**row | own) for row in kept)
+            self.classes = {
+                (self.group, row["baseline"]): RowClasses.from_text(row["classes"])
+                for row in rows
+                if row.get("classes")
+            }
 
 
 @dataclass
@@ -95,13 +106,14 @@ class Plan:
                 progress.update(self.records)
                 step = 1 if progress.tuned else max(1, progress.trials_asked // 100)
                 if progress.size // step != before // step:
-                    write_method(self.folder, progress.row())
+                    write_method(self.folder, progress.row(), progress.row_classes())
         for baseline in self.baselines:
             if baseline.task.key in fresh:
                 baseline.update(self.records)
                 same = [one for one in self.baselines if one.dataset == baseline.dataset]
                 rows = tuple(row for one in same for row in one.rows)
-                write_baselines(self.folder, baseline.dataset, rows)
+                classes = {key: found for one in same for key, found in one.classes.items()}
+                write_baselines(self.folder, baseline.dataset, rows, classes)
 
     def known(self) -> dict[str, dict[str, Any]]:
         """The records of the files in the folder; files of another study are an error."""
@@ -117,15 +129,20 @@ class Plan:
                     f"'{path}' was made with other settings, data or weights; give another folder "
                     "(--results), or remove it"
                 )
-            found |= records_of(method, row)
+            found |= records_of(method, row, method_classes(self.folder, row))
         stored = (self.folder / "study.json").is_file()
         former = load_results(self.folder).facts if stored else {}
         for baseline in self.baselines:
             stored_rows = read_baselines(self.folder, baseline.dataset)
             rows = [row for row in stored_rows if (row.group or row.dataset) == baseline.group]
             if rows and former.get(baseline.group) == self.facts[baseline.group]:
-                found[baseline.task.key] = {"rows": [vars(row) for row in rows], "seconds": 0.0}
+                values = [vars(row) | {"classes": self._kept_classes(row)} for row in rows]
+                found[baseline.task.key] = {"rows": values, "seconds": 0.0}
         return found
+
+    def _kept_classes(self, row: BaselineRow) -> str | None:
+        found = baseline_classes(self.folder, row)
+        return found.as_text() if found else None
 
     def restart_outdated(self, ledger: Ledger) -> list[str]:
         """Clear the rows that are marked as outdated, here and in the ledger; their names."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lookalike.study.classes import RowClasses
 from lookalike.study.config import StudyConfig
 from lookalike.study.methods import Method
 from lookalike.study.results import MethodRow, PlannedRow, Repeat, Trial
@@ -26,6 +27,8 @@ class MethodProgress:
     trials: list[Trial] = field(default_factory=list)
     """Finished ones, by number, without a gap."""
     repeats: list[Repeat] = field(default_factory=list)
+    classes: dict[int, str] = field(default_factory=dict)
+    """By repeat: its scores per test class, as its record has them."""
     errors: list[str] = field(default_factory=list)
     ready: list[Task] = field(default_factory=list)
     runs_done: int = 0
@@ -111,6 +114,11 @@ class MethodProgress:
             group="" if self.method.group == self.method.dataset else self.method.group,
         )
 
+    def row_classes(self) -> RowClasses:
+        """The scores per test class so far."""
+        parts = {repeat: RowClasses.from_text(text) for repeat, text in self.classes.items()}
+        return RowClasses.joined(parts)
+
     def _update_trials(self, records: Records) -> None:
         """Continue after the finished trials; what follows them may be finished, too."""
         finished = dict(enumerate(self.trials))
@@ -156,7 +164,7 @@ class MethodProgress:
 
     def _update_repeats(self, records: Records) -> None:
         best = self.best
-        self.repeats, self.errors = [], []
+        self.repeats, self.errors, self.classes = [], [], {}
         if best is None:
             return
         for number in range(self.study.repeats):
@@ -171,6 +179,8 @@ class MethodProgress:
                 validation, separate = tuple(record["validation"]), tuple(record["separate"])
                 concatenated, seconds = record["concatenated"], record["seconds"]
                 runs = tuple(record.get("runs", ()))
+                if record.get("classes"):
+                    self.classes[number] = record["classes"]
                 self.repeats.append(
                     Repeat(number, seed, validation, separate, concatenated, seconds, runs)
                 )
@@ -212,7 +222,9 @@ def repeat_key(method: Method, trial: int, repeat: int) -> str:
     return f"{method.identity}/winner-{trial:03d}/repeat-{repeat}"
 
 
-def records_of(method: Method, row: MethodRow) -> dict[str, dict[str, Any]]:
+def records_of(
+    method: Method, row: MethodRow, classes: RowClasses | None = None
+) -> dict[str, dict[str, Any]]:
     """The records that a row of a results file was made of."""
     found: dict[str, dict[str, Any]] = {}
     for trial in row.trials:
@@ -227,5 +239,8 @@ def records_of(method: Method, row: MethodRow) -> dict[str, dict[str, Any]]:
         for repeat in row.repeats:
             names = ("validation", "separate", "concatenated", "seconds", "runs")
             values = {name: getattr(repeat, name) for name in names}
+            of_repeat = classes.of_repeat(repeat.number) if classes else None
+            if of_repeat and of_repeat.separate:
+                values["classes"] = of_repeat.as_text()
             found[repeat_key(method, best.number, repeat.number)] = values
     return found

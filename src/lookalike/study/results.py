@@ -4,6 +4,7 @@
     STUDY/<data set>/<method>.json            trials, the best one, its repeats
     STUDY/<data set>/<method>,<value>....json the same at values of axes
     STUDY/<data set>/baselines.json           the untrained network, PCA, LDA
+    STUDY/<data set>/<row>.classes.npz        scores per test class, by repeat and fold
 
 A method's file grows while the study runs; ``load_results`` reads finished and unfinished studies.
 """
@@ -20,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from lookalike.errors import BadInput
 from lookalike.files import write_json
+from lookalike.study.classes import RowClasses, classes_file, read_classes, write_classes
 from lookalike.study.intervals import Interval, summarize
 
 FORMAT = 1
@@ -297,9 +299,10 @@ def row_file(folder: Path, dataset: str, label: str) -> Path:
     return folder / dataset / f"{label.replace(', ', ',').replace('/', '-')}.json"
 
 
-def write_method(folder: Path, row: MethodRow) -> None:
-    """Write the file of one row."""
+def write_method(folder: Path, row: MethodRow, classes: RowClasses | None = None) -> None:
+    """Write the file of one row, and its scores per test class."""
     path = row_file(folder, row.dataset, row.label)
+    write_classes(classes_file(path), classes or RowClasses())
     write_json(path, {"format": FORMAT} | dataclasses.asdict(row))
 
 
@@ -309,8 +312,32 @@ def read_method(folder: Path, dataset: str, label: str) -> MethodRow | None:
     return _parse(path, MethodRow, _read(path)) if path.is_file() else None
 
 
-def write_baselines(folder: Path, dataset: str, rows: tuple[BaselineRow, ...]) -> None:
-    """Write the baselines of one data set."""
+def method_classes(folder: Path, row: MethodRow) -> RowClasses | None:
+    """The scores per test class of a row, if they were kept."""
+    return read_classes(classes_file(row_file(folder, row.dataset, row.label)))
+
+
+def baseline_classes(folder: Path, row: BaselineRow) -> RowClasses | None:
+    """The scores per test class of a baseline, if they were kept."""
+    return read_classes(_baseline_file(folder, row))
+
+
+def _baseline_file(folder: Path, row: BaselineRow) -> Path:
+    axes = {"group": row.group} if row.group and row.group != row.dataset else {}
+    label = label_of("baselines", axes | {"baseline": row.baseline})
+    return classes_file(row_file(folder, row.dataset, label))
+
+
+def write_baselines(
+    folder: Path,
+    dataset: str,
+    rows: tuple[BaselineRow, ...],
+    classes: Mapping[tuple[str, str], RowClasses] | None = None,
+) -> None:
+    """Write the baselines of one data set; ``classes`` by group and baseline."""
+    for row in rows:
+        found = (classes or {}).get((row.group, row.baseline))
+        write_classes(_baseline_file(folder, row), found or RowClasses())
     values = [dataclasses.asdict(row) for row in rows]
     write_json(folder / dataset / "baselines.json", {"format": FORMAT, "baselines": values})
 

@@ -138,7 +138,8 @@ class TaskRunner:
                     training.append((learning.embed(split.train, "testing"), split.train.labels))
         if test is None:
             raise LookalikeError("the protocol has no folds")
-        separate, together = final_scores(embedded, test, metrics, training)
+        scores = final_scores(embedded, test, metrics, training)
+        separate, together = scores.separate, scores.concatenated
         if tested:  # by the runs themselves, which have the embeddings of their training images
             separate, together = tested, together if len(tested) > 1 else tested[0]
         found: dict[str, Any] = {
@@ -146,6 +147,8 @@ class TaskRunner:
             "separate": separate,
             "concatenated": together,
         }
+        if scores.classes.separate:
+            found["classes"] = scores.classes.as_text()
         if runs and task.keep:
             found["runs"] = [run.folder.name for run in runs]
         for run in () if task.keep else runs:

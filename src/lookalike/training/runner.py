@@ -17,6 +17,7 @@ from lookalike import models
 from lookalike.config import RunConfig, without_effect
 from lookalike.data import PixelStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.evaluation.class_table import ClassTable
 from lookalike.evaluation.metrics import check_metrics, more_is_better
 from lookalike.files import atomically
 from lookalike.progress import Watcher
@@ -34,7 +35,7 @@ from lookalike.training.score import (
     chance,
     format_score,
     needs_training,
-    score,
+    score_with_classes,
     untrained_embeddings,
 )
 
@@ -194,7 +195,9 @@ class TrainingRun(TrainingLoop):
                 save_file({"embeddings": embeddings, "indices": indices}, str(draft))
         with_training = needs_training(self.config.protocol.metrics)
         training = self.embed(self.split.train, TRAINING_STAGE) if with_training else None
-        scores = self.test_scores(test, embeddings, training)
+        scores, classes = self.test_scores(test, embeddings, training)
+        if is_first() and classes is not None:
+            self.run.write_classes(classes)
         return {
             "test_images": len(test.indices),
             "test_classes": test.class_count,
@@ -204,11 +207,11 @@ class TrainingRun(TrainingLoop):
 
     def test_scores(
         self, test: Subset, embeddings: Tensor, training: Tensor | None
-    ) -> dict[str, float]:
-        """Every metric of the protocol on the test classes."""
+    ) -> tuple[dict[str, float], ClassTable | None]:
+        """Every metric of the protocol on the test classes, and by class."""
         metrics = self.config.protocol.metrics
         known = None if training is None else (training, self.split.train.labels)
-        return score(embeddings, test, metrics, known)
+        return score_with_classes(embeddings, test, metrics, known)
 
     def test_before_training(
         self, test: Subset, trained: dict[str, float], with_training: bool
@@ -225,7 +228,7 @@ class TrainingRun(TrainingLoop):
                 rows = self.embed(self.split.train, TRAINING_STAGE, without_linear=True)
                 training = untrained_embeddings(head, rows)
         found = {
-            state: self.test_scores(test, embeddings, training.get(state))
+            state: self.test_scores(test, embeddings, training.get(state))[0]
             for state, embeddings in states.items()
         }
         if self.split.validation is not None and self.progress.best_epoch == 0:

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from lookalike import evaluation
 from lookalike.data import Subset
+from lookalike.evaluation import Evaluation
+from lookalike.evaluation.class_table import ClassTable
 from lookalike.evaluation.metrics import check_metrics, more_is_better
 from lookalike.evaluation.scoring import ScoreOptions
 from lookalike.models.head import Head, l2_normalise
@@ -33,6 +35,29 @@ def score(
 
     Without ``training`` the metrics that need it are left out.
     """
+    found = _evaluation(embeddings, subset, metrics, training)
+    return {} if found is None else found.scores
+
+
+def score_with_classes(
+    embeddings: Tensor,
+    subset: Subset,
+    metrics: tuple[str, ...],
+    training: TrainingRows | None = None,
+) -> tuple[dict[str, float], ClassTable | None]:
+    """What :func:`score` returns, and the scores per class behind it."""
+    found = _evaluation(embeddings, subset, metrics, training)
+    if found is None:
+        return {}, None
+    return found.scores, ClassTable.of(found, subset.class_names)
+
+
+def _evaluation(
+    embeddings: Tensor,
+    subset: Subset,
+    metrics: tuple[str, ...],
+    training: TrainingRows | None,
+) -> Evaluation | None:
     rows, labels = embeddings.numpy(), subset.labels
     query, gallery = subset.query, subset.gallery
     options: ScoreOptions = {"distributed": True}
@@ -41,11 +66,11 @@ def score(
     else:
         options |= {"training": training[0], "training_labels": training[1]}
     if not metrics:
-        return {}
+        return None
     if query is None or gallery is None:
-        return evaluation.evaluate(rows, labels, metrics, **options)
+        return evaluation.score(rows, labels, metrics, **options)
     queries, items = (rows[query], labels[query]), (rows[gallery], labels[gallery])
-    return evaluation.evaluate(*queries, metrics, *items, **options)
+    return evaluation.score(*queries, metrics, *items, **options)
 
 
 def chance(
