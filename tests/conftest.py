@@ -76,10 +76,16 @@ def postgres():
 
 @pytest.fixture(scope="session")
 def make_study():
-    """Write the results of a study: true scores of methods, plus noise that depends on a seed."""
+    """Write the results of a study: true scores of methods, plus noise that depends on a seed.
+
+    ``classes`` test classes, 0 for results of versions that did not keep scores per class;
+    ``spread`` is how much a method differs from class to class.
+    """
     import numpy as np
 
     from lookalike.config import parse
+    from lookalike.evaluation.class_table import ClassTable
+    from lookalike.study.classes import RowClasses
     from lookalike.study.results import (
         BaselineRow,
         MethodRow,
@@ -96,6 +102,24 @@ def make_study():
         found |= {"map@r": 0.6 * level, "pi-ratio": 1 - level, "rho": 0.5 - level / 4}
         return {name: float(value + rng.normal(0, 0.004)) for name, value in found.items()}
 
+    def tables(rng, found, classes, spread):
+        """Scores per class whose mean over queries is the score; a method differs by class."""
+        names = tuple(f"class {i}" for i in range(classes))
+        queries = np.arange(classes) % 5 + 8
+        own = rng.normal(0, spread, classes)
+
+        def table(scores):
+            metrics = tuple(m for m in scores if m.startswith(("recall", "map")))
+            apart = own + rng.normal(0, 0.005, classes)
+            apart -= np.average(apart, weights=queries)
+            values = np.stack([scores[m] + apart for m in metrics], axis=1)
+            return ClassTable(names, queries, metrics, values)
+
+        return RowClasses(
+            {(r, f): table(s) for r, one in enumerate(found) for f, s in enumerate(one.separate)},
+            {r: table(one.concatenated) for r, one in enumerate(found) if len(one.separate) > 1},
+        )
+
     def make(
         folder,
         methods=None,
@@ -107,6 +131,8 @@ def make_study():
         baselines=("raw-features", "pca", "lda"),
         name="small",
         data=None,
+        classes=40,
+        spread=0.02,
     ):
         methods = methods or {"contrastive": 0.60, "triplet": 0.601, "multi-similarity": 0.68}
         rng = np.random.default_rng(5)
@@ -187,11 +213,18 @@ def make_study():
             facts={dataset: {"fingerprint": f"{dataset}-0123456789"} for dataset in datasets},
         )
         write_study(results)
+        rng = np.random.default_rng(6)
         for row in rows:
-            write_method(folder, row)
+            found = tables(rng, row.repeats, classes, spread) if classes else None
+            write_method(folder, row, found)
         for dataset in datasets:
             found = tuple(row for row in bases if row.dataset == dataset)
-            write_baselines(folder, dataset, found)
+            known = {
+                (row.group, row.baseline): tables(rng, [row], classes, spread)
+                for row in found
+                if classes
+            }
+            write_baselines(folder, dataset, found, known)
         return folder
 
     return make
@@ -231,7 +264,8 @@ def make_run(glyphs, tmp_path_factory):
     from safetensors.torch import save_file
 
     from lookalike.config import load
-    from lookalike.evaluation import evaluate
+    from lookalike.evaluation import score
+    from lookalike.evaluation.class_table import ClassTable
     from lookalike.training import Run
 
     first = int(glyphs.labels[glyphs.test].min())
@@ -258,13 +292,16 @@ def make_run(glyphs, tmp_path_factory):
                 for e in range(1, epochs + 1)
             )
         )
+        tested = score(embeddings, labels - first, RUN_METRICS)
+        if changes.get("test") is None:
+            run.write_classes(ClassTable.of(tested, glyphs.class_names[first : first + CLASSES]))
         result = {
             "data_fingerprint": glyphs.fingerprint,
             "train_classes": 1_000,
             "epochs": epochs,
             "test_images": len(indices),
             "test_classes": CLASSES,
-            "test": evaluate(embeddings, labels, RUN_METRICS),
+            "test": tested.scores,
         }
         if epochs:
             result |= {"chosen_epoch": epochs - 1, "validation": {"map@r": 0.7}}

@@ -26,16 +26,26 @@ def test_compare_says_what_holds(lookalike, study):
     assert done.returncode == 0, done.stderr
     assert "glyphs, by MAP@R" in done.stdout
     assert "multi-similarity is better than PCA (by " in done.stdout
-    assert "No significant difference in 1 of 12 pairs (20 blocks)." in done.stdout
+    assert "over 5 trainings of each method and 40 test classes, crossed." in done.stdout
+    assert "No significant difference in 1 of 12 pairs." in done.stdout
     assert "Not shown to beat LDA, shrunk: triplet, contrastive." in done.stdout
-    assert "Tournament over 20 repeats and folds on glyphs" in done.stdout
+    assert "Tournament over 40 test classes of glyphs" in done.stdout
+    assert "[95 %]: 95 % interval over trainings x test classes" in done.stdout
     assert "Friedman: p = " in done.stdout
 
 
 def test_compare_as_json_and_joined(lookalike, study):
     found = json.loads(lookalike("compare", study, "--concatenated", "--json").stdout)
     (part,) = found["datasets"]
-    assert (found["which"], part["ranking"], part["blocks"]) == ("concatenated", "fair", 5)
+    assert (found["which"], part["ranking"]) == ("concatenated", "fair")
+    assert (part["trainings"], part["classes"]) == (5, 40)
+    first = part["differences"][0]
+    assert first["over_classes"]["low"] < first["over_trainings"]["low"] < first["mean"]
+    assert (first["scope"], first["holds"]) == ("other classes", True)
+    assert part["rows"][0]["over_classes"].keys() == {"low", "high"}
+    assert {"better", "worse", "classes", "trainings", "detectable", "power"} == (
+        part["needed"][0].keys()
+    )
     assert part["audit"] == {"verdict": "fair", "flaws": []}
     assert {row["name"] for row in part["rows"] if row["baseline"]} == {
         "raw features", "PCA", "LDA, shrunk",
@@ -62,6 +72,14 @@ def test_one_repeat_is_compared_by_the_deviation_over_its_folds(lookalike, make_
         "count": 4, "over": "folds",
     }  # fmt: skip
     assert (rows["PCA"]["sd"], rows["PCA"]["count"]) == (None, 1)
+
+
+def test_old_results_say_that_they_hold_for_these_classes_only(lookalike, make_study, tmp_path):
+    told = lookalike("compare", make_study(tmp_path / "s", classes=0)).stdout
+    assert "scores per test class were not kept, so nothing can be said about other classes" in told
+    assert "For these test classes only: multi-similarity scores higher than" in told
+    assert "is better than" not in told
+    assert "Tournament" not in told
 
 
 @pytest.fixture
@@ -126,7 +144,9 @@ def test_report_writes_page_and_tables(lookalike, study, tmp_path):
     done = lookalike("report", study, "-o", tmp_path / "page.html", "--title", "Mine")
     assert done.returncode == 0, done.stderr
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["page.csv", "page.html", "page.md", "page.svg", "page.tex"]
+    assert names == [
+        "page.csv", "page.differences.svg", "page.html", "page.md", "page.svg", "page.tex",
+    ]  # fmt: skip
     assert "<h1>Mine</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 

@@ -18,6 +18,7 @@ from lookalike.study.results import (
     PlannedRow,
     StudyResults,
     load_results,
+    method_classes,
     write_baselines,
     write_method,
     write_study,
@@ -70,7 +71,7 @@ def test_a_study_is_fair_and_only_what_holds_is_claimed(study):
     (part,) = compare(gather([study]), "map@r").datasets
     assert part.audit.flaws == ()
     assert part.ranking == "fair"
-    assert part.blocks == 20
+    assert (part.trainings, part.classes) == (5, 40)
     assert part.trained[0].name == "multi-similarity"
     assert [one.name for one in part.baselines] == ["LDA, shrunk", "raw features", "PCA"]
     better = {(d.better, d.worse) for d in part.differences if d.holds}
@@ -81,18 +82,93 @@ def test_a_study_is_fair_and_only_what_holds_is_claimed(study):
     assert part.no_better_than_baseline["LDA, shrunk"] == ["triplet", "contrastive"]
     claim = part.claims[0]
     assert claim.startswith("multi-similarity is better than ")
-    assert part.open == len(part.differences) - len(better) == 1
+    assert part.open + len(part.narrow_claims) == len(part.differences) - len(better) == 1
+    assert part.basis == (
+        "Intervals are over 5 trainings of each method and 40 test classes, crossed."
+    )
 
 
-def test_one_data_set_has_repeats_and_folds_as_blocks_and_says_so(study):
+def test_every_row_has_an_interval_over_classes(study):
+    found = compare(gather([study]), "map@r").datasets[0]
+    assert set(found.bounds) == {one.name for one in found.contenders}
+    for one in found.trained:
+        score, bounds = one.interval("map@r"), found.bounds[one.name]
+        assert bounds.low < score.low < score.mean < score.high < bounds.high
+    joined = compare(gather([study]), "map@r", "concatenated").datasets[0]
+    mean = joined.trained[0].interval("map@r", "concatenated").mean
+    assert joined.bounds["multi-similarity"].low < mean < joined.bounds["multi-similarity"].high
+
+
+def test_the_sample_is_the_scores_of_the_rows(study):
+    part = compare(gather([study]), "map@r").datasets[0]
+    one = part.trained[1]
+    repeats = [
+        np.mean([s["map@r"] for (r, _), s in one.cells.items() if r == repeat])
+        for repeat in range(5)
+    ]
+    at = part.sample.names.index(one.name)
+    assert part.sample.totals[at].tolist() == pytest.approx(repeats)
+    means = np.average(part.sample.by_class[one.name], axis=1, weights=part.sample.queries)
+    assert means.tolist() == pytest.approx(repeats, abs=1e-6)  # stored in single precision
+    bare = part.sample.names.index("PCA")
+    assert len(set(part.sample.totals[bare])) == 1  # nothing is trained
+
+
+def test_what_holds_over_trainings_only_is_said_to_hold_for_these_classes(make_study, tmp_path):
+    """Methods that differ from class to class by more than from each other."""
+    folder = make_study(tmp_path / "s", spread=0.3, baselines=())
+    (part,) = compare(gather([folder]), "map@r").datasets
+    assert part.claims == ()
+    assert part.narrow_claims[0].startswith(
+        "For these test classes only: multi-similarity scores higher than "
+    )
+    assert {one.scope for one in part.differences} == {"these classes", "open"}
+    assert part.needed[0].classes is None or part.needed[0].classes > 40
+
+
+def test_results_without_scores_per_class_are_read_and_claim_nothing(make_study, tmp_path):
+    folder = make_study(tmp_path / "s", classes=0)
+    found = compare(gather([folder]), "map@r")
+    (part,) = found.datasets
+    assert (part.claims, part.bounds, part.needed, part.classes) == ((), {}, (), 0)
+    assert part.narrow_claims
+    assert "scores per test class were not kept" in part.basis
+    assert found.tournament is None  # repeats are no blocks
+
+
+def test_one_seed_has_the_interval_over_classes_alone(make_study, tmp_path):
+    folder = make_study(tmp_path / "s", repeats=1)
+    (part,) = compare(gather([folder]), "map@r").datasets
+    assert (part.trainings, part.classes) == (1, 40)
+    assert part.basis == (
+        "Intervals are over the 40 test classes alone: with one training of each method, another "
+        "training may change the order."
+    )
+    assert part.claims == ()
+    assert part.narrow_claims[0].startswith("For these trainings only: multi-similarity scores")
+    assert all(one.over_trainings is None for one in part.differences)
+    assert all(one.over_classes is not None for one in part.differences)
+
+
+def test_rows_of_other_classes_are_not_paired(make_study, tmp_path):
+    more = make_study(tmp_path / "a", methods={"triplet": 0.6}, name="a", classes=40)
+    less = make_study(tmp_path / "b", methods={"circle": 0.7}, name="b", classes=39)
+    (part,) = compare(gather([more, less]), "map@r", anyway=True).datasets
+    (one,) = [d for d in part.differences if {d.better, d.worse} == {"a: triplet", "b: circle"}]
+    assert one.over_classes is None
+    assert set(part.bounds) >= {"a: triplet", "b: circle"}  # each has its own
+
+
+def test_one_data_set_has_its_test_classes_as_blocks_and_says_so(study):
     found = compare(gather([study]), "recall@1").tournament
-    assert found.blocks == 20
-    assert found.about == "20 repeats and folds on glyphs; the ranks are valid for glyphs only"
+    assert found.blocks == 40
+    assert (
+        found.about == "40 test classes of glyphs, each by the mean of 5 trainings of every method"
+    )
     assert found.standings[0].name == "multi-similarity"
     assert ("contrastive", "triplet") in [tuple(sorted(group)) for group in found.groups]
     joined = compare(gather([study]), "recall@1", "concatenated").tournament
-    assert joined.blocks == 5
-    assert joined.about.startswith("5 repeats on glyphs")
+    assert joined.blocks == 40
 
 
 def test_many_data_sets_are_the_blocks(make_study, tmp_path):
@@ -265,7 +341,7 @@ def cells(make_study, tmp_path):
         ("b", "512"): {"contrastive": 0.66, "triplet": 0.60, "margin": 0.62},
     }
     folder = tmp_path / "cells"
-    rows, planned = [], []
+    rows, planned, kept = [], [], {}
     for (network, size), methods in levels.items():
         changes = {name: {"model": {"network": network, "dim": int(size)}} for name in methods}
         part = make_study(
@@ -273,6 +349,7 @@ def cells(make_study, tmp_path):
         )
         axes = {"network": network, "size": size}
         for row in load_results(part).rows:
+            kept[row.method, network, size] = method_classes(part, row)
             rows.append(replace(row, axes=axes, group=f"glyphs, {network}, {size}"))
             planned.append(PlannedRow("glyphs", row.method, axes, 0, row.repeats_asked, 4))
     facts = {row.group: {"fingerprint": "0123456789"} for row in rows}
@@ -281,7 +358,7 @@ def cells(make_study, tmp_path):
     )
     write_study(head)
     for row in rows:
-        write_method(folder, row)
+        write_method(folder, row, kept[row.method, row.axes["network"], row.axes["size"]])
     base = BaselineRow(
         "glyphs", "pca", 64, {}, (), rows[0].repeats[0].separate, rows[0].repeats[0].concatenated,
         1.0, "glyphs, a, 64",

@@ -12,7 +12,6 @@ from lookalike.compare.statistics import (
     critical_difference,
     friedman,
     holm,
-    pairwise,
     ranks,
     tournament,
 )
@@ -111,68 +110,10 @@ def test_cliques_are_all_the_largest_groups(average, distance):
     assert all(any(group <= other for other in groups) for group in largest)
 
 
-def exact_wilcoxon(difference):
-    """By all 2^n assignments of signs."""
-    places = stats.rankdata(np.abs(difference))
-    seen = min(places[difference > 0].sum(), places[difference < 0].sum())
-    sums = [
-        places[np.array(signs)].sum()
-        for signs in itertools.product([True, False], repeat=len(places))
-    ]
-    return min(1.0, 2 * np.mean(np.array(sums) <= seen))
-
-
-def test_pairwise_p_is_the_exact_signed_rank_test():
-    scores = np.random.default_rng(1).normal(size=(8, 3)) + np.array([0.0, 1.0, 0.1])
-    for one in pairwise(scores, ["a", "b", "c"]):
-        columns = [["a", "b", "c"].index(name) for name in (one.better, one.worse)]
-        difference = scores[:, columns[0]] - scores[:, columns[1]]
-        assert one.p == pytest.approx(exact_wilcoxon(difference))
-        assert one.mean == pytest.approx(difference.mean())
-        assert one.mean >= 0
-
-
-def test_bootstrap_interval_agrees_with_scipy():
-    scores = np.random.default_rng(5).normal(size=(20, 2)) + np.array([0.5, 0.0])
-    one = pairwise(scores, ["a", "b"])[0]
-    expected = stats.bootstrap(
-        ((scores[:, 0] - scores[:, 1]),), np.mean, method="percentile", rng=1
-    ).confidence_interval
-    assert (one.low, one.high) == pytest.approx((expected.low, expected.high), abs=0.03)
-
-
-def test_better_is_said_only_where_it_holds():
-    rng = np.random.default_rng(2)
-    base = rng.normal(0.5, 0.05, size=(20, 1))
-    scores = base + np.array([0.1, 0.0, 0.0]) + rng.normal(0, 0.01, size=(20, 3))
-    found = {(one.better, one.worse): one.holds for one in pairwise(scores, ["a", "b", "c"])}
-    assert found.pop(("a", "b"))
-    assert found.pop(("a", "c"))
-    assert not any(found.values())
-
-
-def test_false_claims_are_rare():
-    """Under no difference, at most about one study in twenty may claim any."""
-    rng = np.random.default_rng(11)
-    wrong = sum(
-        any(one.holds for one in pairwise(rng.normal(size=(12, 4)), list("abcd")))
-        for _ in range(150)
-    )
-    assert wrong <= 15
-
-
-def test_few_blocks_never_hold():
-    five = np.array([[0.9, 0.1]] * 5) + np.arange(10).reshape(5, 2) * 1e-3
-    assert not pairwise(five, ["a", "b"])[0].holds  # the least p of five signs is 1/16
-    two = pairwise(five[:2], ["a", "b"])[0]
-    assert (two.low, two.high, two.holds) == (None, None, False)
-
-
 def test_equal_methods():
     same = np.ones((6, 3))
     assert friedman(same) is None
     assert [one.rank for one in tournament(same, list("abc"))] == [2.0] * 3
-    assert all(one.p == 1 and not one.holds for one in pairwise(same, list("abc")))
 
 
 def test_every_block_alike_is_infinitely_sure():
@@ -187,7 +128,7 @@ def test_every_block_alike_is_infinitely_sure():
         (lambda: ranks([[0.5, np.nan]]), "every block needs every method"),
         (lambda: ranks([0.5]), "table of blocks"),
         (lambda: tournament([[1.0, 2.0]], ["a", "a"]), "different names"),
-        (lambda: pairwise([[1.0, 2.0]], ["a", "b"], 95), "between 0 and 1"),
+        (lambda: critical_difference(3, 5, alpha=5), "between 0 and 1"),
         (lambda: critical_difference(1, 5), "two methods"),
     ],
 )

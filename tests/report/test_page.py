@@ -38,7 +38,7 @@ def tags(text):
 def test_one_file_of_bearable_size(page):
     assert page.name == "index.html"
     assert sorted(path.name for path in page.parent.iterdir()) == [
-        "index.csv", "index.html", "index.md", "index.tex",
+        "index.csv", "index.differences.svg", "index.html", "index.md", "index.svg", "index.tex",
     ]  # fmt: skip
     assert page.stat().st_size < 15e6
 
@@ -68,6 +68,15 @@ def test_protocol_is_said(tags, three_runs):
         "Trained on 1,000 classes, epoch chosen by MAP@R on validation classes, "
         f"tested once on 60 unseen classes ({images} images)."
     ) in tags.words
+
+
+def test_one_training_each_is_compared_by_classes_and_says_so(text, tags):
+    words = " ".join("".join(tags.words).split())
+    assert "over the 60 test classes alone: with one training of each method" in words
+    assert "these trainings only" in words
+    assert 'class="differences broad"' in text
+    assert 'class="differences narrow"' in text
+    assert "60 test classes of glyphs, each by one training of every method" in words
 
 
 def test_gallery_shows_both_kinds_with_marks(tags):

@@ -8,6 +8,9 @@ import typer
 
 from lookalike.cli.console import Anyway, AsJson, Metric, ResultFolders
 
+MOST_NEEDED = 3
+"""Pairs of which the terminal says what it would take to tell them apart."""
+
 if TYPE_CHECKING:
     from lookalike.compare.comparison import Comparison, OnDataset
     from lookalike.study.results import Which
@@ -26,7 +29,8 @@ def compare(
 
     Example: lookalike compare runs/glyphs-triplet-0123456789ab runs/glyphs-circle-ba9876543210
 
-    Runs that differ in seed and fold alone count as repeats of one method.
+    Runs that differ in seed and fold alone count as repeats of one method. "Better" is said where
+    it holds for other trainings and for other test classes.
     """
     from lookalike.compare.comparison import check_concatenated, chosen_metric
     from lookalike.compare.comparison import compare as compare_rows
@@ -72,17 +76,28 @@ def print_part(found: "Comparison", part: "OnDataset") -> None:
 
 
 def print_claims(part: "OnDataset") -> None:
-    """Print the significant differences and the number of open pairs."""
-    for sentence in part.claims:
+    """Print what holds, what holds for these classes only, and the number of open pairs."""
+    if part.differences:
+        print(part.basis)
+    for sentence in (*part.claims, *part.narrow_claims):
         print(sentence)
     if part.differences:
-        pairs = len(part.differences)
-        print(f"No significant difference in {part.open} of {pairs} pairs ({part.blocks} blocks).")
+        print(f"No significant difference in {part.open} of {len(part.differences)} pairs.")
     elif part.ranking != "refused" and len(part.contenders) > 1:
-        print("One training of each: differences may be due to chance, so none is reported.")
+        print("There is nothing to compare: no training has scores of every method.")
     for base, methods in part.no_better_than_baseline.items():
-        if part.differences and methods:
+        if part.differences and part.classes and part.trainings > 1 and methods:
             print(f"Not shown to beat {base}: {', '.join(methods)}.")
+    print_needed(part)
+
+
+def print_needed(part: "OnDataset") -> None:
+    """Print what it would take to tell the best from those that it is not shown to beat."""
+    from lookalike.report.power import needed_sentence
+
+    sure = {(one.better, one.worse) for one in part.differences if one.holds}
+    for one in [one for one in part.needed if (one.better, one.worse) not in sure][:MOST_NEEDED]:
+        print(needed_sentence(one, part.trainings, part.classes))
 
 
 def print_tournament(found: "Comparison") -> None:
@@ -113,14 +128,20 @@ def as_mapping(found: "Comparison") -> dict[str, Any]:
                 "dataset": part.dataset,
                 "axes": dict(part.axes),
                 "ranking": part.ranking,
-                "blocks": part.blocks,
-                "rows": [row_mapping(one, found) for one in part.contenders],
+                "trainings": part.trainings,
+                "classes": part.classes,
+                "basis": part.basis,
+                "rows": [row_mapping(one, part, found) for one in part.contenders],
                 "audit": {
                     "verdict": part.audit.verdict,
                     "flaws": [asdict(flaw) for flaw in part.audit.flaws],
                 },
-                "differences": [asdict(d) | {"holds": d.holds} for d in part.differences],
+                "differences": [
+                    asdict(d) | {"scope": d.scope, "holds": d.holds} for d in part.differences
+                ],
+                "needed": [asdict(one) for one in part.needed],
                 "claims": part.claims,
+                "narrow_claims": part.narrow_claims,
             }
             for part in found.datasets
         ],
@@ -128,8 +149,9 @@ def as_mapping(found: "Comparison") -> dict[str, Any]:
     }
 
 
-def row_mapping(one: Any, found: "Comparison") -> dict[str, Any]:
+def row_mapping(one: Any, part: "OnDataset", found: "Comparison") -> dict[str, Any]:
     """One method as JSON values; unknown numbers are null."""
+    bounds = part.bounds.get(one.name)
     metrics = {metric: one.interval(metric, found.which) for metric in one.metrics}
     return {
         "name": one.name,
@@ -138,4 +160,5 @@ def row_mapping(one: Any, found: "Comparison") -> dict[str, Any]:
         "scores": {
             metric: value.as_mapping() for metric, value in metrics.items() if value is not None
         },
+        "over_classes": asdict(bounds) if bounds else None,
     }

@@ -9,22 +9,23 @@ from numpy.typing import NDArray
 
 from lookalike.compare.audit import Audit, audit, listed
 from lookalike.compare.contenders import Contender, Gathered
+from lookalike.compare.power import Needed, needed
+from lookalike.compare.sampling import class_bounds, sample_of
 from lookalike.compare.statistics import (
-    Difference,
     Friedman,
     Standing,
     cliques,
     critical_difference,
     friedman,
-    pairwise,
     tournament,
 )
+from lookalike.compare.uncertainty import Bounds, Difference, Sample, Scope, differences
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.evaluation.metrics import more_is_better
 from lookalike.study.results import Which
 
 ENOUGH_DATASETS = 6
-"""With fewer, the signed-rank test cannot reach 5 %: its least p is 2 / 2^n."""
+"""With fewer, a test over data sets cannot reach 5 %: its least p is 2 / 2^n."""
 
 Ranking = Literal["fair", "refused", "anyway"]
 
@@ -61,7 +62,10 @@ class OnDataset:
     audit: Audit
     ranking: Ranking
     differences: tuple[Difference, ...]
-    blocks: int
+    sample: Sample
+    """The scores that the differences come from, by training and test class."""
+    bounds: Mapping[str, Bounds]
+    """By method: the interval of its score over trainings x test classes, where known."""
 
     @property
     def trained(self) -> tuple[Contender, ...]:
@@ -74,29 +78,85 @@ class OnDataset:
         return tuple(one for one in self.contenders if one.baseline)
 
     @property
+    def trainings(self) -> int:
+        """The number of trainings of each method that are compared."""
+        return self.sample.trainings
+
+    @property
+    def classes(self) -> int:
+        """The number of test classes; 0 where scores per class were not kept."""
+        return self.sample.classes
+
+    @property
+    def basis(self) -> str:
+        """What the differences are based on, in one sentence."""
+        times = f"{self.trainings} training{'s' * (self.trainings != 1)} of each method"
+        if not self.classes:
+            return (
+                f"Intervals are over {times}: scores per test class were not kept, so nothing can "
+                "be said about other classes."
+            )
+        if self.trainings == 1:
+            return (
+                f"Intervals are over the {self.classes:,} test classes alone: with one training of "
+                "each method, another training may change the order."
+            )
+        return f"Intervals are over {times} and {self.classes:,} test classes, crossed."
+
+    @property
     def claims(self) -> tuple[str, ...]:
-        """Significant differences: one sentence for each method that is better than another."""
+        """What holds for other trainings and other classes: one sentence for each method."""
+        return self._sentences("other classes", "{} is better than {}.")
+
+    @property
+    def narrow_claims(self) -> tuple[str, ...]:
+        """What holds for these test classes only, or for these trainings only."""
+        of_classes = "For these test classes only: {} scores higher than {}."
+        of_trainings = "For these trainings only: {} scores higher than {}."
+        return (
+            *self._sentences("these trainings", of_trainings),
+            *self._sentences("these classes", of_classes),
+        )
+
+    def _sentences(self, scope: Scope, words: str) -> tuple[str, ...]:
         found = []
         for one in self.contenders:
-            beaten = [d for d in self.differences if d.better == one.name and d.holds]
+            beaten = [d for d in self.differences if (d.better, d.scope) == (one.name, scope)]
             if beaten:
-                worse = ", ".join(f"{d.worse} ({_points(d)})" for d in beaten)
-                found.append(f"{one.name} is better than {worse}.")
+                found.append(
+                    words.format(one.name, ", ".join(f"{d.worse} ({_points(d)})" for d in beaten))
+                )
         return tuple(found)
 
     @property
     def open(self) -> int:
-        """The number of pairs without a significant difference."""
-        return sum(not difference.holds for difference in self.differences)
+        """The number of pairs of which nothing can be said."""
+        return sum(difference.scope == "open" for difference in self.differences)
 
     @property
     def no_better_than_baseline(self) -> dict[str, list[str]]:
-        """For each baseline: the methods that are not significantly better."""
+        """For each baseline: the methods that are not shown to be better."""
         beaten = {(d.better, d.worse) for d in self.differences if d.holds}
         return {
             base.name: [one.name for one in self.trained if (one.name, base.name) not in beaten]
             for base in self.baselines
         }
+
+    @property
+    def to_best(self) -> tuple[Difference, ...]:
+        """The differences between the best trained method and all others, the smallest first."""
+        if not self.trained:
+            return ()
+        best = self.trained[0].name
+        found = [one for one in self.differences if best in (one.better, one.worse)]
+        return tuple(sorted(found, key=lambda d: d.mean if d.better == best else -d.mean))
+
+    @property
+    def needed(self) -> tuple[Needed, ...]:
+        """What it would take to tell each method from the best; where classes are known."""
+        pairs = len(self.differences)
+        found = (needed(self.sample, one, pairs) for one in self.to_best)
+        return tuple(one for one in found if one is not None)
 
 
 @dataclass(frozen=True)
@@ -160,13 +220,13 @@ def _on(cell: str, gathered: Gathered, metric: str, which: Which, anyway: bool) 
     ranking: Ranking = "fair" if found.fair else "anyway" if anyway else "refused"
     if ranking != "refused":
         rows = tuple(sorted(rows, key=lambda one: (one.baseline, -_mean(one, metric, which))))
-    differences: tuple[Difference, ...] = ()
-    scores = _table(rows, metric, which)
-    if ranking != "refused" and len(rows) > 1 and len(scores) > 1:
+    pairs: tuple[Difference, ...] = ()
+    sample = sample_of(rows, metric, which)
+    if ranking != "refused" and len(rows) > 1 and sample.trainings:
         baselines = [one.name for one in rows if one.baseline]
-        names = [one.name for one in rows]
-        differences = tuple(pairwise(scores, names, not_among=baselines))
-    return OnDataset(dataset, cell, axes, rows, found, ranking, differences, len(scores))
+        pairs = tuple(differences(sample, not_among=baselines))
+    bounds = class_bounds(rows, metric, which)
+    return OnDataset(dataset, cell, axes, rows, found, ranking, pairs, sample, bounds)
 
 
 def _mean(one: Contender, metric: str, which: Which) -> float:
@@ -174,27 +234,11 @@ def _mean(one: Contender, metric: str, which: Which) -> float:
     return -1.0 if found is None else found.mean
 
 
-def _table(rows: Sequence[Contender], metric: str, which: Which) -> NDArray[np.float64]:
-    """Scores by block and method, over the repeats and folds that every trained row has.
-
-    A baseline has one value per fold, or only one; it is compared with every repeat.
-    """
-    blocks = {one.name: one.blocks(metric, which) for one in rows}
-    trained = [set(blocks[one.name]) for one in rows if not one.baseline]
-    common = sorted(set.intersection(*trained)) if trained else []
-    for one in rows:
-        if one.baseline:
-            of_fold = {fold: value for (_, fold), value in blocks[one.name].items()}
-            if len(of_fold) == 1:
-                of_fold = dict.fromkeys((fold for _, fold in common), *of_fold.values())
-            common = [cell for cell in common if cell[1] in of_fold]
-            blocks[one.name] = {cell: of_fold[cell[1]] for cell in common}
-    values = [[blocks[one.name][cell] for one in rows] for cell in common]
-    return np.array(values, float).reshape(len(common), len(rows))
-
-
 def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tournament | None:
-    """Ranks over data sets where there are enough; otherwise over cells, or repeats and folds."""
+    """Ranks over data sets where there are enough; otherwise over cells, or test classes.
+
+    Never over repeats, which share their test classes and so repeat each other's chance.
+    """
     ranked = [part for part in parts if part.ranking != "refused"]
     if not ranked or len(ranked) < len(parts):
         return None
@@ -202,10 +246,11 @@ def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tourna
     names = [name for name in by_name[0] if all(name in rows for rows in by_name)]
     if len(names) < 2:
         return None
-    means = np.array([[_mean(rows[name], metric, which) for name in names] for rows in by_name])
     datasets = list(dict.fromkeys(part.dataset for part in ranked))
     of = " and ".join(datasets)
     cells: tuple[str, ...] = ()
+    if len(datasets) >= ENOUGH_DATASETS or any(part.axes for part in ranked):
+        means = np.array([[_mean(rows[name], metric, which) for name in names] for rows in by_name])
     if len(datasets) >= ENOUGH_DATASETS:
         at = [[i for i, part in enumerate(ranked) if part.dataset == name] for name in datasets]
         scores = np.array([means[rows].mean(axis=0) for rows in at])
@@ -217,11 +262,13 @@ def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tourna
             f"{len(scores)} cells ({varied}) on {of}; they share test images, so they are not "
             "independent, and the ranks are not tested"
         )
+    elif all(name in part.sample.by_class for part in ranked for name in names):
+        scores = np.concatenate([_class_scores(part.sample, names) for part in ranked])
+        times = {part.trainings for part in ranked}
+        several = f"the mean of {max(times)} trainings" if min(times) > 1 else "one training"
+        about = f"{len(scores):,} test classes of {of}, each by {several} of every method"
     else:
-        tables = [_table([rows[name] for name in names], metric, which) for rows in by_name]
-        scores = np.concatenate(tables)
-        what = "repeats and folds" if which == "separate" else "repeats"
-        about = f"{len(scores)} {what} on {of}; the ranks are valid for {of} only"
+        return None
     if len(scores) < 2:
         return None
     standings = tournament(scores, names)
@@ -238,6 +285,14 @@ def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tourna
     )
 
 
+def _class_scores(sample: Sample, names: Sequence[str]) -> NDArray[np.float64]:
+    """Scores by test class and method, the mean over trainings."""
+    return np.stack([sample.by_class[name].mean(axis=0) for name in names], axis=1)
+
+
 def _points(one: Difference) -> str:
-    low, high = 100 * (one.low or 0.0), 100 * (one.high or 0.0)
-    return f"by {100 * one.mean:.1f} points, {low:.1f} to {high:.1f}"
+    """The difference in points, with the interval that its scope stands for."""
+    narrow = one.scope == "these classes"
+    bounds = one.over_trainings if narrow else one.over_classes
+    shown = "" if bounds is None else f", {100 * bounds.low:.1f} to {100 * bounds.high:.1f}"
+    return f"by {100 * one.mean:.1f} points{shown}"

@@ -17,13 +17,21 @@ from lookalike.compare.conditions import (
 from lookalike.config import RunConfig, parse
 from lookalike.config.keys import flattened
 from lookalike.errors import BadInput
+from lookalike.evaluation.class_table import ClassTable
+from lookalike.study.classes import Cell, RowClasses
 from lookalike.study.intervals import Interval, summarize
-from lookalike.study.results import BaselineRow, MethodRow, StudyResults, Which, load_results
+from lookalike.study.results import (
+    BaselineRow,
+    MethodRow,
+    StudyResults,
+    Which,
+    baseline_classes,
+    load_results,
+    method_classes,
+)
 from lookalike.training import Run
 
 Scores = Mapping[str, float]
-Cell = tuple[int, int]
-"""Repeat and fold."""
 
 BASELINES = {"raw-features": "raw features", "pca": "PCA", "lda": "LDA, shrunk"}
 
@@ -44,6 +52,8 @@ class Contender:
     dim: int | None = None
     axes: Mapping[str, str] = field(default_factory=dict)
     """The values at which it is compared with others: ``{"network": "resnet50"}``."""
+    classes: RowClasses = field(default_factory=RowClasses)
+    """Scores per test class; empty where they were not kept."""
 
     @property
     def cell(self) -> str:
@@ -82,6 +92,14 @@ class Contender:
         if which == "concatenated" and not self.has_one_embedding:
             return {(r, 0): s[metric] for r, s in self.concatenated.items() if metric in s}
         return {cell: scores[metric] for cell, scores in self.cells.items() if metric in scores}
+
+    def class_blocks(self, metric: str, which: Which = "separate") -> dict[Cell, ClassTable]:
+        """The scores per test class of each block; empty where some were not kept."""
+        tables: dict[Cell, ClassTable] = dict(self.classes.separate)
+        if which == "concatenated" and not self.has_one_embedding:
+            tables = {(repeat, 0): one for repeat, one in self.classes.concatenated.items()}
+        found = {cell: one for cell, one in tables.items() if metric in one.metrics}
+        return found if found.keys() >= self.blocks(metric, which).keys() else {}
 
     def interval(self, metric: str, which: Which = "separate") -> Interval | None:
         """Over repeats (the mean of a repeat's folds); of one repeat over its folds.
@@ -214,6 +232,7 @@ def _of_row(row: MethodRow, study: StudyResults, prefix: str, alone: bool) -> Co
         row=row,
         dim=config.model.dim,
         axes={} if alone else row.axes,
+        classes=method_classes(study.folder, row) or RowClasses(),
     )
 
 
@@ -242,6 +261,7 @@ def _of_baseline(
         source=study.folder,
         dim=row.dim,
         axes=axes,
+        classes=baseline_classes(study.folder, row) or RowClasses(),
     )
 
 
@@ -261,7 +281,9 @@ def _of_runs(runs: Sequence[Run], names: Mapping[Path, str]) -> list[Contender]:
 def _of_group(group: Sequence[tuple[Run, RunConfig]], names: Mapping[Path, str]) -> Contender:
     config = group[0][1]
     seeds = sorted({one.seed for _, one in group})
-    cells = {(seeds.index(one.seed), one.protocol.fold): run.result["test"] for run, one in group}
+    places = [(seeds.index(one.seed), one.protocol.fold) for _, one in group]
+    cells = {at: run.result["test"] for at, (run, _) in zip(places, group, strict=True)}
+    tables = {at: run.classes for at, (run, _) in zip(places, group, strict=True)}
     fingerprint = group[0][0].result["data_fingerprint"]
     conditions = _with_data(conditions_of(config, seeds=len(seeds)), fingerprint)
     if (config.train.patience, config.train.patience_epochs) == (None, None):
@@ -281,6 +303,7 @@ def _of_group(group: Sequence[tuple[Run, RunConfig]], names: Mapping[Path, str])
         source=group[0][0].folder,
         runs=tuple(run for run, _ in group),
         dim=config.model.dim,
+        classes=RowClasses({at: table for at, table in tables.items() if table is not None}),
     )
 
 

@@ -1,13 +1,13 @@
-"""Statistics of repeated experiments: ranks, tests, differences.
+"""Ranks of methods over blocks, and tests of them.
 
-Everything reads ``scores[block, method]``: one row for each data set (or, on one data set, for
-each repeat and fold), one column for each method. Higher is better.
+Everything reads ``scores[block, method]``: one row for each data set, or for each test class of one
+data set, one column for each method. Higher is better. Repeats on the same classes are not blocks:
+they share what the classes have in common.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +16,6 @@ from scipy import stats
 from lookalike.errors import BadInput
 
 Floats = NDArray[np.float64]
-
-RESAMPLES = 10_000
-FEWEST_FOR_BOOTSTRAP = 3
 
 
 @dataclass(frozen=True)
@@ -44,30 +41,6 @@ class Friedman:
     f_p: float
     blocks: int
     methods: int
-
-
-@dataclass(frozen=True)
-class Difference:
-    """``better`` minus ``worse``, block by block; ``p`` by Wilcoxon, ``adjusted`` by Holm.
-
-    ``low`` and ``high`` are None where there are too few blocks to resample.
-    """
-
-    better: str
-    worse: str
-    mean: float
-    low: float | None
-    high: float | None
-    p: float
-    adjusted: float
-    blocks: int
-    confidence: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether "``better`` is better" may be said: the interval and the corrected test agree."""
-        sure = self.low is not None and self.low > 0
-        return sure and self.adjusted < 1 - self.confidence
 
 
 def ranks(scores: ArrayLike) -> Floats:
@@ -122,7 +95,7 @@ def critical_difference(methods: int, blocks: int, alpha: float = 0.05) -> float
     """
     if methods < 2 or blocks < 1:
         raise BadInput("a critical difference needs at least two methods and one block")
-    _check_confidence(1 - alpha)
+    check_confidence(1 - alpha)
     q = float(stats.studentized_range.ppf(1 - alpha, methods, np.inf)) / math.sqrt(2)
     return q * math.sqrt(methods * (methods + 1) / (6 * blocks))
 
@@ -157,60 +130,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in adjusted]
 
 
-def pairwise(
-    scores: ArrayLike,
-    names: Sequence[str],
-    confidence: float = 0.95,
-    *,
-    not_among: Collection[str] = (),
-    seed: int = 0,
-) -> list[Difference]:
-    """Every pair of methods: mean difference over blocks, bootstrap interval, corrected test.
-
-    The interval is the percentile interval of the mean difference over resampled blocks; the test
-    is Wilcoxon's signed ranks, zeros split, corrected by Holm over all pairs. The larger
-    difference comes first. Names in ``not_among`` are compared with others, not with each other.
-    """
-    given = _checked(scores)
-    _check_names(names, given.shape[1])
-    _check_confidence(confidence)
-    apart = {at for at, name in enumerate(names) if name in not_among}
-    means = given.mean(axis=0)
-    pairs = [
-        (a, b) if means[a] >= means[b] else (b, a)
-        for a, b in combinations(range(len(names)), 2)
-        if not apart.issuperset((a, b))
-    ]
-    p_values = [_wilcoxon(given[:, a] - given[:, b]) for a, b in pairs]
-    random = np.random.default_rng(seed)
-    draws = random.integers(0, len(given), (RESAMPLES, len(given)))
-    found = []
-    for (a, b), p, adjusted in zip(pairs, p_values, holm(p_values), strict=True):
-        difference = given[:, a] - given[:, b]
-        low, high = _percentiles(difference, draws, confidence)
-        mean, blocks = float(difference.mean()), len(given)
-        found.append(
-            Difference(names[a], names[b], mean, low, high, p, adjusted, blocks, confidence)
-        )
-    return sorted(found, key=lambda one: -one.mean)
-
-
-def _wilcoxon(difference: Floats) -> float:
-    if not difference.any():
-        return 1.0
-    return float(stats.wilcoxon(difference, zero_method="zsplit").pvalue)
-
-
-def _percentiles(
-    difference: Floats, draws: NDArray[np.int64], confidence: float
-) -> tuple[float | None, float | None]:
-    if len(difference) < FEWEST_FOR_BOOTSTRAP:
-        return None, None
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(difference[draws].mean(axis=1), (tail, 1 - tail))
-    return float(low), float(high)
-
-
 def _checked(scores: ArrayLike) -> Floats:
     given = np.asarray(scores, float)
     if given.ndim != 2 or not given.size:
@@ -225,6 +144,7 @@ def _check_names(names: Sequence[str], methods: int) -> None:
         raise BadInput(f"{methods} methods need as many different names, not {len(set(names))}")
 
 
-def _check_confidence(confidence: float) -> None:
+def check_confidence(confidence: float) -> None:
+    """Refuse a level of confidence that is not between 0 and 1."""
     if not 0 < confidence < 1:
         raise BadInput(f"confidence = {confidence} must lie between 0 and 1, for example 0.95")

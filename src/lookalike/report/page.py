@@ -13,13 +13,17 @@ from plotly.offline import get_plotlyjs
 from lookalike.compare import comparison
 from lookalike.compare.comparison import Comparison, OnDataset, compare
 from lookalike.compare.contenders import Gathered
+from lookalike.compare.power import Needed
+from lookalike.compare.uncertainty import Difference
 from lookalike.errors import BadInput
 from lookalike.files import write_texts
 from lookalike.report import charts, papers
 from lookalike.report.critical_difference import critical_difference_diagram
 from lookalike.report.descriptions import protocols
+from lookalike.report.differences import DifferenceRow, difference_figure, difference_rows
 from lookalike.report.embeddings import EmbeddingViews, embedding_views
 from lookalike.report.formatting import metric_label, signed, template, template_text
+from lookalike.report.power import power_figure
 from lookalike.report.tables import ScoreTable, as_csv, as_latex, as_markdown, score_table
 from lookalike.report.tuning import Tuning, tunings
 
@@ -33,6 +37,7 @@ class Block:
     """What the page shows for one data set; empty parts are left out."""
 
     part: OnDataset
+    metric: str
     table: ScoreTable
     joined: ScoreTable | None
     protocol: list[str]
@@ -49,15 +54,40 @@ class Block:
     @property
     def pairs(self) -> dict[tuple[str, str], dict[str, str]]:
         """Row minus column, both ways, for the table of pairs."""
+        kinds = {
+            "other classes": ("better", "worse"),
+            "these classes": ("higher", "lower"),
+            "these trainings": ("higher", "lower"),
+            "open": ("open", "open"),
+        }
         found = {}
         for one in self.part.differences:
-            interval = "" if one.low is None else f"{signed(one.low)} to {signed(one.high)}, "
-            title = f"{one.better} minus {one.worse}: {interval}corrected p = {one.adjusted:.2g}"
-            better, worse = ("better", "worse") if one.holds else ("open", "open")
+            better, worse = kinds[one.scope]
+            title = f"{one.better} minus {one.worse}: {', '.join(_intervals(one))}"
             shown = {"shown": signed(one.mean), "title": title, "kind": better}
             found[one.better, one.worse] = shown
             found[one.worse, one.better] = shown | {"shown": signed(-one.mean), "kind": worse}
         return found
+
+    @property
+    def rows_to_best(self) -> list[tuple[DifferenceRow, Needed | None]]:
+        """Every other method minus the best, and what it would take to tell them apart."""
+        best = self.part.trained[0].name if self.part.trained else ""
+        found = {one.worse if one.better == best else one.better: one for one in self.part.needed}
+        return [(row, found.get(row.name)) for row in difference_rows(self.part)]
+
+    @property
+    def figures(self) -> dict[str, Markup]:
+        """The figures of differences to the best and of power, wide and narrow."""
+        if not self.part.to_best:
+            return {}
+        made = {
+            "broad": difference_figure(self.part, self.metric),
+            "narrow": difference_figure(self.part, self.metric, narrow=True),
+            "power-broad": power_figure(self.part, self.metric),
+            "power-narrow": power_figure(self.part, self.metric, narrow=True),
+        }
+        return {name: Markup(svg) for name, svg in made.items() if svg}
 
     @property
     def sources(self) -> dict[str, list[str]]:
@@ -122,6 +152,10 @@ def write_page(
     texts = {".csv": as_csv(tables), ".md": as_markdown(tables), ".tex": as_latex(tables)}
     if found.tournament and found.tournament.distance is not None:
         texts[".svg"] = critical_difference_diagram(found.tournament, alone=True)
+    for number, part in enumerate(found.datasets, 1):
+        if part.to_best:
+            suffix = f".differences-{number}.svg" if len(blocks) > 1 else ".differences.svg"
+            texts[suffix] = difference_figure(part, found.metric, alone=True)
     texts = {".html": _page(title, lead, commands, found, blocks, gathered, texts)} | texts
     return write_texts(path, texts)
 
@@ -145,6 +179,7 @@ def _block(
     structure = views.structure if views else {}
     return Block(
         part=part,
+        metric=found.metric,
         table=score_table(part, metrics),
         joined=other,
         protocol=protocols(rows),
@@ -199,6 +234,23 @@ def _page(
         script=Markup("\n".join(template_text(f"script/{name}.js") for name in SCRIPTS)),
     )
     return page
+
+
+def _intervals(one: Difference) -> list[str]:
+    """Both intervals and the corrected p of a pair, in words."""
+    words = []
+    for over, bounds, p in (
+        ("trainings", one.over_trainings, one.p_trainings),
+        (
+            "trainings and classes" if one.trainings > 1 else "classes",
+            one.over_classes,
+            one.adjusted,
+        ),
+    ):
+        if bounds is not None and p is not None:
+            limits = f"{signed(bounds.low)} to {signed(bounds.high)}"
+            words.append(f"{limits} over {over} (corrected p = {p:.2g})")
+    return words
 
 
 def _environments(gathered: Gathered) -> list[str]:

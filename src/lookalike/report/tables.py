@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich import box
 from rich.markup import escape
@@ -12,6 +12,8 @@ from rich.table import Table
 from lookalike.compare.audit import Audit, listed
 from lookalike.compare.comparison import OnDataset, Ranking
 from lookalike.compare.contenders import Contender
+from lookalike.compare.sampling import class_bounds
+from lookalike.compare.uncertainty import Bounds
 from lookalike.report.formatting import NOTHING, metric_label, percent, plus_minus, signed
 from lookalike.study.intervals import Interval
 from lookalike.study.results import Which
@@ -36,6 +38,8 @@ class ScoreRow:
     """The network as it was before any training."""
     marks: tuple[int, ...] = ()
     """Numbers of the audit's sentences below the table."""
+    classes: Mapping[str, Bounds] = field(default_factory=dict)
+    """By metric: the interval over trainings x test classes, where it is known."""
 
     @property
     def spread_over(self) -> str | None:
@@ -78,6 +82,20 @@ class ScoreTable:
         if not of_repeats:
             return f"± {folds}"
         return f"± half the 95 % t-interval over repeats; of {listed(of_folds)} {folds}"
+
+    @property
+    def brackets(self) -> str:
+        """What an interval in brackets means here; empty where no score has one."""
+        if not any(row.classes for row in self.rows):
+            return ""
+        several = any(row.spread_over == "repeats" for row in self.trained)
+        over = "trainings x test classes" if several else "test classes"
+        return f"in brackets the 95 % interval over {over}"
+
+    @property
+    def legend(self) -> str:
+        """What ± and brackets mean here; empty where there are none."""
+        return "; ".join(part for part in (self.spread, self.brackets) if part)
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -129,7 +147,8 @@ def score_table(part: OnDataset, metrics: Sequence[str], which: Which = "separat
 
     ``which``: scores of single models, or of the concatenated embeddings of all folds.
     """
-    rows = [_row(one, part, metrics, which) for one in part.contenders]
+    bounds = {metric: class_bounds(part.contenders, metric, which) for metric in metrics}
+    rows = [_row(one, part, metrics, which, bounds) for one in part.contenders]
     return ScoreTable(
         dataset=part.label,
         metrics=tuple(metrics),
@@ -140,7 +159,13 @@ def score_table(part: OnDataset, metrics: Sequence[str], which: Which = "separat
     )
 
 
-def _row(one: Contender, part: OnDataset, metrics: Sequence[str], which: Which) -> ScoreRow:
+def _row(
+    one: Contender,
+    part: OnDataset,
+    metrics: Sequence[str],
+    which: Which,
+    bounds: Mapping[str, Mapping[str, Bounds]],
+) -> ScoreRow:
     found = {metric: one.interval(metric, which) for metric in metrics}
     result = one.runs[0].result if len(one.runs) == 1 else {}
     seconds = sum(run.seconds for run in one.runs) if one.runs else None
@@ -157,6 +182,7 @@ def _row(one: Contender, part: OnDataset, metrics: Sequence[str], which: Which) 
         apart=one.baseline,
         untouched=one.untouched,
         marks=telling_marks(one.name, part.audit, [other.name for other in part.trained]),
+        classes={m: found[one.name] for m, found in bounds.items() if one.name in found},
     )
 
 
@@ -167,20 +193,31 @@ def telling_marks(row: str, audit: Audit, everyone: Iterable[str]) -> tuple[int,
 
 
 def as_text(table: ScoreTable) -> Table:
-    """For a terminal of 80 columns, by :mod:`rich`: the best in bold, the first metric's gain."""
+    """For a terminal of 80 columns, by :mod:`rich`: the best in bold, the first metric's gain.
+
+    The interval over classes is that of the first metric; it takes the place of the cost.
+    """
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown.add_column("method", overflow="fold")
     metrics = [metric_label(metric).replace("Recall@", "R@") for metric in table.metrics]
-    for header in [*metrics, "gain", *table.facts]:
+    columns = table.facts
+    if table.brackets:
+        metrics.insert(1, "[95 %]")
+        columns = tuple(fact for fact in table.facts if fact not in ("trainings", "seconds"))
+    for header in [*metrics, "gain", *columns]:
         shown.add_column(header, justify="right", no_wrap=True)
     for row in table.rows:
         cells = [_bold(table, row, metric, "[bold]", "[/bold]", " ± ") for metric in table.metrics]
+        if table.brackets:
+            cells.insert(1, escape(_bracket(row, table.metrics[0]).strip()) or NOTHING)
         gain = signed(table.gain(row, table.metrics[0]))
         if table.apart and row is table.apart[0]:
             shown.add_section()
-        facts = [table.fact(row, fact) for fact in table.facts]
+        facts = [table.fact(row, fact) for fact in columns]
         shown.add_row(escape(row.name + _marks(row)), *cells, gain, *facts)
     notes = [table.spread] if table.spread else []
+    if table.brackets:
+        notes.append(f"[95 %]: {table.brackets.removeprefix('in brackets the ')}")
     if table.reference:
         notes.append(f"gain: {metric_label(table.metrics[0])} over {table.reference.name}")
     shown.caption = escape("\n".join(notes)) or None
@@ -192,14 +229,19 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     metrics = list(dict.fromkeys(metric for table in tables for metric in table.metrics))
-    scores = [f"{metric}{part}" for metric in metrics for part in ("", " sd", " low", " high")]
+    parts = ("mean", "sd", "low", "high")
+    ends = ("", " sd", " low", " high", " classes low", " classes high")
+    scores = [f"{metric}{end}" for metric in metrics for end in ends]
     facts = ["deviation over", "trainings", "trials", "seconds", "chosen_epoch", "epochs", "run"]
     writer.writerow(["data", "method", *scores, *facts, "ranking", "flaws"])
     for table in tables:
         for row in table.rows:
-            found = [one and one.as_mapping() for one in map(row.scores.get, metrics)]
-            parts = ("mean", "sd", "low", "high")
-            cells = [one and one[part] for one in found for part in parts]  # csv: None is empty
+            cells: list[float | None] = []  # csv: None is empty
+            for metric in metrics:
+                one, bounds = row.scores.get(metric), row.classes.get(metric)
+                values = one.as_mapping() if one else {}
+                cells += [values.get(part) for part in parts]
+                cells += [bounds.low, bounds.high] if bounds else [None, None]
             flaws = " ".join(table.flaws[mark - 1] for mark in row.marks)
             cost = [row.trainings, row.trials, row.seconds, row.chosen_epoch, row.epochs or None]
             start = [table.dataset, row.name, *cells, row.spread_over]
@@ -216,12 +258,15 @@ def _markdown(table: ScoreTable, heading: bool) -> str:
     headers = ["method", *map(metric_label, table.metrics), *table.facts]
     lines = [headers, ["---", *["---:"] * (len(headers) - 1)]]
     for row in table.rows:
-        cells = [_bold(table, row, metric, "**", "**", " ± ") for metric in table.metrics]
+        cells = [
+            _bold(table, row, metric, "**", "**", " ± ") + _bracket(row, metric)
+            for metric in table.metrics
+        ]
         facts = [table.fact(row, fact) for fact in table.facts]
         lines.append([row.name.replace("|", "\\|") + _marks(row), *cells, *facts])
     top = f"### {table.dataset}\n\n" if heading else ""
     body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    spread = [f"{table.spread}."] if table.spread else []
+    spread = [f"{table.legend[:1].upper()}{table.legend[1:]}."] if table.legend else []
     notes = "".join(f"{line}\n" for line in [*spread, *_notes(table)])
     return top + body + (f"\n{notes}" if notes else "")
 
@@ -240,7 +285,7 @@ def as_latex(tables: Sequence[ScoreTable]) -> str:
 
 def _latex(table: ScoreTable) -> str:
     headers = ["Method", *map(metric_label, table.metrics)]
-    spread = f", {table.spread}" if table.spread else ""
+    spread = f", {table.legend}" if table.legend else ""
     lines = [
         r"\begin{table}",
         r"  \centering",
@@ -253,7 +298,10 @@ def _latex(table: ScoreTable) -> str:
     for row in table.rows:
         if table.apart and table.trained and row is table.apart[0]:
             lines.append(r"    \midrule")
-        cells = [_bold(table, row, m, r"\textbf{", "}", r" $\pm$ ") for m in table.metrics]
+        cells = [
+            _bold(table, row, m, r"\textbf{", "}", r" $\pm$ ") + _bracket(row, m)
+            for m in table.metrics
+        ]
         marks = "".join(rf"\textsuperscript{{{mark}}}" for mark in row.marks)
         shown = " & ".join(cells).replace(NOTHING, "--")
         lines.append(f"    {escape_latex(row.name)}{marks} & {shown} " + r"\\")
@@ -277,6 +325,12 @@ def _bold(table: ScoreTable, row: ScoreRow, metric: str, start: str, end: str, b
     if table.is_best(row, metric):
         shown = f"{start}{shown}{end}"
     return f"{shown}{between}{spread}" if spread else shown
+
+
+def _bracket(row: ScoreRow, metric: str) -> str:
+    """The interval over trainings x test classes, where it is known."""
+    bounds = row.classes.get(metric)
+    return "" if bounds is None else f" [{percent(bounds.low)}, {percent(bounds.high)}]"
 
 
 def _marks(row: ScoreRow) -> str:

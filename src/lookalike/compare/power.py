@@ -1,0 +1,142 @@
+"""How many test classes or trainings it would take to tell two methods apart.
+
+The variance of a difference has three parts: of trainings, of classes, and of both together. With
+R trainings and C classes that of the mean is ``a / R + b / C + e / (R C)``, so what a larger study
+would see can be computed. The difference is taken as it was seen, which is optimistic.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from lookalike.compare.uncertainty import Difference, Floats, Ints, Sample
+
+POWER = 0.8
+MOST_CLASSES, MOST_TRAININGS = 100_000, 1_000
+"""More are called "no number"."""
+
+
+@dataclass(frozen=True)
+class Variances:
+    """The three parts of the variance of a difference: of trainings, classes, and both together.
+
+    With one training the first is unknown (None), and the last is inside the second.
+    """
+
+    trainings: float | None
+    classes: float
+    both: float
+
+    @staticmethod
+    def of(gap: Floats, queries: Ints) -> "Variances":
+        """From the differences of two methods by training and class (analysis of variance)."""
+        count, classes = gap.shape
+        weights = queries / queries.mean()
+        values = weights * (gap - np.average(gap.mean(axis=0), weights=queries))
+        of_class = values.mean(axis=0)
+        over_classes = float((of_class**2).sum() / (classes - 1))
+        if count == 1:
+            return Variances(None, over_classes, 0.0)
+        of_training = values.mean(axis=1)
+        rest = values - of_training[:, None] - of_class[None] + values.mean()
+        both = float((rest**2).sum() / (count - 1) / (classes - 1))
+        trainings = max(0.0, float(of_training.var(ddof=1)) - both / classes)
+        return Variances(trainings, max(0.0, over_classes - both / count), both)
+
+    def detectable(
+        self,
+        trainings: ArrayLike,
+        classes: ArrayLike,
+        pairs: int = 1,
+        confidence: float = 0.95,
+        power: float = POWER,
+    ) -> NDArray[np.float64]:
+        """The smallest true difference that is called better with probability ``power``.
+
+        By the rule of :class:`lookalike.compare.uncertainty.Difference`, at the level of the first
+        of ``pairs`` tests after Holm's correction.
+        """
+        count, number = np.asarray(trainings, float), np.asarray(classes, float)
+        level = 1 - (1 - confidence) / 2 / pairs
+        over_classes = (self.classes + self.both / count) / number
+        if self.trainings is None:
+            return np.asarray(_reach(over_classes, number - 1, level, power))
+        over_trainings = (self.trainings + self.both / number) / count
+        variance = over_trainings + over_classes
+        parts = over_trainings**2 / (count - 1) + over_classes**2 / (number - 1)
+        freedom = np.where(parts > 0, variance**2 / np.where(parts > 0, parts, 1.0), number - 1)
+        alone = _reach(over_trainings, count - 1, level, power)
+        return np.asarray(np.maximum(_reach(variance, freedom, level, power), alone))
+
+
+def _reach(
+    variance: NDArray[np.float64], freedom: NDArray[np.float64], level: float, power: float
+) -> NDArray[np.float64]:
+    quantiles = stats.t.ppf(level, freedom) + stats.t.ppf(power, freedom)
+    return np.asarray(quantiles * np.sqrt(variance))
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What it would take to tell two methods apart; None: no number is enough.
+
+    Attributes:
+        better: The method with the higher mean.
+        worse: The other.
+        classes: Test classes, with as many trainings as now.
+        trainings: Trainings, with as many test classes as now; None also where there is one
+            training, from which their variance cannot be known.
+        detectable: The smallest difference that the present study would tell with this power.
+        power: The probability of telling them apart.
+    """
+
+    better: str
+    worse: str
+    classes: int | None
+    trainings: int | None
+    detectable: float
+    power: float
+
+
+def needed(
+    sample: Sample, difference: Difference, pairs: int = 1, power: float = POWER
+) -> Needed | None:
+    """What would tell a pair apart; None where scores per class were not kept."""
+    found = variances(sample, difference)
+    if found is None:
+        return None
+    now = sample.trainings, sample.classes
+    options = {"pairs": pairs, "confidence": difference.confidence, "power": power}
+
+    def first(kind: str, most: int) -> int | None:
+        grid = _whole_numbers(most)
+        given = (now[0], grid) if kind == "classes" else (grid, now[1])
+        reached = found.detectable(*given, **options) <= difference.mean
+        return int(grid[reached.argmax()]) if reached.any() else None
+
+    return Needed(
+        difference.better,
+        difference.worse,
+        first("classes", MOST_CLASSES),
+        first("trainings", MOST_TRAININGS) if sample.trainings > 1 else None,
+        float(found.detectable(*now, **options)),
+        power,
+    )
+
+
+def variances(sample: Sample, difference: Difference) -> Variances | None:
+    """The parts of the variance of a pair; None where scores per class were not kept."""
+    tables = [sample.by_class.get(name) for name in (difference.better, difference.worse)]
+    if tables[0] is None or tables[1] is None or difference.over_classes is None:
+        return None
+    return Variances.of(tables[0] - tables[1], sample.queries)
+
+
+def _whole_numbers(most: int) -> Ints:
+    """From 2 to ``most``: all of the small ones, then steps of 2 %."""
+    exact = np.arange(2, min(most, 200) + 1)
+    coarse = np.geomspace(200, most, math.ceil(math.log(max(most, 201) / 200) / 0.02) + 1)
+    return np.unique(np.concatenate([exact, np.round(coarse)]).astype(np.int64))
