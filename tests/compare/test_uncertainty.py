@@ -85,8 +85,11 @@ def test_the_spread_is_that_of_students_tests(scores):
     # min F' of Clark (1973): 1 / F' = 1 / F1 + 1 / F2, for t^2 = F
     first, second = gap.mean() ** 2 / spread.trainings, gap.mean() ** 2 / spread.classes
     assert gap.mean() ** 2 / spread.variance == pytest.approx(first * second / (first + second))
-    freedom = (first + second) ** 2 / (first**2 / 29 + second**2 / 5)
-    assert spread.freedom == pytest.approx(freedom)
+    # Cochran and Cox (1950): between the quantiles of the two, nearer to the larger source
+    few, many = stats.t.ppf(0.975, 5), stats.t.ppf(0.975, 29)
+    weights = [spread.trainings, spread.classes]
+    assert spread.quantile(0.975) == pytest.approx(np.average([few, many], weights=weights))
+    assert one.quantile(0.975) == pytest.approx(many)
 
 
 def test_unequal_classes_have_the_variance_of_a_ratio():

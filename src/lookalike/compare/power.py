@@ -62,21 +62,21 @@ class Variances:
         count, number = np.asarray(trainings, float), np.asarray(classes, float)
         level = 1 - (1 - confidence) / 2 / pairs
         over_classes = (self.classes + self.both / count) / number
+        by_classes = _quantiles(number, level, power)
         if self.trainings is None:
-            return np.asarray(_reach(over_classes, number - 1, level, power))
+            return np.asarray(by_classes * np.sqrt(over_classes))
         over_trainings = (self.trainings + self.both / number) / count
+        by_trainings = _quantiles(count, level, power)
         variance = over_trainings + over_classes
-        parts = over_trainings**2 / (count - 1) + over_classes**2 / (number - 1)
-        freedom = np.where(parts > 0, variance**2 / np.where(parts > 0, parts, 1.0), number - 1)
-        alone = _reach(over_trainings, count - 1, level, power)
-        return np.asarray(np.maximum(_reach(variance, freedom, level, power), alone))
+        share = over_trainings / np.where(variance > 0, variance, 1.0)
+        weighted = share * by_trainings + (1 - share) * by_classes
+        alone = by_trainings * np.sqrt(over_trainings)
+        return np.asarray(np.maximum(weighted * np.sqrt(variance), alone))
 
 
-def _reach(
-    variance: NDArray[np.float64], freedom: NDArray[np.float64], level: float, power: float
-) -> NDArray[np.float64]:
-    quantiles = stats.t.ppf(level, freedom) + stats.t.ppf(power, freedom)
-    return np.asarray(quantiles * np.sqrt(variance))
+def _quantiles(count: NDArray[np.float64], level: float, power: float) -> NDArray[np.float64]:
+    """How many standard errors a true difference must have, over ``count`` trainings or classes."""
+    return np.asarray(stats.t.ppf(level, count - 1) + stats.t.ppf(power, count - 1))
 
 
 @dataclass(frozen=True)

@@ -160,23 +160,32 @@ class Spread:
         return (self.trainings or 0.0) + self.classes
 
     @property
-    def freedom(self) -> float:
-        """Degrees of freedom (Welch and Satterthwaite)."""
-        over = self.class_count - 1
-        if self.trainings is None or self.variance == 0:
-            return over
-        parts = self.trainings**2 / (self.training_count - 1) + self.classes**2 / over
-        return self.variance**2 / parts
+    def share(self) -> float:
+        """The part of the variance that is over trainings, from 0 to 1."""
+        return (self.trainings or 0.0) / self.variance if self.variance else 0.0
+
+    def quantile(self, level: float) -> float:
+        """Of t = mean / sqrt(variance): those of both sources, weighted by their variances.
+
+        Cochran and Cox (1950). Welch's degrees of freedom would be too many where a few trainings
+        agree by chance.
+        """
+        over_classes = float(stats.t.ppf(level, self.class_count - 1))
+        if self.trainings is None:
+            return over_classes
+        over_trainings = float(stats.t.ppf(level, self.training_count - 1))
+        return self.share * over_trainings + (1 - self.share) * over_classes
 
     def p(self, mean: float) -> float:
-        """Two-sided: t = mean / sqrt(variance), the square root of Clark's min F' (1973).
+        """Two-sided, weighted like ``quantile``; t is the square root of Clark's min F' (1973).
 
-        Not below the p over trainings alone: a few trainings that agree by chance would make the
-        sum of the variances too small.
+        Not below the p over trainings alone: with two or three of them that is the safer test.
         """
-        both = _p_of(mean, self.variance, self.freedom)
+        over_classes = _p_of(mean, self.variance, self.class_count - 1)
         if self.trainings is None:
-            return both
+            return over_classes
+        over_trainings = _p_of(mean, self.variance, self.training_count - 1)
+        both = self.share * over_trainings + (1 - self.share) * over_classes
         return max(both, _p_of(mean, self.trainings, self.training_count - 1))
 
 
@@ -253,7 +262,7 @@ def _bounds(drawn: Floats, mean: float, spread: Spread, confidence: float) -> Bo
     """The percentile interval, stretched about the mean where few trainings make t wider than z."""
     tail = (1 - confidence) / 2
     low, high = np.quantile(drawn, (tail, 1 - tail))
-    stretch = float(stats.t.ppf(1 - tail, spread.freedom) / stats.norm.ppf(1 - tail))
+    stretch = spread.quantile(1 - tail) / float(stats.norm.ppf(1 - tail))
     return Bounds(mean - stretch * (mean - float(low)), mean + stretch * (float(high) - mean))
 
 
