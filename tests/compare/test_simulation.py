@@ -14,7 +14,7 @@ trainings                   5.8 %      62.5 %      86.1 %                 94.6 %
 
 "Until now" is the rule before scores per class were kept: trainings on the same classes as
 independent blocks. Power is for a true gap of the width of the interval over trainings x classes.
-The last world asks for nothing that this rule adds: trainings alone decide, and the rule is Student's
+In the last world trainings alone decide: the rule is Student's
 paired test with Holm's correction, whose level is 5 %. Its rate over 3,000 other studies (tests
 without the interval) is 3.8 %, so the limit for 400 has room for their chance, two standard errors.
 The seeds are fixed, and no decision depends on the last digits of a number.
