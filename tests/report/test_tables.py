@@ -39,8 +39,8 @@ def test_text_fits_a_terminal_and_cuts_nothing(three_runs, table_of):
     text = printed(table_of(three_runs))
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
-    assert "</script><b>proxy" in text  # the only name too long for its column: it is folded
-    assert re.search(r"contrastive .* 12\.3\s+2 of 3", text)
+    assert "</script><b>" in text  # the only name too long for its column: it is folded
+    assert re.search(r"contrastive .* \[\d+\.\d, \d+\.\d\] .* 2 of 3", text)
 
 
 def test_csv_has_full_digits(three_runs, table_of):
@@ -89,15 +89,23 @@ def test_studies_have_intervals_trials_and_baselines(study_table):
     assert table.fact(table.trained[0], "trials") == "12 (1 failed)"
     score = table.trained[0].scores["map@r"]
     half = f"{50 * (score.high - score.low):.1f}"
+    bounds = table.trained[0].classes["map@r"]
+    over_classes = f"[{100 * bounds.low:.1f}, {100 * bounds.high:.1f}]"
     text = as_markdown([table])
-    assert f"| **{100 * score.mean:.1f}** ± {half} | 12 (1 failed) | 20 |" in text
+    assert f"| **{100 * score.mean:.1f}** ± {half} {over_classes} | 12 (1 failed) | 20 |" in text
+    assert table.brackets == "in brackets the 95 % interval over trainings x test classes"
+    assert over_classes in as_latex([table])
     row = next(csv.DictReader(io.StringIO(as_csv([table]))))
     assert float(row["map@r low"]) == score.low
+    assert float(row["map@r classes high"]) == bounds.high
+    old = study_table(classes=0)
+    assert old.brackets == ""
+    assert "[" not in as_markdown([old])
     assert max(map(len, printed(table).splitlines())) <= 80
 
 
 def test_one_repeat_is_labelled_as_a_deviation_over_folds(study_table):
-    table = study_table(repeats=1)
+    table = study_table(repeats=1, classes=0)
     words = "± the standard deviation over the models of the folds, not a confidence interval."
     score = table.trained[0].scores["map@r"]
     assert f"| **{100 * score.mean:.1f}** ± {100 * score.sd:.1f} |" in as_markdown([table])
@@ -109,6 +117,7 @@ def test_one_repeat_is_labelled_as_a_deviation_over_folds(study_table):
     assert (first["deviation over"], float(first["map@r sd"])) == ("folds", score.sd)
     assert (first["map@r low"], first["map@r high"]) == ("", "")
     assert (last["deviation over"], last["map@r sd"]) == ("", "")
+    assert study_table(repeats=1).brackets == "in brackets the 95 % interval over test classes"
     several = study_table(repeats=3)
     assert several.spread == "± half the 95 % t-interval over repeats"
     assert study_table(repeats=1, folds=1).spread == ""

@@ -108,21 +108,22 @@ def needed(
     found = variances(sample, difference)
     if found is None:
         return None
-    now = sample.trainings, sample.classes
-    options = {"pairs": pairs, "confidence": difference.confidence, "power": power}
 
-    def first(kind: str, most: int) -> int | None:
-        grid = _whole_numbers(most)
-        given = (now[0], grid) if kind == "classes" else (grid, now[1])
-        reached = found.detectable(*given, **options) <= difference.mean
+    def seen(trainings: ArrayLike, classes: ArrayLike) -> NDArray[np.float64]:
+        return found.detectable(trainings, classes, pairs, difference.confidence, power)
+
+    def first(grid: Ints, detectable: NDArray[np.float64]) -> int | None:
+        reached = detectable <= difference.mean
         return int(grid[reached.argmax()]) if reached.any() else None
+
+    many, often = _whole_numbers(MOST_CLASSES), _whole_numbers(MOST_TRAININGS)
 
     return Needed(
         difference.better,
         difference.worse,
-        first("classes", MOST_CLASSES),
-        first("trainings", MOST_TRAININGS) if sample.trainings > 1 else None,
-        float(found.detectable(*now, **options)),
+        first(many, seen(sample.trainings, many)),
+        first(often, seen(often, sample.classes)) if sample.trainings > 1 else None,
+        float(seen(sample.trainings, sample.classes)),
         power,
     )
 

@@ -53,7 +53,9 @@ class ClassTable:
         sums = [np.bincount(labels, column, len(names)) for column in per_query[counted].T]
         (kept,) = queries.nonzero()
         values = np.stack(sums, axis=1)[kept] / queries[kept, None]
-        return ClassTable(tuple(names[at] for at in kept), queries[kept], tuple(metrics), values)
+        return ClassTable(
+            tuple(names[int(at)] for at in kept), queries[kept], tuple(metrics), values
+        )
 
     def column(self, metric: str) -> Floats:
         """The scores of all classes by one metric."""

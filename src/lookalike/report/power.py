@@ -64,7 +64,7 @@ def typical_variances(part: OnDataset) -> Variances | None:
 def power_figure(part: OnDataset, metric: str, *, narrow: bool = False) -> str | None:
     """The smallest difference that would be told, by the number of test classes and trainings.
 
-    As SVG; None where scores per class were not kept, or there is one trained method.
+    As SVG; None where scores per class were not kept or do not vary, or one method was trained.
     """
     typical = typical_variances(part)
     if typical is None or not part.classes:
@@ -76,6 +76,8 @@ def power_figure(part: OnDataset, metric: str, *, narrow: bool = False) -> str |
         counts = sorted({*TRAININGS, part.trainings})
     curves = {n: 100 * typical.detectable(n, classes, pairs) for n in counts}
     here = 100 * float(typical.detectable(part.trainings, part.classes, pairs))
+    if here == 0:  # the same scores on every class
+        return None
     shown = [values for n, values in curves.items() if n >= min(part.trainings, 5)]
     top = 1.1 * max(here * 2, min(3 * here, float(np.max(shown))))
     width = NARROW if narrow else WIDE
