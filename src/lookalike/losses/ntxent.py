@@ -4,6 +4,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.losses.base import PairLoss, Terms
+from lookalike.losses.kernels.soft_sums import supcon_kernel
 from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.ops.soft import log_sum_exp
 from lookalike.reducers import AvgNonZeroReducer, Reducer
@@ -63,6 +64,7 @@ class SupConLoss(PairLoss):
 
     additive = True
     counts = False
+    fused_kernel = supcon_kernel
 
     temperature: float = 0.1
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from lookalike.labels import Labels
 from lookalike.losses.base import Terms
 from lookalike.losses.direction import candidate_directions
+from lookalike.losses.kernels import Kernel
 from lookalike.losses.nca import squared_l2
 from lookalike.losses.softmax import SoftmaxLoss, soft_cross_entropy
 from lookalike.ops.rows import in_full_precision
@@ -55,6 +56,11 @@ class ProxyNCALoss(_ProxySoftmaxLoss):
     def factor(self) -> float:
         """``softmax_scale``."""
         return self.softmax_scale
+
+    def kernel(self, relations: Relations) -> Kernel | None:
+        """That of cross-entropy, where this is one."""
+        plain = self.denominator == "all" and not self.direction
+        return super().kernel(relations) if plain else None
 
     def to_proxies(self, embeddings: Tensor, labels: Labels) -> Relations:
         """Images x proxies, with the similarities among proxies where direction needs them."""

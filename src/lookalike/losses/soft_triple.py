@@ -64,6 +64,10 @@ class SoftTripleLoss(SoftmaxLoss):
         found = found.view(-1, self.centers_per_class, self.num_classes)
         return soft_maximum(found, self.gamma)
 
+    def factor(self) -> float:
+        """``la``."""
+        return self.la
+
     def logits(self, relations: Relations) -> Tensor:
         """``la (S_c - margin [c = y])``."""
         return self.la * right_class_harder(relations, lambda s: s - self.margin)

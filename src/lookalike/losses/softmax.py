@@ -10,6 +10,8 @@ from torch.nn.functional import cross_entropy
 from lookalike.distances import DotProductSimilarity
 from lookalike.labels import check_range
 from lookalike.losses.base import ProxyLoss, Terms
+from lookalike.losses.kernels import Kernel
+from lookalike.losses.kernels.softmax import softmax_kernel
 from lookalike.ops.rows import unit
 from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
@@ -51,9 +53,18 @@ class SoftmaxLoss(ProxyLoss):
 
     additive = True
 
+    def kernel(self, relations: Relations) -> Kernel | None:
+        """Softmax and gradient in one pass, where every image is of one class."""
+        one_class = relations.all_valid and relations.class_indices is not None
+        return softmax_kernel if one_class else None
+
     def factor(self) -> float:
         """What the similarities are multiplied by."""
         raise NotImplementedError
+
+    def slope(self, relations: Relations) -> Tensor | None:  # noqa: ARG002
+        """[N, 1] the derivative of the right class's logit by ``factor * s``; None: 1."""
+        return None
 
     def logits(self, relations: Relations) -> Tensor:
         """Images x classes."""
@@ -117,6 +128,10 @@ class _MarginSoftmaxLoss(_ColumnLoss):
     margin: float
     scale: float
 
+    def factor(self) -> float:
+        """``scale``."""
+        return self.scale
+
     def harder(self, similarity: Tensor) -> Tensor:
         """What stands for the similarity to the right class."""
         raise NotImplementedError
@@ -170,6 +185,16 @@ class ArcFaceLoss(_MarginSoftmaxLoss):
         angle = similarity.clamp(-1 + 1e-7, 1 - 1e-7).acos() + margin  # no gradient at its ends
         sine = margin.sin() if isinstance(margin, Tensor) else math.sin(margin)
         return torch.where(angle <= math.pi, angle.cos(), similarity - margin * sine)
+
+    def slope(self, relations: Relations) -> Tensor:
+        """``sin(theta + margin) / sin theta``; beyond 180 degrees 1."""
+        assert relations.class_indices is not None
+        right = relations.similarity.gather(1, relations.class_indices.unsqueeze(1))
+        inside = right.clamp(-1 + 1e-7, 1 - 1e-7)
+        angle = inside.acos()
+        turned = angle + self.margin * (math.pi / 180)
+        slope = (turned.sin() / angle.sin()).mul_(inside == right)
+        return slope.where(turned <= math.pi, 1)
 
 
 @LOSSES.register("subcenter-arcface", paper="Deng et al., ECCV 2020")
@@ -245,6 +270,9 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
     """
 
     additive = False
+
+    def kernel(self, relations: Relations) -> None:
+        """None: the lengths of the embeddings have a gradient, too."""
 
     margin: float = 4
     scale: float = 1

@@ -161,15 +161,21 @@ def soft_maximum(values: Tensor, gamma: float) -> Tensor:
         return ((values / gamma).softmax(1) * values).sum(1)
 
     def fast(values: Tensor) -> tuple[Tensor, tuple[Tensor]]:
+        blocks = row_blocks(values.shape[0], values.shape[1:].numel())
+        if len(blocks) == 1:
+            summed, gradient = of(values)
+            return summed, (gradient,)
         summed = values.new_empty(values.shape[0], values.shape[2])
         gradient = torch.empty_like(values)
-        for rows in row_blocks(values.shape[0], values[0].numel()):
-            part = values[rows]
-            chance = (part / gamma).softmax(1)
-            torch.sum(chance * part, 1, out=summed[rows])
-            above = torch.sub(part, summed[rows].unsqueeze(1), out=gradient[rows])
-            above.div_(gamma).add_(1).mul_(chance)
+        for rows in blocks:
+            summed[rows], gradient[rows] = of(values[rows])
         return summed, (gradient,)
+
+    def of(values: Tensor) -> tuple[Tensor, Tensor]:
+        chance = (values / gamma).softmax(1)
+        summed = (chance * values).sum(1)
+        above = (values - summed.unsqueeze(1)).div_(gamma).add_(1)
+        return summed, above.mul_(chance)
 
     if isinstance(gamma, Tensor):
         return formula(values)

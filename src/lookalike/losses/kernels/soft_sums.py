@@ -12,6 +12,7 @@ __all__ = [
     "generalized_lifted_structure_kernel",
     "multi_similarity_kernel",
     "proxy_anchor_kernel",
+    "supcon_kernel",
 ]
 
 
@@ -46,6 +47,19 @@ def generalized_lifted_structure_kernel(
 
     values, gradient = in_row_blocks(relations, terms)
     return values.mean(), (gradient,)
+
+
+def supcon_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:
+    """The mean over the anchors above zero; one softmax of the valid candidates."""
+    r, scale = relations, 1 / loss.temperature
+    total, share = soft_terms(r.similarity, r.valid, scale=scale)
+    weights = r.positives / r.positive_counts.sum(1, keepdim=True).clamp_min_(1e-30)
+    whole = weights.sum(1, keepdim=True)
+    values = (r.similarity * weights).sum(1, keepdim=True).mul_(-scale).addcmul_(total, whole)
+    above = values.relu_().sign()
+    number = above.sum().clamp_min_(1)
+    gradient = share.mul_(whole).sub_(weights).mul_(above.mul_(scale / number))
+    return values.sum() / number, (gradient,)
 
 
 def proxy_anchor_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:
