@@ -12,12 +12,14 @@ __all__ = ["softmax_kernel"]
 
 def softmax_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:
     """The mean over images; the gradient of the logits is ``softmax - same``."""
+    right = relations.class_indices
+    assert right is not None
     logarithms = loss.logits(relations).log_softmax(1)
-    value = nll_loss(logarithms, relations.class_indices)
+    value = nll_loss(logarithms, right)
     gradient = logarithms.exp_().sub_(relations.same)
     gradient.mul_(loss.factor() / relations.similarity.shape[0])
     slope = loss.slope(relations)
     if slope is not None:
-        right = relations.class_indices.unsqueeze(1)
-        gradient.scatter_(1, right, slope.mul_(gradient.gather(1, right)))
+        places = right.unsqueeze(1)
+        gradient.scatter_(1, places, slope.mul_(gradient.gather(1, places)))
     return value, (gradient,)
