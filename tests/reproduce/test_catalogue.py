@@ -341,9 +341,9 @@ def test_small_axes_are_named_by_what_is_used():
     assert {row.config.model.frozen_until for row in mixed.rows} == {"blocks.5"}
     assert {row.config.optim.lr for row in mixed.rows} == {3e-4}
     assert mixed.deviations[1] == (
-        "The same layers learn in all rows; images are cropped anew in every step of "
-        "contrastive-input, multi-similarity-input, proxy-anchor-input, and have 4 stored crops "
-        "in the other rows."
+        "The same layers learn in all rows; where pixels are mixed (contrastive-input; "
+        "multi-similarity-input; proxy-anchor-input), images are cropped anew in every step, and "
+        "in the other rows they have 4 stored crops."
     )
 
 

@@ -87,6 +87,8 @@ def test_cells_are_paired():
     assert verdict(rows, better=[("b", "a")]) == "yes"
     assert verdict(rows, best=["b"]) == "yes"
     assert verdict(rows, worst=["b"]) == "no"
+    told = judge(Claim(says="x", best=["b"]), rows).evidence
+    assert told.startswith("b above all others: b - a: +")
     assert difference(rows, "method", "b", "a", "recall@1").cells == 4
     # by size there are two cells of one training each
     assert verdict(rows, axis="size", increases=["64", "128"]) == "not shown"

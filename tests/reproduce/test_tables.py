@@ -33,6 +33,20 @@ def test_published_ours_and_difference_stand_side_by_side(make_outcome):
     ]
 
 
+def test_quoted_numbers_stand_beside(make_outcome):
+    table = result_table(make_outcome("thesis/in-paper-cub-resnet50"))
+    assert [c.what for c in table.columns[:4]] == ["in paper", "published", "ours", "difference"]
+    assert {row.method: row.cells[0][0] for row in table.rows if row.trained} == {
+        "margin": "63.6",
+        "generalized-lifted-structure": "43.6",
+        "triplet": "42.6",
+    }
+    assert any(note.startswith("In paper, by network: margin resnet50, ") for note in table.notes)
+    default = result_table(make_outcome("thesis/fixed-validation"))
+    assert default.columns[0].what == "authors' default setup"
+    assert "average rank" not in str(result_table(make_outcome("thesis/tournament")).columns)
+
+
 def test_folds_have_a_deviation_and_a_concatenated_score(make_outcome):
     outcome = make_outcome("thesis/cross-validation", repeats=1, folds=10)
     table = result_table(outcome)

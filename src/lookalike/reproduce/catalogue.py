@@ -288,4 +288,9 @@ def _filled(value: Any, given: Mapping[str, Any]) -> Any:
     alone = re.fullmatch(r"<(\w+)>", value)
     if alone and alone[1] in given:
         return given[alone[1]]
-    return re.sub(r"<(\w+)>", lambda m: str(given.get(m[1], m[0])), value)
+    return re.sub(r"<(\w+)>", lambda m: _as_text(given.get(m[1], m[0])), value)
+
+
+def _as_text(value: Any) -> str:
+    """A value inside a sentence; of a list, all its values."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

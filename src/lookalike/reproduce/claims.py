@@ -311,12 +311,14 @@ def _better(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
 
 def _best(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
     others = [value for value in _values(claim, rows) if value not in claim.best]
-    return _pairs(claim, rows, [(a, b) for a in claim.best for b in others])
+    verdict, told = _pairs(claim, rows, [(a, b) for a in claim.best for b in others])
+    return verdict, f"{', '.join(claim.best)} above all others: {told}"
 
 
 def _worst(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
     others = [value for value in _values(claim, rows) if value not in claim.worst]
-    return _pairs(claim, rows, [(b, a) for a in claim.worst for b in others])
+    verdict, told = _pairs(claim, rows, [(b, a) for a in claim.worst for b in others])
+    return verdict, f"{', '.join(claim.worst)} below all others: {told}"
 
 
 def _increases(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:

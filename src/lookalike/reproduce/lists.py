@@ -11,6 +11,8 @@ from lookalike.published.literature import claimed_gains, literature, unfair_com
 __all__ = ["ListTable", "list_names", "list_table"]
 
 DATASETS = ("cub", "cars", "sop")
+SHORT = 30
+"""A text of more characters may be broken into lines."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,11 @@ class ListTable:
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def prose(self) -> tuple[bool, ...]:
+        """Which columns have sentences or titles."""
+        return tuple(max(map(len, texts)) > SHORT for texts in zip(*self.rows, strict=True))
 
     @property
     def mappings(self) -> list[dict[str, str]]:

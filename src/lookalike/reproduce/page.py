@@ -180,7 +180,9 @@ def _what(outcome: Outcome) -> str:
         return "Nothing is trained: the figure shows the losses themselves."
     trainings = sum(len(row.trainings) for row in rows)
     trials = sum(len(row.result.trials) for row in rows)
-    text = f"{len(rows)} row{'s' * (len(rows) != 1)}, {trainings} tested models"
+    text = (
+        f"{len(rows)} row{'s' * (len(rows) != 1)}, {trainings} tested model{'s' * (trainings != 1)}"
+    )
     text += f", {trials:,} trials of a search" if trials else ""
     data = sorted({row.planned.config.data.name for row in rows})
     networks = sorted({row.planned.config.model.network for row in rows})

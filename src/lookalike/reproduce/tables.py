@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich import box
@@ -14,6 +14,7 @@ from lookalike.published import Published
 from lookalike.report.formatting import NOTHING, metric_label, percent, signed
 from lookalike.report.tables import escape_latex
 from lookalike.reproduce.outcome import Baseline, Outcome, OutcomeRow
+from lookalike.reproduce.selection import quoted
 from lookalike.study.intervals import Interval
 
 __all__ = ["ResultTable", "as_csv", "as_latex", "as_markdown", "as_text", "result_table"]
@@ -29,7 +30,10 @@ class Column:
 
     metric: str
     what: str
-    """published, ours, difference, concatenated, validation; empty: the only one of its metric."""
+    """published, ours, difference, concatenated, validation, or where a quoted number stands;
+    empty: the only one of its metric."""
+    quoted: Mapping[str, Published] = field(default_factory=dict)
+    """Numbers that the document quotes, by method."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,12 @@ def _columns(outcome: Outcome) -> Iterator[Column]:
     }
     printed = {m for row in rows for m, one in row.published.items() if one.value is not None}
     joined = {metric for row in rows for metric in row.concatenated}
+    quotes = _quotes(outcome)
     for metric in outcome.metrics:
-        several = metric in printed | joined | validated
+        several = metric in printed | joined | validated | {of for _, of in quotes}
+        for (place, of), by_method in quotes.items():
+            if of == metric:
+                yield Column(metric, place, by_method)
         if metric in printed:
             yield Column(metric, "published")
         yield Column(metric, "ours" if several else "")
@@ -138,8 +146,19 @@ def _columns(outcome: Outcome) -> Iterator[Column]:
             yield Column(metric, "our validation")
 
 
+def _quotes(outcome: Outcome) -> dict[tuple[str, str], dict[str, Published]]:
+    """Numbers that the document quotes: by where they stand and metric, then by method."""
+    found: dict[tuple[str, str], dict[str, Published]] = {}
+    for one in quoted(outcome.entry):
+        place = one.source.rpartition(", ")[2]
+        found.setdefault((place, one.metric), {})[one.method] = one
+    return found
+
+
 def _cell(row: OutcomeRow, column: Column) -> tuple[str, str]:
     metric = column.metric
+    if column.quoted:
+        return _published(column.quoted.get(row.method))
     match column.what:
         case "published":
             return _published(row.published.get(metric))
@@ -181,6 +200,7 @@ def _best(row: ResultRow, rows: Sequence[ResultRow], columns: Sequence[Column]) 
     for at, column in enumerate(columns):
         shown = [float(one.cells[at][0]) for one in rows if _is_score(one.cells[at][0])]
         ranks = more_is_better(column.metric) and column.what != "difference"
+        ranks = ranks and not column.quoted
         own = row.cells[at][0]
         if ranks and _is_score(own) and float(own) == max(shown):
             found.add(at)
@@ -217,6 +237,11 @@ def _notes(outcome: Outcome) -> Iterator[str]:
         )
     if not any(one.value is not None for row in outcome.rows for one in row.published.values()):
         yield "The document prints no numbers for these rows."
+    for (place, metric), by_method in _quotes(outcome).items():
+        networks = {one.network for one in by_method.values()}
+        if metric in outcome.metrics and len(networks) > 1:
+            told = ", ".join(f"{method} {one.network}" for method, one in by_method.items())
+            yield f"{place[0].upper()}{place[1:]}, by network: {told}."
     flagged = [row for row in outcome.rows if row.planned.config.protocol.name == "paper"]
     if flagged:
         yield (

@@ -24,6 +24,7 @@ const drawLines = (one, chart) => ({
   line: lineOf(one.style), marker: shape(one, chart.mark === "lines" ? 8 : 9), cliponaxis: false,
   error_y: bars(one, one.y, chart), ...hover(one, "%{x}: %{y:.4~g}"),
 });
+const pairName = (name) => escaped(name).replace(" → ", "<br>→ ");
 const TRACES = {
   lines: drawLines,
   points: drawLines,
@@ -34,9 +35,10 @@ const TRACES = {
     hovertemplate: "%{text}: %{y:.1f}<extra></extra>",
   }),
   bars: (one, chart) => ({
-    type: "bar", x: one.x.map(escaped), y: one.y, marker: { color: colourOf(one.style) }, error_y: bars(one, one.y, chart, { color: colour("ink") }),
+    type: "bar", orientation: "h", y: one.x.map(pairName), x: one.y, marker: { color: colourOf(one.style) },
+    error_x: bars(one, one.y, chart, { color: colour("ink") }),
     name: escaped(one.name), text: one.texts, textposition: "inside", insidetextanchor: "start", textangle: 0,
-    hovertemplate: "%{x}<br>%{fullData.name}: %{y:.1f}<extra></extra>",
+    hovertemplate: "%{y}<br>%{fullData.name}: %{x:.1f}<extra></extra>",
   }),
   areas: (one) => ({
     x: one.x, y: one.y, mode: "lines", fill: "tozeroy", line: { ...lineOf(one.style), shape: "spline" }, name: escaped(one.name), opacity: 0.7,
@@ -47,6 +49,7 @@ const TRACES = {
   }),
 };
 const acrossOf = (chart) => {
+  if (chart.mark === "bars") return axis({ nticks: 6, rangemode: "tozero", title: { text: escaped(chart.y), standoff: 6 } });
   const title = { text: escaped(chart.x), standoff: 6 };
   if (chart.kind === "year") return yearTicks(chart, title);
   if (chart.kind === "category") {
@@ -63,7 +66,8 @@ const yearTicks = (chart, title) => {
 };
 const upOf = (chart) => {
   if (chart.mark === "rows") return axis({ showgrid: false, type: "category", categoryorder: "array", categoryarray: [...chart.values].reverse().map(escaped) });
-  return axis({ nticks: 6, ...(chart.mark === "bars" || chart.mark === "areas" ? { rangemode: "tozero" } : {}) });
+  if (chart.mark === "bars") return axis({ showgrid: false, type: "category", autorange: "reversed" });
+  return axis({ nticks: 6, ...(chart.mark === "areas" ? { rangemode: "tozero" } : {}) });
 };
 
 page.charts.forEach((chart, number) => {
