@@ -121,8 +121,9 @@ def _fresh_crops(found: Sequence[Row]) -> Iterator[str]:
     if 0 < len(fresh) < len(cut):
         views = _values({row.config.model.frozen_views for row in cut})
         yield (
-            f"The same layers learn in all rows; where pixels are mixed ({'; '.join(fresh)}), images "
-            f"are cropped anew in every step, and in the other rows they have {views} stored crops."
+            "The same layers learn in all rows; where pixels are mixed "
+            f"({'; '.join(fresh)}), images are cropped anew in every step, and in the other rows "
+            f"they have {views} stored crops."
         )
 
 
