@@ -347,6 +347,13 @@ def test_small_axes_are_named_by_what_is_used():
     )
 
 
+def test_the_untrained_network_stays_untrained():
+    plan = make_plan(entry("reality-check/printed-cub"), "small", ["train.epochs=2"])
+    epochs = {row.method: row.config.train.epochs for row in plan.rows}
+    assert epochs.pop("untrained") == 0
+    assert set(epochs.values()) == {2}
+
+
 def test_counting():
     assert make_plan(entry("metrix/cub")).trainings == 36
     assert make_plan(entry("metrix/cub"), repeats=5).trainings == 60

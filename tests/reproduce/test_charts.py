@@ -50,7 +50,7 @@ def test_an_axis_of_words_keeps_the_order_and_one_value_is_no_chart(make_outcome
 def test_split_ratios_show_validation_and_test(make_outcome):
     outcome = make_outcome("thesis/split-ratio")
     ours, theirs = charts.by_axis(outcome.rows, "ratio", "method", "recall@1")
-    assert [one.name for one in ours.series] == ["multi-similarity", "validation classes"]
+    assert [one.name for one in ours.series] == ["test classes", "validation classes"]
     assert ours.series[1].y == pytest.approx([100 * r.validation.mean for r in outcome.rows])
     printed = [row.planned.published_validation["recall@1"].value for row in outcome.rows]
     assert theirs.series[1].y == printed

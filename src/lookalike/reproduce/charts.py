@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
@@ -137,6 +137,8 @@ def by_axis(rows: Sequence[OutcomeRow], x: str, line: str, metric: str) -> list[
     for title, score_of in SIDES:
         series = [_line(rows, x, values, line, name, metric, score_of, style) for name in lines]
         if x == "ratio" and len(series) == 1:
+            test = replace(series[0].style, name="test classes")
+            series = [replace(series[0], name=test.name, style=test)]
             series.append(_on_validation(rows, values, metric, title))
         series = [one for one in series if one.x]
         if series:

@@ -219,6 +219,8 @@ def _overridden(row: Row, given: Sequence[str], found: Sequence[Row]) -> Row:
             raise BadInput(f"'{setting}' is of one network of {several}: weights.NETWORK=PATH")
         if key == "data.root" and row.config.data.name == "glyphs":
             continue  # beside photographs
+        if key == "train.epochs" and not row.config.train.epochs:
+            continue  # the untrained network stays so
         values = override(values, setting)
     config = parse(values, "the command line")
     if config == row.config:
