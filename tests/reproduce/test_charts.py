@@ -179,3 +179,11 @@ def test_the_drawing_shows_what_each_loss_compares(make_outcome):
     assert max(edge.width for edge in anchor.edges) == 7
     places = {(node.x, node.y) for node in anchor.nodes}
     assert all((e.x1, e.y1) in places and (e.x2, e.y2) in places for e in anchor.edges)
+
+
+def test_published_numbers_stand_where_the_document_has_them(make_outcome):
+    outcome = make_outcome("thesis/networks", scale="small")
+    ours, theirs = charts.by_axis(outcome.rows, "network", "method", "recall@1")
+    assert set(ours.values) == {"resnet10t", "small-cnn", "mobilenetv3_small_050"}
+    assert set(theirs.values) == {"resnet50", "bn-inception", "googlenet"}
+    assert set(theirs.series[0].x) <= set(theirs.values)

@@ -36,7 +36,7 @@ STRUCTURE = {
     "pi-intra": "distance inside classes",
     "pi-inter": "distance between classes",
     "train-pi-ratio-cosine": "density of training embeddings, by 1 - cosine",
-    "train-rho-spectrum@2": "decay of training embeddings, without the first direction",
+    "train-rho-spectrum@2": "spectral decay of training embeddings",
     "train-pi-intra-cosine": "1 - cosine inside training classes",
     "train-pi-inter-cosine": "1 - cosine between training classes",
 }
@@ -128,14 +128,15 @@ def by_axis(rows: Sequence[OutcomeRow], x: str, line: str, metric: str) -> list[
         One chart of ours, and one of published numbers where there are any; none where the axis
         has one value.
     """
-    values = _values(rows, x)
-    if len(values) < 2:
+    if len(_values(rows, x)) < 2:
         return []
-    lines = _values(rows, line) or [""]
-    style = {one.name: one for one in styles(lines)}
     found = []
     for title, score_of in SIDES:
-        series = [_line(rows, x, values, line, name, metric, score_of, style) for name in lines]
+        place = PLACES[title]
+        values, lines = _values(rows, x, place), _values(rows, line, place) or [""]
+        style = {one.name: one for one in styles(lines)}
+        scored = [(place(row), score_of(row, metric)) for row in rows]
+        series = [_line(scored, x, values, line, name, style) for name in lines]
         if x == "ratio" and len(series) == 1:
             test = replace(series[0].style, name="test classes")
             series = [replace(series[0], name=test.name, style=test)]
@@ -343,14 +344,27 @@ def _shown_by(rows: Sequence[OutcomeRow]) -> Callable[[OutcomeRow], str]:
     return lambda row: next(iter(row.axes.values()))
 
 
-def _values(rows: Sequence[OutcomeRow], axis: str) -> list[str]:
-    """The values of an axis, or methods: numbers by size, others in the order of rows."""
-    found = list(dict.fromkeys(v for row in rows if (v := _place(row).get(axis)) is not None))
-    return sorted(found, key=float) if all(map(_is_number, found)) else found
+Place = Callable[[OutcomeRow], Mapping[str, str]]
 
 
 def _place(row: OutcomeRow) -> Mapping[str, str]:
     return {"method": row.method} | dict(row.axes)
+
+
+def _published_place(row: OutcomeRow) -> Mapping[str, str]:
+    """Where the document has the row: at small scale, data set and network are others."""
+    place, original = _place(row), row.planned.as_published or row.planned.config
+    theirs = {"dataset": original.data.name, "network": original.model.network}
+    return {axis: theirs.get(axis, value) for axis, value in place.items()}
+
+
+PLACES: dict[str, Place] = {OURS: _place, PUBLISHED: _published_place}
+
+
+def _values(rows: Sequence[OutcomeRow], axis: str, place: Place = _place) -> list[str]:
+    """The values of an axis, or methods: numbers by size, others in the order of rows."""
+    found = list(dict.fromkeys(v for row in rows if (v := place(row).get(axis)) is not None))
+    return sorted(found, key=float) if all(map(_is_number, found)) else found
 
 
 def _is_number(text: str) -> bool:
@@ -370,20 +384,16 @@ def _kind(values: Sequence[str]) -> Kind:
 
 
 def _line(
-    rows: Sequence[OutcomeRow],
+    scored: Sequence[tuple[Mapping[str, str], Score | None]],
     x: str,
     values: Sequence[str],
     line: str,
     name: str,
-    metric: str,
-    score_of: Callable[[OutcomeRow, str], Score | None],
     style: Mapping[str, Method],
 ) -> Series:
     """The mean over everything but the two axes, at each value."""
     found: dict[str, list[Score]] = {value: [] for value in values}
-    for row in rows:
-        place = _place(row)
-        score = score_of(row, metric)
+    for place, score in scored:
         if place.get(line, "") == name and x in place and score is not None:
             found[place[x]].append(score)
     known = {value: scores for value, scores in found.items() if scores}
