@@ -13,14 +13,16 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import BadInput
-from lookalike.evaluation.class_table import ClassTable
 from lookalike.files import atomically
+
+if TYPE_CHECKING:
+    from lookalike.evaluation.class_table import ClassTable
 
 Cell = tuple[int, int]
 """Repeat and fold."""
@@ -33,8 +35,8 @@ class RowClasses:
     ``concatenated`` is empty where there is one fold.
     """
 
-    separate: Mapping[Cell, ClassTable] = field(default_factory=dict)
-    concatenated: Mapping[int, ClassTable] = field(default_factory=dict)
+    separate: Mapping[Cell, "ClassTable"] = field(default_factory=dict)
+    concatenated: Mapping[int, "ClassTable"] = field(default_factory=dict)
 
     def of_repeat(self, repeat: int) -> "RowClasses":
         """The tables of one repeat, as repeat 0."""
@@ -83,6 +85,8 @@ class RowClasses:
     @staticmethod
     def from_bytes(content: bytes) -> "RowClasses":
         """What :meth:`as_bytes` returned."""
+        from lookalike.evaluation.class_table import ClassTable  # loads torch
+
         with np.load(io.BytesIO(content), allow_pickle=False) as found:
             arrays = {key: found[key] for key in found.files}
         names = tuple(map(str, arrays["classes"]))
@@ -109,7 +113,7 @@ class RowClasses:
 
 
 def _stacked(
-    tables: Iterable[ClassTable], empty: tuple[int, ...], metrics: tuple[str, ...]
+    tables: Iterable["ClassTable"], empty: tuple[int, ...], metrics: tuple[str, ...]
 ) -> NDArray[np.float32]:
     found = [table.values[:, [table.metrics.index(m) for m in metrics]] for table in tables]
     return np.stack(found).astype(np.float32) if found else np.empty(empty, np.float32)
