@@ -29,7 +29,15 @@ class Plan:
     @property
     def folder(self) -> str:
         """The folder of the results below ``results/``."""
-        return f"reproduce/{self.entry.study}{'-small' if self.scale == 'small' else ''}"
+        return f"reproduce/{self.entry.study}{self.suffix}"
+
+    @property
+    def suffix(self) -> str:
+        """What folders and files are named by at small scale: the scale, and other images."""
+        if self.scale == "paper":
+            return ""
+        images = {row.config.data.name for row in self.rows} - {"glyphs"}
+        return "-".join(["-small", *sorted(images)])
 
     @property
     def trainings(self) -> int:

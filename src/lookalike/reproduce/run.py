@@ -59,11 +59,10 @@ def page_of(plan: Plan, given: Path | None = None) -> Path:
         given: Another folder of the results than ``results/reproduce/...``.
 
     Returns:
-        A path that says the table and, if it is small, the scale.
+        A path that says the table and, if it is small, the scale and the images.
     """
     table = plan.entry.name.partition("/")[2]
-    small = "-small" if plan.scale == "small" else ""
-    return folder_of(plan, given) / f"{table}{small}.html"
+    return folder_of(plan, given) / f"{table}{plan.suffix}.html"
 
 
 def study_of(plan: Plan, folder: Path) -> StudyConfig:
