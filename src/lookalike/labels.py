@@ -81,26 +81,25 @@ def check_shape(shape: tuple[int, ...], rows: int, what: str = "labels") -> None
         raise BadInput(f"there are {rows} embeddings but {shape[0]} {what}; each needs one")
 
 
-def class_rows(labels: Labels, rows: int, num_classes: int, like: Tensor) -> Tensor:
-    """How much of each class an embedding is, [rows, num_classes], on the device of ``like``.
+def class_rows(labels: Tensor, num_classes: int, like: Tensor) -> Tensor:
+    """How much of each class an embedding is, [N, num_classes], on the device of ``like``.
 
     Labels are class indices, or rows of that shape. Where looking at them would wait for the
     device, an index out of range gives NaN instead of an error.
 
-    >>> class_rows([1, 0], 2, 3, torch.empty(0))
+    >>> class_rows(torch.tensor([1, 0]), 3, torch.empty(0))
     tensor([[0., 1., 0.],
             [1., 0., 0.]])
     """
-    given = as_tensor(labels, rows)
-    if given.ndim == 2:
-        if given.shape[1] != num_classes:
+    if labels.ndim == 2:
+        if labels.shape[1] != num_classes:
             raise BadInput(
-                f"labels are rows of {given.shape[1]} classes, but the loss has {num_classes}"
+                f"labels are rows of {labels.shape[1]} classes, but the loss has {num_classes}"
             )
-        return given.to(like)
-    check_whole(given)
-    given = given.to(like.device, torch.long).unsqueeze(1)
-    same = like.new_zeros(rows, num_classes)
+        return labels.to(like)
+    check_whole(labels)
+    given = labels.to(like.device, torch.long).unsqueeze(1)
+    same = like.new_zeros(labels.shape[0], num_classes)
     if can_sync(given):
         try:
             return same.scatter_(1, given, 1)

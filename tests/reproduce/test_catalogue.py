@@ -133,7 +133,7 @@ def test_small_scale_keeps_what_the_experiment_varies(name, plans):
         if one.photographs and not data:
             continue
         small = make_plan(one, "small", data)
-        assert small.folder.startswith(f"reproduce/{name}-small")
+        assert small.folder == f"reproduce/{name}-small" + ("-cub" if data else "")
         assert small.deviations[0].startswith("Small scale")
         assert len(small.rows) <= len(plan.rows)
         for row in small.rows:

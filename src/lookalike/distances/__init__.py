@@ -9,7 +9,7 @@ from lookalike.distances.batched import BatchedDistance
 from lookalike.distances.lp import LpDistance
 from lookalike.distances.module import DistanceModule
 from lookalike.distances.naming import DistanceLike, create, names
-from lookalike.distances.own import BaseDistance
+from lookalike.distances.pml_base import BaseDistance
 from lookalike.distances.products import CosineSimilarity, DotProductSimilarity
 from lookalike.distances.snr import SNRDistance
 

@@ -27,8 +27,8 @@ from lookalike.losses.multiple import MultipleLosses
 from lookalike.losses.n_pairs import NPairsLoss
 from lookalike.losses.nca import NCALoss
 from lookalike.losses.ntxent import NTXentLoss, SupConLoss
-from lookalike.losses.own import BaseMetricLossFunction, GenericPairLoss
 from lookalike.losses.p2s_grad import P2SGradLoss
+from lookalike.losses.pml_base import BaseMetricLossFunction, GenericPairLoss
 from lookalike.losses.pnp import PNPLoss
 from lookalike.losses.proxy_anchor import ProxyAnchorLoss
 from lookalike.losses.proxy_nca import ProxyNCALoss, ProxyNCAPlusPlusLoss

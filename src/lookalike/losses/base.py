@@ -154,6 +154,17 @@ class Loss(DistanceModule):
             loss = self.reducer.add(loss, "embedding_reg_loss", weighed)
         return loss
 
+    def check_given(
+        self,
+        labels: Labels | None,
+        indices_tuple: Indices | None,
+        ref_emb: Tensor | None,  # noqa: ARG002
+        ref_labels: Labels | None,  # noqa: ARG002
+    ) -> None:
+        """Refuse a call without what this loss needs, or with what it cannot use."""
+        if labels is None and (indices_tuple is None or self.needs_labels):
+            raise BadInput(f"{type(self).__name__} needs labels")
+
     def forward(
         self,
         embeddings: Tensor,
@@ -174,8 +185,7 @@ class Loss(DistanceModule):
         Returns:
             A scalar.
         """
-        if labels is None and (indices_tuple is None or self.needs_labels):
-            raise BadInput(f"{type(self).__name__} needs labels")
+        self.check_given(labels, indices_tuple, ref_emb, ref_labels)
         if embeddings.shape[0] == 0:
             return in_full_precision(embeddings).sum()
         with autocast(embeddings.device, enabled=False):
@@ -343,9 +353,8 @@ class ProxyLoss(Loss):
     def to_proxies(self, embeddings: Tensor, labels: Labels) -> Relations:
         """The similarities with their labels, all of them valid."""
         similarity = self.similarities(embeddings)
-        number = embeddings.shape[0]
-        given = as_tensor(labels, number)
-        same = class_rows(given, number, self.num_classes, similarity)
+        given = as_tensor(labels, embeddings.shape[0])
+        same = class_rows(given, self.num_classes, similarity)
         return Relations(
             similarity,
             same.T if self.compares == "proxies with images" else same,

@@ -42,6 +42,17 @@ class DynamicSoftMarginLoss(PairLoss):
         self.delta = 2 * abs(self.min_val) / self.num_bins
         self.register_buffer("hist_", torch.zeros(self.num_bins), persistent=False)
 
+    def check_given(
+        self,
+        labels: Labels | None,
+        indices_tuple: Indices | None,
+        ref_emb: Tensor | None,
+        ref_labels: Labels | None,
+    ) -> None:
+        """Labels may be missing: row i of ``ref_emb`` is then the positive of row i."""
+        if ref_emb is None:
+            super().check_given(labels, indices_tuple, ref_emb, ref_labels)
+
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per triplet."""
         if relations.labels is None and not relations.mined:
@@ -70,30 +81,6 @@ class DynamicSoftMarginLoss(PairLoss):
         mixed = (1 - share) * before + share * new
         mixed = mixed / mixed.sum().clamp_min(torch.finfo(mixed.dtype).tiny)
         self.hist_ = torch.where(some, mixed, before)
-
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Labels | None = None,
-        indices_tuple: Indices | None = None,
-        ref_emb: Tensor | None = None,
-        ref_labels: Labels | None = None,
-    ) -> Tensor:
-        """The loss of a batch; without labels, row i of ``ref_emb`` is the positive of row i.
-
-        Args:
-            embeddings: [N, D], the anchors.
-            labels: One per embedding, or None.
-            indices_tuple: What a miner returned, or PML's index tensors.
-            ref_emb: The candidates, where they are not the anchors.
-            ref_labels: Their labels.
-
-        Returns:
-            A scalar.
-        """
-        if labels is None and indices_tuple is None and ref_emb is not None and len(embeddings):
-            return self.value(self.relations(embeddings, None, ref_emb))
-        return super().forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
 
 
 def _hardest(similarity: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from lookalike.distances import DotProductSimilarity
 from lookalike.labels import check_range
 from lookalike.losses.base import ProxyLoss, Terms
 from lookalike.losses.kernels import Kernel
-from lookalike.losses.kernels.softmax import softmax_kernel
+from lookalike.losses.kernels.softmax import arcface_kernel, softmax_kernel
 from lookalike.ops.rows import unit
 from lookalike.ops.soft import log_sum_exp
 from lookalike.registry import LOSSES
@@ -52,19 +53,17 @@ class SoftmaxLoss(ProxyLoss):
     """Cross-entropy over classes of ``logits``, as a rule the similarities times a factor."""
 
     additive = True
+    one_class_kernel: ClassVar[Kernel | None] = softmax_kernel
+    """Value and gradient by hand, where every image is of one class."""
 
     def kernel(self, relations: Relations) -> Kernel | None:
-        """Softmax and gradient in one pass, where every image is of one class."""
+        """``one_class_kernel`` where every image is of one class."""
         one_class = relations.all_valid and relations.class_indices is not None
-        return softmax_kernel if one_class else None
+        return type(self).one_class_kernel if one_class else None
 
     def factor(self) -> float:
         """What the similarities are multiplied by."""
         raise NotImplementedError
-
-    def slope(self, relations: Relations) -> Tensor | None:  # noqa: ARG002
-        """[N, 1] the derivative of the right class's logit by ``factor * s``; None: 1."""
-        return None
 
     def logits(self, relations: Relations) -> Tensor:
         """Images x classes."""
@@ -176,6 +175,8 @@ class ArcFaceLoss(_MarginSoftmaxLoss):
         scale: Of the cosines.
     """
 
+    one_class_kernel = arcface_kernel
+
     margin: float = 28.6
     scale: float = 64
 
@@ -185,16 +186,6 @@ class ArcFaceLoss(_MarginSoftmaxLoss):
         angle = similarity.clamp(-1 + 1e-7, 1 - 1e-7).acos() + margin  # no gradient at its ends
         sine = margin.sin() if isinstance(margin, Tensor) else math.sin(margin)
         return torch.where(angle <= math.pi, angle.cos(), similarity - margin * sine)
-
-    def slope(self, relations: Relations) -> Tensor:
-        """``sin(theta + margin) / sin theta``; beyond 180 degrees 1."""
-        assert relations.class_indices is not None
-        right = relations.similarity.gather(1, relations.class_indices.unsqueeze(1))
-        inside = right.clamp(-1 + 1e-7, 1 - 1e-7)
-        angle = inside.acos()
-        turned = angle + self.margin * (math.pi / 180)
-        slope = (turned.sin() / angle.sin()).mul_(inside == right)
-        return slope.where(turned <= math.pi, 1)
 
 
 @LOSSES.register("subcenter-arcface", paper="Deng et al., ECCV 2020")
@@ -270,9 +261,7 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
     """
 
     additive = False
-
-    def kernel(self, relations: Relations) -> None:
-        """None: the lengths of the embeddings have a gradient, too."""
+    one_class_kernel = None  # the lengths of the embeddings have a gradient, too
 
     margin: float = 4
     scale: float = 1

@@ -7,7 +7,6 @@ from lookalike.errors import BadInput
 from lookalike.labels import Labels
 from lookalike.losses.base import Loss, Terms
 from lookalike.miners.mined import Indices
-from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import check_rows, in_full_precision
 from lookalike.relations import Relations
 
@@ -39,6 +38,19 @@ class VICRegLoss(Loss):
         if self.distance is not None:
             raise BadInput("VICRegLoss compares components, and takes no distance")
         super().__post_init__()
+
+    def check_given(
+        self,
+        labels: Labels | None,
+        indices_tuple: Indices | None,
+        ref_emb: Tensor | None,
+        ref_labels: Labels | None,
+    ) -> None:
+        """Refuse anything but two views."""
+        if labels is not None or ref_labels is not None or indices_tuple is not None:
+            raise BadInput("VICRegLoss takes two views, and neither labels nor indices")
+        if ref_emb is None:
+            raise BadInput("VICRegLoss needs ref_emb, the other view of each embedding")
 
     def relations(
         self,
@@ -75,28 +87,3 @@ class VICRegLoss(Loss):
             others = covariance.square().sum() - variance.square().sum()
             covariances = covariances + others / rows.shape[1]
         return *found, Terms(self.covariance_v * covariances, name="covariance_loss")
-
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Labels | None = None,
-        indices_tuple: Indices | None = None,
-        ref_emb: Tensor | None = None,
-        ref_labels: Labels | None = None,
-    ) -> Tensor:
-        """The loss of two views of a batch.
-
-        Args:
-            embeddings: [N, D], one view of each image.
-            labels: Must be None.
-            indices_tuple: Must be None.
-            ref_emb: [N, D], the other view.
-            ref_labels: Must be None.
-
-        Returns:
-            A scalar.
-        """
-        if labels is not None or ref_labels is not None or indices_tuple is not None:
-            raise BadInput("VICRegLoss takes two views, and neither labels nor indices")
-        with autocast(embeddings.device, enabled=False):
-            return self.value(self.relations(embeddings, None, ref_emb))

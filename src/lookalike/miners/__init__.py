@@ -8,9 +8,9 @@ from lookalike.miners.everything import AllMiner, RandomMiner
 from lookalike.miners.hard_aware import HDCMiner
 from lookalike.miners.mined import Mined
 from lookalike.miners.multi_similarity import MultiSimilarityMiner
-from lookalike.miners.own import BaseMiner
 from lookalike.miners.packaged import EmbeddingsAlreadyPackagedAsTriplets
 from lookalike.miners.pair_margin import PairMarginMiner
+from lookalike.miners.pml_base import BaseMiner
 from lookalike.miners.rho import RhoMiner
 from lookalike.miners.semi_hard import SemiHardMiner
 from lookalike.miners.triplet_margin import TripletMarginMiner

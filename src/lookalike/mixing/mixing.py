@@ -274,7 +274,7 @@ class Mixing:
         if pairs is None:
             return None
         refuse_too_many(len(pairs.first), len(loss.class_vectors()), "similarities to classes")
-        of_images = class_rows(labels, len(rows), loss.num_classes, rows)
+        of_images = class_rows(labels, loss.num_classes, rows)
         return loss.relations(make(pairs), pairs.of(of_images))
 
     def _rows(

@@ -1,6 +1,7 @@
 """``torch.autocast`` for any device: some have none, and asking for it there is an error."""
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 
 import torch
 
@@ -15,13 +16,17 @@ def autocast_enabled(device: torch.device) -> bool:
     >>> autocast_enabled(torch.device("meta"))
     False
     """
-    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+    return _available(device.type) and torch.is_autocast_enabled(device.type)
 
 
 def autocast(device: torch.device, *, enabled: bool) -> AbstractContextManager[object]:
     """A context with autocast on or off; nothing to do where that is so already, or it has none."""
-    if not torch.amp.is_autocast_available(device.type):
+    kind = device.type
+    if not _available(kind) or torch.is_autocast_enabled(kind) == enabled:
         return _NOTHING
-    if torch.is_autocast_enabled(device.type) == enabled:
-        return _NOTHING
-    return torch.autocast(device.type, enabled=enabled)
+    return torch.autocast(kind, enabled=enabled)
+
+
+@cache
+def _available(kind: str) -> bool:
+    return torch.amp.is_autocast_available(kind)

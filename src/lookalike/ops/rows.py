@@ -143,24 +143,23 @@ def euclidean(
         u, v, scale, other, distance = kept
         assert u is not None
         if distance is None:
-            pull = gradient * (2 * sign)
+            push = gradient * (-2 * sign)
         else:
             # the distance carries its sign; where it is 0 so is the gradient
-            pull = (gradient / distance).nan_to_num_(0, 0, 0)
+            push = (gradient / distance).nan_to_num_(0, 0, 0).neg_()
 
-        # sum_j pull_ij (x_i - y_j); the part along x_i falls away when the length is fixed
+        # sum_j push_ij (y_j - x_i); the part along x_i falls away when the length is fixed
         def of(moved: Tensor, rows: Tensor, inverse: Tensor | None, *along: int) -> Tensor:
-            moved.neg_()
             if not unit_rows:
                 for dim in along:
-                    moved.addcmul_(rows, pull.sum(dim).unsqueeze(1))
+                    moved.addcmul_(rows, push.sum(dim).unsqueeze(1), value=-1)
             return _through_unit(moved, rows, inverse)
 
         if v is None:
-            return (of(_both_ways(pull, u), u, scale, 1, 0),)
+            return (of(_both_ways(push, u), u, scale, 1, 0),)
         return (
-            of(pull @ v, u, scale, 1) if needed[0] else None,
-            of(pull.T @ u, v, other, 0) if needed[1] else None,
+            of(push @ v, u, scale, 1) if needed[0] else None,
+            of(push.T @ u, v, other, 0) if needed[1] else None,
         )
 
     inputs = (x,) if y is None else (x, y)

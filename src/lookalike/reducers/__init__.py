@@ -8,8 +8,8 @@
 from lookalike.reducers.base import Reducer
 from lookalike.reducers.class_weighted import ClassWeightedReducer
 from lookalike.reducers.mean import DivisorReducer, MeanReducer, SumReducer, mean
-from lookalike.reducers.own import BaseReducer
 from lookalike.reducers.per_anchor import PerAnchorReducer
+from lookalike.reducers.pml_base import BaseReducer
 from lookalike.reducers.several import DoNothingReducer, MultipleReducers
 from lookalike.reducers.terms import Batch, Terms
 from lookalike.reducers.threshold import AvgNonZeroReducer, ThresholdReducer, mean_above_zero
