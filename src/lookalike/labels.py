@@ -62,7 +62,8 @@ def as_tensor(
             raise BadInput(f"{what} that are strings must be a list, one string per embedding")
         else:
             found = torch.as_tensor(array)
-    check_shape(tuple(found.shape), rows, what)
+    if found.ndim != 1 or found.shape[0] != rows:
+        check_shape(tuple(found.shape), rows, what)
     return found
 
 
@@ -112,7 +113,8 @@ def class_rows(labels: Tensor, num_classes: int, like: Tensor) -> Tensor:
 
 def check_whole(labels: Tensor) -> None:
     """Refuse class indices that are no integers."""
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+    kind = labels.dtype
+    if kind.is_floating_point or kind.is_complex or kind == torch.bool:
         raise BadInput(f"class indices must be integers, not {labels.dtype}; use labels.long()")
 
 

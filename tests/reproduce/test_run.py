@@ -68,7 +68,7 @@ def test_published_numbers_stand_beside_ours(table):
     shown = result_table(found).rows
     assert [row.trained for row in shown] == [True] * 12 + [False] * 2
     assert shown[-1].cells[1][0] == f"{100 * found.baselines[-1].ours['recall@1'].mean:.1f}"
-    stored = json.loads((folder / "cub-small.json").read_text())
+    stored = json.loads((folder / f"cub{plan.suffix}.json").read_text())
     assert stored["baselines"][0]["method"] == "untrained network"
     assert stored["scale"] == "small"
     assert stored["rows"][0]["validated"] is False

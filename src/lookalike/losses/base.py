@@ -148,8 +148,8 @@ class Loss(DistanceModule):
     def value(self, relations: Relations) -> Tensor:
         """The loss of these relations with its regularisers, a scalar."""
         loss = self.compute(relations)
-        penalty = build(self.embedding_regularizer)
-        if penalty is not None and relations.embeddings is not None:
+        if self.embedding_regularizer is not None and relations.embeddings is not None:
+            penalty = build(self.embedding_regularizer)
             weighed = self.embedding_reg_weight * penalty(relations.embeddings)
             loss = self.reducer.add(loss, "embedding_reg_loss", weighed)
         return loss
@@ -373,8 +373,8 @@ class ProxyLoss(Loss):
     def value(self, relations: Relations) -> Tensor:
         """The loss of these relations with its regularisers, a scalar."""
         loss = super().value(relations)
-        penalty = build(self.weight_regularizer)
-        if penalty is not None:
+        if self.weight_regularizer is not None:
+            penalty = build(self.weight_regularizer)
             vectors = self.class_vectors().to(relations.similarity.dtype)
             weighed = self.weight_reg_weight * penalty(vectors)
             loss = self.reducer.add(loss, "weight_reg_loss", weighed)

@@ -1,10 +1,10 @@
 """Softmax over pairs: NT-Xent and the supervised contrastive loss."""
 
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import logsigmoid
 
 from lookalike.losses.base import PairLoss, Terms
-from lookalike.losses.kernels.soft_sums import supcon_kernel
+from lookalike.losses.kernels.soft_sums import ntxent_kernel, supcon_kernel
 from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.ops.soft import log_sum_exp
 from lookalike.reducers import AvgNonZeroReducer, Reducer
@@ -19,7 +19,7 @@ def ntxent(r: Relations, temperature: float) -> Terms:
     pairs = listed_pairs(r.positives)
     push = log_sum_exp(r.similarity / temperature, r.negatives)
     pull = at_places(r.similarity, pairs.places) / temperature
-    values = softplus(push.index_select(0, pairs.rows) - pull)
+    values = -logsigmoid(pull - push.index_select(0, pairs.rows))
     return Terms(values, pairs.weights, r.counts_of(pairs), places=pairs)
 
 
@@ -43,6 +43,7 @@ class NTXentLoss(PairLoss):
     """
 
     additive = True
+    fused_kernel = ntxent_kernel
 
     temperature: float = 0.07
 

@@ -59,7 +59,7 @@ class Miner(DistanceModule):
         """
         with autocast(embeddings.device, enabled=False):
             relations = relate(embeddings, labels, ref_emb, ref_labels, self.distance)
-            found = self.narrow(relations)
+            found = self.mine(relations)
         # without the embeddings, whose graph must not outlive the step
         self.found = Relations(
             found.similarity, found.same, found.valid, triplets=found.triplets, gap=found.gap

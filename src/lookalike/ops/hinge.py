@@ -6,7 +6,17 @@ On the CPU, comparing into floats is several times faster than comparing into tr
 import torch
 from torch import Tensor
 
-__all__ = ["step", "violations"]
+__all__ = ["above", "below", "step", "violations"]
+
+
+def above(values: Tensor, bound: Tensor | float) -> Tensor:
+    """1 where a value is larger than the bound, 0 elsewhere, as numbers; without gradient."""
+    return torch.gt(values, bound, out=torch.empty_like(values))
+
+
+def below(values: Tensor, bound: Tensor | float) -> Tensor:
+    """1 where a value is less than the bound, 0 elsewhere, as numbers; without gradient."""
+    return torch.lt(values, bound, out=torch.empty_like(values))
 
 
 def step(values: Tensor) -> Tensor:

@@ -1,12 +1,16 @@
 """Rows of numbers: unit length, inner products, Euclidean distances."""
 
+import math
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
+from torch.nn.functional import threshold_
 
 from lookalike.errors import BadInput
 from lookalike.ops.fused import fused
+from lookalike.ops.hinge import above
 
 __all__ = [
     "check_rows",
@@ -44,10 +48,15 @@ def without_rounding(squared: Tensor, lengths: Tensor | float, dimension: int) -
     >>> without_rounding(torch.tensor([1e-7, 0.5]), 2.0, 128)
     tensor([0.0000, 0.5000])
     """
-    bound = lengths * (torch.finfo(squared.dtype).eps * (4 + dimension**0.5))
+    bound = lengths * _rounding(squared.dtype, dimension)
     if isinstance(bound, Tensor):
         return squared.where(squared > bound, 0)
     return torch.threshold(squared, bound, 0)
+
+
+@cache
+def _rounding(dtype: torch.dtype, dimension: int) -> float:
+    return torch.finfo(dtype).eps * (4 + math.sqrt(dimension))
 
 
 def unit(x: Tensor) -> Tensor:
@@ -130,7 +139,11 @@ def euclidean(
         w = u if v is None else v
         lengths = u.new_full((1, 1), 2) if unit_rows else _squared_lengths(u, w)
         distance = torch.addmm(lengths, u, w.T, alpha=-2)
-        distance = without_rounding(distance, 2.0 if unit_rows else lengths, u.shape[1])
+        rounding = _rounding(u.dtype, u.shape[1])  # as in without_rounding, in place
+        if unit_rows:
+            threshold_(distance, 2 * rounding, 0)
+        else:
+            distance.mul_(above(distance, lengths.mul_(rounding)))
         if not squared:
             distance.sqrt_()
         if sign != 1:

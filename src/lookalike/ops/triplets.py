@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lookalike.ops.hinge import step
 from lookalike.ops.pairs import PairList, at_places, listed_pairs, picked
 from lookalike.ops.sync import can_sync
 
@@ -32,8 +31,8 @@ class Gap(NamedTuple):
 
     def of(self, near: Tensor, rows: Tensor) -> Tensor:
         """1 for the triplets inside, of positives at ``near`` [pairs, 1] and all candidates."""
-        apart = near - self.similarity.index_select(0, rows)
-        return ((apart > self.above) & (apart <= self.upto)).to(apart.dtype)
+        far = self.similarity.index_select(0, rows)
+        return ((far < near - self.above) & (far >= near - self.upto)).to(far.dtype)
 
 
 def block_rows(columns: int) -> int:
@@ -85,21 +84,24 @@ def _by_blocks(
 ) -> tuple[Tensor, Tensor]:
     as_positive = torch.zeros_like(negative)
     as_negative = torch.zeros_like(negative)
-    size = block_rows(negative.shape[1])
+    size = max(1, min(block_rows(negative.shape[1]), pairs.rows.numel()))
+    blocks = negative.new_empty(3, size, negative.shape[1])  # large new arrays are slow
+    alike = gap is None or gap.similarity.dtype == negative.dtype
     for at in range(0, pairs.rows.numel(), size):
         row, place, weight = (each[at : at + size] for each in pairs)
-        counted = negative.index_select(0, row).mul_(weight.unsqueeze(1))
+        counted, far, inside = blocks[:, : row.numel()]
+        torch.index_select(negative, 0, row, out=counted).mul_(weight.unsqueeze(1))
         if hinge is not None:
             similarity, margin = hinge
             near = (at_places(similarity, place) - margin).unsqueeze(1)
-            counted.mul_(step(similarity.index_select(0, row).sub_(near)))
+            counted.mul_(torch.index_select(similarity, 0, row, out=far).gt_(near))
         if gap is not None:
             near = at_places(gap.similarity, place).unsqueeze(1)
-            apart = near - gap.similarity.index_select(0, row)
+            far = torch.index_select(gap.similarity, 0, row, out=far if alike else None)
             if gap.above != -torch.inf:
-                counted.mul_(step(apart - gap.above))
+                counted.mul_(torch.lt(far, near - gap.above, out=inside))
             if gap.upto != torch.inf:
-                counted.mul_(step(apart.sub_(gap.upto)).neg_().add_(1))
+                counted.mul_(far.ge_(near - gap.upto))
         as_positive.view(-1).index_copy_(0, place, counted.sum(1))
         as_negative.index_add_(0, row, counted)
     return as_positive, as_negative

@@ -5,7 +5,9 @@ the matrix. It is tested against the formula on every branch; ``benchmarks/kerne
 each one buys. A loss names its own by ``kernel(relations)``.
 """
 
+import inspect
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import Tensor
@@ -51,8 +53,20 @@ def compute(loss: "Loss", relations: Relations) -> Tensor:
 
 def _learns_a_setting(loss: "Loss") -> bool:
     """Whether an argument of the loss is a tensor that gets a gradient of its own."""
-    for name in loss.setting_names:
+    for name in _numbers(type(loss)):
         value = getattr(loss, name, None)
         if isinstance(value, Tensor) and value.requires_grad:
             return True
     return False
+
+
+@cache
+def _numbers(kind: type) -> tuple[str, ...]:
+    """The arguments of a loss that may be numbers, and so may be learned."""
+    arguments = inspect.signature(kind).parameters.values()
+    unknown = inspect.Parameter.empty
+    return tuple(
+        each.name
+        for each in arguments
+        if each.annotation is unknown or "float" in str(each.annotation)
+    )

@@ -3,14 +3,18 @@
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
+from lookalike.ops.pairs import at_places, listed_pairs
 from lookalike.ops.soft import ends_of, no_large_exponent, soft_terms
 from lookalike.relations import Relations, in_row_blocks
 
 __all__ = [
     "generalized_lifted_structure_kernel",
     "multi_similarity_kernel",
+    "ntxent_kernel",
     "proxy_anchor_kernel",
     "supcon_kernel",
 ]
@@ -60,6 +64,21 @@ def supcon_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor
     number = above.sum().clamp_min_(1)
     gradient = share.mul_(whole).sub_(weights).mul_(above.mul_(scale / number))
     return values.sum() / number, (gradient,)
+
+
+def ntxent_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:
+    """The mean over positive pairs; each exponent is computed once."""
+    r, scale = relations, 1 / loss.temperature
+    pairs = listed_pairs(r.positives)
+    push, share = soft_terms(r.similarity, r.negatives, scale=scale)
+    lead = at_places(r.similarity, pairs.places).mul_(scale)
+    lead.sub_(push.squeeze(1).index_select(0, pairs.rows))
+    number = r.counts_of(pairs).sum().clamp_min_(torch.finfo(push.dtype).tiny)
+    value = torch.dot(logsigmoid(lead), pairs.weights) / -number
+    slope = lead.neg_().sigmoid_().mul_(pairs.weights).div_(number).mul_(scale)
+    gradient = share.mul_(push.zero_().squeeze(1).index_add_(0, pairs.rows, slope).unsqueeze(1))
+    gradient.view(-1).index_add_(0, pairs.places, slope, alpha=-1)
+    return value, (gradient,)
 
 
 def proxy_anchor_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:

@@ -26,7 +26,7 @@ def arcface_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tenso
     turned = angle + margin
     near = turned <= math.pi
     harder = turned.cos().where(near, right - margin * math.sin(margin))
-    logits = loss.scale * relations.similarity.scatter(1, places, harder)
+    logits = (loss.scale * relations.similarity).scatter_(1, places, harder.mul_(loss.scale))
     value, (gradient,) = _cross_entropy(logits, relations, loss.scale)
     slope = turned.sin_().div_(angle.sin_()).mul_(inside == right).where(near, 1)
     return value, (gradient.scatter_(1, places, slope.mul_(gradient.gather(1, places))),)
