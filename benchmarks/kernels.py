@@ -24,14 +24,18 @@ PER_CLASS, BATCH, DIMENSIONS, ALONE = 4, 128, 128, (512, 2048)
 
 KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "angular": ("angular", {}),
+    "arcface": ("arcface", {}),
     "contrastive": ("contrastive", {}),
     "fast_ap": ("fast-ap", {}),
     "lifted_structure": ("generalized-lifted-structure", {}),
     "margin": ("margin", {}),
     "multi_similarity": ("multi-similarity", {}),
+    "ntxent": ("ntxent", {}),
     "proxy_anchor": ("proxy-anchor", {}),
     "quadruplet": ("quadruplet", {}),
     "smooth_ap": ("smooth-ap", {}),
+    "softmax": ("normalized-softmax", {}),
+    "supcon": ("supcon", {}),
     "triplet (all)": ("triplet", {}),
     "triplet (blocks: swap)": ("triplet", {"swap": True}),
 }

@@ -250,7 +250,7 @@ def relate(
         same = agreement(rows, columns, overlap, similarity.dtype)
     all_valid = self_pairs or not (alone or itself is not None)
     if all_valid:
-        valid = similarity.new_ones(()).expand(similarity.shape)
+        valid = similarity.new_ones(()).expand_as(similarity)
     else:
         valid = _others_only(similarity, itself)
     return Relations(

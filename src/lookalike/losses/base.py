@@ -358,7 +358,7 @@ class ProxyLoss(Loss):
         return Relations(
             similarity,
             same.T if self.compares == "proxies with images" else same,
-            similarity.new_ones(()).expand(similarity.shape),
+            similarity.new_ones(()).expand_as(similarity),
             embeddings=in_full_precision(embeddings),
             labels=given.to(similarity.device, torch.long if given.ndim == 1 else None),
             all_valid=True,

@@ -156,23 +156,23 @@ def euclidean(
         u, v, scale, other, distance = kept
         assert u is not None
         if distance is None:
-            push = gradient * (-2 * sign)
+            pull = gradient * (2 * sign)
         else:
             # the distance carries its sign; where it is 0 so is the gradient
-            push = (gradient / distance).nan_to_num_(0, 0, 0).neg_()
+            pull = (gradient / distance).nan_to_num_(0, 0, 0)
 
-        # sum_j push_ij (y_j - x_i); the part along x_i falls away when the length is fixed
+        # sum_j pull_ij (x_i - y_j); the part along x_i falls away when the length is fixed
         def of(moved: Tensor, rows: Tensor, inverse: Tensor | None, *along: int) -> Tensor:
             if not unit_rows:
                 for dim in along:
-                    moved.addcmul_(rows, push.sum(dim).unsqueeze(1), value=-1)
+                    moved.addcmul_(rows, pull.sum(dim).unsqueeze(1))
             return _through_unit(moved, rows, inverse)
 
         if v is None:
-            return (of(_both_ways(push, u), u, scale, 1, 0),)
+            return (of(_both_ways(pull, u, -1), u, scale, 1, 0),)
         return (
-            of(push @ v, u, scale, 1) if needed[0] else None,
-            of(push.T @ u, v, other, 0) if needed[1] else None,
+            of(_times(pull, v, -1, u), u, scale, 1) if needed[0] else None,
+            of(_times(pull.T, u, -1, v), v, other, 0) if needed[1] else None,
         )
 
     inputs = (x,) if y is None else (x, y)
@@ -210,8 +210,13 @@ def _through_unit(gradient: Tensor, rows: Tensor, inverse: Tensor | None) -> Ten
     return torch.addcmul(gradient, rows, along, value=-1).mul_(inverse)
 
 
-def _both_ways(matrix: Tensor, rows: Tensor) -> Tensor:
-    """``(M + M^T) rows``; adding a large matrix to its transpose is slower than multiplying it."""
+def _times(matrix: Tensor, rows: Tensor, factor: float, like: Tensor) -> Tensor:
+    """``factor M rows``; ``like`` has the shape of the result."""
+    return torch.addmm(like, matrix, rows, beta=0, alpha=factor)
+
+
+def _both_ways(matrix: Tensor, rows: Tensor, factor: float = 1) -> Tensor:
+    """``factor (M + M^T) rows``; for a large one, two products are faster than the sum."""
     if matrix.shape[0] <= 512:
-        return (matrix + matrix.T) @ rows
-    return torch.addmm(matrix @ rows, matrix.T, rows)
+        return _times(matrix + matrix.T, rows, factor, rows)
+    return torch.addmm(_times(matrix, rows, factor, rows), matrix.T, rows, alpha=factor)

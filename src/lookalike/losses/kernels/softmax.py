@@ -38,7 +38,6 @@ def _cross_entropy(
     """The mean over images, and its gradient by the similarities: logits are ``factor`` of them."""
     right = relations.class_indices
     assert right is not None
-    logarithms = logits.log_softmax(1)
-    value = nll_loss(logarithms, right)
-    gradient = logarithms.exp_().sub_(relations.same)
+    value = nll_loss(logits.log_softmax(1), right)
+    gradient = logits.softmax(1).sub_(relations.same)  # on a CPU faster than the exp of the above
     return value, (gradient.mul_(factor / logits.shape[0]),)
