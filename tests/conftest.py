@@ -11,8 +11,10 @@ import torch
 
 from lookalike.ops.sync import as_on_a_device
 
-# one, for two workers on two cores; tests/portable.py asks for others
+# one, for two workers on two cores; tests/portable/run.py asks for others
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+# the processes that tests start have more threads than cores, and idle ones must not spin
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",

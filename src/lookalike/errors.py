@@ -16,8 +16,11 @@ class LookalikeError(Exception):
     exit_code = 1
 
 
-class BadInput(LookalikeError, ValueError):
-    """What the user gave cannot be used (exit code 2); nothing has been written."""
+class BadInput(LookalikeError, ValueError, AssertionError):
+    """What the user gave cannot be used (exit code 2); nothing has been written.
+
+    An AssertionError too, because that is what code written against PML catches.
+    """
 
     exit_code = 2
 

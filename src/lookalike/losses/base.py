@@ -149,8 +149,8 @@ class Loss(DistanceModule):
         """The loss of these relations with its regularisers, a scalar."""
         loss = self.compute(relations)
         if self.embedding_regularizer is not None and relations.embeddings is not None:
-            penalty = build(self.embedding_regularizer)
-            weighed = self.embedding_reg_weight * penalty(relations.embeddings)
+            penalty = build(self.embedding_regularizer)(relations.embeddings)
+            weighed = self.embedding_reg_weight * penalty
             loss = self.reducer.add(loss, "embedding_reg_loss", weighed)
         return loss
 
@@ -374,8 +374,7 @@ class ProxyLoss(Loss):
         """The loss of these relations with its regularisers, a scalar."""
         loss = super().value(relations)
         if self.weight_regularizer is not None:
-            penalty = build(self.weight_regularizer)
             vectors = self.class_vectors().to(relations.similarity.dtype)
-            weighed = self.weight_reg_weight * penalty(vectors)
+            weighed = self.weight_reg_weight * build(self.weight_regularizer)(vectors)
             loss = self.reducer.add(loss, "weight_reg_loss", weighed)
         return loss

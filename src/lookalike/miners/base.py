@@ -60,6 +60,9 @@ class Miner(DistanceModule):
         with autocast(embeddings.device, enabled=False):
             relations = relate(embeddings, labels, ref_emb, ref_labels, self.distance)
             found = self.mine(relations)
+        if found.triplets is not None:  # which say all: the matrices need not be kept
+            blank = found.similarity.new_zeros(()).expand_as(found.similarity)
+            found = Relations(blank, blank, blank, triplets=found.triplets, mined=True)
         # without the embeddings, whose graph must not outlive the step
         self.found = Relations(
             found.similarity, found.same, found.valid, triplets=found.triplets, gap=found.gap

@@ -6,7 +6,6 @@ from functools import cache
 
 import torch
 from torch import Tensor
-from torch.nn.functional import threshold_
 
 from lookalike.errors import BadInput
 from lookalike.ops.fused import fused
@@ -141,7 +140,7 @@ def euclidean(
         distance = torch.addmm(lengths, u, w.T, alpha=-2)
         rounding = _rounding(u.dtype, u.shape[1])  # as in without_rounding, in place
         if unit_rows:
-            threshold_(distance, 2 * rounding, 0)
+            torch.threshold_(distance, 2 * rounding, 0)
         else:
             distance.mul_(above(distance, lengths.mul_(rounding)))
         if not squared:

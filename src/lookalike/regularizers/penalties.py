@@ -1,6 +1,6 @@
 """Penalties on rows (embeddings or learned weights): rows in, a scalar out."""
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,14 @@ class Regularizer(Configurable, nn.Module):
 
 
 RegularizerLike: TypeAlias = nn.Module | str | dict[str, Any]
+
+
+@overload
+def build(regularizer: RegularizerLike) -> nn.Module: ...
+
+
+@overload
+def build(regularizer: None) -> None: ...
 
 
 def build(regularizer: RegularizerLike | None) -> nn.Module | None:

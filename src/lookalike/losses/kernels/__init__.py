@@ -5,9 +5,7 @@ the matrix. It is tested against the formula on every branch; ``benchmarks/kerne
 each one buys. A loss names its own by ``kernel(relations)``.
 """
 
-import inspect
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import Tensor
@@ -40,8 +38,10 @@ def compute(loss: "Loss", relations: Relations) -> Tensor:
     if loss.between_candidates and not relations.self_comparison:
         inputs.append(relations.between_candidates())
 
+    rest = relations[1:]  # the graph is not to hold the similarity for longer than it needs it
+
     def formula(*matrices: Tensor) -> Tensor:
-        return loss.formula(relations.with_similarity(*matrices))
+        return loss.formula(Relations(matrices[0], *rest).with_similarity(*matrices))
 
     def fast(*matrices: Tensor) -> tuple[Tensor, tuple[Tensor | None, ...]]:
         known = relations if len(matrices) == 1 else relations.with_similarity(*matrices)
@@ -53,20 +53,8 @@ def compute(loss: "Loss", relations: Relations) -> Tensor:
 
 def _learns_a_setting(loss: "Loss") -> bool:
     """Whether an argument of the loss is a tensor that gets a gradient of its own."""
-    for name in _numbers(type(loss)):
+    for name in loss.numbers:
         value = getattr(loss, name, None)
         if isinstance(value, Tensor) and value.requires_grad:
             return True
     return False
-
-
-@cache
-def _numbers(kind: type) -> tuple[str, ...]:
-    """The arguments of a loss that may be numbers, and so may be learned."""
-    arguments = inspect.signature(kind).parameters.values()
-    unknown = inspect.Parameter.empty
-    return tuple(
-        each.name
-        for each in arguments
-        if each.annotation is unknown or "float" in str(each.annotation)
-    )
