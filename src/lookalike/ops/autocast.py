@@ -1,7 +1,6 @@
 """``torch.autocast`` for any device: some have none, and asking for it there is an error."""
 
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
 
 import torch
 
@@ -16,17 +15,12 @@ def autocast_enabled(device: torch.device) -> bool:
     >>> autocast_enabled(torch.device("meta"))
     False
     """
-    return _available(device.type) and torch.is_autocast_enabled(device.type)
+    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
 
 
 def autocast(device: torch.device, *, enabled: bool) -> AbstractContextManager[object]:
     """A context with autocast on or off; nothing to do where that is so already, or it has none."""
     kind = device.type
-    if not _available(kind) or torch.is_autocast_enabled(kind) == enabled:
+    if not torch.amp.is_autocast_available(kind) or torch.is_autocast_enabled(kind) == enabled:
         return _NOTHING
     return torch.autocast(kind, enabled=enabled)
-
-
-@cache
-def _available(kind: str) -> bool:
-    return torch.amp.is_autocast_available(kind)

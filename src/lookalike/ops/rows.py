@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -53,7 +52,6 @@ def without_rounding(squared: Tensor, lengths: Tensor | float, dimension: int) -
     return torch.threshold(squared, bound, 0)
 
 
-@cache
 def _rounding(dtype: torch.dtype, dimension: int) -> float:
     return torch.finfo(dtype).eps * (4 + math.sqrt(dimension))
 

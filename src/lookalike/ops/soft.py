@@ -47,11 +47,15 @@ def log1p_sum_exp(values: Tensor, weights: Tensor) -> Tensor:
 
 def _soft_sum(values: Tensor, weights: Tensor, *, plus_one: bool) -> Tensor:
     def formula(values: Tensor) -> Tensor:
-        some = weights > 0
-        exponents = torch.where(some, values + weights.where(some, 1).log(), -_FAR)
+        values = values.where(weights > 0, -_FAR)
+        top = values.detach().amax(1, keepdim=True)  # e^(v - top) is at most 1
         if plus_one:
-            exponents = torch.nn.functional.pad(exponents, (0, 1))  # e^0 = 1
-        return exponents.logsumexp(1)
+            top = top.clamp_min(0)
+        total = (weights * (values - top).exp()).sum(1)
+        top = top.squeeze(1)
+        if plus_one:
+            return (total + (-top).exp()).log() + top
+        return total.clamp_min(torch.finfo(total.dtype).tiny).log() + top
 
     def fast(values: Tensor) -> tuple[Tensor, tuple[Tensor]]:
         total, share = soft_terms(values, weights, plus_one=plus_one)

@@ -10,6 +10,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.loggers.logger import Logger
 from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
+from torch.optim import Adam
 
 from lookalike.config import RunConfig
 from lookalike.data import Split, Subset
@@ -26,7 +27,7 @@ from lookalike.training.forward import Passes, PassRandom, Prepared
 from lookalike.training.grad_cache import backward_by_chunks
 from lookalike.training.monitor import Progress, StepMonitor
 from lookalike.training.objective import build_objective
-from lookalike.training.optimizer import build_optimizer, build_schedule
+from lookalike.training.optimizer import FunctionalStep, build_optimizer, build_schedule
 from lookalike.training.score import score
 from lookalike.training.signals import Interrupted, stop_signals
 
@@ -87,6 +88,8 @@ class TrainingLoop:
             # Fabric has nothing to do here, and its wrappers would slow down a short step
             passes, self.backpropagate = passes.module, torch.autograd.backward
             self.optimizer_step = optimizer.step
+            if isinstance(optimizer, Adam) and optimizer.defaults["fused"]:
+                self.optimizer_step = FunctionalStep(optimizer)
         self.pass_random = PassRandom(config.seed)
         self.prepared = Prepared(passes, self.pass_random) if distributed else Prepared(passes)
         self.trainable = nn.ModuleList([self.model, self.objective])

@@ -4,6 +4,8 @@ from typing import Any
 
 import torch
 from torch import nn, optim
+from torch.optim.adam import adam
+from torch.optim.adamw import adamw
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR, StepLR
 
 from lookalike.config import OptimConfig
@@ -48,6 +50,49 @@ def build_optimizer(
     if config.name == "rmsprop":
         return optim.RMSprop(groups, momentum=config.momentum, **options)
     return optim.SGD(groups, momentum=config.momentum, fused=fused, **options)
+
+
+class FunctionalStep:
+    """``optimizer.step()`` of a fused Adam or AdamW, by torch's functional form.
+
+    The class checks and prepares its state at every step, which takes a twentieth of a step of a
+    frozen network's head. Its own step still makes the state, and does every step in which a
+    parameter has no gradient.
+
+    Args:
+        optimizer: What is stepped, in full precision and by one process.
+    """
+
+    def __init__(self, optimizer: optim.Adam) -> None:
+        self.optimizer = optimizer
+        self.update = adamw if isinstance(optimizer, optim.AdamW) else adam
+
+    @torch.no_grad()
+    def __call__(self) -> None:
+        """Step once."""
+        state = self.optimizer.state
+        weights = [one for group in self.optimizer.param_groups for one in group["params"]]
+        if any(one.grad is None or one not in state for one in weights):
+            self.optimizer.step()
+            return
+        for group in self.optimizer.param_groups:
+            states = [state[one] for one in group["params"]]
+            self.update(
+                group["params"],
+                [one.grad for one in group["params"]],
+                [each["exp_avg"] for each in states],
+                [each["exp_avg_sq"] for each in states],
+                [],
+                [each["step"] for each in states],
+                fused=True,
+                amsgrad=False,
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                lr=group["lr"],
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                maximize=False,
+            )
 
 
 def build_schedule(
