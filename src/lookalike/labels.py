@@ -82,11 +82,11 @@ def check_shape(shape: tuple[int, ...], rows: int, what: str = "labels") -> None
         raise BadInput(f"there are {rows} embeddings but {shape[0]} {what}; each needs one")
 
 
-def class_rows(labels: Tensor, num_classes: int, like: Tensor) -> Tensor:
+def class_rows(labels: Tensor, num_classes: int, like: Tensor, *, dim: int = 1) -> Tensor:
     """How much of each class an embedding is, [N, num_classes], on the device of ``like``.
 
     Labels are class indices, or rows of that shape. Where looking at them would wait for the
-    device, an index out of range gives NaN instead of an error.
+    device, an index out of range gives NaN instead of an error. ``dim`` 0: [num_classes, N].
 
     >>> class_rows(torch.tensor([1, 0]), 3, torch.empty(0))
     tensor([[0., 1., 0.],
@@ -97,18 +97,19 @@ def class_rows(labels: Tensor, num_classes: int, like: Tensor) -> Tensor:
             raise BadInput(
                 f"labels are rows of {labels.shape[1]} classes, but the loss has {num_classes}"
             )
-        return labels.to(like)
+        return labels.to(like) if dim else labels.to(like).T
     check_whole(labels)
-    given = labels.to(like.device, torch.long).unsqueeze(1)
-    same = like.new_zeros(labels.shape[0], num_classes)
+    given = labels.to(like.device, torch.long).unsqueeze(dim)
+    number = labels.shape[0]
+    same = like.new_zeros((number, num_classes) if dim else (num_classes, number))
     if can_sync(given):
         try:
-            return same.scatter_(1, given, 1)
+            return same.scatter_(dim, given, 1)
         except RuntimeError:
             check_range(given, num_classes)
             raise
     inside = (given >= 0) & (given < num_classes)
-    return same.scatter_(1, given.clamp(0, num_classes - 1), 1).where(inside, torch.nan)
+    return same.scatter_(dim, given.clamp(0, num_classes - 1), 1).where(inside, torch.nan)
 
 
 def check_whole(labels: Tensor) -> None:

@@ -354,10 +354,10 @@ class ProxyLoss(Loss):
         """The similarities with their labels, all of them valid."""
         similarity = self.similarities(embeddings)
         given = as_tensor(labels, embeddings.shape[0])
-        same = class_rows(given, self.num_classes, similarity)
+        classes = 0 if self.compares == "proxies with images" else 1
         return Relations(
             similarity,
-            same.T if self.compares == "proxies with images" else same,
+            class_rows(given, self.num_classes, similarity, dim=classes),
             similarity.new_ones(()).expand_as(similarity),
             embeddings=in_full_precision(embeddings),
             labels=given.to(similarity.device, torch.long if given.ndim == 1 else None),
