@@ -314,20 +314,30 @@ def make_run(glyphs, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def pictures(tmp_path_factory):
-    """A folder of sixteen classes of coloured noise, five small images each."""
+def coloured_noise(tmp_path_factory):
+    """Makes a folder of classes, each of images of its own colour under noise."""
     import numpy as np
     from PIL import Image
 
-    folder = tmp_path_factory.mktemp("pictures")
-    random = np.random.default_rng(0)
-    for number in range(16):
-        colour = random.integers(60, 196, 3)
-        (folder / f"{number:02d}").mkdir()
-        for image in range(5):
-            pixels = np.clip(colour + random.normal(0, 60, (40, 40, 3)), 0, 255)
-            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number:02d}" / f"{image}.png")
-    return folder
+    def make(classes, images, size=(170, 180), noise=40, colours=(0, 256)):
+        folder = tmp_path_factory.mktemp("coloured")
+        random = np.random.default_rng(0)
+        for number in range(classes):
+            colour = random.integers(*colours, 3)
+            (folder / f"{number:02}").mkdir()
+            for image in range(images):
+                pixels = np.clip(colour + random.normal(0, noise, (*size, 3)), 0, 255)
+                path = folder / f"{number:02}" / f"{image}.png"
+                Image.fromarray(pixels.astype(np.uint8)).save(path)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def pictures(coloured_noise):
+    """Sixteen classes, five small images each."""
+    return coloured_noise(16, 5, size=(40, 40), noise=60, colours=(60, 196))
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import lookalike.miners as miners
 import lookalike.reducers as reducers
 from lookalike.memory import CrossBatchMemory
 
+LEARNED = {"learn_beta": True, "nu": 0.1}
 PAIRS = [
     ("ContrastiveLoss", {}),
     ("TripletMarginLoss", {"margin": 0.5}),
@@ -21,9 +22,7 @@ PAIRS = [
     ("SupConLoss", {}),
     ("NCALoss", {"softmax_scale": 3}),
     ("MultiSimilarityLoss", {}),
-    ("MarginLoss", {}),
-    ("MarginLoss", {"learn_beta": True, "nu": 0.1}),
-    ("MarginLoss", {"learn_beta": True, "nu": 0.1, "num_classes": 8}),
+    *(("MarginLoss", each) for each in ({}, LEARNED, LEARNED | {"num_classes": 8})),
     ("FastAPLoss", {}),
     ("CircleLoss", {}),
     ("TupletMarginLoss", {}),

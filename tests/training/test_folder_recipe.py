@@ -1,25 +1,15 @@
 """``lookalike train data.name=folder``, as a user starts it: the recipe for one's own pictures."""
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from lookalike.config import load, recipes
 from lookalike.training import train
 
 
 @pytest.fixture(scope="module")
-def few(tmp_path_factory):
-    """Twelve classes of coloured noise, nine pictures each: six to train on, two to validate."""
-    folder = tmp_path_factory.mktemp("few")
-    random = np.random.default_rng(0)
-    for number in range(12):
-        colour = random.integers(0, 256, 3)
-        (folder / f"{number:02}").mkdir()
-        for image in range(9):
-            pixels = np.clip(colour + random.normal(0, 40, (170, 180, 3)), 0, 255)
-            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number:02}" / f"{image}.png")
-    return folder
+def few(coloured_noise):
+    """Twelve classes, nine pictures each: six classes to train on, two to validate."""
+    return coloured_noise(12, 9)
 
 
 def test_few_classes_train_and_the_start_is_tested_beside_them(few, tmp_path):

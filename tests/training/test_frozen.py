@@ -14,20 +14,9 @@ FROZEN = ["model.frozen=true", "model.frozen_views=1", "train.batches_per_epoch=
 
 
 @pytest.fixture(scope="module")
-def photographs(tmp_path_factory):
-    """Eight classes of coloured noise, six images each."""
-    import numpy as np
-    from PIL import Image
-
-    folder = tmp_path_factory.mktemp("photographs")
-    random = np.random.default_rng(0)
-    for number in range(8):
-        colour = random.integers(0, 256, 3)
-        (folder / str(number)).mkdir()
-        for image in range(6):
-            pixels = np.clip(colour + random.normal(0, 40, (170, 180, 3)), 0, 255)
-            Image.fromarray(pixels.astype(np.uint8)).save(folder / str(number) / f"{image}.png")
-    return folder
+def photographs(coloured_noise):
+    """Eight classes, six images each."""
+    return coloured_noise(8, 6)
 
 
 @pytest.fixture
