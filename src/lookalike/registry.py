@@ -235,8 +235,6 @@ class Configurable:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     setting_names: ClassVar[tuple[str, ...]] = ()
     """The arguments that the part takes."""
-    numbers: ClassVar[tuple[str, ...]] = ()
-    """Those that may be numbers, and so may be learned."""
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Prepare the module, so that parameters and modules can be stored as settings."""
@@ -272,10 +270,6 @@ class Configurable:
             ]
         cls.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
         cls.setting_names = tuple(p.name for p in shown)
-        unknown = inspect.Parameter.empty
-        cls.numbers = tuple(
-            p.name for p in shown if p.annotation is unknown or "float" in str(p.annotation)
-        )
 
 
 LOSSES = Registry("losses")

@@ -20,7 +20,7 @@ def below(values: Tensor, bound: Tensor | float) -> Tensor:
 
 
 def step(values: Tensor) -> Tensor:
-    """1 above zero, 0 elsewhere, as numbers; overwrites ``values``."""
+    """1 above zero, 0 elsewhere, as numbers; NaN stays NaN. Overwrites ``values``."""
     return values.mul_(torch.finfo(values.dtype).max).clamp_(0, 1)
 
 

@@ -55,9 +55,9 @@ def build_optimizer(
 class FunctionalStep:
     """``optimizer.step()`` of a fused Adam or AdamW, by torch's functional form.
 
-    The class checks and prepares its state at every step, which takes a twentieth of a step of a
-    frozen network's head. Its own step still makes the state, and does every step in which a
-    parameter has no gradient.
+    The class checks and prepares its state at every step, which a short step (a head on frozen
+    features: ``benchmarks/frozen.py``) feels. Its own step still makes the state, and does every
+    step in which a parameter has no gradient.
 
     Args:
         optimizer: What is stepped, in full precision and by one process.

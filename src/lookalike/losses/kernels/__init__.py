@@ -53,7 +53,7 @@ def compute(loss: "Loss", relations: Relations) -> Tensor:
 
 def _learns_a_setting(loss: "Loss") -> bool:
     """Whether an argument of the loss is a tensor that gets a gradient of its own."""
-    for name in loss.numbers:
+    for name in loss.setting_names:
         value = getattr(loss, name, None)
         if isinstance(value, Tensor) and value.requires_grad:
             return True
