@@ -1,22 +1,23 @@
 """Simulated studies: how often methods are called different that are not, and those that are.
 
 Classes are drawn anew for every study from a population. On each class every method is better or
-worse by chance, but over the population all are equal. What 400 studies of four methods, 5 or 10
-trainings of 4 folds and 100 test classes found (any of six pairs called "better"):
+worse by chance, but over the population all are equal. What studies of four methods, 5 or 10
+trainings of 4 folds and 100 test classes found (any of six pairs called "better"; the rule here in
+2,000 studies, the rest in 400):
 
 =====================  ==========  ==========  ==========  =====================
 what varies most       rule here   until now   power       intervals that cover
 =====================  ==========  ==========  ==========  =====================
 classes                     3.0 %      88.0 %      93.4 %                 96.1 %
-classes and trainings       2.8 %      92.0 %      90.2 %                 95.3 %
-trainings                   5.8 %      62.5 %      86.1 %                 94.6 %
+classes and trainings       2.5 %      92.0 %      90.2 %                 95.3 %
+trainings                   4.5 %      62.5 %      86.1 %                 94.6 %
 =====================  ==========  ==========  ==========  =====================
 
 "Until now" is the rule before scores per class were kept: trainings on the same classes as
 independent blocks. Power is for a true gap of the width of the interval over trainings x classes.
-In the last world trainings alone decide: the rule is Student's
-paired test with Holm's correction, whose level is 5 %. Its rate over 3,000 other studies (tests
-without the interval) is 3.8 %, so the limit for 400 has room for their chance, two standard errors.
+In the last world trainings alone decide: the rule is Student's paired test with Holm's correction,
+whose level is 5 %. So close to it, 400 studies cannot tell a rate below from one above (their
+standard error is 1.1 %, and the first 400 of these happen to have 5.8 %); 2,000 can.
 The seeds are fixed, and no decision depends on the last digits of a number.
 """
 
@@ -111,6 +112,12 @@ def simulate(world, studies, seed=0):
     return false / studies, old / studies, covered / studies, float(np.mean(widths))
 
 
+def false_claims(world, studies, seed=0):
+    """The share of studies of equal methods with any claim."""
+    rng = np.random.default_rng(seed)
+    return sum(any(o.holds for o in judged(*world.study(rng))) for _ in range(studies)) / studies
+
+
 def power(world, gap, studies, seed=1):
     """The share of the three true differences that are called better."""
     rng = np.random.default_rng(seed)
@@ -132,11 +139,12 @@ def test_equal_methods_are_seldom_called_different():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
-def test_in_400_studies_at_most_5_per_cent_of_equal_methods_are_called_different(name):
-    false, old, covered, width = simulate(WORLDS[name], 400)
+def test_at_most_5_per_cent_of_studies_of_equal_methods_call_some_different(name):
+    false = false_claims(WORLDS[name], 2_000)
+    _, old, covered, width = simulate(WORLDS[name], 400)
     told = power(WORLDS[name], width, 400)
     print(f"{name}: {false:.3f} now, {old:.3f} until now, covered {covered:.3f}, power {told:.3f}")
-    assert false <= (0.05 if name != "trainings" else 0.05 + 2 * (0.05 * 0.95 / 400) ** 0.5)
+    assert false <= 0.05
     assert old > 0.5
     assert covered > 0.93
     assert told >= 0.7
