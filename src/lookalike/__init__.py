@@ -55,3 +55,7 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         return importlib.import_module(f"lookalike.{name}")
     raise AttributeError(f"module 'lookalike' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -235,9 +235,17 @@ class Configurable:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     setting_names: ClassVar[tuple[str, ...]] = ()
     """The arguments that the part takes."""
+    _takes_any_keyword: ClassVar[bool] = False
+    """Whether its own constructor decides which names of arguments are valid."""
 
-    def __new__(cls, *_: Any, **__: Any) -> Self:
+    def __new__(cls, *_: Any, **given: Any) -> Self:
         """Prepare the module, so that parameters and modules can be stored as settings."""
+        if not cls._takes_any_keyword:
+            for name in given.keys() - set(cls.setting_names):
+                raise BadInput(
+                    f"{cls.__name__} takes no argument '{name}'; "
+                    + did_you_mean(name, cls.setting_names)
+                )
         part = super().__new__(cls)
         super(Configurable, part).__init__()
         return part
@@ -252,6 +260,21 @@ class Configurable:
                         f"there is no {setting.name} '{value}'; " + did_you_mean(value, known)
                     )
 
+    def extra_repr(self) -> str:
+        """The settings between the parentheses of ``repr``: numbers, strings and truth values.
+
+        Those that all parts of a kind share are left out where they have their default.
+        """
+        shown = []
+        for name, parameter in inspect.signature(type(self)).parameters.items():
+            value = getattr(self, name, None)
+            shared = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+            if isinstance(value, bool | int | float | str) and not (
+                shared and value == parameter.default
+            ):
+                shown.append(f"{name}={value!r}")
+        return ", ".join(shown)
+
     def __init_subclass__(cls) -> None:
         """Write the constructor, unless the class has its own."""
         super().__init_subclass__()
@@ -261,7 +284,8 @@ class Configurable:
                 delattr(cls, name)  # a default in the class would hide a module of that name
         own = list(inspect.signature(cls.__init__).parameters.values())[1:]
         shown = [p for p in own if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        if len(shown) < len(own):
+        cls._takes_any_keyword = len(shown) < len(own)
+        if cls._takes_any_keyword:
             shown += [
                 p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
                 for p in inspect.signature(cls.__mro__[1]).parameters.values()

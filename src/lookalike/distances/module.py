@@ -64,3 +64,10 @@ class DistanceModule(Configurable, nn.Module):
         self.distance = type(self).default_distance() if given is None else create(given)
         if self.needs and not NEEDS[self.needs](self.distance):
             raise BadInput(f"{type(self).__name__} needs {self.needs}, not {self.distance}")
+
+    def extra_repr(self) -> str:
+        """The settings, and the distance where it is not the default."""
+        shown = [text] if (text := super().extra_repr()) else []
+        if self.distance != type(self).default_distance():
+            shown.append(f"distance={self.distance}")
+        return ", ".join(shown)

@@ -134,12 +134,12 @@ def find_metric(name: str) -> Metric:
     return Metric(name, function, k, subject == "ranks")
 
 
-def check_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
+def check_metrics(names: str | Sequence[str]) -> tuple[Metric, ...]:
     """Look metrics up by name.
 
     Args:
         names: Registered names (``map@r``), with a number for their k (``recall@5``), or functions
-            to import (``package.module:function``, ``package.module:function@5``).
+            to import (``package.module:function``, ``package.module:function@5``); or one of them.
 
     Returns:
         The metrics, each once, in the same order.
@@ -147,6 +147,8 @@ def check_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
     Raises:
         BadInput: There is no name, or one is unknown; the sentence has the nearest.
     """
+    if isinstance(names, str):
+        names = (names,)
     if not names:
         raise BadInput("no metric is named; give at least one, such as 'recall@1'")
     return tuple(find_metric(name) for name in dict.fromkeys(names))

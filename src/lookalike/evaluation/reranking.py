@@ -120,7 +120,7 @@ RERANKINGS: dict[str, type[KReciprocal] | type[AlphaExpansion]] = {
 def rerank(
     embeddings: ArrayLike,
     labels: ArrayLike,
-    metrics: Sequence[str] = DEFAULT_METRICS,
+    metrics: str | Sequence[str] = DEFAULT_METRICS,
     gallery: ArrayLike | None = None,
     gallery_labels: ArrayLike | None = None,
     *,

@@ -94,7 +94,7 @@ class ScoreOptions(TypedDict, total=False):
 def evaluate(
     embeddings: ArrayLike,
     labels: ArrayLike,
-    metrics: Sequence[str] = DEFAULT_METRICS,
+    metrics: str | Sequence[str] = DEFAULT_METRICS,
     gallery: ArrayLike | None = None,
     gallery_labels: ArrayLike | None = None,
     **options: Unpack[ScoreOptions],
@@ -104,7 +104,7 @@ def evaluate(
     Args:
         embeddings: One row per query.
         labels: One label per query, or a multi-hot table.
-        metrics: Names (``lookalike list metrics``), or ``package.module:function``.
+        metrics: Names (``lookalike list metrics``) or ``package.module:function``, or one of them.
         gallery: One row per gallery item; None: every item is a query to all others.
         gallery_labels: Labels of the gallery.
         **options: The other arguments of :func:`lookalike.evaluation.score`.
@@ -124,7 +124,7 @@ def evaluate(
 def score(
     embeddings: ArrayLike,
     labels: ArrayLike,
-    metrics: Sequence[str] = DEFAULT_METRICS,
+    metrics: str | Sequence[str] = DEFAULT_METRICS,
     gallery: ArrayLike | None = None,
     gallery_labels: ArrayLike | None = None,
     *,
@@ -147,8 +147,8 @@ def score(
         embeddings: One row per query.
         labels: One label per query (whole numbers of any size, strings), or a multi-hot table: two
             items are then relevant to each other if they share a label.
-        metrics: Names (``lookalike list metrics``), or ``package.module:function``. Those of the
-            embedding space are of ``embeddings``, without the gallery.
+        metrics: Names (``lookalike list metrics``) or ``package.module:function``, or one of them.
+            Those of the embedding space are of ``embeddings``, without the gallery.
         gallery: One row per gallery item; None: every item is a query to all others.
         gallery_labels: Labels of the gallery.
         distance: "cosine" or "l2".

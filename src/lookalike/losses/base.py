@@ -185,6 +185,7 @@ class Loss(DistanceModule):
         Returns:
             A scalar.
         """
+        check_rows(embeddings, None)
         self.check_given(labels, indices_tuple, ref_emb, ref_labels)
         if embeddings.shape[0] == 0:
             return in_full_precision(embeddings).sum()

@@ -10,6 +10,7 @@ from lookalike.distances import Distance, DistanceModule, LpDistance
 from lookalike.labels import Labels
 from lookalike.miners.mined import Mined, from_indices, named_pairs, number_of_triplets
 from lookalike.ops.autocast import autocast
+from lookalike.ops.rows import check_rows
 from lookalike.relations import Relations, relate
 
 __all__ = ["Miner", "as_miner"]
@@ -57,6 +58,7 @@ class Miner(DistanceModule):
         Returns:
             What a loss takes as ``indices_tuple``.
         """
+        check_rows(embeddings, None)
         with autocast(embeddings.device, enabled=False):
             relations = relate(embeddings, labels, ref_emb, ref_labels, self.distance)
             found = self.mine(relations)

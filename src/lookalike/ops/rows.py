@@ -27,6 +27,9 @@ def in_full_precision(values: Tensor) -> Tensor:
 
 def check_rows(embeddings: Tensor, width: int | None, what: str = "embeddings") -> None:
     """Refuse what is not floating-point rows of ``width`` numbers (None: of any width)."""
+    if not isinstance(embeddings, Tensor):
+        kind = type(embeddings)
+        raise BadInput(f"{what} must be a torch.Tensor, not {kind.__module__}.{kind.__qualname__}")
     if embeddings.ndim != 2:
         raise BadInput(f"{what} must be rows, [N, D]; these are {tuple(embeddings.shape)}")
     if not embeddings.is_floating_point():

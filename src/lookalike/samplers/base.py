@@ -1,5 +1,6 @@
 """The base of all batch samplers: seeded, and resumable inside an epoch."""
 
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -49,6 +50,12 @@ class BatchSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         return len(self.labels) // self.batch_size
+
+    def __repr__(self) -> str:
+        names = [name for name in inspect.signature(type(self)).parameters if name != "labels"]
+        settings = [f"{name}={getattr(self, name)!r}" for name in names if name in vars(self)]
+        data = f"{len(self.labels)} images, {len(np.unique(self.labels))} classes"
+        return f"<{type(self).__name__}({', '.join(settings)}) of {data}>"
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:
         """The batches of one epoch, in order."""

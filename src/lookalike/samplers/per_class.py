@@ -76,6 +76,7 @@ class PerClassSampler(BatchSampler):
                 f"{batch_size // per_class} classes, and there are {len(self.members)}"
             )
         self.per_class = per_class
+        self.fewer_classes = fewer_classes
         self.unseen: list[int] | None = None
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:
