@@ -1,6 +1,7 @@
 """The code in the README runs."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), 
 
 
 @pytest.mark.parametrize("code", BLOCKS)
-def test_code_runs(code):
+def test_code_runs(code, pictures, tmp_path, monkeypatch):
+    (tmp_path / "photos").symlink_to(pictures)
+    shutil.copy(pictures / "00" / "0.png", tmp_path / "query.jpg")
+    monkeypatch.chdir(tmp_path)
     exec(compile(code, str(README), "exec"), {})
 
 

@@ -5,7 +5,9 @@
 """
 
 import importlib
+import sys
 from importlib.metadata import version
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the rooms are imported when first asked for, so that the command starts fast
@@ -21,14 +23,19 @@ if TYPE_CHECKING:  # the rooms are imported when first asked for, so that the co
         regularizers,
         samplers,
     )
+    from lookalike.api import compare, load, report, study, train
     from lookalike.evaluation import evaluate, nearest
+    from lookalike.search import Index
     from lookalike.training.estimator import MetricLearner
 
 __all__ = [
+    "Index",
     "MetricLearner",
+    "compare",
     "data",
     "distances",
     "evaluate",
+    "load",
     "losses",
     "memory",
     "miners",
@@ -37,16 +44,45 @@ __all__ = [
     "nearest",
     "reducers",
     "regularizers",
+    "report",
     "samplers",
+    "study",
+    "train",
 ]
 
 __version__ = version("lookalike")
 
 _HOMES = {
+    "Index": "lookalike.search",
     "MetricLearner": "lookalike.training.estimator",
     "evaluate": "lookalike.evaluation",
     "nearest": "lookalike.evaluation",
+    "load": "lookalike.api",
+    "train": "lookalike.api",
 }
+_CALLABLE = ("compare", "report", "study")
+
+
+class _Room(ModuleType):
+    """A package that can be called: ``la.compare(run, other)`` is ``lookalike.api.compare``."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Call the function of the same name."""
+        from lookalike import api
+
+        return getattr(api, self.__name__.rpartition(".")[2])(*args, **options)
+
+
+class _Package(ModuleType):
+    """This package: its rooms that have the name of a function become callable when imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _CALLABLE and isinstance(value, ModuleType):
+            value.__class__ = _Room
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -32,9 +32,9 @@ def search(
     Example: lookalike search shop.index query.jpg -k 10 --sheet found.png
     """
     from lookalike.inference.onnx_encoder import load_encoder
+    from lookalike.inference.pictures import read_picture
     from lookalike.search import Index
     from lookalike.search.contact_sheet import write_contact_sheet
-    from lookalike.search.sources import read_picture
 
     index = Index.open(place)
     encoder = None if model is None else load_encoder(model)

@@ -12,6 +12,7 @@ from torch import Tensor
 from lookalike.data import Normalisation, Preset
 from lookalike.data.cache import resized
 from lookalike.errors import LookalikeError
+from lookalike.inference.pictures import Pictures, as_pictures
 from lookalike.ops.rows import unit
 
 Vectors = NDArray[np.float32]
@@ -65,14 +66,28 @@ class Encoder(ABC):
             found[start : start + len(part)] = vectors.numpy()
         return found
 
-    def embed(self, images: Sequence[Image.Image], batch_size: int = 64) -> Vectors:
+    def embed(self, images: Pictures, batch_size: int = 64) -> Vectors:
         """Embed pictures.
 
         Args:
-            images: The pictures.
+            images: Paths, PIL images, arrays [H, W, 3] or tensors [3, H, W] (whole numbers up to
+                255, or fractions of 1), or batches of these, as a ``DataLoader`` gives them; of
+                pairs such as (images, labels) the first counts.
             batch_size: How many the network sees at a time.
 
         Returns:
             Unit vectors, float32 [n, dim].
+
+        Raises:
+            BadInput: A file cannot be read, or something is not a picture.
         """
-        return self.embed_prepared([self.prepare(image) for image in images], batch_size)
+        found = [np.empty((0, self.dim), np.float32)]
+        waiting: list[Tensor] = []
+        for picture in as_pictures(images):
+            waiting.append(self.prepare(picture))
+            if len(waiting) == batch_size:
+                found.append(self.embed_prepared(waiting, batch_size))
+                waiting = []
+        return np.concatenate([*found, self.embed_prepared(waiting, batch_size)])
+
+    __call__ = embed

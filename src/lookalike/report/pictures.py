@@ -11,8 +11,8 @@ from PIL import Image
 
 from lookalike.data import PixelStore
 from lookalike.errors import LookalikeError
+from lookalike.inference.pictures import read_picture
 from lookalike.search import Index
-from lookalike.search.sources import read_picture
 
 TINY = 64
 

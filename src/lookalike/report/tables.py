@@ -1,6 +1,7 @@
-"""The table of scores, as text, CSV, Markdown and LaTeX."""
+"""The table of scores, as text, CSV, Markdown, HTML and LaTeX."""
 
 import csv
+import html
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -269,6 +270,26 @@ def _markdown(table: ScoreTable, heading: bool) -> str:
     spread = [f"{table.legend[:1].upper()}{table.legend[1:]}."] if table.legend else []
     notes = "".join(f"{line}\n" for line in [*spread, *_notes(table)])
     return top + body + (f"\n{notes}" if notes else "")
+
+
+def as_html(tables: Sequence[ScoreTable]) -> str:
+    """For a notebook: per cent with one decimal, the best in bold."""
+    return "".join(map(_html, tables))
+
+
+def _html(table: ScoreTable) -> str:
+    head = "".join(f"<th>{html.escape(metric_label(metric))}</th>" for metric in table.metrics)
+    lines = [f"<tr><th>method</th>{head}</tr>"]
+    for row in table.rows:
+        cells = [
+            _bold(table, row, m, "<b>", "</b>", " ± ") + _bracket(row, m) for m in table.metrics
+        ]
+        name = html.escape(row.name + _marks(row))
+        lines.append(f"<tr><td>{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    notes = [table.legend] if table.legend else []
+    below = "".join(f"<div>{html.escape(note)}</div>" for note in [*notes, *_notes(table)])
+    caption = f"<caption>{html.escape(table.dataset)}</caption>"
+    return f"<table>{caption}{''.join(lines)}</table>{below}"
 
 
 _LATEX = {

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,26 @@ class Run:
                 f"{self.folder / 'config.yaml'}' resumes it"
             )
         return self._read("result.json")
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The scores of the finished run on the test classes, by metric."""
+        return dict(self.result.get("test", {}))
+
+    def _repr_html_(self) -> str:
+        if not self.done:
+            return f"<p>{escape(self.folder.name)}: not finished</p>"
+        cells = [("test", self.scores), ("untrained", self.result.get("untrained", {}))]
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.scores)
+        lines = [
+            f"<tr><td>{state}</td>"
+            + "".join(f"<td>{values[name]:.4f}</td>" for name in self.scores if name in values)
+            + "</tr>"
+            for state, values in cells
+            if values
+        ]
+        caption = f"<caption>{escape(self.folder.name)}</caption>"
+        return f"<table>{caption}<tr><th></th>{head}</tr>{''.join(lines)}</table>"
 
     @property
     def classes(self) -> ClassTable | None:

@@ -8,9 +8,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from lookalike.errors import LookalikeError
 from lookalike.files import atomically
+from lookalike.inference.pictures import read_picture
 from lookalike.search.index import Index
 from lookalike.search.items import Hit
-from lookalike.search.sources import read_picture
 
 Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 

@@ -19,10 +19,10 @@ from scipy.sparse.csgraph import connected_components
 from lookalike.data.image_files import open_rgb
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.inference.encoder import Vectors
+from lookalike.inference.pictures import read_picture
 from lookalike.progress import Watcher
 from lookalike.search.index import Index
 from lookalike.search.items import Item
-from lookalike.search.sources import read_picture
 
 NEIGHBOURS = 20
 AT_A_TIME = 256

@@ -9,21 +9,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 from torch import Tensor
 
-from lookalike.data.image_files import IMAGE_SUFFIXES, open_rgb
+from lookalike.data.image_files import IMAGE_SUFFIXES
 from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
+from lookalike.inference.pictures import Unreadable, read_picture
 from lookalike.progress import Watcher
 from lookalike.search.items import Record, Skipped
 
 SECONDS_BETWEEN_COMMITS = 60.0
 BATCH = 64
-LONGEST = 100
-"""The greatest ratio of a picture's sides. The network's input is cut from a picture whose shorter
-side was resized: a small file of 1 x 60,000 pixels would become gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -137,31 +134,6 @@ def rows_of(table: Path, home: Path) -> Iterator[Record]:
                 yield Record(os.path.relpath(home / path, home), label, row)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"cannot read {table}: {error}") from error
-
-
-class Unreadable(BadInput):
-    """A file is not a picture that can be read; ``reason`` says why."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"cannot read the picture '{path}': {reason}")
-        self.reason = reason
-
-
-def read_picture(path: Path) -> Image.Image:
-    """The whole picture as RGB, upright."""
-    try:
-        picture = open_rgb(path)
-    except MemoryError:
-        raise
-    except Exception as error:  # decoders raise errors of many types for a broken file
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        if reason.startswith("cannot identify image file"):  # Pillow repeats the file's name
-            reason = "it is not a picture of a known format"
-        raise Unreadable(path, reason or type(error).__name__) from error
-    if max(picture.size) > LONGEST * min(picture.size):
-        sides = f"{picture.width} x {picture.height} pixels"
-        raise Unreadable(path, f"{sides}: one side is more than {LONGEST} times the other")
-    return picture
 
 
 def embed_files(

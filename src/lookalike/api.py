@@ -1,0 +1,258 @@
+"""What the commands do, from Python: train, load, study, compare, report.
+
+Each function takes what its command takes, shows progress on a terminal or in a notebook, and
+returns an object that a notebook shows as a table.
+"""
+
+import io
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import yaml
+
+from lookalike.compare.comparison import Comparison, chosen_metric
+from lookalike.compare.comparison import compare as compare_rows
+from lookalike.compare.contenders import gather
+from lookalike.config import load as load_config
+from lookalike.config import recipes
+from lookalike.errors import BadInput
+from lookalike.inference.embedder import Embedder
+from lookalike.progress import ConsoleWatcher, Watcher
+from lookalike.registry import NETWORKS
+from lookalike.report.descriptions import leading_sentence, title_of
+from lookalike.report.page import write_page
+from lookalike.report.tables import ScoreTable, as_csv, as_html, as_markdown, score_table
+from lookalike.runs.run import Run
+from lookalike.search.index import Index
+from lookalike.study.config import load_study
+from lookalike.study.driver import run_study
+from lookalike.study.local import LocalExecutor
+from lookalike.study.results import StudyResults
+from lookalike.training import train as train_run
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Compared", "Result", "compare", "load", "report", "study", "train"]
+
+Result: TypeAlias = Run | StudyResults | Path | str
+"""A finished run or study, or its folder."""
+
+
+def train(
+    recipe: Path | str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    progress: bool = True,
+) -> Run:
+    """Train a network and test it once, as ``lookalike train`` does.
+
+    Args:
+        recipe: A YAML file or ``recipe:NAME``; None: the defaults, or for a folder of one's own
+            images the recipe that fine-tunes a small pretrained network.
+        settings: Keys of the configuration, such as ``{"optim.lr": 1e-4}``.
+        progress: Whether to show progress.
+
+    Returns:
+        The finished run; a call that was interrupted goes on, and one that was made before returns
+        at once.
+
+    Raises:
+        BadInput: A recipe, key or value is invalid, or the data are.
+
+    >>> run = train(settings={"data.name": "folder", "data.root": "photos"})  # doctest: +SKIP
+    >>> run.scores["recall@1"]  # doctest: +SKIP
+    0.71
+    """
+    given = _overrides(settings)
+    if recipe is None and not given:
+        raise BadInput("say what to train: a recipe, or settings such as {'data.name': 'glyphs'}")
+    config = load_config(recipe or recipes.default_recipe(given), given)
+    with _watching(progress) as watcher:
+        return train_run(config, watcher)
+
+
+def load(source: Run | Path | str, **options: Any) -> Embedder:
+    """A model that turns images into unit vectors.
+
+    Args:
+        source: A run or its folder, the folder of an exported model or of an index, or the name of
+            a network.
+        **options: Of a network: ``weights``, ``transform`` and ``pooling``, as those of
+            :meth:`lookalike.inference.embedder.Embedder.from_network`.
+
+    Returns:
+        The embedder; ``embed`` takes paths, PIL images, arrays, tensors, or a loader of them.
+
+    Raises:
+        BadInput: There is no such run, model, index or network.
+
+    >>> load("small-cnn", weights="none").embed(["query.jpg"])  # doctest: +SKIP
+    """
+    if isinstance(source, Run):
+        return Embedder.from_run(source.folder)
+    folder = Path(source)
+    if not folder.exists() and str(source) in NETWORKS:
+        return Embedder.from_network(str(source), **options)
+    if options:
+        raise BadInput(f"'{source}' is no network; only of those {', '.join(options)} can be set")
+    if (folder / "index.json").is_file():
+        return Index.open(folder).embedder
+    return Embedder.open(folder)
+
+
+def study(
+    recipe: Path | str,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    workers: int | None = None,
+    results: Path | str | None = None,
+    progress: bool = True,
+) -> StudyResults:
+    """Tune and test many methods under one protocol, as ``lookalike study run`` does.
+
+    Args:
+        recipe: A YAML file, or ``recipe:studies/NAME``.
+        settings: Keys of the study, such as ``{"tuner.trials": 5}``.
+        workers: Trainings at the same time; None: one for each core.
+        results: The folder of the results; None: ``results/NAME``.
+        progress: Whether to show progress.
+
+    Returns:
+        The results; a call that was interrupted goes on.
+
+    Raises:
+        BadInput: The study is invalid.
+    """
+    config = load_study(str(recipe), _overrides(settings))
+    folder = None if results is None else Path(results)
+    with _watching(progress) as watcher:
+        executor = partial(LocalExecutor, workers or os.cpu_count() or 1, watcher)
+        return run_study(config, executor, folder=folder, watcher=watcher)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Methods compared: a table for each data set, and what may be claimed.
+
+    Attributes:
+        comparison: Everything behind the tables: intervals, audit, differences, tournament.
+    """
+
+    comparison: Comparison
+
+    @property
+    def tables(self) -> list[ScoreTable]:
+        """The table of each data set, ordered by score where that is fair."""
+        found = self.comparison
+        names = dict.fromkeys([found.metric, "recall@1", "map@r"])
+        return [
+            score_table(
+                part,
+                [name for name in names if all(name in one.metrics for one in part.contenders)],
+                found.which,
+            )
+            for part in found.datasets
+        ]
+
+    @property
+    def claims(self) -> list[str]:
+        """What holds for other trainings and other test classes, a sentence each."""
+        return [sentence for part in self.comparison.datasets for sentence in part.claims]
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """All scores with their intervals, a row for each method; needs pandas."""
+        import pandas
+
+        return pandas.read_csv(io.StringIO(as_csv(self.tables)))
+
+    def __str__(self) -> str:
+        return "\n".join([as_markdown(self.tables), *self.claims])
+
+    def _repr_html_(self) -> str:
+        claims = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.claims)
+        return as_html(self.tables) + (f"<ul>{claims}</ul>" if claims else "")
+
+
+def compare(*results: Result, metric: str | None = None, anyway: bool = False) -> Compared:
+    """Compare runs and studies, as ``lookalike compare`` does.
+
+    Args:
+        *results: Finished runs or studies, or folders of them.
+        metric: The metric that ranks; None: the study's own, else ``map@r``.
+        anyway: Rank rows that differ beyond the method.
+
+    Returns:
+        Tables and claims.
+
+    Raises:
+        BadInput: A folder holds no results, or the metric is unknown.
+    """
+    gathered = gather(_folders(results))
+    return Compared(compare_rows(gathered, metric or chosen_metric(gathered), anyway=anyway))
+
+
+def report(
+    *results: Result,
+    output: Path | str = "report.html",
+    title: str | None = None,
+    metric: str | None = None,
+    anyway: bool = False,
+) -> Path:
+    """Write one HTML page about runs and studies, as ``lookalike report`` does.
+
+    Args:
+        *results: Finished runs or studies, or folders of them.
+        output: The page; tables are written beside it.
+        title: The title of the page.
+        metric: The metric that ranks; None: the study's own, else ``map@r``.
+        anyway: Rank rows that differ beyond the method.
+
+    Returns:
+        The page.
+    """
+    gathered = gather(_folders(results))
+    page, *_ = write_page(
+        Path(output),
+        gathered,
+        title or title_of(gathered),
+        leading_sentence(gathered),
+        metric=metric,
+        anyway=anyway,
+    )
+    return page
+
+
+def _overrides(settings: Mapping[str, Any] | None) -> list[str]:
+    """Settings as the command line takes them: ``key=value``, the value in YAML."""
+    return [
+        f"{key}={yaml.safe_dump(_plain(value), default_flow_style=True, width=10**6)}".removesuffix(
+            "\n...\n"
+        ).rstrip("\n")
+        for key, value in (settings or {}).items()
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _folders(results: tuple[Result, ...]) -> list[Path]:
+    if not results:
+        raise BadInput("give at least one run or study, or its folder")
+    return [
+        one.folder if isinstance(one, Run | StudyResults) else Path(one).expanduser()
+        for one in results
+    ]
+
+
+def _watching(progress: bool) -> AbstractContextManager[Watcher]:
+    return ConsoleWatcher() if progress else nullcontext(Watcher())
