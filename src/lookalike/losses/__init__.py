@@ -16,7 +16,9 @@ from lookalike.losses.circle import CircleLoss
 from lookalike.losses.contrastive import ContrastiveLoss, SignalToNoiseRatioContrastiveLoss
 from lookalike.losses.dynamic_soft_margin import DynamicSoftMarginLoss
 from lookalike.losses.fast_ap import FastAPLoss
+from lookalike.losses.hist import HISTLoss
 from lookalike.losses.histogram import HistogramLoss
+from lookalike.losses.hyperbolic import HyperbolicLoss
 from lookalike.losses.instance import InstanceLoss
 from lookalike.losses.intra_pair_variance import IntraPairVarianceLoss
 from lookalike.losses.lifted_structure import GeneralizedLiftedStructureLoss, LiftedStructureLoss
@@ -35,6 +37,7 @@ from lookalike.losses.proxy_nca import ProxyNCALoss, ProxyNCAPlusPlusLoss
 from lookalike.losses.proxy_to_proxy import ProxyToProxy1Loss, ProxyToProxy2Loss
 from lookalike.losses.quadruplet import QuadrupletLoss
 from lookalike.losses.ranked_list import RankedListLoss
+from lookalike.losses.recall_at_k import RecallAtKLoss
 from lookalike.losses.self_supervised import SelfSupervisedLoss
 from lookalike.losses.smooth_ap import SmoothAPLoss
 from lookalike.losses.soft_triple import SoftTripleLoss
@@ -68,7 +71,9 @@ __all__ = [
     "FastAPLoss",
     "GeneralizedLiftedStructureLoss",
     "GenericPairLoss",
+    "HISTLoss",
     "HistogramLoss",
+    "HyperbolicLoss",
     "InstanceLoss",
     "IntraPairVarianceLoss",
     "LargeMarginSoftmaxLoss",
@@ -93,6 +98,7 @@ __all__ = [
     "ProxyToProxy2Loss",
     "QuadrupletLoss",
     "RankedListLoss",
+    "RecallAtKLoss",
     "SelfSupervisedLoss",
     "SignalToNoiseRatioContrastiveLoss",
     "SmoothAPLoss",
