@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lookalike.distances import CosineSimilarity, Distance
 from lookalike.errors import BadInput
-from lookalike.labels import Labels, Overlap, agreement, as_tensor
+from lookalike.labels import Comparison, Labels, Overlap, agreement, as_tensor, compared
 from lookalike.ops.blocks import row_blocks
 from lookalike.ops.pairs import PairList, at_places
 from lookalike.ops.rows import check_rows, in_full_precision
@@ -155,6 +155,14 @@ class Relations(NamedTuple):
             all_valid=all_valid,
             binary=True,
         )
+
+    def compared_by(self, comparison: Comparison | None) -> "Relations":
+        """The same with ``same`` by another comparison of the labels; None changes nothing."""
+        if comparison is None or self.labels is None:
+            return self
+        others = self.labels if self.ref_labels is None else self.ref_labels
+        found = compared(self.labels, others, comparison)
+        return self._replace(same=found.to(self.similarity.dtype), binary=found.dtype == torch.bool)
 
     def only_pairs(self, positive: Tensor, negative: Tensor) -> "Relations":
         """Only these pairs: two disjoint masks (numbers or truth values)."""

@@ -16,6 +16,7 @@ from lookalike.losses.circle import CircleLoss
 from lookalike.losses.contrastive import ContrastiveLoss, SignalToNoiseRatioContrastiveLoss
 from lookalike.losses.dynamic_soft_margin import DynamicSoftMarginLoss
 from lookalike.losses.fast_ap import FastAPLoss
+from lookalike.losses.fixed import FixedPairsLoss, FixedTripletsLoss
 from lookalike.losses.hist import HISTLoss
 from lookalike.losses.histogram import HistogramLoss
 from lookalike.losses.hyperbolic import HyperbolicLoss
@@ -69,6 +70,8 @@ __all__ = [
     "CosFaceLoss",
     "DynamicSoftMarginLoss",
     "FastAPLoss",
+    "FixedPairsLoss",
+    "FixedTripletsLoss",
     "GeneralizedLiftedStructureLoss",
     "GenericPairLoss",
     "HISTLoss",
