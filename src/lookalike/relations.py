@@ -14,7 +14,7 @@ from lookalike.errors import BadInput
 from lookalike.labels import Comparison, Labels, Overlap, agreement, as_tensor, compared
 from lookalike.ops.blocks import row_blocks
 from lookalike.ops.pairs import PairList, at_places
-from lookalike.ops.rows import check_rows, in_full_precision
+from lookalike.ops.rows import in_full_precision
 from lookalike.ops.triplets import Gap
 
 __all__ = ["Relations", "Triplets", "in_row_blocks", "relate"]
@@ -242,10 +242,8 @@ def relate(
     tensor([[0., 1.],
             [1., 0.]])
     """
-    check_rows(embeddings, None)
-    if ref_emb is not None:
-        check_rows(ref_emb, embeddings.shape[1], "ref_emb")
     distance = distance or CosineSimilarity()
+    distance.check_shapes(embeddings, ref_emb)
     anchors = in_full_precision(embeddings)
     alone = ref_emb is None or ref_emb is embeddings
     candidates = anchors if ref_emb is None or alone else in_full_precision(ref_emb)

@@ -39,6 +39,10 @@ class _Adopted(Distance):
     def ordered_by_cosine(self) -> bool:
         return False
 
+    def check_shapes(self, query_emb: Tensor, ref_emb: Tensor | None) -> None:
+        own = getattr(self.foreign, "check_shapes", super().check_shapes)
+        own(query_emb, query_emb if ref_emb is None else ref_emb)
+
     def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
         return self.foreign(query, query if reference is None else reference)
 
