@@ -136,3 +136,24 @@ def test_what_a_subclass_gets(sets):
 
     rows, labels, *_ = sets
     assert Given(include=("given",), k=4).get_accuracy(rows, labels) == {"given": (120, 4)}
+
+
+@pytest.mark.parametrize("itself", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"avg_of_avgs": True}, {"return_per_class": True}])
+def test_methods_called_as_pmls(itself, settings, sets):
+    _, labels, *_ = sets
+    labels = labels[1:]  # without the one that is alone
+    generator = torch.Generator().manual_seed(2)
+    given = {
+        "knn_labels": labels[torch.randint(0, len(labels), (len(labels), 30), generator=generator)],
+        "query_labels": labels,
+        "not_lone_query_mask": torch.ones(len(labels), dtype=torch.bool),
+        "label_counts": torch.unique(labels, return_counts=True),
+        "ref_includes_query": itself,
+    }
+    mine, other = (kind(exclude=RANKED, **settings) for kind in (AccuracyCalculator, Theirs))
+    functions = mine.get_function_dict()
+    assert functions.keys() == other.get_function_dict().keys()
+    for name, function in functions.items():
+        expected = getattr(other, f"calculate_{name}")(**given)
+        assert function(**given) == pytest.approx(expected, rel=1e-5)

@@ -166,8 +166,29 @@ class AccuracyCalculator:
         if set(rest) & set(self.requires_clustering()):
             number = len(torch.unique(labels.flatten()))
             known["cluster_labels"] = self.kmeans_func(known["query"], number)
-        found |= {name: getattr(self, PREFIX + name)(**known) for name in rest}
+        found |= self._get_accuracy(self.get_function_dict(rest) if rest else {}, **known)
         return {name: found[name] for name in names}
+
+    def get_function_dict(
+        self, include: Sequence[str] = (), exclude: Sequence[str] = ()
+    ) -> dict[str, Callable[..., Any]]:
+        """The ``calculate_`` methods by the names of their scores.
+
+        Args:
+            include: Names of scores; none: all of this calculator.
+            exclude: Names of scores to leave out.
+
+        Returns:
+            Methods that take the arguments which the class describes.
+        """
+        names = self._chosen(self.names, include, exclude)
+        return {name: getattr(self, PREFIX + name) for name in names}
+
+    def _get_accuracy(
+        self, function_dict: dict[str, Callable[..., Any]], **kwargs: Any
+    ) -> dict[str, Any]:
+        """What the methods say of these arguments, as PML calls them."""
+        return {name: function(**kwargs) for name, function in function_dict.items()}
 
     def _from_ranks(self, name: str) -> bool:
         """Whether the score is one of ours, of all neighbours, and not that of a subclass."""
@@ -248,7 +269,7 @@ class AccuracyCalculator:
         some, labels = arguments["not_lone_query_mask"], arguments["query_labels"]
         if not some.any():
             return self._nothing(labels)
-        counts = (arguments["relevant_counts"][some],) if counted else ()
+        counts = (_relevant_counts(arguments)[some],) if counted else ()
         shared = self.avg_of_avgs, self.return_per_class, self.label_comparison_fn
         of_queries = arguments["knn_labels"][some], labels[some][:, None]
         return function(*of_queries, *own, *counts, *shared, **options)
@@ -286,6 +307,19 @@ class AccuracyCalculator:
 
         clusters = torch.as_tensor(cluster_labels).cpu()
         return float(adjusted_mutual_info_score(query_labels.cpu(), clusters))
+
+
+def _relevant_counts(arguments: dict[str, Any]) -> Tensor:
+    """How many references are relevant to each query; of PML's ``label_counts`` where given."""
+    if "relevant_counts" in arguments:
+        counts: Tensor = arguments["relevant_counts"]
+        return counts
+    labels = arguments["query_labels"]
+    unique, number = (
+        torch.as_tensor(each, device=labels.device) for each in arguments["label_counts"]
+    )
+    same = labels.unsqueeze(1) == unique
+    return (same * number).sum(1) - int(arguments["ref_includes_query"])
 
 
 def _agree(found: Tensor) -> Tensor:
