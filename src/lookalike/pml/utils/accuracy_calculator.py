@@ -314,7 +314,7 @@ def _relevant_counts(arguments: dict[str, Any]) -> Tensor:
     if "relevant_counts" in arguments:
         counts: Tensor = arguments["relevant_counts"]
         return counts
-    labels = arguments["query_labels"]
+    labels: Tensor = arguments["query_labels"]
     unique, number = (
         torch.as_tensor(each, device=labels.device) for each in arguments["label_counts"]
     )
