@@ -5,6 +5,7 @@ import pytorch_metric_learning.distances as theirs
 import torch
 
 import lookalike.distances as ours
+from lookalike.errors import BadInput
 from lookalike.losses import ContrastiveLoss, TripletMarginLoss
 
 NAMES = ["CosineSimilarity", "DotProductSimilarity", "LpDistance", "SNRDistance"]
@@ -74,3 +75,27 @@ def test_a_distance_written_as_pmls(rows):
     torch.testing.assert_close(Manhattan(False, power=2)(x), plain(x) ** 2)
     for loss in (ContrastiveLoss, TripletMarginLoss):
         torch.testing.assert_close(loss(distance=mine)(x, labels), loss(distance=plain)(x, labels))
+
+
+class OfSets(ours.BaseDistance):
+    """Between sets of vectors [N, members, D]: that of their nearest members."""
+
+    def check_shapes(self, query_emb, ref_emb):
+        pass
+
+    def compute_mat(self, query_emb, ref_emb):
+        apart = torch.cdist(query_emb.flatten(0, 1), ref_emb.flatten(0, 1))
+        members = query_emb.shape[1], ref_emb.shape[1]
+        apart = apart.view(len(query_emb), members[0], len(ref_emb), members[1])
+        return apart.amin((1, 3))
+
+
+def test_a_distance_may_read_other_shapes():
+    sets, labels = torch.randn(8, 3, 5, requires_grad=True), torch.arange(8) // 2
+    loss = TripletMarginLoss(distance=OfSets(normalize_embeddings=False))
+    loss(sets, labels).backward()
+    assert sets.grad.isfinite().all()
+    with pytest.raises(BadInput, match="rows"):
+        TripletMarginLoss()(sets, labels)
+    with pytest.raises(ValueError, match="embeddings"):
+        TripletMarginLoss(distance=theirs.LpDistance())(sets, labels)

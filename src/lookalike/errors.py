@@ -7,7 +7,7 @@ uses the library can catch them.
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["BadInput", "LookalikeError", "LookalikeWarning", "did_you_mean"]
+__all__ = ["BadInput", "LookalikeError", "LookalikeWarning", "Unsupported", "did_you_mean"]
 
 
 class LookalikeError(Exception):
@@ -23,6 +23,10 @@ class BadInput(LookalikeError, ValueError, AssertionError):
     """
 
     exit_code = 2
+
+
+class Unsupported(BadInput, NotImplementedError):
+    """Two things that do not go together; a NotImplementedError too, as PML's."""
 
 
 class LookalikeWarning(UserWarning):

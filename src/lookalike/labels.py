@@ -4,7 +4,7 @@ A label is an integer, a string, or a multi-hot row; ``agreement`` turns two lis
 ``same``, the matrix that the losses read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -13,8 +13,10 @@ from torch import Tensor
 
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.ops.sync import can_sync
+from lookalike.registry import Registry
 
 __all__ = [
+    "Comparison",
     "Labels",
     "Overlap",
     "agreement",
@@ -22,11 +24,15 @@ __all__ = [
     "check_range",
     "check_shape",
     "class_rows",
+    "compared",
+    "comparison_of",
     "encode",
 ]
 
 Labels: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[str] | Sequence[int]
 Overlap: TypeAlias = Literal["any", "jaccard"]
+Comparison: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""Whether labels agree, or how much (0 to 1): tensors that broadcast in, one value per pair out."""
 
 _FEW = 64 * 64
 
@@ -160,6 +166,36 @@ def agreement(
         union = rows.sum(1, keepdim=True) + columns.sum(1) - shared
         return (shared / union.clamp(min=1)).to(dtype)
     raise BadInput(f"there is no overlap '{overlap}'; " + did_you_mean(overlap, ("any", "jaccard")))
+
+
+def comparison_of(given: Comparison | str | None) -> Comparison | None:
+    """A comparison of labels as it is, or the one that ``package.module:function`` names."""
+    if not isinstance(given, str):
+        return given
+    if ":" not in given:
+        raise BadInput(f"label_comparison = '{given}' is invalid: write package.module:function")
+    found: Comparison = Registry("label comparisons").find(given).build
+    return found
+
+
+def compared(labels: Tensor, others: Tensor, comparison: Comparison) -> Tensor:
+    """[N, M] what a comparison says of all pairs of labels, truth values or numbers.
+
+    It gets ``labels`` as [N, 1] and ``others`` as [1, M], rows as [N, 1, K] and [1, M, K].
+
+    >>> ages = torch.tensor([20, 24, 60])
+    >>> compared(ages, ages[1:], lambda x, y: (x - y).abs() < 5)
+    tensor([[ True, False],
+            [ True, False],
+            [False,  True]])
+    """
+    found = comparison(labels.unsqueeze(1), others.unsqueeze(0))
+    if found.shape != (len(labels), len(others)):
+        raise BadInput(
+            f"label_comparison gives a tensor of shape {tuple(found.shape)}; it must compare each "
+            f"of {len(labels)} labels with each of {len(others)}: ({len(labels)}, {len(others)})"
+        )
+    return found
 
 
 def _equal(labels: Tensor, others: Tensor, dtype: torch.dtype) -> Tensor:

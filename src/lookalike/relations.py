@@ -11,10 +11,10 @@ from torch import Tensor
 
 from lookalike.distances import CosineSimilarity, Distance
 from lookalike.errors import BadInput
-from lookalike.labels import Labels, Overlap, agreement, as_tensor
+from lookalike.labels import Comparison, Labels, Overlap, agreement, as_tensor, compared
 from lookalike.ops.blocks import row_blocks
 from lookalike.ops.pairs import PairList, at_places
-from lookalike.ops.rows import check_rows, in_full_precision
+from lookalike.ops.rows import in_full_precision
 from lookalike.ops.triplets import Gap
 
 __all__ = ["Relations", "Triplets", "in_row_blocks", "relate"]
@@ -156,6 +156,14 @@ class Relations(NamedTuple):
             binary=True,
         )
 
+    def compared_by(self, comparison: Comparison | None) -> "Relations":
+        """The same with ``same`` by another comparison of the labels; None changes nothing."""
+        if comparison is None or self.labels is None:
+            return self
+        others = self.labels if self.ref_labels is None else self.ref_labels
+        found = compared(self.labels, others, comparison)
+        return self._replace(same=found.to(self.similarity.dtype), binary=found.dtype == torch.bool)
+
     def only_pairs(self, positive: Tensor, negative: Tensor) -> "Relations":
         """Only these pairs: two disjoint masks (numbers or truth values)."""
         positive = positive.to(self.similarity.dtype)
@@ -234,10 +242,8 @@ def relate(
     tensor([[0., 1.],
             [1., 0.]])
     """
-    check_rows(embeddings, None)
-    if ref_emb is not None:
-        check_rows(ref_emb, embeddings.shape[1], "ref_emb")
     distance = distance or CosineSimilarity()
+    distance.check_shapes(embeddings, ref_emb)
     anchors = in_full_precision(embeddings)
     alone = ref_emb is None or ref_emb is embeddings
     candidates = anchors if ref_emb is None or alone else in_full_precision(ref_emb)

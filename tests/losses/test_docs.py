@@ -51,7 +51,7 @@ def test_tuned_settings_are_shown(page):
 
 
 def test_papers_and_defaults_are_shown(page):
-    shared = {"distance", "reducer", "collect_stats", "overlap"}
+    shared = {"distance", "reducer", "collect_stats", "overlap", "label_comparison"}
     shared |= {"embedding_regularizer", "embedding_reg_weight"}
     shared |= {"weight_regularizer", "weight_reg_weight", "weight_init_func"}
     rows = {line.replace("|  |", "| |") for line in page.splitlines()}

@@ -305,3 +305,11 @@ def test_nan_embeddings_are_named():
     embeddings[2] = torch.nan
     with pytest.raises(BadInput, match="embeddings hold NaN"):
         tuple(miners.MultiSimilarityMiner()(embeddings, torch.arange(8) // 2))
+
+
+def test_no_distance_is_below_a_negative_cutoff():
+    """Of an image and a copy of it under another label, too."""
+    rows = torch.randn(4, 3)
+    miner = miners.DistanceWeightedMiner(0, -0.01)
+    found = miner(rows, torch.tensor([0, 0, 1, 1]), rows.clone(), torch.tensor([1, 0, 0, 1]))
+    assert all(len(part) == 0 for part in found)

@@ -100,9 +100,60 @@ def test_scores_of_a_subclass_and_choices(sets):
         AccuracyCalculator(include=("precision_at_2",))
     with pytest.raises(BadInput, match="exclude each other"):
         AccuracyCalculator(avg_of_avgs=True, return_per_class=True)
-    with pytest.raises(BadInput, match="clustering"):
-        AccuracyCalculator(label_comparison_fn=near)
+    for kind in (BadInput, NotImplementedError):  # as PML raises
+        with pytest.raises(kind, match="clustering"):
+            AccuracyCalculator(label_comparison_fn=near)
     with pytest.raises(BadInput, match="first references"):
         calculator.get_accuracy(rows, labels, rows.flip(0), labels, True)
     with pytest.raises(BadInput, match="k = 0"):
         AccuracyCalculator(k=0)
+
+
+def test_a_small_k_is_told(sets, caplog):
+    rows, labels, *_ = sets
+    with caplog.at_level("INFO"):
+        AccuracyCalculator(exclude=RANKED, k=3).get_accuracy(rows, labels)
+        AccuracyCalculator(exclude=RANKED, k="max_bin_count").get_accuracy(rows, labels)
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "INFO"]
+    assert "k = 3 is less than" in caplog.text
+
+
+def test_what_a_subclass_gets(sets):
+    """The arguments of PML's own ``calculate_`` methods."""
+
+    class Given(AccuracyCalculator):
+        def calculate_given(
+            self, knn_labels, query_labels, not_lone_query_mask, label_counts, **kwargs
+        ):
+            unique, number = label_counts
+            assert unique.tolist() == sorted(set(query_labels.tolist()))
+            assert number.tolist() == [(query_labels == each).sum() for each in unique]
+            assert not_lone_query_mask.sum() == 119
+            return knn_labels.shape
+
+        def requires_knn(self):
+            return [*super().requires_knn(), "given"]
+
+    rows, labels, *_ = sets
+    assert Given(include=("given",), k=4).get_accuracy(rows, labels) == {"given": (120, 4)}
+
+
+@pytest.mark.parametrize("itself", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"avg_of_avgs": True}, {"return_per_class": True}])
+def test_methods_called_as_pmls(itself, settings, sets):
+    _, labels, *_ = sets
+    labels = labels[1:]  # without the one that is alone
+    generator = torch.Generator().manual_seed(2)
+    given = {
+        "knn_labels": labels[torch.randint(0, len(labels), (len(labels), 30), generator=generator)],
+        "query_labels": labels,
+        "not_lone_query_mask": torch.ones(len(labels), dtype=torch.bool),
+        "label_counts": torch.unique(labels, return_counts=True),
+        "ref_includes_query": itself,
+    }
+    mine, other = (kind(exclude=RANKED, **settings) for kind in (AccuracyCalculator, Theirs))
+    functions = mine.get_function_dict()
+    assert functions.keys() == other.get_function_dict().keys()
+    for name, function in functions.items():
+        expected = getattr(other, f"calculate_{name}")(**given)
+        assert function(**given) == pytest.approx(expected, rel=1e-5)

@@ -10,11 +10,20 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from lookalike.errors import BadInput
-from lookalike.losses import ArcFaceLoss, ContrastiveLoss, NTXentLoss, TripletMarginLoss
+from lookalike.losses import (
+    ArcFaceLoss,
+    ContrastiveLoss,
+    HISTLoss,
+    HyperbolicLoss,
+    NTXentLoss,
+    RecallAtKLoss,
+    TripletMarginLoss,
+)
 from lookalike.memory import CrossBatchMemory
 from lookalike.miners import MultiSimilarityMiner, TripletMarginMiner
 from lookalike.pml.utils.distributed import DistributedLossWrapper, DistributedMinerWrapper
 
+CLASS_WEIGHTS = {"name": "class-weighted", "weights": [1.0, 2.0, 0.5, 3.0]}
 CASES = {
     "contrastive": (ContrastiveLoss, None, False),
     "triplet with miner": (TripletMarginLoss, TripletMarginMiner, False),
@@ -23,6 +32,17 @@ CASES = {
     "memory": (lambda: CrossBatchMemory(ContrastiveLoss(), 3, 40), None, False),
     "own anchors": (NTXentLoss, None, True),
     "own anchors with miner": (NTXentLoss, lambda: MultiSimilarityMiner(epsilon=2.0), True),
+    "sum": (lambda: ContrastiveLoss(reducer="sum"), None, False),
+    "per anchor": (lambda: TripletMarginLoss(reducer="per-anchor"), TripletMarginMiner, False),
+    "class weights": (lambda: ArcFaceLoss(4, 3, reducer=CLASS_WEIGHTS), None, False),
+    "comparison of labels": (
+        lambda: ContrastiveLoss(label_comparison=lambda x, y: (x - y).abs() <= 1),
+        None,
+        False,
+    ),
+    "recall": (RecallAtKLoss, None, False),
+    "hyperbolic": (HyperbolicLoss, MultiSimilarityMiner, False),
+    "hypergraph": (lambda: HISTLoss(4, 3, hidden=5), None, False),
 }
 
 

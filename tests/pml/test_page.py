@@ -2,16 +2,22 @@
 
 import importlib
 import inspect
+import pkgutil
 import re
 from pathlib import Path
 
 import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "coming-from-pml.md").read_text(encoding="utf-8")
-MODULES = [
-    *("distances", "losses", "miners", "reducers", "regularizers", "samplers", "datasets"),
-    *("testers", "trainers", "utils.accuracy_calculator", "utils.inference", "utils.distributed"),
-]
+PACKAGE = "pytorch_metric_learning"
+
+
+def modules():
+    """The modules that users import from: the packages, and each module of ``utils``."""
+    root = importlib.import_module(PACKAGE)
+    packages = [info.name for info in pkgutil.iter_modules(root.__path__) if info.ispkg]
+    utils = importlib.import_module(f"{PACKAGE}.utils")
+    return packages + [f"utils.{info.name}" for info in pkgutil.iter_modules(utils.__path__)]
 
 
 def rows():
@@ -22,8 +28,8 @@ def rows():
 
 def public_names(module):
     """The classes and functions that a module of PML has for its users."""
-    theirs = importlib.import_module(f"pytorch_metric_learning.{module}")
-    own = theirs.__name__ if "." in module else f"pytorch_metric_learning.{module}."
+    theirs = importlib.import_module(f"{PACKAGE}.{module}")
+    own = theirs.__name__ if "." in module else f"{PACKAGE}.{module}."
     return {
         name
         for name, thing in vars(theirs).items()
@@ -41,7 +47,12 @@ def test_the_code_runs():
         exec(compile(block, "coming-from-pml.md", "exec"), names)
 
 
-@pytest.mark.parametrize("module", MODULES)
+def test_the_version_of_the_table():
+    assert importlib.import_module(PACKAGE).__version__.startswith("2.9")
+    assert len(modules()) > 15
+
+
+@pytest.mark.parametrize("module", modules())
 def test_every_name_is_in_the_table(module):
     listed = {name for row, names, _ in rows() if row == module for name in names}
     assert public_names(module) <= listed

@@ -17,52 +17,54 @@ SKIPPED = ["testers", "trainers", "datasets", "utils/test_distributed.py"]
 SKIPPED += ["utils/test_inference.py"]
 """Trainers, testers and data sets are not here; the last two need GPUs and a network."""
 
-OTHER_ERROR = "it expects an AssertionError or NotImplementedError; ours is BadInput"
 INNER = "it calls inner methods of PML"
-ROUNDING = "it compares logits near 0 with a tolerance of 1e-8"
-EQUAL = "of two equally hard pairs it expects the one that topk happens to give"
+SUPPORTED = "it reads PML's list of supported losses"
+ORDER = "it expects pairs in the order of topk, hardest first; ours come by anchor"
 KNOWN = {
-    "test_custom_embedding_ndim": "it gives embeddings of three dimensions",
-    "test_cosface_loss": ROUNDING,
-    "test_proxy_nca_loss": ROUNDING,
-    "test_proxyanchor_loss": ROUNDING,
-    "test_subcenter_arcface_loss": ROUNDING,
-    "test_input_indices_tuple": INNER,
-    "test_all_losses": "it reads PML's list of supported losses",
-    "test_ssl_wrapper_all": "it reads PML's list of supported losses",
-    "test_dynamic_soft_margin_loss_without_labels": "it pads batches of unequal size with zeros",
-    "test_assertion_raises": OTHER_ERROR,
-    "test_instance_loss": "PML takes the number of a class for the place of an image",
-    "test_losses_without_labels.py": "AngularLoss works without labels here",
-    "test_intrinsic_and_context_losses": OTHER_ERROR,
-    "test_key_mismatch": OTHER_ERROR,
-    "test_length_mistmatch": OTHER_ERROR,
-    "test_multiple_losses": OTHER_ERROR,
-    "test_with_no_valid_pairs": "SupCon of a batch without negatives has the positives' part here",
-    "test_p2s_grad_loss_with_paper_formula": "the gradient goes through the length of the vectors",
-    "test_angular_miner": "angles are those of unit vectors here",
-    "test_dist_mining": INNER,
-    "test_normalized_dist_mining": EQUAL,
-    "test_normalized_dist_squared_mining": EQUAL,
-    "test_sim_mining": EQUAL,
-    "test_distance_weighted_miner_with_ref_labels": "one negative is drawn for each positive pair",
-    "test_distance_weighted_miner": "one negative is drawn for each positive pair",
-    "test_per_anchor_reducer": "triplets are refused there; ours reduces them",
-    "test_setting_reducers": INNER,
-    "test_mperclass_sampler_with_batch_size": OTHER_ERROR,
-    "test_tuplestoweights_sampler": "it downloads a data set",
-    "test_accuracy_calculator": INNER,
-    "test_accuracy_calculator_and_faiss_with_torch_and_numpy": OTHER_ERROR,
-    "test_k_warning": "it reads PML's log",
-    "test_collect_stats_flag": "no statistics are kept",
+    "test_cross_batch_memory.py::test_input_indices_tuple": INNER,
+    "test_cross_batch_memory.py::test_all_losses": SUPPORTED,
+    "test_self_supervised_loss.py::test_ssl_wrapper_all": SUPPORTED,
+    "test_batch_easy_hard_miner.py::test_dist_mining": INNER,
+    "test_setting_reducers.py::test_setting_reducers": (
+        "a reducer given to the contrastive loss stays itself, not one for each kind of pair"
+    ),
+    "test_common_functions.py::test_collect_stats_flag": "it sets a global variable of PML",
+    "test_dynamic_soft_margin_loss.py::test_dynamic_soft_margin_loss_without_labels": (
+        "PML pads views of unequal size with zeros"
+    ),
+    "test_instance_loss.py::test_instance_loss": (
+        "PML takes the number of a class for the place of an image"
+    ),
+    "test_ntxent_loss.py::test_with_no_valid_pairs": (
+        "SupCon of a batch without negatives has the positives' part here"
+    ),
+    "test_p2s_grad_loss.py::test_p2s_grad_loss_with_paper_formula": (
+        "PML leaves out the gradient through the length of the class vectors"
+    ),
+    "test_proxy_nca_loss.py::test_proxy_nca_loss": (
+        "it compares squared distances near 0, which rounding makes, with a tolerance of 1 %"
+    ),
+    "test_angular_miner.py::test_angular_miner": "angles are those of unit vectors here",
+    "test_losses_without_labels.py::test": "AngularLoss needs no labels here",
+    "test_per_anchor_reducer.py::test_per_anchor_reducer": "triplets are refused there, not here",
+    "test_hdc_miner.py::test_dist_mining": ORDER,
+    "test_hdc_miner.py::test_normalized_dist_mining": ORDER,
+    "test_hdc_miner.py::test_normalized_dist_squared_mining": ORDER,
+    "test_hdc_miner.py::test_sim_mining": ORDER,
+    "test_tuples_to_weights_sampler.py::test_tuplestoweights_sampler": "it downloads a data set",
 }
 """Tests of PML that fail with our parts, and why."""
+BY_CHANCE = {
+    "test_proxy_nca_loss.py::test_proxy_nca_loss",
+    "test_tuples_to_weights_sampler.py::test_tuplestoweights_sampler",
+}
+"""Those that pass with luck, or with a network."""
 
 
-def known(test):
-    """The reason why a test of PML fails, if there is one."""
+def short(test):
+    """``file.py::test`` of a test of PML."""
     file, _, name = test.partition("::")
-    return KNOWN.get(name.rpartition("::")[2]) or KNOWN.get(Path(file).name)
+    return f"{Path(file).name}::{name.rpartition('::')[2]}"
 
 
 @pytest.mark.slow
@@ -77,6 +79,9 @@ def test_what_fails_is_known(tmp_path):
     settings["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     subprocess.run([*command, str(tests)], cwd=tests.parent, env=os.environ | settings)
     outcomes = json.loads(report.read_text(encoding="utf-8"))
-    failed = {test for test, found in outcomes.items() if found["outcome"] == "failed"}
-    assert len(outcomes) > 100
-    assert {test for test in failed if known(test) is None} == set()
+    failed = {short(test) for test, found in outcomes.items() if found["outcome"] == "failed"}
+    assert failed - KNOWN.keys() == set()
+    assert KNOWN.keys() - failed <= BY_CHANCE  # the list has no more than what fails
+    ours = [found["outcome"] for found in outcomes.values() if found["ours"]]
+    assert len(ours) > 120
+    assert ours.count("passed") >= 0.9 * len(ours)

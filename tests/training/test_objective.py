@@ -44,6 +44,21 @@ MORE = {
     "memory and rho": ("memory.size=64", "memory.start=1", "loss.name=triplet", "miner.name=rho"),
     "memory and mixing": ("memory.size=100", "memory.start=2", "mix.where=embed"),
     "memory and maps": ("memory.size=64", "memory.start=1", "mix.where=feature"),
+    "reducer": ("loss.name=contrastive", "loss.reducer=sum", "mix.where=embed"),
+    "reducer, miner and memory": (
+        "loss.name=triplet",
+        "loss.reducer={name: per-anchor, reducer: avg-non-zero}",
+        "miner.name=semi-hard",
+        "memory.size=64",
+    ),
+    "virtual images": ("loss.name=recall-at-k", "loss.k_vals=[1, 2]", "loss.mixup=1"),
+    "hyperbolic": ("loss.name=hyperbolic", "model.normalize=false", "mix.where=embed"),
+    "hypergraph": ("loss.name=hist", "loss.hidden=16"),
+    "comparison of labels": (
+        "loss.name=contrastive",
+        "loss.label_comparison=torch:eq",
+        "miner.name=multi-similarity",
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""How near two embeddings are: cosine, inner product, Lp distance, signal-to-noise ratio.
+"""How near two embeddings are: cosine, inner product, Lp, signal-to-noise ratio, hyperbolic.
 
 A distance is called as ``distance(query, reference)`` and gives the matrix in its own unit;
 ``distance.similarity`` gives the same with "larger is closer", which is what the losses read.
@@ -6,6 +6,7 @@ A distance is called as ``distance(query, reference)`` and gives the matrix in i
 
 from lookalike.distances.base import Distance
 from lookalike.distances.batched import BatchedDistance
+from lookalike.distances.hyperbolic import HyperbolicDistance
 from lookalike.distances.lp import LpDistance
 from lookalike.distances.module import DistanceModule
 from lookalike.distances.naming import DistanceLike, create, names
@@ -21,6 +22,7 @@ __all__ = [
     "DistanceLike",
     "DistanceModule",
     "DotProductSimilarity",
+    "HyperbolicDistance",
     "LpDistance",
     "SNRDistance",
     "create",

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from lookalike.errors import BadInput
-from lookalike.ops.rows import unit
+from lookalike.ops.rows import check_rows, unit
 
 __all__ = ["AdjustableDistance", "Distance", "raised", "ready"]
 
@@ -21,6 +21,12 @@ class Distance:
     power: float = 1
     symmetric: bool = True
     """Whether both directions of a pair are alike."""
+
+    def check_shapes(self, query_emb: Tensor, ref_emb: Tensor | None) -> None:
+        """Refuse what is not rows of one width; a distance of other shapes overrides it."""
+        check_rows(query_emb, None)
+        if ref_emb is not None:
+            check_rows(ref_emb, query_emb.shape[1], "ref_emb")
 
     def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
         """The matrix in the unit of this distance; ``reference`` None is the query itself."""

@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from torch import Tensor
 
 from lookalike.distances.base import Distance
+from lookalike.distances.hyperbolic import HyperbolicDistance
 from lookalike.distances.lp import LpDistance
 from lookalike.distances.products import CosineSimilarity, DotProductSimilarity
 from lookalike.distances.snr import SNRDistance
@@ -38,6 +39,10 @@ class _Adopted(Distance):
     def ordered_by_cosine(self) -> bool:
         return False
 
+    def check_shapes(self, query_emb: Tensor, ref_emb: Tensor | None) -> None:
+        own = getattr(self.foreign, "check_shapes", super().check_shapes)
+        own(query_emb, query_emb if ref_emb is None else ref_emb)
+
     def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
         return self.foreign(query, query if reference is None else reference)
 
@@ -47,6 +52,7 @@ DistanceLike: TypeAlias = Distance | str | _Foreign
 _NAMED: dict[str, Callable[[], Distance]] = {
     "cosine": CosineSimilarity,
     "dot": lambda: DotProductSimilarity(normalize_embeddings=False),
+    "hyperbolic": HyperbolicDistance,
     "l2": LpDistance,
     "l2-squared": lambda: LpDistance(power=2),
     "snr": SNRDistance,
@@ -60,7 +66,7 @@ def names() -> list[str]:
         Names, sorted.
 
     >>> names()
-    ['cosine', 'dot', 'l2', 'l2-squared', 'snr']
+    ['cosine', 'dot', 'hyperbolic', 'l2', 'l2-squared', 'snr']
     """
     return sorted(_NAMED)
 

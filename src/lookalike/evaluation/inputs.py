@@ -50,8 +50,11 @@ def embeddings_of(values: ArrayLike, what: str, distance: Distance = "cosine") -
     return tensor
 
 
-def labels_of(values: ArrayLike, what: str) -> Labels:
-    """Labels as a numpy array: one label per item (1-D) or a multi-hot table (2-D, 0 or 1)."""
+def labels_of(values: ArrayLike, what: str, *, compared: bool = False) -> Labels:
+    """Labels as a numpy array: one label per item (1-D) or a multi-hot table (2-D, 0 or 1).
+
+    ``compared``: by a function of the caller's, so they must be numbers, but may be any rows.
+    """
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
     try:
@@ -59,6 +62,10 @@ def labels_of(values: ArrayLike, what: str) -> Labels:
     except ValueError:
         raise BadInput(f"{what} must be one label per item, or a table of 0 and 1") from None
     check_shape(array.shape, len(array) if array.ndim else 0, what)
+    if compared:
+        if array.dtype.kind not in "biuf":
+            raise BadInput(f"{what} that a label_comparison compares must be numbers")
+        return array
     if array.ndim == 2:
         if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
             raise BadInput(f"{what} in two dimensions must be multi-hot: only 0 and 1")

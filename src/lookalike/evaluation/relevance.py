@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.evaluation.inputs import Labels
+from lookalike.labels import Comparison, compared
 
 Ints = NDArray[np.int64]
 
@@ -49,6 +50,7 @@ class Relevance:
 
     ``ignore`` is either one identity per item (for example a camera): a pair of the same label
     and the same identity is left out; or a table queries x gallery: True leaves the pair out.
+    ``label_comparison`` says which labels agree, where not only equal ones do.
     """
 
     def __init__(
@@ -57,20 +59,26 @@ class Relevance:
         gallery_labels: Labels | None = None,
         ignore: NDArray[np.generic] | None = None,
         gallery_ignore: NDArray[np.generic] | None = None,
+        label_comparison: Comparison | None = None,
     ) -> None:
         self.itself = gallery_labels is None
         gallery_labels = labels if gallery_labels is None else gallery_labels
         if labels.ndim != gallery_labels.ndim:
             raise BadInput("labels and gallery labels must both be multi-hot, or neither")
         self.queries, self.gallery = len(labels), len(gallery_labels)
-        self._multi_hot = labels.ndim == 2
-        self._of_query, self._of_gallery = _label_tables(labels, gallery_labels)
+        self._compared = label_comparison is not None
+        self._agrees_with_itself = labels.ndim == 1 and not self._compared
+        if label_comparison is None:
+            self._of_query, self._of_gallery = _label_tables(labels, gallery_labels)
+        else:
+            tables = _compared_tables(labels, gallery_labels, label_comparison)
+            self._of_query, self._of_gallery = tables
         self._mask, self._identities = self._checked(ignore, gallery_ignore)
 
     @property
     def symmetric(self) -> bool:
         """Whether (a, b) and (b, a) are always treated alike."""
-        return self.itself and self._mask is None
+        return self.itself and self._mask is None and not self._compared
 
     def count(self) -> Ints:
         """An upper bound of the relevant items of each query, without listing them."""
@@ -95,10 +103,10 @@ class Relevance:
         if self._mask is not None:
             keep &= ~self._mask[queries, items]
         relevant = Lists.of(owners[keep], items[keep], number)
-        if self._mask is None and not (self._multi_hot and self.itself):
+        if self._mask is None and (self._agrees_with_itself or not self.itself):
             return relevant, Lists.of(owners, items, number)
         left_out = [owners * self.gallery + items]
-        if self.itself:  # an item with no label at all is not in its own list
+        if self.itself:  # an item that does not agree with itself is not in its own list
             left_out.append(np.arange(number) * self.gallery + np.arange(start, stop))
         if self._mask is not None:
             left_out.append(np.flatnonzero(self._mask[start:stop]))
@@ -162,3 +170,25 @@ def _label_tables(labels: Labels, gallery_labels: Labels) -> tuple[Any, Any]:
         ones, rows = np.ones(len(column), np.int32), np.arange(len(column))
         tables.append(csr_array((ones, (rows, column)), (len(column), len(classes) + 1)))
     return tables[0], tables[1].T.tocsr()
+
+
+def _compared_tables(
+    labels: Labels, gallery_labels: Labels, comparison: Comparison, block: int = 1024
+) -> tuple[Any, Any]:
+    """Which labels of the gallery each query agrees with, and which items have each label."""
+    from scipy.sparse import csr_array, vstack
+
+    own, own_codes = np.unique(labels, axis=0, return_inverse=True)
+    others, codes = np.unique(gallery_labels, axis=0, return_inverse=True)
+    agree = vstack(
+        [
+            csr_array(
+                (compared(part, torch.from_numpy(others), comparison) > 0).numpy(), dtype=np.int32
+            )
+            for part in torch.split(torch.from_numpy(own), block)
+        ],
+        format="csr",
+    )
+    rows, ones = np.arange(len(gallery_labels)), np.ones(len(gallery_labels), np.int32)
+    of_gallery = csr_array((ones, (codes.reshape(-1), rows)), (len(others), len(gallery_labels)))
+    return agree[own_codes.reshape(-1)], of_gallery

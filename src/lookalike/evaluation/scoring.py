@@ -19,6 +19,7 @@ from lookalike.evaluation.ranks import Ranks, Ties
 from lookalike.evaluation.relevance import Relevance
 from lookalike.evaluation.results import Evaluation, bootstrap_intervals, summarize
 from lookalike.evaluation.space import EmbeddingSpace
+from lookalike.labels import Comparison
 
 DEFAULT_METRICS = ("recall@1", "map@r")
 
@@ -32,6 +33,8 @@ class Sets:
     labels: Labels
     relevance: Relevance
     training: EmbeddingSpace | None = None
+    compared: bool = False
+    """Whether labels agree as a function of the caller's says."""
 
     @staticmethod
     def of(
@@ -44,19 +47,26 @@ class Sets:
         distance: Distance = "cosine",
         training: ArrayLike | None = None,
         training_labels: ArrayLike | None = None,
+        label_comparison: Comparison | None = None,
     ) -> "Sets":
         """Check and convert the arguments of ``score``."""
         inputs.check_choice(distance, Distance, "distance")
-        queries, own_labels = _checked(embeddings, labels, "", distance)
+        rule = label_comparison is not None
+        queries, own_labels = _checked(embeddings, labels, "", distance, compared=rule)
         others = other_labels = None
         if gallery is not None:
             if gallery_labels is None:
                 raise BadInput("a gallery needs gallery_labels")
-            others, other_labels = _checked(gallery, gallery_labels, "gallery ", distance, queries)
+            others, other_labels = _checked(
+                gallery, gallery_labels, "gallery ", distance, queries, compared=rule
+            )
         elif gallery_labels is not None:
             raise BadInput("gallery_labels need a gallery")
         ignored = (_identities(ignore), _identities(gallery_ignore))
-        relevance, known = Relevance(own_labels, other_labels, *ignored), None
+        relevance = Relevance(own_labels, other_labels, *ignored, label_comparison)
+        if rule and own_labels.ndim == 2:  # every different row is a class
+            own_labels = np.unique(own_labels, axis=0, return_inverse=True)[1].reshape(-1)
+        known = None
         if training is not None:
             if training_labels is None:
                 raise BadInput("training embeddings need training_labels")
@@ -66,7 +76,7 @@ class Sets:
             known = EmbeddingSpace(rows, _codes(classes, rows.device))
         elif training_labels is not None:
             raise BadInput("training_labels need training embeddings")
-        return Sets(queries, others, own_labels, relevance, known)
+        return Sets(queries, others, own_labels, relevance, known, rule)
 
     def space(self, seed: int) -> EmbeddingSpace:
         """The queries as points of classes."""
@@ -83,6 +93,7 @@ class ScoreOptions(TypedDict, total=False):
     gallery_ignore: ArrayLike | None
     training: ArrayLike | None
     training_labels: ArrayLike | None
+    label_comparison: Comparison | None
     confidence: float | None
     resamples: int
     seed: int
@@ -134,6 +145,7 @@ def score(
     gallery_ignore: ArrayLike | None = None,
     training: ArrayLike | None = None,
     training_labels: ArrayLike | None = None,
+    label_comparison: Comparison | None = None,
     confidence: float | None = None,
     resamples: int = 1000,
     seed: int = 0,
@@ -160,6 +172,9 @@ def score(
         training: One row per training image, by the same model; for metrics that need it, such as
             ``utilization``.
         training_labels: One label per training image.
+        label_comparison: Which labels agree, where not only equal ones do: a function of two
+            tensors that broadcast; of labels [queries, 1] and [1, gallery], or of rows [queries, 1,
+            K] and [1, gallery, K]. For metrics of ranks; labels are numbers.
         confidence: Level of bootstrap intervals of the rank metrics, such as 0.95; None: none.
         resamples: Number of bootstrap samples.
         seed: Seed of k-means and the bootstrap.
@@ -194,6 +209,7 @@ def score(
         distance,
         training,
         training_labels,
+        label_comparison,
     )
     span = None
     if distributed:  # the queries that this process ranks
@@ -226,6 +242,8 @@ def evaluation_of(
     of_space = [metric for metric in metrics if not metric.per_query]
     if of_space and sets.labels.ndim == 2:
         raise BadInput(f"'{of_space[0].name}' needs one label per item, not a multi-hot table")
+    if of_space and sets.compared:
+        raise BadInput(f"'{of_space[0].name}' needs classes; take it without label_comparison")
     for metric in of_space:
         if metric.needs_training and sets.training is None:
             raise BadInput(
@@ -282,10 +300,12 @@ def _checked(
     which: str,
     distance: Distance,
     queries: Tensor | None = None,
+    *,
+    compared: bool = False,
 ) -> tuple[Tensor, Labels]:
     """Rows with their labels, on the device of the queries and as wide as these."""
     rows = inputs.embeddings_of(values, f"{which}embeddings", distance)
-    known = inputs.labels_of(labels, f"{which}labels")
+    known = inputs.labels_of(labels, f"{which}labels", compared=compared)
     if len(rows) == 0:
         raise BadInput(
             "the gallery is empty" if which == "gallery " else f"there are no {which}embeddings"

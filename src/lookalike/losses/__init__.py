@@ -16,7 +16,10 @@ from lookalike.losses.circle import CircleLoss
 from lookalike.losses.contrastive import ContrastiveLoss, SignalToNoiseRatioContrastiveLoss
 from lookalike.losses.dynamic_soft_margin import DynamicSoftMarginLoss
 from lookalike.losses.fast_ap import FastAPLoss
+from lookalike.losses.fixed import FixedPairsLoss, FixedTripletsLoss
+from lookalike.losses.hist import HISTLoss
 from lookalike.losses.histogram import HistogramLoss
+from lookalike.losses.hyperbolic import HyperbolicLoss
 from lookalike.losses.instance import InstanceLoss
 from lookalike.losses.intra_pair_variance import IntraPairVarianceLoss
 from lookalike.losses.lifted_structure import GeneralizedLiftedStructureLoss, LiftedStructureLoss
@@ -35,6 +38,7 @@ from lookalike.losses.proxy_nca import ProxyNCALoss, ProxyNCAPlusPlusLoss
 from lookalike.losses.proxy_to_proxy import ProxyToProxy1Loss, ProxyToProxy2Loss
 from lookalike.losses.quadruplet import QuadrupletLoss
 from lookalike.losses.ranked_list import RankedListLoss
+from lookalike.losses.recall_at_k import RecallAtKLoss
 from lookalike.losses.self_supervised import SelfSupervisedLoss
 from lookalike.losses.smooth_ap import SmoothAPLoss
 from lookalike.losses.soft_triple import SoftTripleLoss
@@ -66,9 +70,13 @@ __all__ = [
     "CosFaceLoss",
     "DynamicSoftMarginLoss",
     "FastAPLoss",
+    "FixedPairsLoss",
+    "FixedTripletsLoss",
     "GeneralizedLiftedStructureLoss",
     "GenericPairLoss",
+    "HISTLoss",
     "HistogramLoss",
+    "HyperbolicLoss",
     "InstanceLoss",
     "IntraPairVarianceLoss",
     "LargeMarginSoftmaxLoss",
@@ -93,6 +101,7 @@ __all__ = [
     "ProxyToProxy2Loss",
     "QuadrupletLoss",
     "RankedListLoss",
+    "RecallAtKLoss",
     "SelfSupervisedLoss",
     "SignalToNoiseRatioContrastiveLoss",
     "SmoothAPLoss",

@@ -14,7 +14,14 @@ from torch import Tensor, nn
 
 from lookalike.distances import DistanceModule
 from lookalike.errors import BadInput
-from lookalike.labels import Labels, Overlap, as_tensor, class_rows
+from lookalike.labels import (
+    Comparison,
+    Labels,
+    Overlap,
+    as_tensor,
+    class_rows,
+    comparison_of,
+)
 from lookalike.losses import kernels
 from lookalike.miners.mined import Indices, from_indices, sample_weights, take_pairs, take_triplets
 from lookalike.ops.autocast import autocast
@@ -207,6 +214,8 @@ class PairLoss(Loss):
 
     Args:
         overlap: How multi-hot labels agree.
+        label_comparison: Which labels agree, and how much, where not only equal ones do: a function
+            of two tensors that broadcast, or ``package.module:function``.
     """
 
     needs_labels = False
@@ -219,6 +228,12 @@ class PairLoss(Loss):
 
     _: KW_ONLY
     overlap: Overlap = "any"
+    label_comparison: Comparison | str | None = None
+
+    def __post_init__(self) -> None:
+        """Build distance, reducer and regulariser; find the comparison of labels."""
+        super().__post_init__()
+        self.label_comparison = comparison_of(self.label_comparison)
 
     def relations(
         self,
@@ -238,7 +253,7 @@ class PairLoss(Loss):
             self.overlap,
             itself=itself,
             self_pairs=self.self_pairs,
-        )
+        ).compared_by(comparison_of(self.label_comparison))
 
     def narrow(self, relations: Relations, mined: Relations) -> Relations:
         """Only the pairs or triplets that the miner chose."""

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from lookalike.losses.base import AnchorLoss, Terms
-from lookalike.ops.pairs import at_places, listed_pairs
+from lookalike.ops.pairs import listed_pairs
+from lookalike.ops.soft_ranks import soft_ranks
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -41,9 +42,7 @@ class PNPLoss(AnchorLoss):
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per anchor."""
         r, pairs = relations, listed_pairs(relations.positives)
-        near = at_places(r.similarity, pairs.places).unsqueeze(1)
-        above = torch.sigmoid((r.similarity.index_select(0, pairs.rows) - near) / self.anneal)
-        before = (above * r.negatives.index_select(0, pairs.rows)).sum(1)
+        before = soft_ranks(r.similarity, r.negatives, pairs, self.anneal)
         number = r.positive_counts.sum(1)
         share = pairs.weights / number.index_select(0, pairs.rows).clamp_min(1e-30)
         values = torch.zeros_like(number).index_add(0, pairs.rows, share * self.penalty(before))

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, normalize
 
 from lookalike.distances import DotProductSimilarity
 from lookalike.labels import check_range
@@ -137,7 +137,12 @@ class _MarginSoftmaxLoss(_ColumnLoss):
 
     def get_logits(self, embeddings: Tensor) -> Tensor:
         """``scale * s``."""
-        return self.scale * self.similarities(embeddings)
+        rows = normalize(self.rows(embeddings))
+        return self.scale * self.of_classes(rows @ normalize(self.W.to(rows.dtype), dim=0))
+
+    def of_classes(self, cosines: Tensor) -> Tensor:
+        """[N, classes] from the cosines to all columns of ``W``."""
+        return cosines
 
     def logits(self, relations: Relations) -> Tensor:
         """``scale * s``, and ``scale * harder(s)`` for the right class."""
@@ -202,12 +207,15 @@ class SubCenterArcFaceLoss(ArcFaceLoss):
 
     def similarities(self, embeddings: Tensor) -> Tensor:
         """The largest over the centres of each class."""
-        return self.to_centres(embeddings).amax(2)
+        return self.of_classes(super().similarities(embeddings))
 
-    def to_centres(self, embeddings: Tensor) -> Tensor:
+    def of_classes(self, cosines: Tensor) -> Tensor:
+        """The largest over the centres of each class."""
+        return self.by_class(cosines).amax(2)
+
+    def by_class(self, cosines: Tensor) -> Tensor:
         """The cosines [N, classes, centres]."""
-        found = super().similarities(embeddings)
-        return found.view(-1, self.num_classes, self.sub_centers)
+        return cosines.view(-1, self.num_classes, self.sub_centers)
 
     @torch.no_grad()
     def get_outliers(
@@ -234,7 +242,7 @@ class SubCenterArcFaceLoss(ArcFaceLoss):
         check_range(labels, self.num_classes)
         order = labels.argsort(stable=True)
         labels = labels[order]
-        cosine = self.to_centres(embeddings[order])
+        cosine = self.by_class(super().similarities(embeddings[order]))
         rows = torch.arange(len(labels), device=labels.device)
         own = cosine[rows, labels]
         votes = own.new_zeros(self.num_classes, self.sub_centers)

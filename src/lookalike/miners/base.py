@@ -1,13 +1,14 @@
 """What every miner is: relations in, narrowed relations out, without gradient."""
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from lookalike.distances import Distance, DistanceModule, LpDistance
-from lookalike.labels import Labels
+from lookalike.labels import Comparison, Labels, comparison_of
 from lookalike.miners.mined import Mined, from_indices, named_pairs, number_of_triplets
 from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import check_rows
@@ -21,13 +22,22 @@ class Miner(DistanceModule):
 
     If the loss has the same distance, the miner reads the loss's own similarities, otherwise it
     computes its own.
+
+    Args:
+        label_comparison: Which labels agree, where not only equal ones do: a function of two
+            tensors that broadcast, or ``package.module:function``. None: in a training step as
+            the loss says.
     """
 
     default_distance: ClassVar[Callable[[], Distance]] = LpDistance
 
+    _: KW_ONLY
+    label_comparison: Comparison | str | None = None
+
     def __post_init__(self) -> None:
         """Build the distance."""
         super().__post_init__()
+        self.label_comparison = comparison_of(self.label_comparison)
         self.found: Relations | None = None
 
     def mine(self, relations: Relations) -> Relations:
@@ -37,7 +47,7 @@ class Miner(DistanceModule):
     @torch.no_grad()
     def narrow(self, relations: Relations) -> Relations:
         """What to keep of a loss's relations, whatever its distance; also of those to proxies."""
-        return self.mine(relations.of_images(self.distance))
+        return self.mine(self._compared(relations.of_images(self.distance)))
 
     @torch.no_grad()
     def forward(
@@ -61,7 +71,7 @@ class Miner(DistanceModule):
         check_rows(embeddings, None)
         with autocast(embeddings.device, enabled=False):
             relations = relate(embeddings, labels, ref_emb, ref_labels, self.distance)
-            found = self.mine(relations)
+            found = self.mine(self._compared(relations))
         if found.triplets is not None:  # which say all: the matrices need not be kept
             blank = found.similarity.new_zeros(()).expand_as(found.similarity)
             found = Relations(blank, blank, blank, triplets=found.triplets, mined=True)
@@ -70,6 +80,13 @@ class Miner(DistanceModule):
             found.similarity, found.same, found.valid, triplets=found.triplets, gap=found.gap
         )
         return Mined(found)
+
+    def _compared(self, relations: Relations) -> Relations:
+        """The relations by the labels' own comparison: for a miner a pair is positive or not."""
+        if self.label_comparison is None:
+            return relations
+        found = relations.compared_by(comparison_of(self.label_comparison))
+        return found._replace(same=(found.same > 0).to(found.similarity.dtype), binary=True)
 
     @property
     def num_triplets(self) -> int:

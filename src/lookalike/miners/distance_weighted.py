@@ -35,7 +35,7 @@ class DistanceWeightedMiner(Miner):
         assert relations.embeddings is not None
         dimension = relations.embeddings.shape[1]
         squared = self.distance.squared_euclidean(relations.similarity)
-        allowed = below(squared, self.nonzero_loss_cutoff**2).mul_(relations.negatives)
+        allowed = below(squared, max(self.nonzero_loss_cutoff, 0) ** 2).mul_(relations.negatives)
         # a distance of 0 (an image and itself) is not less likely than never: log 0 has no number
         squared.clamp_(max(self.cutoff**2, torch.finfo(squared.dtype).tiny), 4 - 1e-6)
         chance = squared.log().mul_((2.0 - dimension) / 2)

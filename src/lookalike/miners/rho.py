@@ -37,7 +37,7 @@ class RhoMiner(Miner):
     ) -> None:
         made = MINERS.create(miner, **(settings or {})) if isinstance(miner, str) else miner
         made = as_miner(made)
-        super().__init__(distance=made.distance)
+        super().__init__(distance=made.distance, label_comparison=made.label_comparison)
         if not 0 <= probability <= 1:
             raise BadInput(f"probability is {probability}; it must be from 0 to 1")
         self.miner = made

@@ -162,6 +162,8 @@ class Mixing:
                 "mixing needs a loss that sums over its candidates by weight; "
                 f"{type(loss).__name__} does not. Choose one of: " + ", ".join(additive_names())
             )
+        if getattr(loss, "label_comparison", None) is not None:
+            raise BadInput("mixing reads classes from the labels; take no label_comparison")
         if loss.compares == "images" and loss.between_candidates and self._number is None:
             raise BadInput(
                 "direction regularisation compares mixes with one another, which are too many "

@@ -1,12 +1,13 @@
 """``pytorch_metric_learning.utils.accuracy_calculator``: scores by name, and by subclass."""
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from lookalike.errors import BadInput, did_you_mean
+from lookalike.errors import BadInput, Unsupported, did_you_mean
 from lookalike.evaluation import score
 from lookalike.pml.utils.knn_metrics import (
     Comparison,
@@ -21,6 +22,7 @@ from lookalike.pml.utils.neighbours import FaissKMeans, FaissKNN
 
 __all__ = ["AccuracyCalculator", "precision_at_k"]
 
+LOGGER = logging.getLogger("lookalike.pml")
 PREFIX = "calculate_"
 BY_RANKS = {
     "mean_average_precision": "map",
@@ -40,8 +42,8 @@ class AccuracyCalculator:
     the labels of the neighbours. ``calculate_name(**kwargs)`` of a subclass gets ``query``,
     ``reference``, ``query_labels``, ``reference_labels``, ``ref_includes_query``,
     ``label_comparison_fn``, and, if ``requires_knn`` names it, ``knn_labels``, ``knn_distances``,
-    ``not_lone_query_mask`` and ``relevant_counts``; if ``requires_clustering`` names it,
-    ``cluster_labels``. The distance is Euclidean, as PML's.
+    ``not_lone_query_mask``, ``relevant_counts`` and PML's ``label_counts``; if
+    ``requires_clustering`` names it, ``cluster_labels``. The distance is Euclidean, as PML's.
 
     Args:
         include: Names of scores; none: all.
@@ -85,7 +87,7 @@ class AccuracyCalculator:
         self.kmeans_func = kmeans_func or FaissKMeans(niter=20)
         self.label_comparison_fn: Comparison = label_comparison_fn or torch.eq
         if label_comparison_fn and set(self.names) & set(self.requires_clustering()):
-            raise BadInput("clustering knows no comparison of labels; exclude NMI and AMI")
+            raise Unsupported("clustering knows no comparison of labels; exclude NMI and AMI")
 
     @staticmethod
     def _chosen(names: list[str], include: Sequence[str], exclude: Sequence[str]) -> list[str]:
@@ -164,8 +166,29 @@ class AccuracyCalculator:
         if set(rest) & set(self.requires_clustering()):
             number = len(torch.unique(labels.flatten()))
             known["cluster_labels"] = self.kmeans_func(known["query"], number)
-        found |= {name: getattr(self, PREFIX + name)(**known) for name in rest}
+        found |= self._get_accuracy(self.get_function_dict(rest) if rest else {}, **known)
         return {name: found[name] for name in names}
+
+    def get_function_dict(
+        self, include: Sequence[str] = (), exclude: Sequence[str] = ()
+    ) -> dict[str, Callable[..., Any]]:
+        """The ``calculate_`` methods by the names of their scores.
+
+        Args:
+            include: Names of scores; none: all of this calculator.
+            exclude: Names of scores to leave out.
+
+        Returns:
+            Methods that take the arguments which the class describes.
+        """
+        names = self._chosen(self.names, include, exclude)
+        return {name: getattr(self, PREFIX + name) for name in names}
+
+    def _get_accuracy(
+        self, function_dict: dict[str, Callable[..., Any]], **kwargs: Any
+    ) -> dict[str, Any]:
+        """What the methods say of these arguments, as PML calls them."""
+        return {name: function(**kwargs) for name, function in function_dict.items()}
 
     def _from_ranks(self, name: str) -> bool:
         """Whether the score is one of ours, of all neighbours, and not that of a subclass."""
@@ -176,7 +199,7 @@ class AccuracyCalculator:
     def _ranked(self, names: list[str], known: dict[str, Any], alone: bool) -> dict[str, Any]:
         gallery = () if alone else (known["reference"], known["reference_labels"])
         labels = known["query_labels"]
-        counts, _ = self._relevant(known)
+        counts, *_ = self._relevant(known)
         if not counts.any():
             return {name: self._nothing(labels) for name in names}
         asked = [BY_RANKS[name] for name in names]
@@ -192,8 +215,8 @@ class AccuracyCalculator:
             for name in names
         }
 
-    def _relevant(self, known: dict[str, Any]) -> tuple[Tensor, int]:
-        """How many references are relevant to each query, and the size of the largest class."""
+    def _relevant(self, known: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
+        """How many references agree with each query, the labels, and how many agree with each."""
         labels, others = known["query_labels"], known["reference_labels"]
         unique, codes = torch.unique(labels, dim=0, return_inverse=True)
         same = self.label_comparison_fn
@@ -201,21 +224,32 @@ class AccuracyCalculator:
         counts = matches[codes]
         if known["ref_includes_query"]:
             counts = counts - _agree(same(labels, labels)).long()
-        return counts, int(matches.max())
+        return counts, unique, matches
 
     def _neighbours(self, known: dict[str, Any]) -> dict[str, Any]:
         """What scores of neighbours get."""
-        counts, largest = self._relevant(known)
+        counts, unique, matches = self._relevant(known)
+        largest = int(matches.max())
         itself = int(known["ref_includes_query"])
         most = len(known["reference"]) - itself
         wanted = most if self.k is None else largest - itself
         k = max(1, min(self.k if isinstance(self.k, int) else wanted, most))
+        LOGGER.info("searching %d neighbours of %d queries", k, len(known["query"]))
+        if k < largest - itself:
+            LOGGER.warning(
+                "k = %d is less than the %d items that may be relevant to a query: r_precision "
+                "and mean_average_precision_at_r are those of the first %d neighbours only",
+                k,
+                largest - itself,
+                k,
+            )
         search = self.knn_func or FaissKNN()
         distances, indices = search(known["query"], k, known["reference"], bool(itself))
         return {
             "knn_labels": known["reference_labels"][indices],
             "knn_distances": distances,
             "relevant_counts": counts,
+            "label_counts": (unique, matches),
             "not_lone_query_mask": counts > 0,
         }
 
@@ -235,7 +269,7 @@ class AccuracyCalculator:
         some, labels = arguments["not_lone_query_mask"], arguments["query_labels"]
         if not some.any():
             return self._nothing(labels)
-        counts = (arguments["relevant_counts"][some],) if counted else ()
+        counts = (_relevant_counts(arguments)[some],) if counted else ()
         shared = self.avg_of_avgs, self.return_per_class, self.label_comparison_fn
         of_queries = arguments["knn_labels"][some], labels[some][:, None]
         return function(*of_queries, *own, *counts, *shared, **options)
@@ -273,6 +307,19 @@ class AccuracyCalculator:
 
         clusters = torch.as_tensor(cluster_labels).cpu()
         return float(adjusted_mutual_info_score(query_labels.cpu(), clusters))
+
+
+def _relevant_counts(arguments: dict[str, Any]) -> Tensor:
+    """How many references are relevant to each query; of PML's ``label_counts`` where given."""
+    if "relevant_counts" in arguments:
+        counts: Tensor = arguments["relevant_counts"]
+        return counts
+    labels: Tensor = arguments["query_labels"]
+    unique, number = (
+        torch.as_tensor(each, device=labels.device) for each in arguments["label_counts"]
+    )
+    same = labels.unsqueeze(1) == unique
+    return (same * number).sum(1) - int(arguments["ref_includes_query"])
 
 
 def _agree(found: Tensor) -> Tensor:

@@ -1,0 +1,102 @@
+"""HIST: a hypergraph of images and class distributions."""
+
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu, linear, relu6
+
+from lookalike.losses.base import ProxyLoss, Terms
+from lookalike.losses.softmax import soft_cross_entropy
+from lookalike.ops.rows import unit
+from lookalike.registry import LOSSES
+from lookalike.relations import Relations
+
+__all__ = ["HISTLoss"]
+
+
+@LOSSES.register("hist", paper="Lim et al., CVPR 2022")
+class HISTLoss(ProxyLoss):
+    """Images find their class by its distribution, and by a graph network over the whole batch.
+
+    ``-log softmax_c(-tau D)_y + lambda_s * -log softmax_c(G f(G x Theta_1) Theta_2)_y``, mean over
+    images. ``D_ic = sum_k (x_k - mu_ck)^2 / var_ck`` of unit vectors, with a learned mean and
+    diagonal variance per class. A class of the batch is an edge of a hypergraph, that holds image i
+    by ``H_ic`` = 1 if it is of the class, else ``e^(-alpha D_ic)``;
+    ``G = V^(-1/2) H E^(-1) H' V^(-1/2)``, V and E the sums of H over edges and over images; f is
+    batch normalisation and a leaky ReLU. Relations are images x classes, ``-D``.
+
+    Args:
+        tau: The scale of the distances.
+        alpha: How fast an image of another class leaves an edge.
+        lambda_s: The weight of the part by the graph.
+        hidden: The width of the graph network.
+    """
+
+    needs = "unit vectors (cosine or l2)"
+
+    tau: float = 32
+    alpha: float = 0.9
+    lambda_s: float = 1
+    hidden: int = 512
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        size = self.num_classes, self.embedding_size
+        self.means = self.learned(*size, start=_wide)
+        self.log_vars = self.learned(*size, start=_wide)
+        self.theta1 = nn.Linear(self.embedding_size, self.hidden)
+        self.bn1 = nn.BatchNorm1d(self.hidden, track_running_stats=False)
+        self.theta2 = nn.Linear(self.hidden, self.num_classes)
+
+    def class_vectors(self) -> Tensor:
+        """The means of the classes."""
+        return self.means
+
+    def similarities(self, embeddings: Tensor) -> Tensor:
+        """``-D``, images x classes; nothing of size N x C x D."""
+        rows = self.rows(embeddings)
+        x, mean = unit(rows), unit(self.means.to(rows.dtype))
+        precision = (-relu6(self.log_vars.to(rows.dtype))).exp()
+        weighed = mean * precision
+        apart = x.square() @ precision.T - 2 * x @ weighed.T + (mean * weighed).sum(1)
+        return -apart.relu()
+
+    def get_logits(self, embeddings: Tensor) -> Tensor:
+        """Images x classes: ``-tau D``, the numbers that the first softmax is of.
+
+        Args:
+            embeddings: [N, D].
+
+        Returns:
+            [N, classes].
+        """
+        return self.tau * self.similarities(embeddings)
+
+    def terms(self, relations: Relations) -> tuple[Terms, Terms]:
+        """The formula, one value per image from the distributions and one from the graph."""
+        r = relations
+        assert r.embeddings is not None
+        present = (r.same > 0).any(0)
+        edges = (r.same + (1 - r.same) * (self.alpha * r.similarity).exp()) * present
+        of_images, of_edges = (edges.sum(dim).clamp_min(1e-30) for dim in (1, 0))
+        scaled = edges / of_images.sqrt().unsqueeze(1)
+        graph = (scaled / of_edges) @ scaled.T
+        hidden = leaky_relu(self._normalised(graph @ _through(self.theta1, r.embeddings)), 0.1)
+        logits = graph @ _through(self.theta2, hidden)
+        return (
+            Terms(soft_cross_entropy(self.tau * r.similarity, r)),
+            Terms(self.lambda_s * soft_cross_entropy(logits, r), name="graph_loss"),
+        )
+
+    def _normalised(self, rows: Tensor) -> Tensor:
+        """Batch normalisation by this batch, which may be a single image."""
+        centred = rows - rows.mean(0)
+        spread = (centred.square().mean(0) + self.bn1.eps).sqrt()
+        return centred / spread * self.bn1.weight.to(rows) + self.bn1.bias.to(rows)
+
+
+def _wide(rows: Tensor) -> None:
+    nn.init.kaiming_normal_(rows, mode="fan_out")
+
+
+def _through(layer: nn.Linear, rows: Tensor) -> Tensor:
+    """The layer in the type of the rows."""
+    return linear(rows, layer.weight.to(rows.dtype), layer.bias.to(rows.dtype))
