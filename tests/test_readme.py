@@ -10,10 +10,15 @@ README = Path(__file__).parents[1] / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 
+@pytest.fixture(scope="module")
+def photos(coloured_noise):
+    return coloured_noise(16, 20, size=(40, 40))
+
+
 @pytest.mark.parametrize("code", BLOCKS)
-def test_code_runs(code, pictures, tmp_path, monkeypatch):
-    (tmp_path / "photos").symlink_to(pictures)
-    shutil.copy(pictures / "00" / "0.png", tmp_path / "query.jpg")
+def test_code_runs(code, photos, tmp_path, monkeypatch):
+    (tmp_path / "photos").symlink_to(photos)
+    shutil.copy(photos / "00" / "0.png", tmp_path / "query.jpg")
     monkeypatch.chdir(tmp_path)
     exec(compile(code, str(README), "exec"), {})
 
