@@ -12,6 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
+import lookalike as la
+
 TINY = ["model.dim=16", "train.epochs=1", "train.batches_per_epoch=4", "sampler.batch_size=32"]
 
 
@@ -77,7 +79,11 @@ def test_evaluate_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind", ["losses", "miners", "samplers", "datasets", "networks", "recipes"]
+    "kind",
+    [
+        *("losses", "miners", "samplers", "metrics", "datasets", "networks"),
+        *("transforms", "keys", "published", "recipes"),
+    ],
 )
 def test_list(lookalike, kind):
     done = lookalike("list", kind, "--json")
@@ -85,6 +91,35 @@ def test_list(lookalike, kind):
     rows = json.loads(done.stdout)
     assert rows
     assert all(row["summary"] for row in rows)
+
+
+def test_list_keys_by_words(lookalike):
+    done = lookalike("list", "keys", "loss", "decay", "--json")
+    assert [row["name"] for row in json.loads(done.stdout)] == ["optim.loss_weight_decay"]
+
+
+def test_version(lookalike):
+    done = lookalike("--version")
+    assert (done.returncode, done.stdout.strip()) == (0, la.__version__)
+
+
+def test_train_alone_shows_its_help_and_trains_nothing(lookalike, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = lookalike("train")
+    assert "Example: lookalike train" in done.stdout + done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_loss_in_this_folder_is_found(lookalike, tmp_path, monkeypatch):
+    code = (
+        "from lookalike.losses import TripletMarginLoss\n\n\nclass Mine(TripletMarginLoss): ...\n"
+    )
+    (tmp_path / "my_own_losses.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    done = lookalike("train", "loss.name=my_own_losses:Mine", "loss.margn=1")
+    assert done.returncode == 2
+    assert "did you mean 'margin'" in done.stderr
 
 
 def test_list_tells_all_about_one(lookalike):
@@ -122,6 +157,7 @@ def test_list_tells_all_about_one(lookalike):
         (["evaluate", "."], "no config.yaml"),
         (["evaluate", __file__], "neither an .npz nor an .npy"),
         (["list", "lossses"], "did you mean 'losses'"),
+        (["list", "keys", "optim.lrr"], "did you mean 'optim.lr'"),
         (["list", "losses", "trplet"], "did you mean 'triplet'"),
         (["data", "check", "cub"], "data.root"),
         (["data", "prepare", "inshop", "--root", "x"], "inshop"),

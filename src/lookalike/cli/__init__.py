@@ -1,11 +1,12 @@
 """The command ``lookalike``: one file per command, which parses, calls and prints."""
 
+import importlib.metadata
 import os
 import sys
 import time
 import warnings
 from collections.abc import Callable
-from typing import NoReturn, TextIO
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 
@@ -36,7 +37,6 @@ STOPPED = 130
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Teach a network which images look alike, and prove fairly how well it does.",
 )
@@ -45,15 +45,34 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *(search, export, duplicates, mislabelled, serve),
 )
 for command in COMMANDS:
-    app.command()(command)
+    app.command(no_args_is_help=command is train)(command)
 app.command("list")(list_parts)
 for name, group in {"data": data, "study": study, "index": index}.items():
     app.add_typer(group, name=name)
 
 
+def show_version(asked: bool) -> None:
+    """Print the version and end."""
+    if asked:
+        print(importlib.metadata.version("lookalike"))
+        raise typer.Exit
+
+
+@app.callback()
+def common_options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Teach a network which images look alike, and prove fairly how well it does."""
+
+
 def main() -> None:
     """Run the command line; an error becomes one sentence and an exit code."""
     warnings.showwarning = show_warning
+    if os.getcwd() not in sys.path:  # as for ``python -m``: parts of one's own in this folder
+        sys.path.insert(0, os.getcwd())
     try:
         app()
     except SystemExit as ended:

@@ -18,15 +18,16 @@ def list_parts(
     kind: Annotated[
         str,
         typer.Argument(
-            help="losses, miners, samplers, reducers, regularizers, metrics, datasets, networks "
-            "or recipes."
+            help="losses, miners, samplers, reducers, regularizers, metrics, datasets, networks, "
+            "transforms, keys, published or recipes."
         ),
     ],
     words: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="A name, to show its page; or words that recipes must contain.",
+            help="A name, to show its page; or words that keys, transforms, papers or recipes "
+            "must contain.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -37,6 +38,8 @@ def list_parts(
 
     Example: lookalike list losses multi-similarity
 
+    Example: lookalike list keys optim
+
     Example: lookalike list recipes cub triplet
     """
     from lookalike.errors import BadInput
@@ -44,10 +47,10 @@ def list_parts(
     if kind == "recipes":
         show_recipes(words or [], as_json)
         return
-    from lookalike.report.catalogue import catalogue, page
+    from lookalike.report.catalogue import REGISTRIES, catalogue, page
 
-    if not words:
-        show_rows(catalogue(kind), as_json)
+    if not words or kind not in REGISTRIES:
+        show_rows(catalogue(kind, words or []), as_json)
         return
     if len(words) > 1:
         raise BadInput(f"'lookalike list {kind}' takes one name, not {len(words)}")

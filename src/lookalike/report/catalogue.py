@@ -1,6 +1,7 @@
-"""Every part that a configuration can name, with a line or a page about each."""
+"""Every part and key that a configuration can name, with a line or a page about each."""
 
 import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,15 @@ from lookalike import (
     losses,
     miners,
     models,
+    published,
     reducers,
     registry,
     regularizers,
     samplers,
 )
 from lookalike.config.recipes import Row, find_recipes
+from lookalike.config.reference import key_entries
+from lookalike.data.transforms import PRESETS
 from lookalike.errors import BadInput, did_you_mean
 
 # fills the registries
@@ -25,14 +29,60 @@ REGISTRIES = {
 }
 
 
-def catalogue(kind: str) -> list[Row]:
-    """Every part of one kind, or every recipe, by name."""
-    if kind == "recipes":
-        return find_recipes([])
-    if kind not in REGISTRIES:
-        kinds = [*REGISTRIES, "recipes"]
+def _keys() -> list[Row]:
+    return [
+        Row(one.name, f"{one.meaning} ({one.type}; {one.default})", "") for one in key_entries()
+    ]
+
+
+def _transforms() -> list[Row]:
+    return [Row(name, preset.summary, "") for name, preset in PRESETS.items()]
+
+
+def _published() -> list[Row]:
+    counts = [one.paper for one in published.load()]
+    return [
+        Row(key, f"{paper.title}: {counts.count(key)} results", f"{paper.authors}, {paper.year}")
+        for key, paper in published.papers().items()
+    ]
+
+
+OTHERS: dict[str, Callable[[], list[Row]]] = {
+    "keys": _keys,
+    "transforms": _transforms,
+    "published": _published,
+    "recipes": lambda: find_recipes([]),
+}
+"""Lists of what is not registered by name."""
+
+
+def catalogue(kind: str, words: Sequence[str] = ()) -> list[Row]:
+    """Every part of one kind, or every key, transform, published paper or recipe.
+
+    Args:
+        kind: What is listed.
+        words: Only the rows with all of these in their name or summary.
+
+    Returns:
+        A row each.
+
+    Raises:
+        BadInput: There is no such list, or no row has all words.
+    """
+    if kind in REGISTRIES:
+        rows = [Row(e.name, e.summary, e.paper) for e in REGISTRIES[kind].entries()]
+    elif kind in OTHERS:
+        rows = OTHERS[kind]()
+    else:
+        kinds = [*REGISTRIES, *OTHERS]
         raise BadInput(f"there is no list of '{kind}'; {did_you_mean(kind, kinds)}")
-    return [Row(e.name, e.summary, e.paper) for e in REGISTRIES[kind].entries()]
+    found = [
+        row for row in rows if all(w.lower() in f"{row.name} {row.summary}".lower() for w in words)
+    ]
+    if not found:
+        names = did_you_mean(" ".join(words), [row.name for row in rows])
+        raise BadInput(f"none of the {kind} has '{' '.join(words)}'; {names}")
+    return found
 
 
 @dataclass(frozen=True)
