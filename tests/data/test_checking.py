@@ -48,7 +48,7 @@ def test_long_lists_are_shortened(tmp_path, save_image):
         save_image(tmp_path / f"{i:02d}" / "x.png", seed=i)
     text = str(check(load("folder", tmp_path)))
     assert "classes with one image: 13" in text
-    assert text.endswith("  09\n  and 3 more")
+    assert "  09\n  and 3 more" in text
 
 
 def test_a_tidy_set_has_nothing_to_tell(tmp_path, save_image):

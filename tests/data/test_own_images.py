@@ -37,10 +37,10 @@ def test_wrong_roots_are_refused(tmp_path):
         load("folder")
     with pytest.raises(BadInput, match="is no folder"):
         load("folder", tmp_path / "gone")
-    with pytest.raises(BadInput, match="contains no class folders"):
+    with pytest.raises(BadInput, match="has no class folders"):
         load("folder", tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadInput, match="empty holds no picture"):
+    with pytest.raises(BadInput, match="class folders without a picture: empty"):
         load("folder", tmp_path)
 
 

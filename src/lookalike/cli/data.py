@@ -44,6 +44,8 @@ def check(
     """Count images and classes; list unreadable and duplicate images, and classes of one image.
 
     Example: lookalike data check folder --root photos
+
+    The exit code is 1 where 'lookalike train' would refuse the data set; the last lines say why.
     """
     from lookalike import data as room
 
@@ -51,3 +53,5 @@ def check(
     with ConsoleWatcher() as watcher:
         report = room.check(images, lambda done, total: watcher.stage("reading", done, total))
     print(json.dumps(report.as_dict(), indent=2) if as_json else report)
+    if report.refusals:
+        raise typer.Exit(1)

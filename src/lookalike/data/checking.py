@@ -1,7 +1,7 @@
 """Problems of a data set: unreadable and duplicate images, classes with one image."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np
 from lookalike.data.cache import decoded
 from lookalike.data.image_set import ImageSet, UnreadableImage, digest
 from lookalike.data.official import Counts
+from lookalike.data.split import make_splits
+from lookalike.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class CheckReport:
         duplicates: Groups of images with exactly the same pixels.
         mislabelled: Those groups that contain more than one class.
         single_image_classes: Classes with one image.
+        refusals: Why ``lookalike train`` would refuse the data set, and what to do.
     """
 
     name: str
@@ -31,6 +34,7 @@ class CheckReport:
     duplicates: tuple[tuple[str, ...], ...]
     mislabelled: tuple[tuple[str, ...], ...]
     single_image_classes: tuple[str, ...]
+    refusals: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain lists, numbers and texts."""
@@ -47,6 +51,7 @@ class CheckReport:
         for problem, found in problems.items():
             lines += [f"{problem}: {len(found):,}", *(f"  {entry}" for entry in found[:10])]
             lines += [f"  and {len(found) - 10:,} more"] if len(found) > 10 else []
+        lines += [f"train will refuse it: {reason}" for reason in self.refusals]
         return "\n".join(lines)
 
 
@@ -79,7 +84,17 @@ def check(images: ImageSet, progress: Callable[[int, int], None] | None = None) 
         duplicates=_named(images, groups),
         mislabelled=_named(images, crossing),
         single_image_classes=tuple(images.class_names[i] for i in np.flatnonzero(sizes == 1)),
+        refusals=tuple(_refusals(images, len(unreadable))),
     )
+
+
+def _refusals(images: ImageSet, unreadable: int) -> Iterator[str]:
+    if unreadable:
+        yield f"{unreadable:,} unreadable images; data.skip_unreadable=true leaves them out"
+    try:
+        make_splits(images, "fixed-validation")
+    except BadInput as error:
+        yield str(error)
 
 
 def _named(images: ImageSet, groups: list[list[int]]) -> tuple[tuple[str, ...], ...]:

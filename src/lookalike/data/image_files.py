@@ -1,8 +1,11 @@
 """Image files: decoding them safely, and a list of them on disk as an ImageSet."""
 
+import importlib.util
 import os
+import warnings
+from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,13 +14,24 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from lookalike.data.image_set import ImageSet, UnreadableImage, digest
-from lookalike.errors import BadInput
+from lookalike.errors import BadInput, LookalikeWarning
+
+HEIC = importlib.util.find_spec("pillow_heif") is not None
+"""Whether photographs of phones (HEIC) can be read: the extra ``heic``."""
 
 IMAGE_SUFFIXES = frozenset(
-    {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
+    {".avif", ".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm"}
+    | {".tif", ".tiff", ".webp"}
+    | ({".heic", ".heif"} if HEIC else set())
 )
 
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+OTHER_FORMATS = (
+    frozenset({".heic", ".heif", ".jp2", ".jxl", ".psd", ".svg"})
+    | frozenset({".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".raw", ".rw2"})
+) - IMAGE_SUFFIXES
+"""Pictures by name that are left out, and named."""
+
+FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP", *(["HEIF"] if HEIC else []))
 """The formats that are decoded, whatever a file's name; others may start programs (EPS)."""
 
 MOST_PIXELS = 120_000_000
@@ -37,6 +51,7 @@ def open_rgb(
     be decoded at a smaller size, which is faster, but with sides not below that. For a file that is
     broken, too large or of another kind, decoders raise almost any exception.
     """
+    _register_heic()
     with Image.open(source, formats=FORMATS) as opened:
         width, height = opened.size
         if width * height > most_pixels:
@@ -49,6 +64,34 @@ def open_rgb(
             image = Image.new("RGBA", coloured.size, "white")
             image.alpha_composite(coloured)
         return image.convert("RGB")
+
+
+@cache
+def _register_heic() -> None:
+    if HEIC:
+        importlib.import_module("pillow_heif").register_heif_opener()
+
+
+def reason_of_format(suffix: str) -> str:
+    """Why a picture of this suffix is left out, and what to do."""
+    if suffix.lower() in (".heic", ".heif"):
+        return "HEIC needs pillow-heif: pip install 'lookalike[heic]', or convert it to JPEG"
+    return f"{suffix} is not read; convert it to JPEG or PNG"
+
+
+def warn_of_other_formats(root: Path) -> None:
+    """Warn of pictures below ``root`` whose format is not read."""
+    found = Counter(
+        path.suffix.lower()
+        for path in root.rglob("*")
+        if path.suffix.lower() in OTHER_FORMATS and not path.name.startswith(".")
+    )
+    for suffix, number in sorted(found.items()):
+        warnings.warn(
+            f"{number:,} picture(s) in {root} are left out: {reason_of_format(suffix)}",
+            LookalikeWarning,
+            stacklevel=2,
+        )
 
 
 def read_image(path: Path, file: str, upright: bool) -> NDArray[np.uint8]:

@@ -1,22 +1,21 @@
 """The user's own images: one folder per class, or a CSV table of paths and labels."""
 
-import csv
 import os
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.data.image_files import IMAGE_SUFFIXES, from_files
+from lookalike.data.csv_table import Row, read_table
+from lookalike.data.image_files import IMAGE_SUFFIXES, from_files, warn_of_other_formats
 from lookalike.data.image_set import ImageSet
-from lookalike.errors import BadInput, did_you_mean
+from lookalike.errors import BadInput
 from lookalike.registry import DATASETS
 
 _COLUMNS = ("path", "label", "split", "query", "gallery")
 _HALF = {"train": False, "test": True}
 _MARK = dict.fromkeys(("1", "true", "yes"), True) | dict.fromkeys(("0", "false", "no", ""), False)
-
-Row = dict[str, str]
 
 
 @DATASETS.register("folder")
@@ -32,30 +31,31 @@ def folder(root: Path | None = None) -> ImageSet:
         raise BadInput(f"data.root of 'folder' is no folder: {root}")
     entries = sorted(entry for entry in root.iterdir() if not entry.name.startswith("."))
     loose = [entry.name for entry in entries if entry.is_file() and _is_image(entry.name)]
-    if loose:
-        raise BadInput(
-            f"{root} holds {len(loose)} picture(s) outside any class folder "
-            f"(the first: {loose[0]}); put each into the folder of its class"
-        )
     class_folders = [entry for entry in entries if entry.is_dir()]
+    images = [_images_in(root, class_folder) for class_folder in class_folders]
+    empty = [entry.name for entry, found in zip(class_folders, images, strict=True) if not found]
+    problems = []
+    if loose:
+        problems.append(
+            f"{len(loose)} picture(s) outside any class folder (the first: {loose[0]}); put each "
+            "into the folder of its class"
+        )
     if not class_folders:
-        raise BadInput(f"{root} contains no class folders; one sub-folder per class is expected")
-    files: list[str] = []
-    labels: list[int] = []
-    for label, class_folder in enumerate(class_folders):
-        found = _images_in(root, class_folder)
-        if not found:
-            raise BadInput(f"the class folder {class_folder} holds no picture")
-        files += found
-        labels += [label] * len(found)
-    numbers = np.array(labels, np.int64)
+        problems.append("no class folders; one sub-folder per class is expected")
+    if empty:
+        problems.append(f"class folders without a picture: {', '.join(empty[:10])}")
+    if problems:
+        raise BadInput(f"{root} has " + "; and ".join(problems))
+    files = [file for found in images for file in found]
+    labels = np.repeat(np.arange(len(images)), [len(found) for found in images])
+    warn_of_other_formats(root)
     return from_files(
         "folder",
         root,
         files,
-        numbers,
+        labels,
         [entry.name for entry in class_folders],
-        test=numbers >= (len(class_folders) + 1) // 2,
+        test=labels >= (len(class_folders) + 1) // 2,
         upright=True,
     )
 
@@ -79,7 +79,8 @@ def table(root: Path | None = None) -> ImageSet:
 
     ``root`` is the CSV file; paths are relative to its folder. ``split`` is train or test; without
     it the second half of the classes, in order of appearance, is for testing. ``query`` and
-    ``gallery`` (1 or 0, both or neither) mark the two parts of the test half.
+    ``gallery`` (1 or 0, both or neither) mark the two parts of the test half. Other columns, such
+    as a price, are for ``lookalike index`` and ignored here.
     """
     if root is None:
         raise BadInput("'csv' needs data.root: a CSV file with the columns path and label")
@@ -111,25 +112,17 @@ def table(root: Path | None = None) -> ImageSet:
 
 
 def _read(path: Path) -> tuple[list[str], list[Row]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, strict=True)
-            columns = [name.strip() for name in reader.fieldnames or []]
-            reader.fieldnames = columns
-            rows = list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"cannot read {path}: {error}") from error
+    """The table; columns of other names are metadata, unless they look like a slip."""
+    columns, rows = read_table(path)
     for column in columns:
-        if column not in _COLUMNS:
-            raise BadInput(f"{path}: unknown column '{column}'; {did_you_mean(column, _COLUMNS)}")
-    for column in ("path", "label"):
-        if column not in columns:
-            raise BadInput(f"{path}: the column '{column}' is missing")
+        near = get_close_matches(column.lower(), _COLUMNS, n=1, cutoff=0.75)
+        if column not in _COLUMNS and near and near[0] not in columns:
+            raise BadInput(f"{path}: unknown column '{column}'; did you mean '{near[0]}'?")
+    if "label" not in columns:
+        raise BadInput(f"{path}: the column 'label' is missing")
     if not rows:
         raise BadInput(f"{path} has no rows")
     for line, row in enumerate(rows, 2):
-        if None in row or None in row.values():
-            raise BadInput(f"{path}, row {line}: {len(columns)} values expected")
         if not row["path"] or not row["label"]:
             raise BadInput(f"{path}, row {line}: path and label must not be empty")
     return columns, rows

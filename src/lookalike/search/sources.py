@@ -1,6 +1,5 @@
 """The pictures to index, from a folder or a CSV: listed, read and embedded."""
 
-import csv
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from lookalike.data.image_files import IMAGE_SUFFIXES
+from lookalike.data.csv_table import read_table
+from lookalike.data.image_files import IMAGE_SUFFIXES, OTHER_FORMATS, reason_of_format
 from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
@@ -98,6 +98,8 @@ def refusal(root: Path, path: str) -> str:
         path.encode()
     except UnicodeEncodeError:
         return "its name is not UTF-8"
+    if Path(path).suffix.lower() in OTHER_FORMATS:
+        return reason_of_format(Path(path).suffix)
     if file_inside(root, path) is not None:
         return ""
     there = (root / path).exists()
@@ -110,30 +112,20 @@ def files_of(folder: Path) -> Iterator[Record]:
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         here = Path(where).relative_to(folder)
         for name in sorted(names):
-            if not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES:
+            suffix = Path(name).suffix.lower()
+            if not name.startswith(".") and suffix in IMAGE_SUFFIXES | OTHER_FORMATS:
                 yield Record((here / name).as_posix())
 
 
 def rows_of(table: Path, home: Path) -> Iterator[Record]:
     """Every row of a CSV, with a normalized path."""
-    try:
-        with table.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, strict=True)
-            columns = reader.fieldnames or []
-            if "path" not in columns:
-                raise BadInput(f"{table}: the column 'path' is missing")
-            if len(set(columns)) < len(columns):
-                raise BadInput(f"{table}: a column occurs twice")
-            for line, row in enumerate(reader, 2):
-                if None in row or None in row.values():
-                    raise BadInput(f"{table}, row {line}: {len(columns)} values expected")
-                path = row.pop("path")
-                if not path or "\0" in path:
-                    raise BadInput(f"{table}, row {line}: path must not be empty")
-                label = row.pop("label", None) or None
-                yield Record(os.path.relpath(home / path, home), label, row)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"cannot read {table}: {error}") from error
+    _, rows = read_table(table)
+    for line, row in enumerate(rows, 2):
+        path = row.pop("path")
+        if not path or "\0" in path:
+            raise BadInput(f"{table}, row {line}: path must not be empty")
+        label = row.pop("label", None) or None
+        yield Record(os.path.relpath(home / path, home), label, row)
 
 
 def embed_files(
