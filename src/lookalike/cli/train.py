@@ -1,6 +1,7 @@
 """``lookalike train``: one run, from a recipe and overrides."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,13 @@ def train(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    all_classes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Train on every class, test classes too, as long as validation chose in RUN.",
+        ),
+    ] = None,
     profile: Annotated[
         bool,
         typer.Option("--profile", help="Print the time of each stage of a step; no run is kept."),
@@ -37,6 +45,8 @@ def train(
 
     Example: lookalike train data.name=folder data.root=photos
 
+    Example: lookalike train --all-classes runs/folder-multi-similarity-0123456789ab
+
     If interrupted, the same command resumes; a finished run is not repeated.
     """
     if help_keys or schema:
@@ -49,6 +59,9 @@ def train(
     from lookalike.training.distributed.devices import is_first_machine
     from lookalike.training.summary import summary, warnings
 
+    if all_classes is not None:
+        train_on_all_classes(all_classes, arguments or [], as_json)
+        return
     given = arguments or []
     named = bool(given) and ("=" not in given[0] or given[0].endswith((".yaml", ".yml")))
     settings = given[1:] if named else given
@@ -67,6 +80,26 @@ def train(
         return
     print(f"{run.folder}: {run.result['protocol']}, {run.seconds:.0f} s of training")
     print("\n".join(summary(run.result)))
+
+
+def train_on_all_classes(folder: Path, arguments: list[str], as_json: bool) -> None:
+    """Train on every class for as many epochs as a validated run chose."""
+    from lookalike import training
+    from lookalike.errors import BadInput
+    from lookalike.runs.run import Run
+    from lookalike.training.all_classes import for_all_classes
+
+    if arguments:
+        raise BadInput("--all-classes takes every setting from its run; leave out the others")
+    validated = Run(folder)
+    config = for_all_classes(validated)
+    with ConsoleWatcher() as watcher:
+        run = training.train(config, watcher)
+    if as_json:
+        print(json.dumps(run.result, indent=2))
+        return
+    print(f"{run.folder}: {run.result['protocol']}, {config.train.epochs} epochs")
+    print(f"  no class is left to test it on; what is known are the scores of {validated.folder}")
 
 
 def show_profile(config: "RunConfig", as_json: bool) -> None:

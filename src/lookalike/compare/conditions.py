@@ -72,7 +72,7 @@ def _composed(config: RunConfig) -> dict[str, Any]:
         "bn_frozen": " and ".join(name for name, on in frozen.items() if on) or "no",
         "steps": None if batches is None else train.epochs * batches,
         "protocol": protocol.name + classes[protocol.name],
-        "selection": NO_VALIDATION if protocol.name == "paper" else "validation",
+        "selection": NO_VALIDATION if protocol.name in ("paper", "all") else "validation",
     }
 
 

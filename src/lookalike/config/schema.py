@@ -18,7 +18,7 @@ OneOrMore = Annotated[
 ]
 """Several values, or one written without brackets."""
 
-VALIDATED = (unless("protocol.name", "paper"),)
+VALIDATED = (unless("protocol.name", "paper", "all"),)
 CROSS_VALIDATED = (when("protocol.name", "cross-validation"),)
 STEPPED = (when("optim.schedule", "step"),)
 NOT_FROZEN = (when("model.frozen", False),)
@@ -224,7 +224,7 @@ class ProtocolConfig(Section):
     """The classes for training, validation and test (docs/training.md)."""
 
     name: Annotated[
-        Literal["paper", "fixed-validation", "cross-validation"], Key(condition="protocol")
+        Literal["paper", "fixed-validation", "cross-validation", "all"], Key(condition="protocol")
     ] = "fixed-validation"
     """which classes validate; docs/training.md"""
     ratio: Annotated[

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lookalike.data.image_set import ImageSet
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
 
-PROTOCOLS = ("paper", "fixed-validation", "cross-validation")
+PROTOCOLS = ("paper", "fixed-validation", "cross-validation", "all")
 ORDERS = ("sequential", "random")
 
 
@@ -65,7 +65,7 @@ class Split:
     Args:
         train: The training classes.
         validation: The validation classes; None: there are none.
-        test: The test classes, which only :meth:`final_test` returns.
+        test: The test classes, which only :meth:`final_test` returns; None: there are none.
         protocol: The name of the protocol.
         fold: The index of the fold.
         folds: The number of folds.
@@ -75,7 +75,7 @@ class Split:
         self,
         train: Subset,
         validation: Subset | None,
-        test: Subset,
+        test: Subset | None,
         *,
         protocol: str,
         fold: int = 0,
@@ -86,12 +86,16 @@ class Split:
         self.protocol = protocol
         self.fold = fold
         self.folds = folds
-        held_out = "" if validation is None else f"{validation.class_count:,} validation, "
-        self.description = (
-            f"{protocol}{f', fold {fold + 1} of {folds}' if folds > 1 else ''}: "
-            f"{train.class_count:,} training, {held_out}{test.class_count:,} test classes"
-        )
-        self._held_back: Subset | None = test
+        parts = {"training": train, "validation": validation, "test": test}
+        counts = [f"{one.class_count:,} {name}" for name, one in parts.items() if one is not None]
+        of_folds = f", fold {fold + 1} of {folds}" if folds > 1 else ""
+        self.description = f"{protocol}{of_folds}: {', '.join(counts)} classes"
+        self._held_back = test
+
+    @property
+    def has_test(self) -> bool:
+        """Whether there are test classes that were not handed out yet."""
+        return self._held_back is not None
 
     @property
     def test(self) -> Subset:
@@ -148,6 +152,7 @@ def make_splits(
     - ``fixed-validation``: ``ratio`` of the training classes train, the others, drawn by ``seed``,
       validate.
     - ``cross-validation``: the training classes in ``folds`` parts; each validates once.
+    - ``all``: train on every class, for use; nothing is validated or tested.
 
     Args:
         images: The data set.
@@ -166,6 +171,8 @@ def make_splits(
     """
     if protocol not in PROTOCOLS:
         raise BadInput(f"there is no protocol '{protocol}'; {did_you_mean(protocol, PROTOCOLS)}")
+    if protocol == "all":
+        return [Split(_subset(images, np.unique(images.labels)), None, None, protocol=protocol)]
     classes, test_classes = _halves(images)
     test = _subset(images, test_classes, retrieval=True)
     if test.query is None and np.bincount(test.labels).max() < 2:

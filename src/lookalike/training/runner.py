@@ -157,7 +157,7 @@ class TrainingRun(TrainingLoop):
             result["validation_classes"] = subset.class_count
             result["validation_chance"] = chance(subset.labels, subset.query, subset.gallery)
             result["validation"] = {self.config.train.metric: self.progress.best_score}
-        if self.config.protocol.test:
+        if self.split.has_test:
             result |= self.final_test()
         if is_first():
             self.run.finish(result, self.progress.seconds)
@@ -238,7 +238,7 @@ class TrainingRun(TrainingLoop):
     def keep_start(self) -> None:
         """Store the weights before training, for the final test."""
         protocol = self.config.protocol
-        if is_first() and self.total and protocol.test and protocol.test_untrained:
+        if is_first() and self.total and self.split.has_test and protocol.test_untrained:
             checkpoint.save_weights(
                 self.run.checkpoints / checkpoint.START, self.model.state_dict()
             )

@@ -58,6 +58,9 @@ def _below(result: Mapping[str, Any], state: str) -> str:
 
 def _chosen(result: Mapping[str, Any]) -> str:
     epochs = result["epochs"]
+    if "validation" not in result and "test" not in result:
+        classes = result["train_classes"]
+        return f"  {epochs} epochs on {classes} classes: nothing was validated or tested"
     if "validation" not in result:
         return f"  epoch {epochs}, the last: nothing was validated"
     classes = result.get("validation_classes")
