@@ -11,7 +11,7 @@ from lookalike.study.config import StudyConfig, parse_study
 
 REPEATS = 4
 METRIC = "map@r"
-"""It chooses epochs, settings and methods: among a few validation classes Recall@1 is near 100 %."""
+"""It chooses epochs, settings and methods; among a few classes Recall@1 is close to 100 %."""
 METRICS = ("recall@1", "recall@2", "recall@4", "recall@8", "r-precision", "map@r")
 SECTIONS = ("data", "model", "sampler", "optim", "train", "seed")
 """The keys that a user may set."""

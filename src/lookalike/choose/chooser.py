@@ -145,7 +145,7 @@ def choose(
     images = data.load(config.data.name, config.data.root)
     label = label_of(config)
     classes = _usable(images)
-    identity = hash_of(settings | {"data": _without_root(settings)}, images.fingerprint, metric)
+    identity = hash_of({**settings, "data": _without_root(settings)}, images.fingerprint)
     folder = folder or Path("results") / f"choose-{label}-{identity[:8]}"
     checked = candidates.study_of(settings, 1, classes.folds, folder.name, label)
     base_config(checked, checked.data[0])  # refuses invalid keys before anything is written
@@ -234,7 +234,9 @@ def score_untrained(
     bounds = None
     if table is not None:
         column = table.column(metric)[None]
-        sample = Sample(("raw",), np.array([[found.scores[metric]]]), {"raw": column}, table.queries)
+        sample = Sample(
+            ("raw",), np.array([[found.scores[metric]]]), {"raw": column}, table.queries
+        )
         bounds = class_intervals(sample).get("raw")
     count = 0 if table is None else len(table.classes)
     return Untrained(metric, found.scores[metric], bounds, count, features.shape[1])

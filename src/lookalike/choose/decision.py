@@ -151,14 +151,10 @@ def _with_others(decision: Decision, chosen: Contender, others: Sequence[Contend
     return Decision(**{**vars(decision), "to_others": tuple(found)})
 
 
-def _candidate(
-    one: Contender, gathered: Gathered, metric: str, bounds: Bounds | None
-) -> Candidate:
+def _candidate(one: Contender, gathered: Gathered, metric: str, bounds: Bounds | None) -> Candidate:
     score = fmean(one.blocks(metric).values())
     if one.row is not None:
-        return Candidate(
-            one.name, one.dim or 0, one.row.validation or 0.0, score, bounds, one.row
-        )
+        return Candidate(one.name, one.dim or 0, one.row.validation or 0.0, score, bounds, one.row)
     baselines = [row for study in gathered.studies for row in study.baselines]
     row = next(r for r in baselines if BASELINES.get(r.baseline, r.baseline) == one.name)
     return Candidate(one.name, row.dim, fmean(row.validation), score, bounds, row)
