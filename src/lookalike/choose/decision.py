@@ -8,8 +8,7 @@ that decision: a training keeps the best of its epochs, the start among them, so
 loses to its start.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from lookalike.compare.contenders import BASELINES, Contender, Gathered
@@ -63,7 +62,8 @@ class Decision:
         gain: The difference between these two; None where none was trained.
         classes_needed: Test classes that would probably show a difference of this size; None: it
             is shown already, or no number would do.
-        to_others: The differences between the recommended and every other trained method.
+        to_others: The differences between the recommended and every other candidate, corrected
+            for their number; empty where none was trained.
         test_classes: How many test classes there are.
         trainings: How often each method was trained and tested.
     """
@@ -91,10 +91,20 @@ class Decision:
 
     @property
     def tied(self) -> tuple[str, ...]:
-        """The trained methods to which no difference of the recommended one can be shown."""
-        mine = self.chosen.name
+        """The candidates to which no difference of the recommended one can be shown."""
         found = [d for d in self.to_others if not d.holds]
-        return tuple(d.worse if d.better == mine else d.better for d in found)
+        return tuple(self.other(d) for d in found)
+
+    @property
+    def beaten(self) -> tuple[str, ...]:
+        """The candidates that the recommended one is better than, for other classes too."""
+        mine = self.chosen.name
+        return tuple(d.worse for d in self.to_others if d.holds and d.better == mine)
+
+    def other(self, difference: Difference) -> str:
+        """The one of a pair that is not the recommended one."""
+        worse, better = difference.worse, difference.better
+        return worse if better == self.chosen.name else better
 
 
 def decide(gathered: Gathered, metric: str) -> Decision:
@@ -138,17 +148,11 @@ def decide(gathered: Gathered, metric: str) -> Decision:
         test_classes=max(classes, default=0),
         trainings=max((one.row.seeds for one in rows if one.row), default=0),
     )
-    others = [one for one in rows if not one.baseline and one.name != decision.chosen.name]
-    return _with_others(decision, by_name[decision.chosen.name], others)
-
-
-def _with_others(decision: Decision, chosen: Contender, others: Sequence[Contender]) -> Decision:
-    """The decision with the differences of the recommended to ``others``, corrected for these."""
-    if not others:
+    if trained is None:
         return decision
-    sample = sample_of([chosen, *others], decision.metric)
-    found = differences(sample, not_among=[one.name for one in others])
-    return Decision(**{**vars(decision), "to_others": tuple(found)})
+    others = [one.name for one in rows if one.name != decision.chosen.name]
+    pairs = differences(sample_of(rows, metric), not_among=others)
+    return replace(decision, to_others=tuple(pairs))
 
 
 def _candidate(one: Contender, gathered: Gathered, metric: str, bounds: Bounds | None) -> Candidate:

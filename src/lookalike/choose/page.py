@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
 from lookalike.choose.candidates import METRIC
 from lookalike.choose.chooser import Outcome
+from lookalike.choose.decision import Decision
 from lookalike.choose.recipe import recipe_text
-from lookalike.choose.words import as_dict, headline, limits, name_of, plus_minus, reasons
+from lookalike.choose.words import as_dict, headline, limits, minus, name_of, plus_minus, reasons
+from lookalike.compare.uncertainty import Difference
 from lookalike.files import atomically, write_json
 from lookalike.report.formatting import metric_label, template, template_text
 from lookalike.report.page import write_page
@@ -74,29 +77,42 @@ def write_outcome(outcome: Outcome, command: str) -> Written:
 def _summary(outcome: Outcome, written: Written) -> Markup:
     """The section of the page that says what to do, and why."""
     decision = outcome.decision
-    rows = []
-    for one in decision.candidates if decision else ():
-        rows.append(
-            {
-                "name": name_of(one),
-                "chosen": decision is not None and one is decision.chosen,
-                "dim": one.dim,
-                "validation": f"{100 * one.validation:.1f}",
-                "score": plus_minus(one.score, one.bounds),
-            }
-        )
     text = template("summary.html.j2", "lookalike.choose").render(
         survey=outcome.survey,
         reasons=reasons(outcome),
         limits=limits(outcome),
         commands=next_commands(written),
-        rows=rows,
+        rows=_rows(decision) if decision else [],
         metric=metric_label(decision.metric) if decision else "",
         validation=metric_label(METRIC),
         decision=decision,
         seconds=outcome.seconds,
     )
     return Markup(text)
+
+
+def _rows(decision: Decision) -> list[dict[str, Any]]:
+    """The candidates, the recommended one first, then by their validation scores."""
+    to_others = {decision.other(one): one for one in decision.to_others}
+    rows = []
+    for one in sorted(decision.candidates, key=lambda c: c is not decision.chosen):
+        gap = to_others.get(one.name)
+        rows.append(
+            {
+                "name": name_of(one.name),
+                "chosen": one is decision.chosen,
+                "dim": one.dim,
+                "validation": f"{100 * one.validation:.1f}",
+                "score": plus_minus(one.score, one.bounds),
+                "gap": minus(gap, one.name) if gap else None,
+                "kind": "open" if not gap or not gap.holds else _kind(gap, one.name),
+            }
+        )
+    return rows
+
+
+def _kind(gap: Difference, name: str) -> str:
+    return "better" if gap.better == name else "worse"
 
 
 def next_commands(written: Written) -> list[str]:

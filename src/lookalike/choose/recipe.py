@@ -58,6 +58,7 @@ def recipe_text(config: RunConfig, about: tuple[str, ...]) -> str:
         The YAML.
     """
     values = config.model_dump(mode="json", exclude_defaults=True)
+    values.get("train", {}).pop("device", None)  # the best that there is
     if config.data.root is not None:
         values["data"]["root"] = str(Path(config.data.root).expanduser().resolve())
     comment = "".join(f"# {line}\n" for line in about)

@@ -1,12 +1,15 @@
 """The recommendation in sentences: for the terminal, the page and the head of the recipe."""
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from lookalike.choose.budget import Extraction
 from lookalike.choose.chooser import Outcome
-from lookalike.choose.decision import Candidate, Decision
+from lookalike.choose.decision import Decision
 from lookalike.compare.uncertainty import Bounds, Difference
+from lookalike.config import RunConfig
+from lookalike.config.recipes import USER_DATASETS
 from lookalike.report.formatting import metric_label, signed
 
 BASELINE_NAMES = {
@@ -16,16 +19,16 @@ BASELINE_NAMES = {
 }
 
 
-def name_of(candidate: Candidate) -> str:
+def name_of(name: str) -> str:
     """What a sentence calls a candidate.
 
     Args:
-        candidate: The candidate.
+        name: Its name in tables.
 
     Returns:
-        Its name; of a baseline, one that says that nothing is trained.
+        The same; of a baseline, a name that says that nothing is trained.
     """
-    return BASELINE_NAMES.get(candidate.name, candidate.name)
+    return BASELINE_NAMES.get(name, name)
 
 
 def plus_minus(score: float, bounds: Bounds | None) -> str:
@@ -51,7 +54,7 @@ def headline(outcome: Outcome) -> str:
         return "Use the network's own features: with so few classes nothing better can be shown."
     decision, chosen = outcome.decision, outcome.decision.chosen
     return (
-        f"Use {name_of(chosen)}, {chosen.dim:,} numbers an image: "
+        f"Use {name_of(chosen.name)}, {chosen.dim:,} numbers an image: "
         f"{metric_label(decision.metric)} {plus_minus(chosen.score, chosen.bounds)} on "
         f"{decision.test_classes:,} classes it has not seen."
     )
@@ -69,12 +72,11 @@ def reasons(outcome: Outcome) -> list[str]:
     if outcome.decision is None:
         return [*_untrained(outcome), *(f"Cannot be known: {one}." for one in outcome.unknown)]
     decision = outcome.decision
-    found = [_verdict(decision)]
+    found, mine = [_verdict(decision)], name_of(decision.chosen.name)
     if decision.tied:
-        found.append(
-            f"No difference can be shown between {name_of(decision.chosen)} and "
-            f"{_listed(decision.tied)}."
-        )
+        found.append(f"No difference can be shown between {mine} and {_listed(decision.tied)}.")
+    if decision.beaten:
+        found.append(f"{mine[0].upper()}{mine[1:]} is better than {_listed(decision.beaten)}.")
     return found
 
 
@@ -91,7 +93,7 @@ def _untrained(outcome: Outcome) -> list[str]:
 
 
 def _verdict(decision: Decision) -> str:
-    trained, gain, plain = decision.trained, decision.gain, name_of(decision.untrained)
+    trained, gain, plain = decision.trained, decision.gain, name_of(decision.untrained.name)
     if trained is None or gain is None:
         return "No training was finished in the time, so whether training helps is not known."
     if gain.over_classes is None:
@@ -99,7 +101,7 @@ def _verdict(decision: Decision) -> str:
     ahead = gain.better == trained.name
     score = plus_minus(trained.score, trained.bounds)
     untrained = plus_minus(decision.untrained.score, decision.untrained.bounds)
-    gap = f"{signed(gain.mean if ahead else -gain.mean)} points, {_interval(gain, not ahead)}"
+    gap = minus(gain, trained.name).replace(" (", " points, ").rstrip(")")
     if decision.training_helps:
         return f"Training is worth it: {plain} has {untrained}; {trained.name} gains {gap}."
     if gain.holds:
@@ -117,11 +119,21 @@ def _verdict(decision: Decision) -> str:
     )
 
 
-def _interval(gain: Difference, turned: bool) -> str:
-    """The interval of trained minus untrained."""
-    bounds = gain.over_classes or Bounds(0.0, 0.0)
-    low, high = (-bounds.high, -bounds.low) if turned else (bounds.low, bounds.high)
-    return f"{signed(low)} to {signed(high)}"
+def minus(difference: Difference, name: str) -> str:
+    """One of a pair minus the other, with the interval over classes.
+
+    Args:
+        difference: The pair.
+        name: The first.
+
+    Returns:
+        Points: "+0.6 (−0.9 to +2.3)".
+    """
+    mean, bounds = difference.mean, difference.over_classes
+    if name != difference.better:
+        mean, bounds = -mean, bounds and Bounds(-bounds.high, -bounds.low)
+    interval = "" if bounds is None else f" ({signed(bounds.low)} to {signed(bounds.high)})"
+    return signed(mean) + interval
 
 
 def limits(outcome: Outcome) -> list[str]:
@@ -140,11 +152,25 @@ def limits(outcome: Outcome) -> list[str]:
             "more --minutes goes on where this one ended."
         )
     found += [f"Failed: {one}." for one in outcome.failed]
+    if outcome.decision is not None:
+        found.append(
+            f"± is half the 95 % interval over {outcome.decision.trainings} trainings and "
+            f"{outcome.decision.test_classes:,} test classes: what to expect of other classes "
+            "like these."
+        )
     found.append(
         f"Only heads on the frozen features of {outcome.recipe.model.network} were compared; "
-        "fine-tuning the network was not tried."
+        f"fine-tuning the network was not tried{_fine_tuning(outcome.recipe)}."
     )
     return found
+
+
+def _fine_tuning(recipe: RunConfig) -> str:
+    """The command that would fine-tune, where there is a recipe for such data."""
+    if recipe.data.name not in USER_DATASETS:
+        return ""
+    root = shlex.quote(str(recipe.data.root))
+    return f" (lookalike train data.name={recipe.data.name} data.root={root})"
 
 
 def _extraction(extraction: Extraction, wanted: int) -> list[str]:
@@ -161,7 +187,8 @@ def _extraction(extraction: Extraction, wanted: int) -> list[str]:
     return found
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(given: Sequence[str]) -> str:
+    names = [name_of(name) for name in given]
     return ", ".join(names[:-1]) + " or " * (len(names) > 1) + names[-1]
 
 

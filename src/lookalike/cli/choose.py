@@ -54,7 +54,8 @@ def choose(
 
     settings = settings_of(data_settings(arguments))
     clock = Clock(60 * minutes, begun)
-    command = shlex.join(["lookalike", "choose", *arguments, "--minutes", f"{minutes:g}"])
+    options = ["--minutes", f"{minutes:g}", *(["--metric", metric] if metric != "recall@1" else [])]
+    command = shlex.join(["lookalike", "choose", *arguments, *options])
     with Execution(workers=workers).running("choice") as how:
         found = run(
             settings,
