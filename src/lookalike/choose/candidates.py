@@ -18,13 +18,14 @@ SECTIONS = ("data", "model", "sampler", "optim", "train", "seed")
 
 
 @cache
-def _shipped() -> dict[str, Any]:
+def shipped() -> dict[str, Any]:
+    """The content of ``candidates.yaml``: base, rates, methods."""
     return plain_yaml(Path(__file__).with_name("candidates.yaml"))
 
 
 def names() -> tuple[str, ...]:
     """The candidate methods, in the order in which they are tried."""
-    return tuple(method["name"] for method in _shipped()["methods"])
+    return tuple(method["name"] for method in shipped()["methods"])
 
 
 def settings_of(overrides: Sequence[str]) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def settings_of(overrides: Sequence[str]) -> dict[str, Any]:
     Raises:
         BadInput: A setting is one that the command decides.
     """
-    values: dict[str, Any] = _shipped()["base"]
+    values: dict[str, Any] = shipped()["base"]
     for setting in overrides:
         section = setting.partition("=")[0].partition(".")[0]
         if section not in SECTIONS:
@@ -69,15 +70,15 @@ def study_of(
         The study, checked.
     """
     base = {key: value for key, value in settings.items() if key not in ("data", "seed")}
-    rates = {"optim.lr": {"choices": _shipped()["rates"]}}
-    shipped = _shipped()["methods"][:methods]
+    rates = {"optim.lr": {"choices": shipped()["rates"]}}
+    first = shipped()["methods"][:methods]
     return parse_study(
         {
             "name": name,
             "seed": settings.get("seed", 0),
             "data": {**settings["data"], "label": label},
             "base": base,
-            "methods": [merge(method, {"search": rates}) for method in shipped],
+            "methods": [merge(method, {"search": rates}) for method in first],
             "protocol": {
                 "name": "cross-validation",
                 "folds": folds,

@@ -343,8 +343,8 @@ def _try_candidates(
 
 def _finished(folder: Path) -> tuple[Gathered, list[tuple[str, str]]]:
     """The finished methods and the baselines, and the methods that failed with the reason."""
-    results = load_results(folder)
-    if not results.baselines:
+    results = load_results(folder) if (folder / "study.json").is_file() else None
+    if results is None or not results.baselines:
         raise LookalikeError(
             "the time was up before the untrained features were tested; what was computed is kept, "
             "so the same command with more --minutes goes on"
