@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from lookalike.choose import chooser, words
-from lookalike.choose.budget import Clock, Extraction
+from lookalike.choose.budget import Clock, Extraction, TimeIsUp
 from lookalike.choose.chooser import choose
 from lookalike.choose.page import write_outcome
 from lookalike.config import load
@@ -92,6 +92,20 @@ def _late(clock, *_):
     clock.begun -= 900
 
 
+def test_features_that_are_too_slow_stop_in_time(chosen, monkeypatch, tmp_path):
+    clock = Clock(900)
+    plan = chooser.plan_extraction
+
+    def slow(*given):
+        clock.begun -= 900
+        return plan(*given)
+
+    monkeypatch.setattr(chooser, "plan_extraction", slow)
+    with pytest.raises(TimeIsUp, match="of 80 steps of 'looking at images'"):
+        chosen(clock)
+    assert not (tmp_path / "found").exists()
+
+
 def test_images_are_left_out_to_keep_the_time(chosen, monkeypatch):
     monkeypatch.setattr(chooser, "plan_extraction", lambda *_: Extraction(0, 4))
     found = chosen()
@@ -99,7 +113,7 @@ def test_images_are_left_out_to_keep_the_time(chosen, monkeypatch):
     assert found.recipe.data.name == "folder"
     first, second, *_ = words.limits(found)
     assert first == "To keep the time, 4 images of each class at most were used."
-    assert second.startswith("To keep the time, features of 0 augmented views")
+    assert second.startswith("To keep the time, 0 augmented views of each image")
 
 
 def test_unreadable_images_are_left_out(chosen, coloured_noise):

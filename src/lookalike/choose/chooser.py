@@ -112,6 +112,24 @@ class _Stages(Watcher):
         self.stage = watcher.stage  # type: ignore[method-assign]
 
 
+class _Guarded(Watcher):
+    """Passes everything on, and stops the work when the time is up."""
+
+    def __init__(self, watcher: Watcher, clock: Clock) -> None:
+        self.note = watcher.note  # type: ignore[method-assign]
+        self.watcher = watcher
+        self.clock = clock
+
+    def stage(self, name: str, done: int, total: int, detail: str = "") -> None:
+        """Pass it on, if there is time for the rest."""
+        if self.clock.left < 0 and done < total:
+            raise TimeIsUp(
+                f"the time was up after {done:,} of {total:,} steps of '{name}', which were slower "
+                "than measured at the start; give more --minutes"
+            )
+        self.watcher.stage(name, done, total, detail)
+
+
 def choose(
     settings: Mapping[str, Any],
     clock: Clock,
@@ -149,11 +167,12 @@ def choose(
     folder = folder or Path("results") / f"choose-{label}-{identity[:8]}"
     checked = candidates.study_of(settings, 1, classes.folds, folder.name, label)
     base_config(checked, checked.data[0])  # refuses invalid keys before anything is written
-    found = _prepare(config, settings, images, clock, folder, watcher)
+    guarded = _Guarded(watcher, clock)
+    found = _prepare(config, settings, images, clock, folder, guarded)
     known = Classes.of(found.images)
     run = parse(found.settings, "choose")
     preset = data.preset(run.data.transform)
-    features = compute_features(run, found.images, preset, watcher)
+    features = compute_features(run, found.images, preset, guarded)
     own = settings["data"] | {"skip_unreadable": bool(found.survey.unreadable)}
     common: dict[str, Any] = {
         "folder": folder,

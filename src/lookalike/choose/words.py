@@ -136,6 +136,22 @@ def minus(difference: Difference, name: str) -> str:
     return signed(mean) + interval
 
 
+def meaning(decision: Decision) -> str:
+    """What the number after ± is.
+
+    Args:
+        decision: The recommendation.
+
+    Returns:
+        A sentence.
+    """
+    times = f"{decision.trainings} trainings and " if decision.trainings > 1 else ""
+    return (
+        f"± is half the 95 % interval over {times}{decision.test_classes:,} test classes: what to "
+        "expect of other classes like these."
+    )
+
+
 def limits(outcome: Outcome) -> list[str]:
     """What was left out, and what the numbers do not say.
 
@@ -152,12 +168,6 @@ def limits(outcome: Outcome) -> list[str]:
             "more --minutes goes on where this one ended."
         )
     found += [f"Failed: {one}." for one in outcome.failed]
-    if outcome.decision is not None:
-        found.append(
-            f"± is half the 95 % interval over {outcome.decision.trainings} trainings and "
-            f"{outcome.decision.test_classes:,} test classes: what to expect of other classes "
-            "like these."
-        )
     found.append(
         f"Only heads on the frozen features of {outcome.recipe.model.network} were compared; "
         f"fine-tuning the network was not tried{_fine_tuning(outcome.recipe)}."
@@ -181,8 +191,8 @@ def _extraction(extraction: Extraction, wanted: int) -> list[str]:
         )
     if extraction.views < wanted:
         found.append(
-            f"To keep the time, features of {extraction.views} augmented views of each image were "
-            f"computed instead of {wanted}."
+            f"To keep the time, {extraction.views} augmented views of each image were computed "
+            f"instead of {wanted}."
         )
     return found
 

@@ -77,6 +77,8 @@ def choose(
     for sentence in words.reasons(found):
         print(f"  {sentence}")
     print()
+    if found.decision is not None:
+        print(words.meaning(found.decision))
     for sentence in words.limits(found):
         print(sentence)
     print(f"\n{clock.used / 60:.1f} of {minutes:g} minutes. The page: {written.page}")
