@@ -49,6 +49,11 @@ def test_too_little_time_is_refused_with_the_time_that_is_needed():
     assert plan_extraction(PACE, LABELS, 60 * minutes, 4).per_class >= 4
 
 
+def test_data_sets_that_cannot_be_sampled_are_refused():
+    with pytest.raises(BadInput, match="the features of all 1,000 images need a budget of about"):
+        plan_extraction(PACE, LABELS, seconds_for(300, 0), 4, whole=True)
+
+
 def test_extraction_survives_its_file():
     for one in (Extraction(3), Extraction(0, 7)):
         assert Extraction.from_dict(one.as_dict()) == one

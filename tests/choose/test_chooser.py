@@ -96,9 +96,9 @@ def test_features_that_are_too_slow_stop_in_time(chosen, monkeypatch, tmp_path):
     clock = Clock(900)
     plan = chooser.plan_extraction
 
-    def slow(*given):
+    def slow(*given, **options):
         clock.begun -= 900
-        return plan(*given)
+        return plan(*given, **options)
 
     monkeypatch.setattr(chooser, "plan_extraction", slow)
     with pytest.raises(TimeIsUp, match="of 80 steps of 'looking at images'"):
@@ -107,7 +107,7 @@ def test_features_that_are_too_slow_stop_in_time(chosen, monkeypatch, tmp_path):
 
 
 def test_images_are_left_out_to_keep_the_time(chosen, monkeypatch):
-    monkeypatch.setattr(chooser, "plan_extraction", lambda *_: Extraction(0, 4))
+    monkeypatch.setattr(chooser, "plan_extraction", lambda *_, **__: Extraction(0, 4))
     found = chosen()
     assert found.survey.images == 16 * 4
     assert found.recipe.data.name == "folder"
@@ -137,6 +137,12 @@ def test_too_few_classes_say_what_cannot_be_known(chosen, coloured_noise, tmp_pa
     run = train(load(written.recipe, [f"runs_dir={tmp_path / 'runs'}"]))
     assert run.done
     assert found.recipe.model.dim == 0
+
+
+def test_a_folder_of_other_images_is_refused(chosen, coloured_noise):
+    chosen(folder=coloured_noise(6, 4, size=(40, 40)))
+    with pytest.raises(BadInput, match="was made from other images or settings"):
+        chosen(folder=coloured_noise(7, 4, size=(40, 40)))
 
 
 def test_one_class_is_refused(chosen, coloured_noise, tmp_path):

@@ -141,7 +141,7 @@ class Extraction:
 
 
 def plan_extraction(
-    pace: Pace, labels: NDArray[np.int64], seconds: float, views: int
+    pace: Pace, labels: NDArray[np.int64], seconds: float, views: int, *, whole: bool = False
 ) -> Extraction:
     """The most views, then the most images of each class, whose features fit in.
 
@@ -150,23 +150,27 @@ def plan_extraction(
         labels: The class of each image.
         seconds: The whole budget.
         views: The augmented views that are wanted.
+        whole: Whether all images must be used.
 
     Returns:
         What fits into the budget's share for features.
 
     Raises:
-        BadInput: A few images of each class would take too long already.
+        BadInput: All images, or a few of each class, would take too long already.
     """
     allowed = EXTRACTION_SHARE * seconds
     for fewer in range(views, -1, -1):
         if pace.seconds(len(labels), fewer) <= allowed:
             return Extraction(fewer)
     sizes = np.bincount(labels)
-    for most in range(int(sizes.max()) - 1, FEWEST_IMAGES - 1, -1):
-        if pace.seconds(int(np.minimum(sizes, most).sum()), 0) <= allowed:
-            return Extraction(0, most)
-    least = pace.seconds(int(np.minimum(sizes, FEWEST_IMAGES).sum()), 0) / EXTRACTION_SHARE
+    if not whole:
+        for most in range(int(sizes.max()) - 1, FEWEST_IMAGES - 1, -1):
+            if pace.seconds(int(np.minimum(sizes, most).sum()), 0) <= allowed:
+                return Extraction(0, most)
+    least = len(labels) if whole else int(np.minimum(sizes, FEWEST_IMAGES).sum())
+    needed = pace.seconds(least, 0) / EXTRACTION_SHARE
+    which = f"all {least:,} images" if whole else f"{FEWEST_IMAGES} images of each class"
     raise BadInput(
-        f"--minutes {seconds / 60:g} is too little: the features of {FEWEST_IMAGES} images of each "
-        f"class need a budget of about {-(-least // 60):.0f} minutes on this machine"
+        f"--minutes {seconds / 60:g} is too little: the features of {which} need a budget of about "
+        f"{-(-needed // 60):.0f} minutes on this machine"
     )

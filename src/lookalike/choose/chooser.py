@@ -168,7 +168,7 @@ def choose(
     checked = candidates.study_of(settings, 1, classes.folds, folder.name, label)
     base_config(checked, checked.data[0])  # refuses invalid keys before anything is written
     guarded = _Guarded(watcher, clock)
-    found = _prepare(config, settings, images, clock, folder, guarded)
+    found = _prepare(config, settings, images, identity, clock, folder, guarded)
     known = Classes.of(found.images)
     run = parse(found.settings, "choose")
     preset = data.preset(run.data.transform)
@@ -280,6 +280,7 @@ def _prepare(
     config: RunConfig,
     settings: Mapping[str, Any],
     images: ImageSet,
+    identity: str,
     clock: Clock,
     folder: Path,
     watcher: Watcher,
@@ -287,11 +288,22 @@ def _prepare(
     """Measure the pace, take a sample if need be, and look at the images; or read it again."""
     path = folder / PLAN
     stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    if stored and stored["identity"] != identity:
+        raise BadInput(
+            f"'{folder}' was made from other images or settings; give another --output, or remove "
+            "it"
+        )
     if stored:
         extraction = Extraction.from_dict(stored["extraction"])
     else:
         pace = measure(config, images, data.preset(config.data.transform))
-        extraction = plan_extraction(pace, images.labels, clock.seconds, config.model.frozen_views)
+        extraction = plan_extraction(
+            pace,
+            images.labels,
+            clock.seconds,
+            config.model.frozen_views,
+            whole=config.data.name not in SAMPLED or images.query is not None,
+        )
     used = dict(settings["data"])
     if extraction.per_class is not None:
         used = _sample(config, images, extraction.per_class, folder)
@@ -303,10 +315,11 @@ def _prepare(
         survey = Survey.of(images, report)
     if survey.unreadable:
         used["skip_unreadable"] = True
-        images = data.load(used["name"], used["root"], skip_unreadable=True)
+        images = data.load(used["name"], used.get("root"), skip_unreadable=True)
         _usable(images)
     if not stored:
-        write_json(path, {"extraction": extraction.as_dict(), "survey": survey.as_dict()})
+        kept = {"extraction": extraction.as_dict(), "survey": survey.as_dict()}
+        write_json(path, {"identity": identity} | kept)
     views = {"frozen_views": extraction.views}
     changed = {**settings, "data": used, "model": {**settings["model"], **views}}
     return _Prepared(changed, images, survey, extraction)
@@ -314,12 +327,7 @@ def _prepare(
 
 def _sample(config: RunConfig, images: ImageSet, per_class: int, folder: Path) -> dict[str, Any]:
     """The data settings of some images of each class."""
-    given, root = config.data, config.data.root
-    if given.name not in SAMPLED or root is None or images.query is not None:
-        raise BadInput(
-            f"the features of all images of '{given.name}' do not fit in the budget, and only a "
-            "folder can be sampled; give more --minutes"
-        )
+    given, root = config.data, config.data.root or Path()
     place = root.expanduser() if given.name == "folder" else root.expanduser().parent
     write_sample(folder / "sample.csv", place, images, per_class)
     changes = {"name": "csv", "root": str(folder / "sample.csv")}
