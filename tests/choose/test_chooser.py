@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from lookalike.choose import chooser, words
+from lookalike.choose import chooser, preparation, words
 from lookalike.choose.budget import Clock, Extraction, TimeIsUp
 from lookalike.choose.chooser import choose
 from lookalike.choose.page import write_outcome
@@ -94,20 +94,20 @@ def _late(clock, *_):
 
 def test_features_that_are_too_slow_stop_in_time(chosen, monkeypatch, tmp_path):
     clock = Clock(900)
-    plan = chooser.plan_extraction
+    plan = preparation.plan_extraction
 
     def slow(*given, **options):
         clock.begun -= 900
         return plan(*given, **options)
 
-    monkeypatch.setattr(chooser, "plan_extraction", slow)
+    monkeypatch.setattr(preparation, "plan_extraction", slow)
     with pytest.raises(TimeIsUp, match="of 80 steps of 'looking at images'"):
         chosen(clock)
     assert not (tmp_path / "found").exists()
 
 
 def test_images_are_left_out_to_keep_the_time(chosen, monkeypatch):
-    monkeypatch.setattr(chooser, "plan_extraction", lambda *_, **__: Extraction(0, 4))
+    monkeypatch.setattr(preparation, "plan_extraction", lambda *_, **__: Extraction(0, 4))
     found = chosen()
     assert found.survey.images == 16 * 4
     assert found.recipe.data.name == "folder"

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.progress import Watcher
 from lookalike.study.driver import Executor
 from lookalike.study.runner import Outcome, Task
 
@@ -91,6 +92,32 @@ class TimedExecutor:
         if not found and self.clock.left < 0:
             raise TimeIsUp("the time is up")
         return found
+
+
+class TimedWatcher(Watcher):
+    """Another watcher until the time is up; then the next stage ends the work.
+
+    Args:
+        inner: Who is told.
+        clock: The time that is left.
+    """
+
+    def __init__(self, inner: Watcher, clock: Clock) -> None:
+        self.inner = inner
+        self.clock = clock
+
+    def stage(self, name: str, done: int, total: int, detail: str = "") -> None:
+        """Pass it on, if there is time for the rest."""
+        if self.clock.left < 0 and done < total:
+            raise TimeIsUp(
+                f"the time was up after {done:,} of {total:,} steps of '{name}', which were slower "
+                "than measured at the start; give more --minutes"
+            )
+        self.inner.stage(name, done, total, detail)
+
+    def note(self, text: str) -> None:
+        """Pass it on."""
+        self.inner.note(text)
 
 
 @dataclass(frozen=True)

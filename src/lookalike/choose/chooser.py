@@ -4,57 +4,29 @@ Everything that takes long is kept: features in the cache, finished trainings in
 study, whose name hashes the images and settings. The same call resumes.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from lookalike import data, evaluation
+from lookalike import data
 from lookalike.choose import candidates
-from lookalike.choose.budget import Clock, Extraction, TimedExecutor, TimeIsUp, plan_extraction
+from lookalike.choose.budget import Clock, Extraction, TimedExecutor, TimedWatcher, TimeIsUp
 from lookalike.choose.decision import Decision, decide
-from lookalike.choose.extraction import compute_features, measure, write_sample
+from lookalike.choose.extraction import compute_features
+from lookalike.choose.preparation import prepare, usable_classes
 from lookalike.choose.recipe import run_of, untrained_run
 from lookalike.choose.survey import Classes, Survey
+from lookalike.choose.untrained import Untrained, score_untrained
 from lookalike.compare.contenders import Gathered, gather
-from lookalike.compare.uncertainty import Bounds, Sample, class_intervals
 from lookalike.config import RunConfig, parse
-from lookalike.data import ImageSet
+from lookalike.config.recipes import USER_DATASETS
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
-from lookalike.evaluation.class_table import ClassTable
-from lookalike.files import write_json
 from lookalike.progress import Watcher
 from lookalike.study.driver import Executor, run_study
 from lookalike.study.methods import base_config, hash_of
 from lookalike.study.results import load_results
-
-PLAN = "choose.json"
-"""What was measured and found in the images; written before anything is trained."""
-SAMPLED = ("folder", "csv")
-"""Data sets of which a part can be taken."""
-
-
-@dataclass(frozen=True)
-class Untrained:
-    """The scores of the network's own features, of which every class is a test class.
-
-    Attributes:
-        metric: The metric.
-        score: The score.
-        bounds: The interval over classes, where there are enough.
-        classes: How many classes could be scored.
-        dim: Numbers of an embedding.
-    """
-
-    metric: str
-    score: float
-    bounds: Bounds | None
-    classes: int
-    dim: int
 
 
 @dataclass(frozen=True)
@@ -94,39 +66,14 @@ class Outcome:
     seconds: float
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """The data after the first look, and what was decided about them."""
-
-    settings: Mapping[str, Any]
-    """With the data as they are used: a sample, or without unreadable images."""
-    images: ImageSet
-    survey: Survey
-    extraction: Extraction
-
-
 class _Stages(Watcher):
     """Passes stages on; the notes of a study are not for the user of a choice."""
 
     def __init__(self, watcher: Watcher) -> None:
-        self.stage = watcher.stage  # type: ignore[method-assign]
-
-
-class _Guarded(Watcher):
-    """Passes everything on, and stops the work when the time is up."""
-
-    def __init__(self, watcher: Watcher, clock: Clock) -> None:
-        self.note = watcher.note  # type: ignore[method-assign]
         self.watcher = watcher
-        self.clock = clock
 
     def stage(self, name: str, done: int, total: int, detail: str = "") -> None:
-        """Pass it on, if there is time for the rest."""
-        if self.clock.left < 0 and done < total:
-            raise TimeIsUp(
-                f"the time was up after {done:,} of {total:,} steps of '{name}', which were slower "
-                "than measured at the start; give more --minutes"
-            )
+        """Pass it on."""
         self.watcher.stage(name, done, total, detail)
 
 
@@ -162,13 +109,13 @@ def choose(
     config = parse({**settings, "seed": settings.get("seed", 0)}, "choose")
     images = data.load(config.data.name, config.data.root)
     label = label_of(config)
-    classes = _usable(images)
+    classes = usable_classes(images)
     identity = hash_of({**settings, "data": _without_root(settings)}, images.fingerprint)
     folder = folder or Path("results") / f"choose-{label}-{identity[:8]}"
     checked = candidates.study_of(settings, 1, classes.folds, folder.name, label)
     base_config(checked, checked.data[0])  # refuses invalid keys before anything is written
-    guarded = _Guarded(watcher, clock)
-    found = _prepare(config, settings, images, identity, clock, folder, guarded)
+    guarded = TimedWatcher(watcher, clock)
+    found = prepare(config, settings, images, identity, clock, folder, guarded)
     known = Classes.of(found.images)
     run = parse(found.settings, "choose")
     preset = data.preset(run.data.transform)
@@ -229,109 +176,14 @@ def label_of(config: RunConfig) -> str:
         The name of the user's own folder or file, else that of the data set.
     """
     root = config.data.root
-    if config.data.name not in SAMPLED or root is None:
+    if config.data.name not in USER_DATASETS or root is None:
         return config.data.name
     path = root.expanduser().resolve()
     return (path.stem if config.data.name == "csv" else path.name).strip(".") or config.data.name
 
 
-def score_untrained(
-    features: np.ndarray[Any, np.dtype[np.float32]], images: ImageSet, metric: str
-) -> Untrained:
-    """The score of features that nobody trained, over all classes.
-
-    Args:
-        features: One row for each image.
-        images: The data set.
-        metric: The metric.
-
-    Returns:
-        The score, with an interval over classes where there are enough of them.
-    """
-    found = evaluation.score(features, images.labels, (metric,))
-    table = ClassTable.of(found, images.class_names)
-    bounds = None
-    if table is not None:
-        column = table.column(metric)[None]
-        sample = Sample(
-            ("raw",), np.array([[found.scores[metric]]]), {"raw": column}, table.queries
-        )
-        bounds = class_intervals(sample).get("raw")
-    count = 0 if table is None else len(table.classes)
-    return Untrained(metric, found.scores[metric], bounds, count, features.shape[1])
-
-
-def _usable(images: ImageSet) -> Classes:
-    """The usable classes; fewer than two are refused."""
-    sizes = np.bincount(images.labels, minlength=len(images.class_names))
-    if (sizes > 1).sum() < 2:
-        raise BadInput(
-            f"'{images.name}' has {(sizes > 1).sum()} class(es) of two images or more: to find an "
-            "image of the same class among others takes two such classes"
-        )
-    return Classes.of(images)
-
-
 def _without_root(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings["data"].items() if key != "root"}
-
-
-def _prepare(
-    config: RunConfig,
-    settings: Mapping[str, Any],
-    images: ImageSet,
-    identity: str,
-    clock: Clock,
-    folder: Path,
-    watcher: Watcher,
-) -> _Prepared:
-    """Measure the pace, take a sample if need be, and look at the images; or read it again."""
-    path = folder / PLAN
-    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    if stored and stored["identity"] != identity:
-        raise BadInput(
-            f"'{folder}' was made from other images or settings; give another --output, or remove "
-            "it"
-        )
-    if stored:
-        extraction = Extraction.from_dict(stored["extraction"])
-    else:
-        pace = measure(config, images, data.preset(config.data.transform))
-        extraction = plan_extraction(
-            pace,
-            images.labels,
-            clock.seconds,
-            config.model.frozen_views,
-            whole=config.data.name not in SAMPLED or images.query is not None,
-        )
-    used = dict(settings["data"])
-    if extraction.per_class is not None:
-        used = _sample(config, images, extraction.per_class, folder)
-        images = data.load("csv", used["root"])
-    if stored:
-        survey = Survey.from_dict(stored["survey"])
-    else:
-        report = data.check(images, lambda done, all: watcher.stage("looking at images", done, all))
-        survey = Survey.of(images, report)
-    if survey.unreadable:
-        used["skip_unreadable"] = True
-        images = data.load(used["name"], used.get("root"), skip_unreadable=True)
-        _usable(images)
-    if not stored:
-        kept = {"extraction": extraction.as_dict(), "survey": survey.as_dict()}
-        write_json(path, {"identity": identity} | kept)
-    views = {"frozen_views": extraction.views}
-    changed = {**settings, "data": used, "model": {**settings["model"], **views}}
-    return _Prepared(changed, images, survey, extraction)
-
-
-def _sample(config: RunConfig, images: ImageSet, per_class: int, folder: Path) -> dict[str, Any]:
-    """The data settings of some images of each class."""
-    given, root = config.data, config.data.root or Path()
-    place = root.expanduser() if given.name == "folder" else root.expanduser().parent
-    write_sample(folder / "sample.csv", place, images, per_class)
-    changes = {"name": "csv", "root": str(folder / "sample.csv")}
-    return given.model_dump(mode="json") | changes
 
 
 def _try_candidates(
