@@ -1,4 +1,5 @@
 import pytest
+import torch
 from safetensors.torch import save_file
 
 from lookalike import models
@@ -29,6 +30,7 @@ def few_candidates(monkeypatch):
 def weights(tmp_path_factory):
     """Weights of a small network; without any it could not be frozen."""
     path = tmp_path_factory.mktemp("weights") / "small.safetensors"
+    torch.manual_seed(5)
     model = models.build("small-cnn", dim=0)
     save_file(model.backbone.network.state_dict(), str(path))
     return path

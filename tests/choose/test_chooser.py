@@ -1,3 +1,4 @@
+import html
 import json
 import time
 from functools import partial
@@ -34,7 +35,7 @@ def test_a_recommendation_with_its_files(chosen, few_candidates, tmp_path):
     assert words.headline(found).startswith("Use ")
     assert words.headline(found).endswith("on 8 classes it has not seen.")
     written = write_outcome(found, "lookalike choose photos")
-    page = written.page.read_text(encoding="utf-8")
+    page = html.unescape(written.page.read_text(encoding="utf-8"))
     assert words.headline(found) in page
     assert "lookalike choose photos" in page
     told = json.loads((tmp_path / "found" / "recommendation.json").read_text())

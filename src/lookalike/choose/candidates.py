@@ -55,7 +55,12 @@ def settings_of(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def study_of(
-    settings: Mapping[str, Any], methods: int, folds: int, name: str, label: str
+    settings: Mapping[str, Any],
+    methods: int,
+    folds: int,
+    name: str,
+    label: str,
+    shrink: float | None = None,
 ) -> StudyConfig:
     """The study of the first candidates.
 
@@ -65,12 +70,15 @@ def study_of(
         folds: Parts that the training classes are cut into.
         name: The name of the study.
         label: The name of the data set in tables.
+        shrink: The shrinkage of the LDA from which heads start; None: as the settings say.
 
     Returns:
         The study, checked.
     """
     base = {key: value for key, value in settings.items() if key not in ("data", "seed")}
-    rates = {"optim.lr": {"choices": shipped()["rates"]}}
+    common: dict[str, Any] = {"search": {"optim.lr": {"choices": shipped()["rates"]}}}
+    if shrink is not None:
+        common["set"] = {"model.head_init": "lda", "model.head_shrink": shrink}
     first = shipped()["methods"][:methods]
     return parse_study(
         {
@@ -78,7 +86,7 @@ def study_of(
             "seed": settings.get("seed", 0),
             "data": {**settings["data"], "label": label},
             "base": base,
-            "methods": [merge(method, {"search": rates}) for method in first],
+            "methods": [merge(method, common) for method in first],
             "protocol": {
                 "name": "cross-validation",
                 "folds": folds,

@@ -12,6 +12,7 @@ from typing import Any
 
 from lookalike import data
 from lookalike.choose import candidates
+from lookalike.choose.baselines import best_shrink
 from lookalike.choose.budget import Clock, Extraction, TimedExecutor, TimedWatcher, TimeIsUp
 from lookalike.choose.decision import Decision, decide
 from lookalike.choose.extraction import compute_features
@@ -195,23 +196,30 @@ def _try_candidates(
     executor: Callable[[], AbstractContextManager[Executor]],
     watcher: Watcher,
 ) -> None:
-    """Run the study with one candidate more each time, while there is time for one more."""
+    """Test the baselines, then one candidate more each time, while there is time for one more."""
     quiet, longest = _Stages(watcher), 0.0
     with executor() as pool:
         timed = TimedExecutor(pool, clock)
+        shrink = None
+        if settings["model"].get("head_init") == "auto":
+            first = candidates.study_of(settings, 1, folds, folder.name, label)
+            try:
+                shrink = best_shrink(first, folder, timed)
+            except TimeIsUp:
+                return
         for count, name in enumerate(candidates.names(), 1):
             if clock.left < longest:
                 watcher.note(f"no time is left for {name}")
                 break
             before = clock.used
-            study = candidates.study_of(settings, count, folds, folder.name, label)
+            study = candidates.study_of(settings, count, folds, folder.name, label, shrink)
             try:
                 run_study(study, lambda: nullcontext(timed), folder=folder, watcher=quiet)
             except TimeIsUp:
                 watcher.note(f"the time was up during {name}")
                 break
             took = clock.used - before
-            longest = max(longest, took if count > 1 else 0.0)  # the first has the baselines too
+            longest = max(longest, took)
             row = load_results(folder).row(label, name)
             if row is not None and row.validation is not None:
                 watcher.note(
