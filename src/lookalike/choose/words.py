@@ -112,7 +112,7 @@ def _verdict(decision: Decision) -> str:
         return f"Training is not worth it: {trained.name} has {score} ({gap}, which {chance})."
     more = ""
     if decision.classes_needed:
-        more = f"; about {decision.classes_needed:,} test classes would tell, if it is real"
+        more = f"; if it is real, about {decision.classes_needed:,} test classes would show it"
     return (
         f"Training is not shown to be worth it: {trained.name} has {score} "
         f"({gap}, which {chance}{more})."
