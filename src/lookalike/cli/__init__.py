@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn, TextIO
 import typer
 
 from lookalike.cli.audit import audit
+from lookalike.cli.choose import choose
 from lookalike.cli.compare import compare
 from lookalike.cli.data import data
 from lookalike.cli.demo import demo
@@ -41,7 +42,7 @@ app = typer.Typer(
     help="Teach a network which images look alike, and prove fairly how well it does.",
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, train, evaluate, reproduce, compare, audit, report),
+    *(demo, choose, train, evaluate, reproduce, compare, audit, report),
     *(search, export, duplicates, mislabelled, serve),
 )
 for command in COMMANDS:

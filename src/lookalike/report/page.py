@@ -117,6 +117,7 @@ def write_page(
     metric: str | None = None,
     anyway: bool = False,
     paper: str | None = None,
+    summary: Markup | None = None,
     seed: int = 0,
 ) -> list[Path]:
     """Write a page about runs and studies, and its tables beside it.
@@ -130,6 +131,7 @@ def write_page(
         metric: What ranks; the study's own unless given, else map@r.
         anyway: Rank rows that differ beyond the method, and say so.
         paper: A paper in whose table our rows are shown too.
+        summary: A section before the scores.
         seed: Of the map.
 
     Returns:
@@ -156,7 +158,7 @@ def write_page(
         if part.to_best:
             suffix = f".differences-{number}.svg" if len(blocks) > 1 else ".differences.svg"
             texts[suffix] = difference_figure(part, found.metric, alone=True)
-    texts = {".html": _page(title, lead, commands, found, blocks, gathered, texts)} | texts
+    texts = {".html": _page(title, lead, commands, found, blocks, gathered, texts, summary)} | texts
     return write_texts(path, texts)
 
 
@@ -203,6 +205,7 @@ def _page(
     blocks: Sequence[Block],
     gathered: Gathered,
     texts: dict[str, str],
+    summary: Markup | None,
 ) -> str:
     methods = [asdict(method) for method in charts.method_styles(gathered.contenders)]
     tested = found.tournament is not None and found.tournament.distance is not None
@@ -210,6 +213,7 @@ def _page(
     page: str = template("page.html.j2").render(
         title=title,
         lead=lead,
+        summary=summary,
         metric=found.metric,
         blocks=blocks,
         tournament=found.tournament,

@@ -1,0 +1,139 @@
+"""The data before the study: what fits in the budget, and what is wrong with the images.
+
+What was measured and found is kept in the folder of the results, so that the same command resumes
+with the same images and views.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lookalike import data
+from lookalike.choose.budget import Clock, Extraction, plan_extraction
+from lookalike.choose.extraction import measure, write_sample
+from lookalike.choose.survey import Classes, Survey
+from lookalike.config import RunConfig
+from lookalike.config.recipes import USER_DATASETS
+from lookalike.data import ImageSet
+from lookalike.errors import BadInput
+from lookalike.files import write_json
+from lookalike.progress import Watcher
+
+PLAN = "choose.json"
+"""What was measured and found in the images; written before anything is trained."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The data after the first look, and what was decided about them.
+
+    Attributes:
+        settings: With the data as they are used: a sample, or without unreadable images.
+        images: The same data.
+        survey: What was found in them.
+        extraction: The features that fit in the budget.
+    """
+
+    settings: Mapping[str, Any]
+    images: ImageSet
+    survey: Survey
+    extraction: Extraction
+
+
+def usable_classes(images: ImageSet) -> Classes:
+    """The classes of two images or more.
+
+    Args:
+        images: The data set.
+
+    Returns:
+        How many train and test.
+
+    Raises:
+        BadInput: There are fewer than two.
+    """
+    sizes = np.bincount(images.labels, minlength=len(images.class_names))
+    if (sizes > 1).sum() < 2:
+        raise BadInput(
+            f"'{images.name}' has {(sizes > 1).sum()} class(es) of two images or more: to find an "
+            "image of the same class among others takes two such classes"
+        )
+    return Classes.of(images)
+
+
+def prepare(
+    config: RunConfig,
+    settings: Mapping[str, Any],
+    images: ImageSet,
+    identity: str,
+    clock: Clock,
+    folder: Path,
+    watcher: Watcher,
+) -> Prepared:
+    """Measure the pace, take a sample if need be, and look at the images; or read what was found.
+
+    Args:
+        config: The data, the transform and the network.
+        settings: The same as nested settings.
+        images: The whole data set.
+        identity: A hash of images and settings.
+        clock: The budget.
+        folder: The folder of the results.
+        watcher: Receives progress.
+
+    Returns:
+        The data as they are used.
+
+    Raises:
+        BadInput: The folder is of other images or settings, or the budget is too small.
+    """
+    path = folder / PLAN
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    if stored and stored["identity"] != identity:
+        raise BadInput(
+            f"'{folder}' was made from other images or settings; give another --output, or remove "
+            "it"
+        )
+    if stored:
+        extraction = Extraction.from_dict(stored["extraction"])
+    else:
+        pace = measure(config, images, data.preset(config.data.transform))
+        extraction = plan_extraction(
+            pace,
+            images.labels,
+            clock.seconds,
+            config.model.frozen_views,
+            whole=config.data.name not in USER_DATASETS or images.query is not None,
+        )
+    used = dict(settings["data"])
+    if extraction.per_class is not None:
+        used = _sample(config, images, extraction.per_class, folder)
+        images = data.load("csv", used["root"])
+    if stored:
+        survey = Survey.from_dict(stored["survey"])
+    else:
+        report = data.check(images, lambda done, all: watcher.stage("looking at images", done, all))
+        survey = Survey.of(images, report)
+    if survey.unreadable:
+        used["skip_unreadable"] = True
+        images = data.load(used["name"], used.get("root"), skip_unreadable=True)
+        usable_classes(images)
+    if not stored:
+        kept = {"extraction": extraction.as_dict(), "survey": survey.as_dict()}
+        write_json(path, {"identity": identity} | kept)
+    views = {"frozen_views": extraction.views}
+    changed = {**settings, "data": used, "model": {**settings["model"], **views}}
+    return Prepared(changed, images, survey, extraction)
+
+
+def _sample(config: RunConfig, images: ImageSet, per_class: int, folder: Path) -> dict[str, Any]:
+    """The data settings of some images of each class."""
+    given, root = config.data, config.data.root or Path()
+    place = root.expanduser() if given.name == "folder" else root.expanduser().parent
+    write_sample(folder / "sample.csv", place, images, per_class)
+    changes = {"name": "csv", "root": str(folder / "sample.csv")}
+    return given.model_dump(mode="json") | changes

@@ -1,0 +1,98 @@
+"""``lookalike choose``: which method for your pictures, within a budget of time."""
+
+import json
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lookalike.cli.console import AsJson
+from lookalike.cli.execution import Execution
+from lookalike.errors import BadInput
+
+
+def choose(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PHOTOS [KEY=VALUE]...",
+            help="A folder with one sub-folder per class, or a CSV; then keys to override.",
+        ),
+    ],
+    minutes: Annotated[float, typer.Option(help="The budget of time.")] = 15,
+    metric: Annotated[
+        str, typer.Option(help="What is claimed; MAP@R chooses in any case.")
+    ] = "recall@1",
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="The folder; default: results/choose-NAME-HASH."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Trainings at the same time; default: all cores.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at your pictures and recommend a method: trained, or not worth training.
+
+    Example: lookalike choose photos/
+
+    Example: lookalike choose data.name=cub data.root=data --minutes 30
+
+    Heads on frozen features are compared on classes that they have not seen. The same command
+    resumes, and with more minutes tries more.
+    """
+    begun = time.monotonic()
+    if not minutes > 0:
+        raise BadInput(f"--minutes {minutes:g} is invalid: it must be above 0")
+    from lookalike.choose import words
+    from lookalike.choose.budget import Clock
+    from lookalike.choose.candidates import settings_of
+    from lookalike.choose.chooser import choose as run
+    from lookalike.choose.page import next_commands, write_outcome
+
+    settings = settings_of(data_settings(arguments))
+    clock = Clock(60 * minutes, begun)
+    options = ["--minutes", f"{minutes:g}", *(["--metric", metric] if metric != "recall@1" else [])]
+    command = shlex.join(["lookalike", "choose", *arguments, *options])
+    with Execution(workers=workers).running("choice") as how:
+        found = run(
+            settings,
+            clock,
+            how["executor"],
+            metric=metric,
+            folder=output,
+            watcher=how["watcher"],
+        )
+        written = write_outcome(found, command)
+    if as_json:
+        files = {"page": str(written.page), "recipe": str(written.recipe)}
+        print(json.dumps(words.as_dict(found) | {"files": files}, indent=2))
+        return
+    print(f"{found.label}: {found.survey.summary}")
+    for sentence in found.survey.problems:
+        print(f"  {sentence}")
+    print(f"\n{words.headline(found)}")
+    for sentence in words.reasons(found):
+        print(f"  {sentence}")
+    print()
+    if found.decision is not None:
+        print(words.meaning(found.decision))
+    for sentence in words.limits(found):
+        print(sentence)
+    print(f"\n{clock.used / 60:.1f} of {minutes:g} minutes. The page: {written.page}")
+    for line in next_commands(written):
+        print(line)
+
+
+def data_settings(arguments: list[str]) -> list[str]:
+    """The arguments as settings; a path becomes ``data.name`` and ``data.root``."""
+    first, *others = arguments
+    if "=" in first and not Path(first).exists():
+        named = any(setting.startswith("data.name=") for setting in arguments)
+        if not named:
+            raise BadInput("give a folder of pictures, or data.name=... for a data set")
+        return arguments
+    name = "csv" if Path(first).suffix.lower() == ".csv" else "folder"
+    return [f"data.name={name}", f"data.root={first}", *others]

@@ -1,0 +1,152 @@
+import html
+import json
+import time
+from functools import partial
+
+import pytest
+
+from lookalike.choose import chooser, preparation, words
+from lookalike.choose.budget import Clock, Extraction, TimeIsUp
+from lookalike.choose.chooser import choose
+from lookalike.choose.page import write_outcome
+from lookalike.config import load
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.training import train
+
+
+@pytest.fixture
+def chosen(tiny, pictures, few_candidates, in_process, tmp_path):
+    """Run the command's work on sixteen classes of five images."""
+
+    def run(clock=None, executor=in_process, folder=pictures, more=()):
+        clock = clock or Clock(900)
+        return choose(tiny(folder, *more), clock, executor, folder=tmp_path / "found")
+
+    return run
+
+
+def test_a_recommendation_with_its_files(chosen, few_candidates, tmp_path):
+    found = chosen()
+    assert found.unknown == ()
+    names = {one.name for one in found.decision.candidates}
+    assert names == {*few_candidates, "raw features", "PCA", "LDA, shrunk"}
+    assert found.not_tried == found.failed == ()
+    assert found.decision.test_classes == 8
+    assert words.headline(found).startswith("Use ")
+    assert words.headline(found).endswith("on 8 classes it has not seen.")
+    written = write_outcome(found, "lookalike choose photos")
+    page = html.unescape(written.page.read_text(encoding="utf-8"))
+    assert words.headline(found) in page
+    assert "lookalike choose photos" in page
+    told = json.loads((tmp_path / "found" / "recommendation.json").read_text())
+    assert told["method"] == found.decision.chosen.name
+    assert len(told["candidates"]) == 5
+    for recipe in filter(None, (written.recipe, written.alternative)):
+        run = train(load(recipe, [f"runs_dir={tmp_path / 'runs'}"]))
+        assert "recall@1" in run.result["test"]
+
+
+def test_the_same_call_resumes(chosen, in_process):
+    killed, second = in_process(7), in_process()
+    with pytest.raises(KeyboardInterrupt):
+        chosen(executor=lambda: killed)
+    resumed = chosen(executor=lambda: second)
+    assert len(killed.done) == 7
+    assert second.done
+    assert not set(killed.done) & set(second.done)
+    third = in_process(0)  # would be interrupted by its first task
+    assert chosen(executor=lambda: third).decision == resumed.decision
+
+
+def test_what_there_was_no_time_for_is_named(chosen, few_candidates, in_process, monkeypatch):
+    first, second = few_candidates
+    clock = Clock(900)
+    run_study = chooser.run_study
+
+    def slow(study, *args, **kwargs):
+        found = run_study(study, *args, **kwargs)
+        clock.begun = time.monotonic() - 900  # it has taken all the time
+        return found
+
+    monkeypatch.setattr(chooser, "run_study", slow)
+    found = chosen(clock)
+    assert found.not_tried == (second,)
+    assert first in {one.name for one in found.decision.candidates}
+    assert any(f"Not tried for lack of time: {second};" in line for line in words.limits(found))
+    clock.begun = time.monotonic()
+    monkeypatch.setattr(chooser, "run_study", run_study)
+    assert chosen().not_tried == ()
+
+
+def test_time_that_is_up_before_any_test_is_an_error(chosen, monkeypatch, in_process):
+    class Slow(in_process):
+        def wait(self, timeout):
+            return []
+
+    clock = Clock(900)
+    monkeypatch.setattr(chooser, "compute_features", partial(_late, clock))
+    with pytest.raises(LookalikeError, match="with more --minutes goes on"):
+        chosen(clock, Slow)
+
+
+def _late(clock, *_):
+    clock.begun -= 900
+
+
+def test_features_that_are_too_slow_stop_in_time(chosen, monkeypatch, tmp_path):
+    clock = Clock(900)
+    plan = preparation.plan_extraction
+
+    def slow(*given, **options):
+        clock.begun -= 900
+        return plan(*given, **options)
+
+    monkeypatch.setattr(preparation, "plan_extraction", slow)
+    with pytest.raises(TimeIsUp, match="of 80 steps of 'looking at images'"):
+        chosen(clock)
+    assert not (tmp_path / "found").exists()
+
+
+def test_images_are_left_out_to_keep_the_time(chosen, monkeypatch):
+    monkeypatch.setattr(preparation, "plan_extraction", lambda *_, **__: Extraction(0, 4))
+    found = chosen()
+    assert found.survey.images == 16 * 4
+    assert found.recipe.data.name == "folder"
+    first, second, *_ = words.limits(found)
+    assert first == "To keep the time, 4 images of each class at most were used."
+    assert second.startswith("To keep the time, 0 augmented views of each image")
+
+
+def test_unreadable_images_are_left_out(chosen, coloured_noise):
+    folder = coloured_noise(10, 5, size=(40, 40))
+    (folder / "00" / "0.png").write_bytes(b"no image")
+    found = chosen(folder=folder)
+    assert found.survey.images == 49
+    assert found.recipe.data.skip_unreadable
+    assert found.decision is not None
+
+
+def test_too_few_classes_say_what_cannot_be_known(chosen, coloured_noise, tmp_path):
+    found = chosen(folder=coloured_noise(6, 4, size=(40, 40)))
+    assert found.decision is None
+    assert len(found.unknown) == 2
+    assert found.untrained.classes == 6
+    assert found.untrained.bounds is not None
+    assert sum(line.startswith("Cannot be known: ") for line in words.reasons(found)) == 2
+    written = write_outcome(found, "lookalike choose photos")
+    assert "Cannot be known: " in written.page.read_text(encoding="utf-8")
+    run = train(load(written.recipe, [f"runs_dir={tmp_path / 'runs'}"]))
+    assert run.done
+    assert found.recipe.model.dim == 0
+
+
+def test_a_folder_of_other_images_is_refused(chosen, coloured_noise):
+    chosen(folder=coloured_noise(6, 4, size=(40, 40)))
+    with pytest.raises(BadInput, match="was made from other images or settings"):
+        chosen(folder=coloured_noise(7, 4, size=(40, 40)))
+
+
+def test_one_class_is_refused(chosen, coloured_noise, tmp_path):
+    with pytest.raises(BadInput, match="takes two such classes"):
+        chosen(folder=coloured_noise(1, 4, size=(40, 40)))
+    assert not (tmp_path / "found").exists()
