@@ -112,6 +112,18 @@ def test_a_study_runs_from_python(pictures, tmp_path):
     assert "triplet" in str(la.compare(found))
 
 
+def test_a_method_is_chosen_from_python(coloured_noise, tmp_path):
+    settings = {"data.transform": "none", "model.frozen_views": 0}
+    found = la.choose(
+        coloured_noise(6, 3, size=(40, 40)), settings, output=tmp_path, workers=1, progress=False
+    )
+    assert "Use the network's own features" in str(found)
+    assert found.page.is_file()
+    assert "model:" in found.recipe.read_text()
+    with pytest.raises(BadInput, match="give a folder of images"):
+        la.choose()
+
+
 def test_slips_get_one_sentence(tmp_path):
     with pytest.raises(BadInput, match="say what to train"):
         la.train()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the rooms are imported when first asked for, so that the co
         regularizers,
         samplers,
     )
-    from lookalike.api import compare, load, report, study, train
+    from lookalike.api import choose, compare, load, report, study, train
     from lookalike.evaluation import evaluate, nearest
     from lookalike.search import Index
     from lookalike.training.estimator import MetricLearner
@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # the rooms are imported when first asked for, so that the co
 __all__ = [
     "Index",
     "MetricLearner",
+    "choose",
     "compare",
     "data",
     "distances",
@@ -60,7 +61,7 @@ _HOMES = {
     "load": "lookalike.api",
     "train": "lookalike.api",
 }
-_CALLABLE = ("compare", "report", "study")
+_CALLABLE = ("choose", "compare", "report", "study")
 
 
 class _Room(ModuleType):

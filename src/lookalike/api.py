@@ -1,4 +1,4 @@
-"""What the commands do, from Python: train, load, study, compare, report.
+"""What the commands do, from Python: choose, train, load, study, compare, report.
 
 Each function takes what its command takes, shows progress on a terminal or in a notebook, and
 returns an object that a notebook shows as a table.
@@ -6,6 +6,7 @@ returns an object that a notebook shows as a table.
 
 import io
 import os
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -16,6 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
+from lookalike.choose import words
+from lookalike.choose.budget import Clock
+from lookalike.choose.candidates import data_settings, settings_of
+from lookalike.choose.chooser import Outcome
+from lookalike.choose.chooser import choose as run_choice
+from lookalike.choose.page import write_outcome
 from lookalike.compare.comparison import Comparison, chosen_metric
 from lookalike.compare.comparison import compare as compare_rows
 from lookalike.compare.contenders import gather
@@ -39,7 +46,7 @@ from lookalike.training import train as train_run
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Compared", "Result", "compare", "load", "report", "study", "train"]
+__all__ = ["Choice", "Compared", "Result", "choose", "compare", "load", "report", "study", "train"]
 
 Result: TypeAlias = Run | StudyResults | Path | str
 """A finished run or study, or its folder."""
@@ -135,6 +142,73 @@ def study(
     with _watching(progress) as watcher:
         executor = partial(LocalExecutor, workers or os.cpu_count() or 1, watcher)
         return run_study(config, executor, folder=folder, watcher=watcher)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which method is recommended for some images, and why.
+
+    Attributes:
+        outcome: Everything behind it: what is in the images, scores, intervals, differences.
+        page: The HTML page about it.
+        recipe: The recipe, which :func:`train` takes.
+    """
+
+    outcome: Outcome
+    page: Path
+    recipe: Path
+
+    def __str__(self) -> str:
+        return "\n  ".join([words.headline(self.outcome), *words.reasons(self.outcome)])
+
+    def _repr_html_(self) -> str:
+        headline, *reasons = str(self).splitlines()
+        lines = "".join(f"<li>{escape(reason.strip())}</li>" for reason in reasons)
+        return f"<p><b>{escape(headline)}</b></p><ul>{lines}</ul>"
+
+
+def choose(
+    source: Path | str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    minutes: float = 15,
+    metric: str = "recall@1",
+    output: Path | str | None = None,
+    workers: int | None = None,
+    progress: bool = True,
+) -> Choice:
+    """Look at images and recommend a method within a budget of time, as ``lookalike choose`` does.
+
+    Args:
+        source: A folder with one sub-folder per class, or a CSV; None: ``data.name`` is a setting.
+        settings: Keys of the configuration.
+        minutes: The budget.
+        metric: What is claimed; MAP@R on validation classes chooses in any case.
+        output: The folder of results; None: ``results/choose-NAME-HASH``.
+        workers: Trainings at the same time; None: one for each core.
+        progress: Whether to show progress.
+
+    Returns:
+        The recommendation, with its page and recipe.
+
+    Raises:
+        BadInput: The data or settings are invalid, or the budget is too small.
+    """
+    clock = Clock(60 * minutes, time.monotonic())
+    given = [*([] if source is None else [str(source)]), *_overrides(settings)]
+    if not given:
+        raise BadInput("give a folder of images, or settings with data.name")
+    with _watching(progress) as watcher:
+        outcome = run_choice(
+            settings_of(data_settings(given)),
+            clock,
+            partial(LocalExecutor, workers or os.cpu_count() or 1, watcher),
+            metric=metric,
+            folder=None if output is None else Path(output),
+            watcher=watcher,
+        )
+    written = write_outcome(outcome, f"la.choose({str(source)!r}, minutes={minutes:g})")
+    return Choice(outcome, written.page, written.recipe)
 
 
 @dataclass(frozen=True)

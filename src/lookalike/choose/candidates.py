@@ -28,6 +28,28 @@ def names() -> tuple[str, ...]:
     return tuple(method["name"] for method in shipped()["methods"])
 
 
+def data_settings(arguments: Sequence[str]) -> list[str]:
+    """The arguments as settings; a path becomes ``data.name`` and ``data.root``.
+
+    Args:
+        arguments: A folder or CSV and ``key=value`` settings, or settings with ``data.name``.
+
+    Returns:
+        Settings only.
+
+    Raises:
+        BadInput: Neither a path nor a data set is given.
+    """
+    first, *others = arguments
+    if "=" in first and not Path(first).exists():
+        named = any(setting.startswith("data.name=") for setting in arguments)
+        if not named:
+            raise BadInput("give a folder of pictures, or data.name=... for a data set")
+        return list(arguments)
+    name = "csv" if Path(first).suffix.lower() == ".csv" else "folder"
+    return [f"data.name={name}", f"data.root={first}", *others]
+
+
 def settings_of(overrides: Sequence[str]) -> dict[str, Any]:
     """The settings that all candidates share, with ``key=value`` on top.
 

@@ -48,7 +48,7 @@ def choose(
         raise BadInput(f"--minutes {minutes:g} is invalid: it must be above 0")
     from lookalike.choose import words
     from lookalike.choose.budget import Clock
-    from lookalike.choose.candidates import settings_of
+    from lookalike.choose.candidates import data_settings, settings_of
     from lookalike.choose.chooser import choose as run
     from lookalike.choose.page import next_commands, write_outcome
 
@@ -84,15 +84,3 @@ def choose(
     print(f"\n{clock.used / 60:.1f} of {minutes:g} minutes. The page: {written.page}")
     for line in next_commands(written):
         print(line)
-
-
-def data_settings(arguments: list[str]) -> list[str]:
-    """The arguments as settings; a path becomes ``data.name`` and ``data.root``."""
-    first, *others = arguments
-    if "=" in first and not Path(first).exists():
-        named = any(setting.startswith("data.name=") for setting in arguments)
-        if not named:
-            raise BadInput("give a folder of pictures, or data.name=... for a data set")
-        return arguments
-    name = "csv" if Path(first).suffix.lower() == ".csv" else "folder"
-    return [f"data.name={name}", f"data.root={first}", *others]
