@@ -57,7 +57,7 @@ def test_the_default_by_name_is_the_default(name, batch):
     """A loss whose reducer is its own default takes the same way, kernels included."""
     rows, labels = batch()
     plain = build(name)
-    named = build(name, reducer=type(plain.usual_reducer)())
+    named = build(name, reducer=plain.default_reducer())
     assert named.reducer is named.usual_reducer
     assert torch.equal(named(rows, labels), plain(rows, labels))
 
