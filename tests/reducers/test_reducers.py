@@ -231,7 +231,8 @@ def test_a_reducer_set_later_counts(batch):
 
 def test_in_a_configuration():
     loss = la.losses.create("contrastive", reducer={"name": "threshold", "low": 0.1})
-    assert loss.reducer == reducers.ThresholdReducer(low=0.1)
+    given = reducers.ThresholdReducer(low=0.1)
+    assert loss.reducer.reducers == {"pos_loss": given, "neg_loss": given}
 
 
 def test_refusals(batch):
