@@ -288,6 +288,12 @@ def test_proxies_need_to_know_which_images_are_copies():
         memory(rows, labels, enqueue_mask=torch.arange(6) < 3)
 
 
+def pairs_of(indices):
+    """The pairs, or the triplets, in an order of their own."""
+    parts = (indices,) if len(indices) == 3 else (indices[:2], indices[2:])
+    return [sorted(torch.stack(tuple(part), 1).tolist()) for part in parts]
+
+
 @pytest.mark.parametrize("miner", [None, "multi-similarity", "triplet-margin"])
 @pytest.mark.parametrize("name", ["ContrastiveLoss", "TripletMarginLoss", "NTXentLoss"])
 def test_further_pairs_equal_pml(name, miner):
@@ -306,6 +312,14 @@ def test_further_pairs_equal_pml(name, miner):
             torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-12)
         else:
             ours(rows, labels), other(rows, labels)
+        seen = (rows, labels, ours.embedding_memory[: len(ours)], ours.label_memory[: len(ours)])
+        for more in (None, tuple(pairs), tuple(three)):
+            for without_copies in (True, False):
+                tuples = [
+                    each.create_indices_tuple(*seen, more, without_copies) for each in (ours, other)
+                ]
+                found, expected = (pairs_of(each) for each in tuples)
+                assert found == expected
     with pytest.raises(BadInput, match="not both"):
         ours(rows, labels, tuple(pairs), torch.ones(6, dtype=torch.bool))
 

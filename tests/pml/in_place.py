@@ -24,6 +24,8 @@ OURS, THEIRS = "lookalike.pml", "pytorch_metric_learning"
 
 built = set()
 """Names of our classes that the running test has built an object of."""
+built_by_class = {}
+"""The same of what ``setUpClass`` built for all tests of a class."""
 
 
 def counting(cls):
@@ -67,13 +69,20 @@ def pytest_runtest_setup(item):
 
 
 @pytest.hookimpl(hookwrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    yield
+    if fixturedef.scope == "class":
+        built_by_class.setdefault(request.cls, set()).update(built)
+
+
+@pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     if report.when == "call":
         text = report.longreprtext.strip().splitlines()
         item.config.outcomes[item.nodeid] = {
             "outcome": report.outcome,
-            "ours": sorted(built),
+            "ours": sorted(built | built_by_class.get(item.cls, set())),
             "reason": text[-1] if text else "",
         }
 

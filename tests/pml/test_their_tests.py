@@ -19,15 +19,10 @@ SKIPPED += ["utils/test_inference.py"]
 
 INNER = "it calls inner methods of PML"
 SUPPORTED = "it reads PML's list of supported losses"
-ORDER = "it expects pairs in the order of topk, hardest first; ours come by anchor"
 KNOWN = {
-    "test_cross_batch_memory.py::test_input_indices_tuple": INNER,
     "test_cross_batch_memory.py::test_all_losses": SUPPORTED,
     "test_self_supervised_loss.py::test_ssl_wrapper_all": SUPPORTED,
     "test_batch_easy_hard_miner.py::test_dist_mining": INNER,
-    "test_setting_reducers.py::test_setting_reducers": (
-        "a reducer given to the contrastive loss stays itself, not one for each kind of pair"
-    ),
     "test_common_functions.py::test_collect_stats_flag": "it sets a global variable of PML",
     "test_dynamic_soft_margin_loss.py::test_dynamic_soft_margin_loss_without_labels": (
         "PML pads views of unequal size with zeros"
@@ -47,10 +42,6 @@ KNOWN = {
     "test_angular_miner.py::test_angular_miner": "angles are those of unit vectors here",
     "test_losses_without_labels.py::test": "AngularLoss needs no labels here",
     "test_per_anchor_reducer.py::test_per_anchor_reducer": "triplets are refused there, not here",
-    "test_hdc_miner.py::test_dist_mining": ORDER,
-    "test_hdc_miner.py::test_normalized_dist_mining": ORDER,
-    "test_hdc_miner.py::test_normalized_dist_squared_mining": ORDER,
-    "test_hdc_miner.py::test_sim_mining": ORDER,
     "test_tuples_to_weights_sampler.py::test_tuplestoweights_sampler": "it downloads a data set",
 }
 """Tests of PML that fail with our parts, and why."""
@@ -83,5 +74,5 @@ def test_what_fails_is_known(tmp_path):
     assert failed - KNOWN.keys() == set()
     assert KNOWN.keys() - failed <= BY_CHANCE  # the list has no more than what fails
     ours = [found["outcome"] for found in outcomes.values() if found["ours"]]
-    assert len(ours) > 120
-    assert ours.count("passed") >= 0.9 * len(ours)
+    assert len(ours) > 130
+    assert ours.count("passed") >= 0.92 * len(ours)

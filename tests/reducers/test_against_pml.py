@@ -131,6 +131,35 @@ def test_a_reducer_for_each_kind_of_pair(batch):
     assert_same(*found)
 
 
+OF_SEVERAL = ["ContrastiveLoss", "IntraPairVarianceLoss", "MarginLoss", "VICRegLoss"]
+
+
+@pytest.mark.parametrize("name", ["TripletMarginLoss", *OF_SEVERAL])
+@pytest.mark.parametrize("given", [None, "MeanReducer", "AvgNonZeroReducer"])
+def test_one_reducer_becomes_one_for_each_kind(name, given):
+    """``loss.reducer`` has the attributes of PML's."""
+    mine, theirs = (
+        getattr(library, name)(reducer=given and getattr(kinds, given)()).reducer
+        for library, kinds in ((losses, reducers), (their_losses, their_reducers))
+    )
+    assert hasattr(mine, "reducers") == (name in OF_SEVERAL)
+    if name not in OF_SEVERAL:
+        mine, theirs = ({"loss": each} for each in (mine, theirs))
+    else:
+        mine, theirs = mine.reducers, theirs.reducers
+    assert set(mine) == set(theirs.keys())
+    if name != "MarginLoss" or given:  # its usual mean is over the hinges above zero
+        assert all(type(mine[part]).__name__ == type(theirs[part]).__name__ for part in mine)
+
+
+def test_reducers_of_pml_for_each_kind(batch):
+    rows, labels = batch()
+    parts = {"pos_loss": their_reducers.SumReducer(), "neg_loss": their_reducers.MeanReducer()}
+    mine = losses.ContrastiveLoss(reducer=reducers.MultipleReducers(parts))
+    theirs = their_losses.ContrastiveLoss(reducer=their_reducers.MultipleReducers(parts))
+    assert_same(value_and_gradient(mine, rows, labels), value_and_gradient(theirs, rows, labels))
+
+
 @pytest.mark.parametrize(("name", "settings"), PAIRS)
 def test_no_reduction(name, settings, batch):
     """The same dictionary, up to the order of its elements."""

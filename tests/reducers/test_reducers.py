@@ -57,7 +57,7 @@ def test_the_default_by_name_is_the_default(name, batch):
     """A loss whose reducer is its own default takes the same way, kernels included."""
     rows, labels = batch()
     plain = build(name)
-    named = build(name, reducer=type(plain.usual_reducer)())
+    named = build(name, reducer=plain.default_reducer())
     assert named.reducer is named.usual_reducer
     assert torch.equal(named(rows, labels), plain(rows, labels))
 
@@ -231,7 +231,8 @@ def test_a_reducer_set_later_counts(batch):
 
 def test_in_a_configuration():
     loss = la.losses.create("contrastive", reducer={"name": "threshold", "low": 0.1})
-    assert loss.reducer == reducers.ThresholdReducer(low=0.1)
+    given = reducers.ThresholdReducer(low=0.1)
+    assert loss.reducer.reducers == {"pos_loss": given, "neg_loss": given}
 
 
 def test_refusals(batch):

@@ -79,6 +79,8 @@ class Loss(DistanceModule):
     """Whether an anchor's part reads its own row only, so that anchors may differ in candidates."""
     needs_labels: ClassVar[bool] = True
     """Whether an ``indices_tuple`` alone is not enough."""
+    sub_losses: ClassVar[tuple[str, ...]] = ("loss",)
+    """Names of its kinds of elements; with several, ``reducer`` has one for each, as PML's."""
     fused_kernel: ClassVar[kernels.Kernel | None] = None
     """Value and gradient of ``formula`` by hand, in fewer passes, for any relations."""
     never_decayed: ClassVar[tuple[str, ...]] = ()
@@ -97,10 +99,11 @@ class Loss(DistanceModule):
         super().__post_init__()
         given = self.reducer
         del self.reducer  # one of PML's is a torch module, which only a module may replace
-        self.usual_reducer = self.default_reducer()
+        usual = self.default_reducer()
+        self.usual_reducer = usual.for_each(self.sub_losses)
         self.reducer = self.usual_reducer
-        if given is not None and (chosen := build_reducer(given)) != self.usual_reducer:
-            self.reducer = chosen
+        if given is not None and (chosen := build_reducer(given)) != usual:
+            self.reducer = chosen.for_each(self.sub_losses)
         self.embedding_regularizer = build(self.embedding_regularizer)
 
     def default_reducer(self) -> Reducer:
@@ -192,7 +195,7 @@ class Loss(DistanceModule):
         Returns:
             A scalar.
         """
-        check_rows(embeddings, None)
+        self.distance.check_shapes(embeddings, None)
         self.check_given(labels, indices_tuple, ref_emb, ref_labels)
         if embeddings.shape[0] == 0:
             return in_full_precision(embeddings).sum()

@@ -22,6 +22,7 @@ class BinomialDevianceLoss(PairLoss):
     """
 
     additive = True
+    sub_losses = ("pos_loss", "neg_loss")
 
     alpha: float = 2
     beta: float = 0.5

@@ -50,6 +50,7 @@ class ContrastiveLoss(PairLoss):
     """
 
     additive = True
+    sub_losses = ("pos_loss", "neg_loss")
     default_distance: ClassVar[Callable[[], Distance]] = LpDistance
 
     pos_margin: float = 0

@@ -20,6 +20,8 @@ class IntraPairVarianceLoss(PairLoss):
         neg_eps: Relative slack above the mean of the negatives.
     """
 
+    sub_losses = ("pos_loss", "neg_loss")
+
     pos_eps: float = 0.01
     neg_eps: float = 0.01
 

@@ -43,6 +43,7 @@ class MarginLoss(PairLoss):
     default_distance = LpDistance
     never_decayed = ("beta",)  # a boundary between distances: nothing wants it near zero
     reads_triplets = True
+    sub_losses = ("margin_loss", "beta_reg_loss")
     fused_kernel = margin_kernel
     beta: Tensor
 

@@ -39,6 +39,7 @@ class ProxyAnchorLoss(ProxyLoss):
     """
 
     additive = True
+    sub_losses = ("pos_loss", "neg_loss")
     compares = "proxies with images"
     fused_kernel = proxy_anchor_kernel
 

@@ -28,6 +28,7 @@ class VICRegLoss(Loss):
     """
 
     needs_labels = False
+    sub_losses = ("invariance_loss", "variance_loss1", "variance_loss2", "covariance_loss")
 
     invariance_lambda: float = 25
     variance_mu: float = 25

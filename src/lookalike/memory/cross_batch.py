@@ -10,6 +10,11 @@ from lookalike.labels import as_tensor
 from lookalike.losses.adapter import as_loss
 from lookalike.losses.base import Loss
 from lookalike.miners.base import as_miner
+from lookalike.miners.indices import (
+    convert_to_pairs,
+    convert_to_triplets,
+    get_all_pairs_indices,
+)
 from lookalike.miners.mined import Indices, together
 from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import check_rows, in_full_precision
@@ -202,3 +207,43 @@ class CrossBatchMemory(EmbeddingMemory):
             if mined is not None:
                 relations = self.loss.narrow(relations, mined)
             return self.loss.value(relations)
+
+    def create_indices_tuple(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        E_mem: Tensor,
+        L_mem: Tensor,
+        input_indices_tuple: Indices | None,
+        do_remove_self_comparisons: bool,
+    ) -> tuple[Tensor, ...]:
+        """The pairs or triplets of a batch and a memory, as PML's index tensors.
+
+        To look at them: ``forward`` works with relations, and does not call this method.
+
+        Args:
+            embeddings: [N, D].
+            labels: Class indices [N].
+            E_mem: [M, D], the embeddings of the memory.
+            L_mem: [M], their labels.
+            input_indices_tuple: Pairs or triplets that count too.
+            do_remove_self_comparisons: Whether to leave out the pairs of an image of the last batch
+                and its copy in the memory.
+
+        Returns:
+            Three index tensors where the miner finds triplets, otherwise four.
+        """
+        if self.miner is None:
+            found: tuple[Tensor, ...] = get_all_pairs_indices(labels, L_mem)
+        else:
+            found = tuple(self.miner(embeddings, labels, E_mem, L_mem))
+        if do_remove_self_comparisons:
+            anchor, positive = found[:2]
+            others = positive != self.curr_batch_idx[anchor]
+            with_positive = 3 if len(found) == 3 else 2
+            found = (*(part[others] for part in found[:with_positive]), *found[with_positive:])
+        if input_indices_tuple is None:
+            return found
+        convert = convert_to_triplets if len(found) == 3 else convert_to_pairs
+        more = convert(input_indices_tuple, labels)
+        return tuple(torch.cat(parts) for parts in zip(found, more, strict=True))

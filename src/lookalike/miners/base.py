@@ -11,7 +11,6 @@ from lookalike.distances import Distance, DistanceModule, LpDistance
 from lookalike.labels import Comparison, Labels, comparison_of
 from lookalike.miners.mined import Mined, from_indices, named_pairs, number_of_triplets
 from lookalike.ops.autocast import autocast
-from lookalike.ops.rows import check_rows
 from lookalike.relations import Relations, relate
 
 __all__ = ["Miner", "as_miner"]
@@ -30,6 +29,8 @@ class Miner(DistanceModule):
     """
 
     default_distance: ClassVar[Callable[[], Distance]] = LpDistance
+    hardest_first: ClassVar[bool] = False
+    """Whether index tuples of pairs start with the hardest pair; otherwise they go by anchor."""
 
     _: KW_ONLY
     label_comparison: Comparison | str | None = None
@@ -68,7 +69,7 @@ class Miner(DistanceModule):
         Returns:
             What a loss takes as ``indices_tuple``.
         """
-        check_rows(embeddings, None)
+        self.distance.check_shapes(embeddings, None)
         with autocast(embeddings.device, enabled=False):
             relations = relate(embeddings, labels, ref_emb, ref_labels, self.distance)
             found = self.mine(self._compared(relations))
@@ -79,7 +80,7 @@ class Miner(DistanceModule):
         self.found = Relations(
             found.similarity, found.same, found.valid, triplets=found.triplets, gap=found.gap
         )
-        return Mined(found)
+        return Mined(found, hardest_first=self.hardest_first)
 
     def _compared(self, relations: Relations) -> Relations:
         """The relations by the labels' own comparison: for a miner a pair is positive or not."""

@@ -24,6 +24,8 @@ class HDCMiner(Miner):
         filter_percentage: The share that is kept, rounded up; 0.5 is half.
     """
 
+    hardest_first = True  # as PML's
+
     filter_percentage: float = 0.5
 
     def __post_init__(self) -> None:

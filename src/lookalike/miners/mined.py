@@ -37,20 +37,22 @@ class Mined:
 
     Args:
         relations: The relations that the miner narrowed.
+        hardest_first: Whether pairs unpack with the hardest first; otherwise by anchor.
     """
 
-    def __init__(self, relations: Relations) -> None:
+    def __init__(self, relations: Relations, *, hardest_first: bool = False) -> None:
         self.relations = relations
+        self.hardest_first = hardest_first
 
     def __iter__(self) -> Iterator[Tensor]:
-        return iter(index_tuple(self.relations))
+        return iter(index_tuple(self.relations, hardest_first=self.hardest_first))
 
     def __len__(self) -> int:
         pairs = self.relations.triplets is None and self.relations.gap is None
         return 4 if pairs else 3
 
     def __getitem__(self, position: int) -> Tensor:
-        return index_tuple(self.relations)[position]
+        return tuple(self)[position]
 
 
 Indices: TypeAlias = Mined | Sequence[Tensor]
@@ -120,15 +122,29 @@ def list_triplets(relations: Relations) -> Relations:
     return relations.only_triplets(*lists)
 
 
-def index_tuple(relations: Relations) -> tuple[Tensor, ...]:
-    """Three or four index tensors as PML's; reading them may wait for the device."""
+def index_tuple(relations: Relations, *, hardest_first: bool = False) -> tuple[Tensor, ...]:
+    """Three or four index tensors as PML's; reading them may wait for the device.
+
+    ``hardest_first``: positive pairs from the least similar, negative from the most similar one;
+    among equals, and otherwise, by anchor.
+    """
     if relations.gap is not None:
         relations = list_triplets(relations)
     if relations.triplets is not None:
         anchor, positive, negative, weights = relations.triplets
         keep = weights > 0
         return anchor[keep], positive[keep], negative[keep]
-    return _repeated(relations.positives) + _repeated(relations.negatives)
+    pulled, pushed = _repeated(relations.positives), _repeated(relations.negatives)
+    if hardest_first:
+        pulled = _sorted(pulled, -relations.similarity)
+        pushed = _sorted(pushed, relations.similarity)
+    return pulled + pushed
+
+
+def _sorted(pairs: tuple[Tensor, Tensor], hardness: Tensor) -> tuple[Tensor, Tensor]:
+    """The pairs from the hardest to the easiest."""
+    order = hardness[pairs].argsort(descending=True, stable=True)
+    return pairs[0][order], pairs[1][order]
 
 
 def _repeated(counts: Tensor) -> tuple[Tensor, Tensor]:

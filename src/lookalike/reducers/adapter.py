@@ -28,6 +28,10 @@ class OtherReducer(Reducer):
             )
         self.reducer = reducer
 
+    def for_each(self, names: Sequence[str]) -> Reducer:  # noqa: ARG002
+        """Itself: it may have one for each kind."""
+        return self
+
     def combine(self, parts: Sequence[Terms], batch: Batch | None = None) -> Tensor:
         """What it makes of each kind of elements, added up."""
         if batch is None:

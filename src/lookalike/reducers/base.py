@@ -31,6 +31,14 @@ class Reducer:
             total = total + self.reduce(part, batch)
         return total
 
+    def for_each(self, names: Sequence[str]) -> "Reducer":
+        """This reducer for a loss with these kinds of elements: for several, one for each."""
+        if len(names) == 1:
+            return self
+        from lookalike.reducers.several import MultipleReducers
+
+        return MultipleReducers(dict.fromkeys(names, self), self)
+
     def add(self, loss: Tensor, name: str, penalty: Tensor) -> Tensor:  # noqa: ARG002
         """The loss with a penalty, which no reducer changes; ``name`` is what PML calls it."""
         return loss + penalty

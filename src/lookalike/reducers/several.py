@@ -31,9 +31,13 @@ class MultipleReducers(Reducer):
         self.reducers = {name: build(reducer) for name, reducer in reducers.items()}
         self.default_reducer = MeanReducer() if default_reducer is None else build(default_reducer)
 
+    def for_each(self, names: Sequence[str]) -> Reducer:  # noqa: ARG002
+        """Itself: it has one for each kind."""
+        return self
+
     def reduce(self, terms: Terms, batch: Batch | None = None) -> Tensor:
         """By the reducer of these elements."""
-        return self.reducers.get(terms.name, self.default_reducer).reduce(terms, batch)
+        return self.reducers.get(terms.name, self.default_reducer).combine([terms], batch)
 
 
 class DoNothingReducer(Reducer):
@@ -42,6 +46,10 @@ class DoNothingReducer(Reducer):
     ``{"loss": {"losses": values, "indices": where, "reduction_type": "pos_pair"}}``, an entry for
     each kind of elements. For a look at the values; a training step needs one number.
     """
+
+    def for_each(self, names: Sequence[str]) -> Reducer:  # noqa: ARG002
+        """Itself: it changes no kind."""
+        return self
 
     def combine(  # type: ignore[override]
         self, parts: Sequence[Terms], batch: Batch | None = None
