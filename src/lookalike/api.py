@@ -241,8 +241,11 @@ class Compared:
         return [sentence for part in self.comparison.datasets for sentence in part.claims]
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """All scores with their intervals, a row for each method; needs pandas."""
-        import pandas
+        """All scores with their intervals, a row for each method; needs the extra ``pandas``."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise BadInput("to_pandas() needs pandas: pip install 'lookalike[pandas]'") from error
 
         return pandas.read_csv(io.StringIO(as_csv(self.tables)))
 

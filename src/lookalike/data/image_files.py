@@ -69,7 +69,9 @@ def open_rgb(
 @cache
 def _register_heic() -> None:
     if HEIC:
-        importlib.import_module("pillow_heif").register_heif_opener()
+        import pillow_heif
+
+        pillow_heif.register_heif_opener()
 
 
 def reason_of_format(suffix: str) -> str:
