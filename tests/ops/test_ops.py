@@ -69,6 +69,7 @@ def test_distances_by_name():
     assert [type(ours.create(name)).__name__ for name in ours.names()] == [
         "CosineSimilarity",
         "DotProductSimilarity",
+        "HyperbolicDistance",
         "LpDistance",
         "LpDistance",
         "SNRDistance",

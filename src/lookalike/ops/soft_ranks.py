@@ -22,7 +22,7 @@ def soft_ranks(
 
     >>> from lookalike.ops.pairs import listed_pairs
     >>> similarity = torch.tensor([[0.9, 0.5, 0.1]])
-    >>> soft_ranks(similarity, torch.ones(1, 3), listed_pairs(torch.ones(1, 3)), 0.01)
+    >>> soft_ranks(similarity, torch.ones(1, 3), listed_pairs(torch.ones(1, 3)), 0.01).round()
     tensor([0., 1., 2.])
     """
     columns = pairs.columns(similarity).unsqueeze(1)
