@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from PIL import Image
 
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder, Vectors
+from lookalike.inference.pictures import Pictures
 from lookalike.progress import Watcher
 from lookalike.search.items import Added, Column, Hit, Item, Record
 from lookalike.search.sources import embed_files, file_inside, list_pictures
@@ -168,7 +168,7 @@ class Index(ABC):
 
     def query(
         self,
-        images: Sequence[Image.Image],
+        images: Pictures,
         k: int = 10,
         *,
         encoder: Encoder | None = None,
@@ -177,8 +177,15 @@ class Index(ABC):
     ) -> list[list[Hit]]:
         """Find the pictures that look most like each image.
 
-        ``encoder`` embeds them in place of the index's model; it must be the same model. The other
-        arguments are those of :meth:`search`.
+        Args:
+            images: Paths, PIL images, arrays, tensors, or batches of them.
+            k: The number of results for each.
+            encoder: Embeds them in place of the index's model; it must be the same model.
+            label: Search this label only.
+            exact: Compare with every picture instead of an approximate search.
+
+        Returns:
+            The hits of each image, the most similar first.
         """
         encoder = encoder or self.embedder
         self.check_encoder(encoder)
@@ -246,7 +253,7 @@ class Index(ABC):
                 raise BadInput(f"the index has no '{path}'; {did_you_mean(path, some)}")
         return chosen
 
-    def add(self, source: Path, watcher: Watcher | None = None) -> Added:
+    def add(self, source: Path | str, watcher: Watcher | None = None) -> Added:
         """Add the pictures of a folder or CSV; those that have not changed are not embedded again.
 
         What has been embedded is committed every minute, so that a killed process loses little.
@@ -259,7 +266,7 @@ class Index(ABC):
         Returns:
             How many pictures were new, changed, unchanged, and which were skipped.
         """
-        watcher = watcher or Watcher()
+        source, watcher = Path(source), watcher or Watcher()
         above = [root for root in self.roots if source.expanduser().resolve().is_relative_to(root)]
         listing = list_pictures(source, above[0] if above else None)
         number = self.root_number(listing.root)
