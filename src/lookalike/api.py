@@ -34,7 +34,7 @@ from lookalike.progress import ConsoleWatcher, Watcher
 from lookalike.registry import NETWORKS
 from lookalike.report.descriptions import leading_sentence, title_of
 from lookalike.report.page import write_page
-from lookalike.report.tables import ScoreTable, as_csv, as_html, as_markdown, score_table
+from lookalike.report.tables import ScoreTable, as_csv, as_html, as_markdown, main_table
 from lookalike.runs.run import Run
 from lookalike.search.index import Index
 from lookalike.study.config import load_study
@@ -225,15 +225,7 @@ class Compared:
     def tables(self) -> list[ScoreTable]:
         """The table of each data set, ordered by score where that is fair."""
         found = self.comparison
-        names = dict.fromkeys([found.metric, "recall@1", "map@r"])
-        return [
-            score_table(
-                part,
-                [name for name in names if all(name in one.metrics for one in part.contenders)],
-                found.which,
-            )
-            for part in found.datasets
-        ]
+        return [main_table(part, found.metric, found.which) for part in found.datasets]
 
     @property
     def claims(self) -> list[str]:

@@ -56,11 +56,9 @@ def print_part(found: "Comparison", part: "OnDataset") -> None:
     from rich.console import Console
 
     from lookalike.report.formatting import metric_label
-    from lookalike.report.tables import as_text, score_table
+    from lookalike.report.tables import as_text, main_table
 
-    metrics = dict.fromkeys([found.metric, "recall@1", "map@r"])
-    shown = [m for m in metrics if all(m in one.metrics for one in part.contenders)]
-    table = score_table(part, shown, found.which)
+    table = main_table(part, found.metric, found.which)
     several = any(one.concatenated for one in part.contenders)
     scored = {"separate": "the folds' separate models", "concatenated": "concatenated embeddings"}
     of = f", of {scored[found.which]}" if several else ""

@@ -1,13 +1,9 @@
-"""The options that several commands share, and progress on a terminal."""
+"""The options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from lookalike.progress import ConsoleWatcher
-
-__all__ = ["Anyway", "AsJson", "ConsoleWatcher", "Metric", "Page", "ResultFolders"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Page = Annotated[Path | None, typer.Option(help="Write an HTML page.")]

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from lookalike.cli.console import AsJson, ConsoleWatcher
+from lookalike.cli.console import AsJson
+from lookalike.progress import ConsoleWatcher
 
 data = typer.Typer(no_args_is_help=True, help="Download a data set, or check it.")
 

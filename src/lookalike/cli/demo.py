@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lookalike.cli.console import ConsoleWatcher
+from lookalike.progress import ConsoleWatcher
 
 
 def demo(

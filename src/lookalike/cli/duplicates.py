@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lookalike.cli.console import AsJson, ConsoleWatcher, Page
+from lookalike.cli.console import AsJson, Page
+from lookalike.progress import ConsoleWatcher
 
 
 def duplicates(

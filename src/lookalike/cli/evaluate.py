@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lookalike.cli.console import AsJson, ConsoleWatcher
+from lookalike.cli.console import AsJson
+from lookalike.progress import ConsoleWatcher
 
 if TYPE_CHECKING:
     from lookalike.evaluation import Evaluation

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lookalike.cli.console import ConsoleWatcher
 from lookalike.errors import BadInput
+from lookalike.progress import ConsoleWatcher
 
 if TYPE_CHECKING:
     from lookalike.study.driver import Executor

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from lookalike.cli.console import AsJson, ConsoleWatcher
+from lookalike.cli.console import AsJson
+from lookalike.progress import ConsoleWatcher
 
 
 class WithDefault(TyperGroup):

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import typer
 
-from lookalike.cli.console import ConsoleWatcher
+from lookalike.progress import ConsoleWatcher
 
 MINIMUM_TOKEN_LENGTH = 8
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lookalike.cli.console import ConsoleWatcher
+from lookalike.progress import ConsoleWatcher
 
 if TYPE_CHECKING:
     from lookalike.config import RunConfig

@@ -160,6 +160,22 @@ def score_table(part: OnDataset, metrics: Sequence[str], which: Which = "separat
     )
 
 
+def main_table(part: OnDataset, metric: str, which: Which = "separate") -> ScoreTable:
+    """The metric that ranks, Recall@1 and MAP@R as columns, where all rows have them.
+
+    Args:
+        part: The comparison on one data set.
+        metric: What ranks.
+        which: Scores of single models, or of the concatenated embeddings of all folds.
+
+    Returns:
+        The table.
+    """
+    names = dict.fromkeys([metric, "recall@1", "map@r"])
+    known = [name for name in names if all(name in one.metrics for one in part.contenders)]
+    return score_table(part, known, which)
+
+
 def _row(
     one: Contender,
     part: OnDataset,
