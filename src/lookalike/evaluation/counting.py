@@ -72,13 +72,13 @@ class TileCounter:
         sample = np.unique(np.linspace(0, len(self._queries) - 1, SAMPLE).astype(np.int64))
         with full_precision():
             rows = (self._left[torch.from_numpy(sample)] @ self._right.T).numpy()
+        relevant, skipped = relevance.lists_of(sample)
         near = total = 0
-        for query, row in zip(sample, rows, strict=True):
-            relevant, skipped = relevance.lists(query, query + 1)
-            if len(relevant.items) == 0:
+        for number, (query, row) in enumerate(zip(sample, rows, strict=True)):
+            levels = np.sort(row[relevant.of_query(number)])
+            if len(levels) == 0:
                 continue
-            levels = np.sort(row[relevant.items])
-            row = np.delete(row, skipped.items)
+            row = np.delete(row, skipped.of_query(number))
             row = row[:: max(1, len(row) // ITEMS)]
             band = np.float32(self._band[query])
             reached = np.searchsorted(levels, row + band, side="right")
@@ -108,6 +108,7 @@ class TileCounter:
             exact = np.empty(len(relevant.items))
             lists = (queries, self._gallery, self._euclidean, relevant.offsets, relevant.items)
             work.share(number, kernels.exact_scores, *lists, exact)
+            work.sort(exact, relevant)
             band = np.repeat(self._band[start : start + number], relevant.sizes)
             edges = _round_to(exact - band, -np.inf), _round_to(exact + band, np.inf)
             del band
@@ -141,6 +142,19 @@ class _Work:
         parts = torch.get_num_threads() * (4 if number > 256 else 1)
         cuts = [number * part // parts for part in range(parts + 1)]
         list(self._pool.map(lambda part: function(*part, *arguments), pairwise(cuts)))
+
+    def sort(self, scores: NDArray[np.float64], lists: Lists) -> None:
+        """Sort each list ascending: as rows of one table, unless most of it would be padding."""
+        number, sizes = len(lists.sizes), lists.sizes
+        most = int(sizes.max(initial=0))
+        if number * most > 2 * len(scores):
+            self.share(number, kernels.sort_lists, lists.offsets, scores)
+            return
+        table = np.full((number, most), np.inf)
+        filled = np.arange(most) < sizes[:, None]
+        table[filled] = scores
+        table.sort(axis=1)  # vectorised, many times faster than compiled code sorts a short list
+        scores[:] = table[filled]
 
     def product(self, left: Tensor, right: Tensor) -> NDArray[np.float32]:
         """The tile, in rows that are a little longer than needed (see ``PADDING``)."""

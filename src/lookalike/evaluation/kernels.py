@@ -98,10 +98,16 @@ def exact_scores(
     items: Ints,
     scores: Doubles,
 ) -> None:
-    """The scores of the items of the lists ``first`` to ``last``, each list sorted ascending."""
+    """The scores of the items of the lists ``first`` to ``last``."""
     for query in range(first, last):
         for at in range(offsets[query], offsets[query + 1]):
             scores[at] = exact_score(queries[query], gallery[items[at]], euclidean)
+
+
+@compiled
+def sort_lists(first: int, last: int, offsets: Ints, scores: Doubles) -> None:
+    """Sort the scores of each of the lists ``first`` to ``last``, ascending."""
+    for query in range(first, last):
         scores[offsets[query] : offsets[query + 1]].sort()
 
 

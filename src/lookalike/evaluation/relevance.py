@@ -32,6 +32,10 @@ class Lists:
         """The query (from 0) of each item."""
         return np.repeat(np.arange(len(self.offsets) - 1), self.sizes)
 
+    def of_query(self, query: int) -> Ints:
+        """The items of one query."""
+        return self.items[self.offsets[query] : self.offsets[query + 1]]
+
     def pairs(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """The query and the item of each entry, as indices of a table on ``device``."""
         owners, items = torch.from_numpy(self.owners), torch.from_numpy(self.items)
@@ -86,16 +90,20 @@ class Relevance:
         return np.minimum(total, self.gallery)
 
     def lists(self, start: int, stop: int) -> tuple[Lists, Lists]:
-        """The items relevant to the queries ``start`` to ``stop``, and those left out, ascending.
+        """``lists_of`` the queries ``start`` to ``stop``."""
+        return self.lists_of(np.arange(start, stop))
+
+    def lists_of(self, chosen: Ints) -> tuple[Lists, Lists]:
+        """The items relevant to the chosen queries, and those left out, ascending.
 
         Left out are all items that must not count as wrong answers: the relevant, the ignored
         and the query itself.
         """
-        shared, number = self._of_query[start:stop] @ self._of_gallery, stop - start
+        shared, number = self._of_query[chosen] @ self._of_gallery, len(chosen)
         shared.sort_indices()
         owners = np.repeat(np.arange(number), np.diff(shared.indptr))
         items = shared.indices.astype(np.int64)
-        queries = owners + start
+        queries = chosen[owners]
         keep = items != queries if self.itself else np.ones(len(owners), bool)
         if self._identities is not None:
             of_query, of_gallery = self._identities
@@ -107,9 +115,9 @@ class Relevance:
             return relevant, Lists.of(owners, items, number)
         left_out = [owners * self.gallery + items]
         if self.itself:  # an item that does not agree with itself is not in its own list
-            left_out.append(np.arange(number) * self.gallery + np.arange(start, stop))
+            left_out.append(np.arange(number) * self.gallery + chosen)
         if self._mask is not None:
-            left_out.append(np.flatnonzero(self._mask[start:stop]))
+            left_out.append(np.flatnonzero(self._mask[chosen]))
         pairs = np.unique(np.concatenate(left_out))
         return relevant, Lists.of(pairs // self.gallery, pairs % self.gallery, number)
 
