@@ -1,12 +1,14 @@
 """Similarities, labels and the sums that losses are made of."""
 
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import pytorch_metric_learning.distances as theirs
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import lookalike.distances as ours
 from lookalike.errors import BadInput
@@ -293,3 +295,41 @@ def test_every_op_equals_its_formula_and_can_be_differentiated_twice(name):
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
     assert torch.autograd.gradcheck(op, (x,))
     assert torch.autograd.gradgradcheck(op, (x,))
+
+
+@pytest.mark.parametrize("of", [products, partial(euclidean, squared=True), euclidean])
+@pytest.mark.parametrize("alone", [True, False])
+def test_rows_that_unit_made_are_not_divided_again(of, alone):
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 7, 5, dtype=torch.float64).unbind()
+    weights = torch.randn(7, 7, dtype=torch.float64)
+    found = []
+    for mark in (True, False):
+        leaves = [x.clone().requires_grad_(), y.clone().requires_grad_()]
+        rows = [unit(leaf) if mark else unit(leaf) * 1 for leaf in leaves]
+        assert all(hasattr(row, "made_unit_by") == mark for row in rows)
+        with CountOperations() as count:
+            matrix = of(rows[0], None if alone else rows[1], unit_rows=True)
+        (matrix * weights).sum().backward()
+        found.append((matrix.detach(), count.number, *[leaf.grad for leaf in leaves]))
+    torch.testing.assert_close(found[0][0], found[1][0])
+    assert found[0][1] < found[1][1]
+    for marked, divided in zip(found[0][2:], found[1][2:], strict=True):
+        torch.testing.assert_close(marked, divided)
+
+
+def test_only_rows_with_a_graph_are_marked():
+    x = torch.randn(4, 3, requires_grad=True)
+    assert not hasattr(unit(x.detach()), "made_unit_by")
+    with torch.no_grad():
+        assert not hasattr(unit(x), "made_unit_by")
+
+
+class CountOperations(TorchDispatchMode):
+    """How many operations torch runs."""
+
+    number = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.number += 1
+        return func(*args, **(kwargs or {}))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.ops.fused import fused
+from lookalike.ops.fused import fused, uses_formulas
 from lookalike.ops.hinge import above
 
 __all__ = [
@@ -73,7 +73,22 @@ def unit(x: Tensor) -> Tensor:
         assert rows is not None
         return (_through_unit(gradient, rows, inverse),)
 
-    return fused(_unit, fast, x, backward=backward)
+    rows = fused(_unit, fast, x, backward=backward)
+    if rows.grad_fn is not None and not uses_formulas():
+        rows.made_unit_by = rows.grad_fn  # type: ignore[attr-defined]
+    return rows
+
+
+def _divide(x: Tensor, unit_rows: bool) -> bool:
+    """Whether rows that are to have length 1 must still be divided by their length.
+
+    A model ends in ``unit``, and most losses begin with it: dividing the same rows twice takes 4 %
+    of a step on frozen features (``benchmarks/frozen.py``). So ``unit`` marks the tensor that it
+    returns by the node of the graph that made it. A change in place gives the tensor another node,
+    and what is computed from it has no mark: both are divided. The gradient stays right, since that
+    of ``unit`` has no part along the row.
+    """
+    return unit_rows and (x.grad_fn is None or getattr(x, "made_unit_by", None) is not x.grad_fn)
 
 
 def products(x: Tensor, y: Tensor | None = None, *, unit_rows: bool = False) -> Tensor:
@@ -82,16 +97,17 @@ def products(x: Tensor, y: Tensor | None = None, *, unit_rows: bool = False) -> 
     ``y`` None is ``x``, which takes one product less in the backward pass. ``unit_rows``: of the
     rows at length 1 (cosines).
     """
+    divided = _divide(x, unit_rows), y is not None and _divide(y, unit_rows)
 
     def formula(x: Tensor, y: Tensor | None = None) -> Tensor:
         u, v = _ready(x, y, unit_rows)
         return u @ v.T
 
     def fast(x: Tensor, y: Tensor | None = None) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-        u, scale = _unit_rows(x) if unit_rows else (x, None)
+        u, scale = _unit_rows(x) if divided[0] else (x, None)
         if y is None:
             return u @ u.T, (u, None, scale, None)
-        v, other = _unit_rows(y) if unit_rows else (y, None)
+        v, other = _unit_rows(y) if divided[1] else (y, None)
         return u @ v.T, (u, v, scale, other)
 
     def backward(
@@ -123,6 +139,7 @@ def euclidean(
     0 with gradient 0 where two rows differ by no more than rounding. ``y`` None is ``x``;
     ``unit_rows``: of the rows at length 1; ``sign`` -1 for similarities.
     """
+    divided = _divide(x, unit_rows), y is not None and _divide(y, unit_rows)
 
     def formula(x: Tensor, y: Tensor | None = None) -> Tensor:
         u, v = _ready(x, y, unit_rows)
@@ -134,8 +151,8 @@ def euclidean(
         return sign * distance
 
     def fast(x: Tensor, y: Tensor | None = None) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-        u, scale = _unit_rows(x) if unit_rows else (x, None)
-        v, other = (None, None) if y is None else _unit_rows(y) if unit_rows else (y, None)
+        u, scale = _unit_rows(x) if divided[0] else (x, None)
+        v, other = (None, None) if y is None else _unit_rows(y) if divided[1] else (y, None)
         w = u if v is None else v
         lengths = u.new_full((1, 1), 2) if unit_rows else _squared_lengths(u, w)
         distance = torch.addmm(lengths, u, w.T, alpha=-2)
