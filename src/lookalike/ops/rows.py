@@ -74,7 +74,7 @@ def unit(x: Tensor) -> Tensor:
         return (_through_unit(gradient, rows, inverse),)
 
     rows = fused(_unit, fast, x, backward=backward)
-    if rows.grad_fn is not None and not uses_formulas():
+    if not uses_formulas() and rows.grad_fn is not None:
         rows.made_unit_by = rows.grad_fn  # type: ignore[attr-defined]
     return rows
 
@@ -88,7 +88,9 @@ def _divide(x: Tensor, unit_rows: bool) -> bool:
     and what is computed from it has no mark: both are divided. The gradient stays right, since that
     of ``unit`` has no part along the row.
     """
-    return unit_rows and (x.grad_fn is None or getattr(x, "made_unit_by", None) is not x.grad_fn)
+    if not unit_rows or uses_formulas():  # the compiler divides in passing
+        return unit_rows
+    return x.grad_fn is None or getattr(x, "made_unit_by", None) is not x.grad_fn
 
 
 def products(x: Tensor, y: Tensor | None = None, *, unit_rows: bool = False) -> Tensor:
