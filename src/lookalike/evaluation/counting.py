@@ -107,7 +107,7 @@ class TileCounter:
             work = _Work(pool)
             exact = np.empty(len(relevant.items))
             lists = (queries, self._gallery, self._euclidean, relevant.offsets, relevant.items)
-            work.share(number, kernels.exact_scores, *lists, exact)
+            work.share(number, kernels.exact_scores, *lists, half, exact)
             work.sort(exact, relevant)
             band = np.repeat(self._band[start : start + number], relevant.sizes)
             edges = _round_to(exact - band, -np.inf), _round_to(exact + band, np.inf)

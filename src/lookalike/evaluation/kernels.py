@@ -68,8 +68,8 @@ def _term(x: np.float32, y: np.float32, euclidean: bool) -> float:
 
 
 @compiled
-def exact_score(a: Floats, b: Floats, euclidean: bool) -> float:
-    """a.b, or -|a - b|^2 / 2, in double precision; eight partial sums in a fixed order."""
+def _summed(a: Floats, b: Floats, euclidean: bool) -> float:
+    """The sum of the terms of all dimensions."""
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
     whole = len(a) // 8 * 8
     for k in range(0, whole, 8):
@@ -83,8 +83,15 @@ def exact_score(a: Floats, b: Floats, euclidean: bool) -> float:
         s7 += _term(a[k + 7], b[k + 7], euclidean)
     for k in range(whole, len(a)):
         s0 += _term(a[k], b[k], euclidean)
-    total = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
-    return 0.5 * total if euclidean else total
+    return ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
+
+
+@compiled
+def exact_score(a: Floats, b: Floats, euclidean: bool) -> float:
+    """a.b, or -|a - b|^2 / 2, in double precision; eight partial sums in a fixed order."""
+    if euclidean:  # decided here, so that the compiler vectorises each of the two loops
+        return 0.5 * _summed(a, b, True)
+    return _summed(a, b, False)
 
 
 @compiled
@@ -96,12 +103,23 @@ def exact_scores(
     euclidean: bool,
     offsets: Ints,
     items: Ints,
+    symmetric: bool,
     scores: Doubles,
 ) -> None:
-    """The scores of the items of the lists ``first`` to ``last``."""
+    """The scores of the items of the lists ``first`` to ``last``.
+
+    ``symmetric``: b is in the list of a where a is in that of b, so that each pair is scored once.
+    """
     for query in range(first, last):
         for at in range(offsets[query], offsets[query + 1]):
-            scores[at] = exact_score(queries[query], gallery[items[at]], euclidean)
+            item = items[at]
+            if symmetric and item < query:
+                continue
+            scores[at] = exact_score(queries[query], gallery[item], euclidean)
+            if symmetric:
+                start = offsets[item]
+                place = np.searchsorted(items[start : offsets[item + 1]], query)
+                scores[start + place] = scores[at]
 
 
 @compiled
