@@ -70,6 +70,12 @@ def test_a_finished_run_is_not_trained_again(tiny):
     [
         ("loss.name=proxy-anchor", "optim.schedule=one-cycle", "optim.warmup_epochs=1"),
         ("loss.name=triplet", "miner.name=semi-hard", "optim.name=sgd", "optim.schedule=step"),
+        (
+            "optim.schedule=cosine",
+            "optim.warmup_steps=7",
+            "optim.layer_decay=0.7",
+            "optim.decay_vectors=false",
+        ),
         pytest.param(
             (
                 "protocol.name=paper",

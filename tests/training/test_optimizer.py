@@ -1,16 +1,18 @@
 """Which weights decay, at which rate; and a quick step is torch's own."""
 
 import copy
+import math
 
 import pytest
 import torch
 from torch import nn
 
-from lookalike import losses
+from lookalike import losses, models
 from lookalike.config import load
+from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
 from lookalike.training.objective import build_objective
-from lookalike.training.optimizer import FunctionalStep, build_optimizer
+from lookalike.training.optimizer import FunctionalStep, build_optimizer, build_schedule
 
 PROXIES = ("loss.name=proxy-anchor",)
 MARGIN = ("loss.name=margin", "loss.learn_beta=true", "loss.num_classes=auto")
@@ -95,3 +97,60 @@ def test_the_functional_step_is_the_step_of_the_class(kind):
         sides.append([*weights, *(s["exp_avg_sq"] for s in optimizer.state.values())])
     for mine, right in zip(*sides, strict=True):
         assert torch.equal(mine, right)
+
+
+def rates(*settings, steps=12):
+    """The learning rate of each step, of 4 batches in 3 epochs at rate 1."""
+    config = load(None, ["optim.name=sgd", "optim.lr=1", *settings])
+    optimizer = build_optimizer(
+        config.optim, EmbeddingModel.of_features(6, dim=4), build_objective(config, 5, 4)
+    )
+    schedule = build_schedule(config.optim, optimizer, 4, 3)
+    found = []
+    for _ in range(steps):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return found
+
+
+def test_the_rate_grows_linearly_and_then_follows_its_schedule():
+    grown = [0.25, 0.5, 0.75]
+    assert rates("optim.warmup_steps=3") == pytest.approx([*grown, *[1.0] * 9])
+    cosine = [0.5 * (1 + math.cos(math.pi * step / 9)) for step in range(9)]
+    found = rates("optim.warmup_steps=3", "optim.schedule=cosine")
+    assert found == pytest.approx([*grown, *cosine])
+    step = ["optim.schedule=step", "optim.step_size=1", "optim.gamma=0.1"]
+    found = rates("optim.warmup_steps=3", *step)
+    assert found == pytest.approx([*grown, *[1.0] * 4, *[0.1] * 4, 0.01])
+    with pytest.raises(BadInput, match="one-cycle has a warm-up of its own"):
+        rates("optim.warmup_steps=3", "optim.schedule=one-cycle")
+
+
+def test_a_warm_up_longer_than_the_training_is_all_of_it():
+    assert rates("optim.warmup_steps=19", steps=3) == pytest.approx([0.05, 0.1, 0.15])
+
+
+def test_vectors_do_not_decay_if_asked():
+    config = load(None, ["optim.decay_vectors=false", "optim.weight_decay=0.1"])
+    model = models.build("resnet18", weights="none", dim=8)
+    optimizer = build_optimizer(config.optim, model, build_objective(config, 5, 8))
+    decays = {id(w): g["weight_decay"] for g in optimizer.param_groups for w in g["params"]}
+    assert len(decays) == len(list(model.parameters()))
+    for weight in model.parameters():
+        assert decays[id(weight)] == (0.1 if weight.ndim > 1 else 0.0)
+
+
+@pytest.mark.parametrize("network", ["resnet18", "vit_tiny_patch16_224"])
+def test_earlier_layers_have_smaller_rates(network):
+    config = load(None, ["optim.layer_decay=0.5", "optim.lr=1", "optim.head_lr=3"])
+    model = models.build(network, weights="none", dim=8)
+    optimizer = build_optimizer(config.optim, model, build_objective(config, 5, 8))
+    rate = {id(w): g["lr"] for g in optimizer.param_groups for w in g["params"]}
+    named = [(name, rate[id(w)]) for name, w in model.backbone.named_parameters()]
+    found = [lr for name, lr in named if "layer" in name or "blocks" in name]
+    assert found == sorted(found)  # as the layers follow one another
+    assert len(set(found)) > 4
+    assert min(rate.values()) == named[0][1] < found[0]
+    assert all(math.log2(lr) == round(math.log2(lr)) for lr in found)
+    assert rate[id(model.head.linear.weight)] == 3

@@ -8,7 +8,14 @@ unfair and when it has an effect. There is no other list of keys.
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    model_validator,
+)
 
 from lookalike.config.keys import Key, identity, unless, when
 
@@ -150,6 +157,12 @@ class OptimConfig(Section):
     """learning rate of the loss's learned weights; lr if not set"""
     weight_decay: Annotated[float, Key(condition="weight_decay")] = Field(1e-4, ge=0)
     """weight decay of backbone and head"""
+    decay_vectors: Annotated[bool, Key(hashed="when set")] = True
+    """whether biases and the scales of norm layers decay too"""
+    layer_decay: Annotated[float | None, Key(hashed="when set", active_when=NOT_FROZEN)] = Field(
+        None, gt=0, le=1
+    )
+    """factor on the learning rate from each layer of the backbone to the layer before it"""
     loss_weight_decay: Annotated[float, Key(hashed="when set", compared=False)] = Field(0.0, ge=0)
     """weight decay of the loss's learned weights, except those it never decays"""
     momentum: Annotated[float, Key(active_when=(when("optim.name", "rmsprop", "sgd"),))] = Field(
@@ -166,10 +179,19 @@ class OptimConfig(Section):
     """factor of one step of the schedule"""
     warmup_epochs: Annotated[int, Key(active_when=NOT_FROZEN)] = Field(0, ge=0)
     """first epochs, in which the backbone is not trained"""
+    warmup_steps: Annotated[int, Key(hashed="when set")] = Field(0, ge=0)
+    """first steps, in which the learning rate grows linearly to its full value"""
     clip_value: Annotated[float | None, Key()] = Field(None, gt=0)
     """largest absolute value of an element of a gradient"""
     clip_norm: Annotated[float | None, Key()] = Field(None, gt=0)
     """largest norm of the gradient"""
+
+    @model_validator(mode="after")
+    def check(self) -> "OptimConfig":
+        """Refuse two warm-ups of the rate."""
+        if self.warmup_steps and self.schedule == "one-cycle":
+            raise ValueError("one-cycle has a warm-up of its own; leave out warmup_steps")
+        return self
 
 
 class TrainConfig(Section):

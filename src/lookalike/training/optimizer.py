@@ -3,10 +3,19 @@
 from typing import Any
 
 import torch
+from timm.optim import param_groups_layer_decay  # type: ignore[attr-defined]
 from torch import nn, optim
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
-from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR, StepLR
+from torch.optim.lr_scheduler import (
+    CosineAnnealingLR,
+    LambdaLR,
+    LinearLR,
+    LRScheduler,
+    OneCycleLR,
+    SequentialLR,
+    StepLR,
+)
 
 from lookalike.config import OptimConfig
 from lookalike.models import EmbeddingModel
@@ -34,8 +43,7 @@ def build_optimizer(
     undecayed = [weight for name, weight in objective.named_parameters() if name in kept]
     loss_lr, loss_decay = config.loss_lr or config.lr, config.loss_weight_decay
     groups = [
-        {"params": list(model.backbone.parameters()), "lr": config.lr},
-        {"params": list(model.head.parameters()), "lr": config.head_lr or config.lr},
+        *_network_groups(config, model),
         {"params": decayed, "lr": loss_lr, "weight_decay": loss_decay},
         {"params": undecayed, "lr": loss_lr, "weight_decay": 0.0},
     ]
@@ -50,6 +58,30 @@ def build_optimizer(
     if config.name == "rmsprop":
         return optim.RMSprop(groups, momentum=config.momentum, **options)
     return optim.SGD(groups, momentum=config.momentum, fused=fused, **options)
+
+
+def _network_groups(config: OptimConfig, model: EmbeddingModel) -> list[dict[str, Any]]:
+    """The weights of backbone and head, each group with its rate and weight decay."""
+    backbone, head = list(model.backbone.parameters()), list(model.head.parameters())
+    groups: list[dict[str, Any]] = [{"params": backbone, "lr": config.lr}]
+    if backbone and config.layer_decay is not None:
+        found = param_groups_layer_decay(
+            model.backbone.network,
+            weight_decay=config.weight_decay,
+            weight_decay_exclude_1d=False,
+            layer_decay=config.layer_decay,
+        )
+        groups = [{"params": g["params"], "lr": config.lr * g["lr_scale"]} for g in found]
+    groups.append({"params": head, "lr": config.head_lr or config.lr})
+    if config.decay_vectors:
+        return groups
+    split = []
+    for group in groups:
+        vectors = [weight for weight in group["params"] if weight.ndim <= 1]
+        others = [weight for weight in group["params"] if weight.ndim > 1]
+        split.append(group | {"params": others})
+        split.append(group | {"params": vectors, "weight_decay": 0.0})
+    return split
 
 
 class FunctionalStep:
@@ -98,8 +130,22 @@ class FunctionalStep:
 def build_schedule(
     config: OptimConfig, optimizer: optim.Optimizer, batches: int, epochs: int
 ) -> LRScheduler:
-    """The factor on every learning rate, stepped once a batch."""
-    total = max(1, batches * epochs)
+    """The factor on every learning rate, stepped once a batch.
+
+    With ``optim.warmup_steps`` the rate grows linearly for so many steps, and the schedule takes
+    the rest.
+    """
+    total, warmup = max(1, batches * epochs), config.warmup_steps
+    if not warmup:
+        return _main_schedule(config, optimizer, batches, total)
+    growing = LinearLR(optimizer, 1 / (warmup + 1), total_iters=warmup)
+    rest = _main_schedule(config, optimizer, batches, max(1, total - warmup))
+    return SequentialLR(optimizer, [growing, rest], [warmup])
+
+
+def _main_schedule(
+    config: OptimConfig, optimizer: optim.Optimizer, batches: int, total: int
+) -> LRScheduler:
     if config.schedule == "step":
         return StepLR(optimizer, config.step_size * batches, config.gamma)
     if config.schedule == "cosine":
