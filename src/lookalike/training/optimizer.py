@@ -1,5 +1,7 @@
 """The optimiser with its parameter groups, and the schedule of learning rates."""
 
+import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -7,15 +9,7 @@ from timm.optim import param_groups_layer_decay  # type: ignore[attr-defined]
 from torch import nn, optim
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
-from torch.optim.lr_scheduler import (
-    CosineAnnealingLR,
-    LambdaLR,
-    LinearLR,
-    LRScheduler,
-    OneCycleLR,
-    SequentialLR,
-    StepLR,
-)
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR, StepLR
 
 from lookalike.config import OptimConfig
 from lookalike.models import EmbeddingModel
@@ -135,17 +129,9 @@ def build_schedule(
     With ``optim.warmup_steps`` the rate grows linearly for so many steps, and the schedule takes
     the rest.
     """
-    total, warmup = max(1, batches * epochs), config.warmup_steps
-    if not warmup:
-        return _main_schedule(config, optimizer, batches, total)
-    growing = LinearLR(optimizer, 1 / (warmup + 1), total_iters=warmup)
-    rest = _main_schedule(config, optimizer, batches, max(1, total - warmup))
-    return SequentialLR(optimizer, [growing, rest], [warmup])
-
-
-def _main_schedule(
-    config: OptimConfig, optimizer: optim.Optimizer, batches: int, total: int
-) -> LRScheduler:
+    total = max(1, batches * epochs)
+    if config.warmup_steps:
+        return LambdaLR(optimizer, partial(_warmed_up, config, batches, total))
     if config.schedule == "step":
         return StepLR(optimizer, config.step_size * batches, config.gamma)
     if config.schedule == "cosine":
@@ -154,3 +140,15 @@ def _main_schedule(
         rates = [group["lr"] for group in optimizer.param_groups]
         return OneCycleLR(optimizer, rates, total_steps=total + 1, cycle_momentum=False)
     return LambdaLR(optimizer, lambda _: 1.0)
+
+
+def _warmed_up(config: OptimConfig, batches: int, total: int, step: int) -> float:
+    """The factor of one step; torch's SequentialLR would warn whenever a run is resumed."""
+    after = step - config.warmup_steps
+    if after < 0:
+        return (step + 1) / (config.warmup_steps + 1)
+    if config.schedule == "step":
+        return config.gamma ** (after // (config.step_size * batches))
+    if config.schedule == "cosine":
+        return (1 + math.cos(math.pi * after / max(1, total - config.warmup_steps))) / 2
+    return 1.0
