@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from latex2mathml.converter import convert
@@ -43,9 +44,8 @@ def staged(body: str, place: Path) -> str:
     return with_formulas(body.replace("](docs/", "]("))
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; bars inside cells are escaped."""
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join(
-        f"| {' | '.join(c.replace('|', chr(92) + '|') for c in row)} |" for row in lines
-    )
+    lines = [head, ["---"] * len(head), *rows]
+    escaped = ([cell.replace("|", "\\|") for cell in row] for row in lines)
+    return "\n".join(f"| {' | '.join(row)} |" for row in escaped)
