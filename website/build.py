@@ -17,7 +17,8 @@ from typing import Any
 
 import yaml
 
-from website import reference
+from website import gallery, reference
+from website.concept_figures import draw_all
 from website.loss_pages import loss_pages
 from website.markdown import staged, with_front_matter
 from website.reference import Page
@@ -48,6 +49,7 @@ def build(work: Path, output: Path) -> None:
     ignored = shutil.ignore_patterns("*.md")
     shutil.copytree(ROOT / "docs", pages, ignore=ignored)
     shutil.copy(HERE / "site.css", pages)
+    draw_all(pages / "figures")
     navigation = [
         {section: [entry for item in items for entry in _entries(item, pages)]}
         for section, items in _contents().items()
@@ -79,12 +81,23 @@ def _entries(item: Any, pages: Path) -> Iterator[dict[str, Any]]:
     if item == "benchmarks":
         yield {"Benchmarks": [_write(page, pages) for page in reference.benchmark_pages()]}
         return
+    if item == "examples":
+        yield from (_write(page, pages) for page in _examples())
+        return
     if item == "losses":
         found = [_write(page, pages) for page in loss_pages(pages / "figures" / "losses")]
         yield {"Each loss": found}
         return
     found = [_write(page, pages) for page in GENERATED[item]()]
     yield from found if len(found) == 1 else [{"Python API": found}]
+
+
+def _examples() -> Iterator[Page]:
+    """The pages that ``make gallery`` has written."""
+    for path in sorted(gallery.PAGES.glob("*.md")):
+        place = path.relative_to(ROOT / "docs")
+        text = path.read_text(encoding="utf-8")
+        yield Page(str(place), *gallery.title_of(text), staged(text, place))
 
 
 def _source(path: str) -> str:

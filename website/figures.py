@@ -30,10 +30,12 @@ STYLE = {
 }
 
 
-def new_figure(columns: int = 1, height: float = 2.8) -> tuple[Figure, Sequence[Axes]]:
-    """An empty figure with some plots beside one another."""
+def new_figure(
+    columns: int = 1, height: float = 2.8, width: float = 3.8
+) -> tuple[Figure, Sequence[Axes]]:
+    """An empty figure with some plots beside one another, each of that size in inches."""
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
-        figure, axes = plt.subplots(1, columns, figsize=(3.8 * columns, height), squeeze=False)
+        figure, axes = plt.subplots(1, columns, figsize=(width * columns, height), squeeze=False)
     return figure, list(axes[0])
 
 
