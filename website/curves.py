@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from lookalike.losses import IntraPairVarianceLoss, Loss, NPairsLoss, ProxyLoss
 from lookalike.registry import LOSSES
-from website.figures import BLUE, RED, new_figure, save
+from website.figures import BLUE, GREY, RED, new_figure, save
 
 SIMILARITIES = torch.linspace(-0.99, 0.99, 81, dtype=torch.float64)
 POSITIVE, NEGATIVE = 0.5, 0.2
@@ -90,16 +90,15 @@ def curve(value: Value, moving: str) -> tuple[NDArray[np.float64], NDArray[np.fl
     return np.array(values), np.array(gradients)
 
 
-def draw(name: str, path: Path) -> None:
-    """Write the picture of a loss: its value at the left, its gradient at the right."""
+def draw(name: str, stem: Path) -> None:
+    """Write the pictures of a loss: ``STEM.svg`` of its value and ``STEM-gradient.svg``."""
     value = value_of(default_loss(name))
-    figure, axes = new_figure(columns=2)
-    for moving, colour, style in (("positive", BLUE, "-"), ("negative", RED, "--")):
-        for axis, numbers in zip(axes, curve(value, moving), strict=True):
+    curves = {moving: curve(value, moving) for moving in ("positive", "negative")}
+    for number, (title, ending) in enumerate({"loss": "", "gradient": "-gradient"}.items()):
+        figure, (axis,) = new_figure()
+        for moving, colour, style in (("positive", BLUE, "-"), ("negative", RED, "--")):
+            numbers = curves[moving][number]
             axis.plot(SIMILARITIES, numbers, style, color=colour, label=f"the {moving} moves")
-    axes[0].set_ylabel("loss")
-    axes[1].set_ylabel("gradient")
-    for axis in axes:
-        axis.set_xlabel("cosine similarity to the anchor")
-    axes[0].legend(frameon=False, labelcolor="#808080")
-    save(figure, path)
+        axis.set(xlabel="cosine similarity to the anchor", ylabel=title)
+        axis.legend(frameon=False, labelcolor=GREY)
+        save(figure, stem.parent / f"{stem.name}{ending}.svg")

@@ -59,5 +59,6 @@ def _fenced(found: re.Match[str]) -> str:
 
 
 def _short(annotation: Any) -> str:
-    """A type without the modules that its names come from."""
-    return re.sub(r"(?:\w+\.)+(\w+)", r"\1", inspect.formatannotation(annotation))
+    """A type without the modules that its names come from, and without private ones."""
+    text = re.sub(r"(?:\w+\.)+(\w+)", r"\1", inspect.formatannotation(annotation))
+    return re.sub(r" \| _\w+", "", text)

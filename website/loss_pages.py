@@ -44,7 +44,7 @@ def loss_pages(pictures: Path) -> Iterator[Page]:
     yield Page("reference/losses/index.md", "Losses", about, "\n".join(listed))
     for entry in entries:
         if entry.name not in curves.WITHOUT_PICTURE:
-            curves.draw(entry.name, pictures / f"{_stem(entry.name)}.svg")
+            curves.draw(entry.name, pictures / _stem(entry.name))
         yield _page(entry)
 
 
@@ -78,16 +78,22 @@ def _picture(entry: Entry) -> list[str]:
     lines = ["## Loss and gradient against similarity", ""]
     if entry.name in curves.WITHOUT_PICTURE:
         return [*lines, f"Not drawn: {curves.WITHOUT_PICTURE[entry.name]}.", ""]
-    moved = f"![Loss and gradient of {entry.name} against cosine similarity]"
+    place = f"../../figures/losses/{_stem(entry.name)}"
     return [
         *lines,
-        f"{moved}(../../figures/losses/{_stem(entry.name)}.svg)",
+        '<div class="pair" markdown>',
+        "",
+        f"![The {entry.name} loss against cosine similarity]({place}.svg)",
+        "",
+        f"![The gradient of the {entry.name} loss against cosine similarity]({place}-gradient.svg)",
+        "",
+        "</div>",
         "",
         "Computed from the loss itself with its default settings, for one anchor, one positive and "
         "one negative (of a proxy loss: the two class vectors). Solid: the positive moves, and the "
         f"negative stays at cosine {curves.NEGATIVE}. Dashed: the negative moves, and the positive "
-        f"stays at {curves.POSITIVE}. Right: the derivative by that cosine; below zero it pulls "
-        "towards the anchor, above zero it pushes away.",
+        f"stays at {curves.POSITIVE}. The gradient is the derivative by that cosine; below zero "
+        "it pulls towards the anchor, above zero it pushes away.",
         "",
     ]
 

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,12 +93,12 @@ def command_pages() -> Iterator[Page]:
 
 
 def _command(name: str, command: Any, level: int = 2) -> list[str]:
-    text = inspect.cleandoc(command.help or "")
-    about, _, example = text.partition("Example:")
-    lines = [f"{'#' * level} `{name}`", "", about.strip().replace("\b", ""), ""]
-    if example:
-        shown = inspect.cleandoc(example.replace("\b", "")).strip()
-        lines += ["```sh", *(line.strip() for line in shown.splitlines()), "```", ""]
+    text = inspect.cleandoc((command.help or "").replace("\b", ""))
+    examples = re.findall(r"^Examples?: (.+)", text, re.MULTILINE)
+    about = re.sub(r"^Examples?: .+\n?", "", text, flags=re.MULTILINE).strip()
+    lines = [f"{'#' * level} `{name}`", "", about, ""]
+    if examples:
+        lines += ["```sh", *examples, "```", ""]
     rows = [_parameter(one) for one in command.params if not one.hidden]
     rows = [row for row in rows if row[0] != "`--help`"]
     if rows:
