@@ -87,32 +87,26 @@ def seen_and_unseen(path: Path) -> None:
 def protocols(path: Path) -> None:
     """How many classes train, validate and test under each protocol."""
     images = la.data.load("glyphs")
-    rows: list[tuple[str, list[tuple[str, int]]]] = []
+    rows: dict[str, list[int]] = {}
     for name in ("fixed-validation", "cross-validation", "paper", "all"):
         splits = la.data.make_splits(images, name, folds=4, ratio=0.75)
-        first = splits[0]
-        validation = 0 if first.validation is None else first.validation.class_count
-        test = len(images.class_names) - first.train.class_count - validation
+        train = splits[0].train.class_count
+        validation = 0 if splits[0].validation is None else splits[0].validation.class_count
         title = f"{name}, fold 1 of 4" if len(splits) > 1 else name
-        rows.append(
-            (title, [("train", first.train.class_count), ("validate", validation), ("test", test)])
-        )
+        rows[title] = [train, validation, len(images.class_names) - train - validation]
+    counts = np.array(list(rows.values()))
+    before = counts.cumsum(1) - counts
     figure, (axis,) = new_figure(width=5.2, height=2.4)
-    for row, (_, parts) in enumerate(rows):
-        left = 0
-        for (kind, count), colour in zip(parts, (BLUE, "#b58a1f", RED), strict=True):
-            if count:
-                axis.barh(row, count, left=left, color=colour, height=0.6)
-                axis.text(
-                    left + count / 2,
-                    row,
-                    f"{kind} {count:,}",
-                    color="white",
-                    ha="center",
-                    va="center",
-                )
-            left += count
-    axis.set(yticks=range(len(rows)), yticklabels=[name for name, _ in rows], xlabel="classes")
+    for number, (kind, colour) in enumerate(
+        {"train": BLUE, "validate": "#b58a1f", "test": RED}.items()
+    ):
+        bars = axis.barh(
+            list(rows), counts[:, number], left=before[:, number], color=colour, label=kind
+        )
+        shown = [f"{count:,}" if count else "" for count in counts[:, number]]
+        axis.bar_label(bars, shown, label_type="center", color="white")
+    axis.legend(frameon=False, labelcolor=GREY, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
+    axis.set_xlabel("classes")
     axis.invert_yaxis()
     save(figure, path)
 
@@ -145,7 +139,7 @@ def reported(path: Path) -> None:
         shift = -0.06 if method == "contrastive" else 0.06
         years = [(row.year or 0) + shift for row in rows]
         axis.scatter(years, [row.value for row in rows], color=colour, marker=marker, label=method)
-    axis.set(xlabel="year of the paper", ylabel="reported Recall@1", ylim=(0, None))
+    axis.set(xlabel="year of the paper", ylabel="reported Recall@1", ylim=(0, 70))
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.legend(frameon=False, labelcolor=GREY, loc="lower right")
     save(figure, path)

@@ -100,5 +100,6 @@ def draw(name: str, stem: Path) -> None:
             numbers = curves[moving][number]
             axis.plot(SIMILARITIES, numbers, style, color=colour, label=f"the {moving} moves")
         axis.set(xlabel="cosine similarity to the anchor", ylabel=title)
-        axis.legend(frameon=False, labelcolor=GREY)
+        if title == "loss":
+            axis.legend(frameon=False, labelcolor=GREY)
         save(figure, stem.parent / f"{stem.name}{ending}.svg")

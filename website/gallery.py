@@ -87,7 +87,7 @@ def without_output(page: str) -> str:
 
 def title_of(page: str) -> tuple[str, str]:
     """The heading of a page, and the first sentence below it."""
-    found = re.search(r"^# (.+)\n\n(.+?\.)(?:\s|$)", page, re.MULTILINE | re.DOTALL)
+    found = re.search(r"^# ([^\n]+)\n\n(.+?\.)(?:\s|$)", page, re.MULTILINE | re.DOTALL)
     if found is None:
         raise ValueError("an example begins with a heading and a sentence")
     return found[1], " ".join(found[2].split())

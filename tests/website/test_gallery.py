@@ -24,7 +24,8 @@ def test_every_page_has_an_example():
 
 
 def test_a_page_begins_with_a_heading_and_a_sentence():
-    titles = [
-        gallery.title_of(path.read_text(encoding="utf-8")) for path in gallery.PAGES.glob("*.md")
-    ]
-    assert all(title and about.endswith(".") for title, about in titles)
+    for path in gallery.PAGES.glob("*.md"):
+        title, about = gallery.title_of(path.read_text(encoding="utf-8"))
+        assert len(title) < 60
+        assert len(about) < 200
+        assert about.endswith(".")

@@ -76,6 +76,28 @@ def pages(site):
     return {path: Page(path) for path in paths}
 
 
+WIDE = [  # one page of each kind, the widest there are
+    "index.html",
+    "losses.html",
+    "studies.html",
+    "concepts/uncertainty.html",
+    "gallery/compare_three_losses.html",
+    "reference/commands.html",
+    "reference/recipes.html",
+    "reference/losses/recall-at-k.html",
+    "reference/api/losses.html",
+]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_scrolls_sideways(browser, site, width):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    for name in WIDE:
+        page.goto((site / name).as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+    page.close()
+
+
 def outside(address):
     return re.match(r"(?:[a-z]+:)?//", address) is not None
 
