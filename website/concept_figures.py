@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 import lookalike as la
@@ -131,16 +132,16 @@ def reported(path: Path) -> None:
     """What papers report for two old losses on CUB, by year."""
     figure, (axis,) = new_figure(width=5.2, height=3)
     for method, colour, marker in (("contrastive", BLUE, "o"), ("triplet", RED, "^")):
-        rows = [
-            row
+        found = [
+            (row.year, row.value)
             for row in published.load("reality-check", "cub", "recall@1")
             if row.method == method and row.reported_by and row.value and row.year
         ]
-        shift = -0.06 if method == "contrastive" else 0.06
-        years = [(row.year or 0) + shift for row in rows]
-        axis.scatter(years, [row.value for row in rows], color=colour, marker=marker, label=method)
+        shift = -0.06 if method == "contrastive" else 0.06  # so that none hides another
+        years, values = [year + shift for year, _ in found], [value for _, value in found]
+        axis.scatter(years, values, color=colour, marker=marker, label=method)
     axis.set(xlabel="year of the paper", ylabel="reported Recall@1", ylim=(0, 70))
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.legend(frameon=False, labelcolor=GREY, loc="lower right")
     save(figure, path)
 
