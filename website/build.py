@@ -48,7 +48,8 @@ def build(work: Path, output: Path) -> None:
     pages = work / "docs"
     ignored = shutil.ignore_patterns("*.md")
     shutil.copytree(ROOT / "docs", pages, ignore=ignored)
-    shutil.copy(HERE / "site.css", pages)
+    for name in ("site.css", "iframe-worker.js"):
+        shutil.copy(HERE / name, pages)
     draw_all(pages / "figures")
     navigation = [
         {section: [entry for item in items for entry in _entries(item, pages)]}
@@ -118,7 +119,7 @@ def _write(page: Page, pages: Path) -> dict[str, str]:
 def _settings(navigation: list[dict[str, Any]]) -> dict[str, Any]:
     """The configuration of Zensical: how the site looks, its pages, and where our code is."""
     found: dict[str, Any] = yaml.safe_load((HERE / "theme.yaml").read_text(encoding="utf-8"))
-    handler = found["plugins"][1]["mkdocstrings"]["handlers"]["python"]
+    handler = found["plugins"][-1]["mkdocstrings"]["handlers"]["python"]
     handler["paths"] = [str(ROOT / "src")]
     handler["options"]["extensions"] = [str(HERE / "docstrings.py")]
     return found | {"nav": navigation}

@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[1]
 FORMULAS: dict[str, str] = yaml.safe_load(
     (Path(__file__).parent / "formulas.yaml").read_text(encoding="utf-8")
 )
+FEWEST_REPEATS = 3
+"""An interval over two repeats is so wide that it says nothing."""
 LEGEND = (
     "d is a distance, s a similarity (cosine unless `distance` says otherwise), P and N the "
     "positives and negatives of an anchor, w a learned class vector, m a margin, [x]₊ the larger "
@@ -131,8 +133,8 @@ def _ours(entry: Entry) -> list[str]:
     return [
         "## Our results",
         "",
-        "Per cent on test classes: mean over repeats and, where there are several, half of its "
-        "95 % interval; models of the folds scored one by one. Read from `results/` when this "
+        "Per cent on test classes: mean over repeats and, where there are three or more, half of "
+        "its 95 % interval; models of the folds scored one by one. Read from `results/` when this "
         "page was built. Scores of two studies are not comparable, and which difference is shown "
         "says `lookalike compare` ([comparing](../../comparing.md)).",
         "",
@@ -154,7 +156,7 @@ def _score(row: MethodRow, metric: str) -> str:
     if any(metric not in fold for repeat in row.repeats for fold in repeat.separate):
         return ""
     found = row.interval(metric, "separate")
-    half = found.half
+    half = found.half if len(row.repeats) >= FEWEST_REPEATS else None
     return f"{100 * found.mean:.1f}" + ("" if half is None else f" ± {100 * half:.1f}")
 
 

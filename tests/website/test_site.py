@@ -98,6 +98,18 @@ def test_no_page_scrolls_sideways(browser, site, width):
     page.close()
 
 
+def test_search_works_from_a_folder_and_asks_nobody(browser, site):
+    page = browser.new_page()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "reference" / "losses" / "triplet.html").as_uri())
+    page.keyboard.press("Control+k")
+    page.keyboard.type("proxy anchor alpha")
+    page.get_by_text("AnchorLoss(").first.wait_for()
+    page.close()
+    assert [url for url in asked if url.startswith("http")] == []
+
+
 def outside(address):
     return re.match(r"(?:[a-z]+:)?//", address) is not None
 
