@@ -122,6 +122,11 @@ def test_every_page_has_a_title_and_a_description(pages):
     assert len(about) == len(pages), "two pages with one description"
 
 
+def test_every_page_of_docs_is_in_the_site(site):
+    pages = {path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")}
+    assert {str(page) for page in pages if not (site / page).with_suffix(".html").exists()} == set()
+
+
 def test_nothing_is_fetched_from_elsewhere(pages, site):
     assert [asset for page in pages.values() for asset in page.assets if outside(asset)] == []
     for path in site.rglob("*.css"):
