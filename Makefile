@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-portable test-all lint chromium bench bench-losses bench-eval bench-train bench-search clean keys
+.PHONY: install demo test test-portable test-all lint chromium bench bench-losses bench-eval bench-train bench-search clean keys docs gallery
 
 install: $(STAMP)
 
@@ -23,6 +23,14 @@ demo: install
 keys: install
 	$(BIN)/python -m lookalike.config.reference > docs/keys.md
 	$(BIN)/lookalike train --schema > recipes/schema.json
+
+# The documentation site in site/; a warning, such as a link without a target, is an error.
+docs: install
+	$(BIN)/python -m website.build
+
+# The pages of the gallery with what the examples print and draw; a test compares.
+gallery: install
+	$(BIN)/python -m website.gallery
 
 lint: install
 	$(BIN)/ruff check .
@@ -62,4 +70,4 @@ bench-search: install
 	$(BIN)/python benchmarks/search.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -14,6 +14,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 NOT_IMPORTED = {
     "munch": "pretrainedmodels, an oracle of the tests, imports it",
+    "mkdocstrings-python": "zensical runs it",
     "mypy": "make lint",
     "onnxscript": "torch.onnx imports it",
     "pytest-xdist": "make test",
@@ -22,8 +23,12 @@ NOT_IMPORTED = {
     "schemathesis": "a test runs its command",
     "tensorboard": "torch.utils.tensorboard imports it",
     "types-pyyaml": "mypy reads it",
+    "zensical": "make docs",
 }
 """Declared packages that no file of ours imports by name, and what needs them."""
+
+FOLDERS = ("tests", "benchmarks", "website", "examples")
+"""Where what only `dev` installs may be used."""
 
 
 def canonical(name):
@@ -43,7 +48,7 @@ SHIPPED = CORE.union(*(given for name, given in EXTRAS.items() if name != "dev")
 
 def imported(*folders):
     """The third-party packages that any line of the files imports, and a file that does."""
-    ours = {"lookalike", *(path.stem for path in (ROOT / "benchmarks").glob("*.py"))}
+    ours = {"lookalike", "website", *(path.stem for path in (ROOT / "benchmarks").glob("*.py"))}
     found = {}
     for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -78,7 +83,7 @@ def test_every_import_is_declared(distributions):
 def test_everything_declared_is_used(distributions):
     used = {name for module in imported("src/lookalike") for name in distributions(module)}
     assert SHIPPED - used - set(NOT_IMPORTED) == set()
-    used |= {name for module in imported("tests", "benchmarks") for name in distributions(module)}
+    used |= {name for module in imported(*FOLDERS) for name in distributions(module)}
     assert EXTRAS["dev"] - used - set(NOT_IMPORTED) == set()
     assert set(NOT_IMPORTED) <= SHIPPED | EXTRAS["dev"], "an exception that nothing declares"
 

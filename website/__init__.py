@@ -1,0 +1,1 @@
+"""The documentation site, built by ``make docs`` from pages, code and stored results."""
