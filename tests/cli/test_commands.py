@@ -67,6 +67,7 @@ def test_evaluate_a_pretrained_network_on_a_folder(photos):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("recall@1")
+    assert not (photos.parent / "runs").exists()  # an evaluation is no run to compare
 
 
 def test_evaluate_a_file(tmp_path):

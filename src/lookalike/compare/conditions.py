@@ -35,6 +35,13 @@ AXES = {
     "folds": ("protocol",),
 }
 """The conditions that axes with common names vary."""
+UNTRAINED = {
+    "random": "untrained network",
+    "pca": "untrained network, PCA head",
+    "lda": "untrained network, LDA head",
+    "auto": "untrained network, LDA head",
+}
+"""Names of runs without epochs, by how their head is made; LDA reads the training labels."""
 NUMBERS = ("dim", "image_size", "steps", "batch_size", "trials", "seeds", "ensemble")
 
 
@@ -102,7 +109,7 @@ def method_name(config: RunConfig) -> str:
     'triplet'
     """
     if config.train.epochs == 0:
-        return "untrained network"
+        return UNTRAINED[config.model.head_init]
     parts = [config.loss.name.rpartition(":")[2]]
     parts += [f"{config.miner.name} miner"] if config.miner else []
     parts += [f"mixing ({config.mix.where})"] if config.mix else []

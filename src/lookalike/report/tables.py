@@ -118,7 +118,8 @@ class ScoreTable:
         if name == "trials":
             return f"{row.trials} ({row.failed} failed)" if row.failed else str(row.trials)
         if name == "epoch":
-            return f"{row.chosen_epoch or row.epochs} of {row.epochs}" if row.epochs else NOTHING
+            chosen = row.epochs if row.chosen_epoch is None else row.chosen_epoch
+            return f"{chosen} of {row.epochs}" if row.epochs else NOTHING
         if name == "trainings":
             return str(row.trainings)
         if row.seconds is None:
