@@ -22,4 +22,4 @@ def test_a_log_file_is_told_the_time_left(monkeypatch):
 
 def test_what_a_resumed_stage_had_done_does_not_count_as_speed():
     left = TimeLeft(done=900, started=0.0, due=10.0)
-    assert left.line("training", 910, 1000, now=10.0).endswith("about 2 min left")
+    assert left.line("training", 910, 1000, now=10.0).endswith("about 90 s left")

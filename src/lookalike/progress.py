@@ -16,7 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-__all__ = ["ConsoleWatcher", "Watcher"]
+__all__ = ["ConsoleWatcher", "TimeLeft", "Watcher", "duration"]
 
 
 SECONDS_TO_FIRST_LINE = 10
@@ -31,7 +31,7 @@ class TimeLeft:
     >>> left = TimeLeft(done=0, started=100.0, due=110.0)
     >>> left.line("training", 5, 100, now=105.0)
     >>> left.line("training", 10, 100, now=110.0)
-    'training: 10 of 100, about 2 min left'
+    'training: 10 of 100, about 90 s left'
     """
 
     done: int
@@ -50,14 +50,15 @@ class TimeLeft:
 
 
 def duration(seconds: float) -> str:
-    """A duration in the largest unit of which there is more than one.
+    """A duration in a unit that fits.
 
-    >>> duration(5), duration(130), duration(9000)
-    ('5 s', '2 min', '2.5 h')
+    >>> duration(3.2), duration(90), duration(600), duration(72_000), duration(9e5)
+    ('3 s', '90 s', '10 min', '20 h', '10 days')
     """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 3 * 86400)):
+        if seconds < most:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86400:.0f} days"
 
 
 class Watcher:

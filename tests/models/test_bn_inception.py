@@ -74,6 +74,6 @@ def test_missing_weights_are_refused_before_images_are_stored(tmp_path, monkeypa
 
     monkeypatch.setattr(building, "open_store", lambda *_: pytest.fail("images were stored first"))
     settings = ["model.network=bn-inception", "model.weights=imagenet", f"runs_dir={tmp_path}"]
-    with pytest.raises(BadInput, match="download http.*SHA-256 52deb4733"):
+    with pytest.raises(BadInput, match=r"download http.*SHA-256 52deb4733"):
         train(load(None, ["data.name=glyphs", *settings]))
     assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ import typer
 from lookalike.cli.audit import audit
 from lookalike.cli.choose import choose
 from lookalike.cli.compare import compare
+from lookalike.cli.console import Command, Group
 from lookalike.cli.data import data
 from lookalike.cli.demo import demo
 from lookalike.cli.duplicates import duplicates
@@ -37,6 +38,7 @@ STOPPED = 130
 """The exit code after Ctrl-C."""
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Teach a network which images look alike, and prove fairly how well it does.",
@@ -48,8 +50,12 @@ COMMANDS: tuple[Callable[..., None], ...] = (
 for command in COMMANDS:
     app.command(no_args_is_help=command is train)(command)
 app.command("list")(list_parts)
-for name, group in {"data": data, "study": study, "index": index}.items():
-    app.add_typer(group, name=name)
+GROUPS = {"data": data, "study": study, "index": index}
+for name, group in GROUPS.items():
+    app.add_typer(group, name=name, cls=group.info.cls or Group)
+for one in (app, *GROUPS.values()):
+    for registered in one.registered_commands:
+        registered.cls = Command
 
 
 def show_version(asked: bool) -> None:

@@ -19,7 +19,7 @@ def list_parts(
         str,
         typer.Argument(
             help="losses, miners, samplers, reducers, regularizers, metrics, datasets, networks, "
-            "transforms, keys, published or recipes."
+            "transforms, keys, published, recipes or studies."
         ),
     ],
     words: Annotated[
@@ -44,6 +44,9 @@ def list_parts(
     """
     from lookalike.errors import BadInput
 
+    if kind == "studies" or (kind == "recipes" and words == ["studies"]):
+        show_studies(as_json)
+        return
     if kind == "recipes":
         show_recipes(words or [], as_json)
         return
@@ -69,6 +72,15 @@ def show_recipes(words: list[str], as_json: bool) -> None:
         show_rows(recipes.find_recipes(words), as_json)
     else:
         show_rows(recipes.tables(), as_json)
+
+
+def show_studies(as_json: bool) -> None:
+    """Print the studies, and how to run one."""
+    from lookalike.config import recipes
+
+    show_rows(recipes.studies(), as_json)
+    if not as_json:
+        print("Run one with 'lookalike study run recipe:NAME'.")
 
 
 def show_rows(rows: Sequence["Row"], as_json: bool) -> None:

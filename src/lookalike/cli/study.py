@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lookalike.cli.console import AsJson
+from lookalike.cli.console import AsJson, print_next
 from lookalike.cli.execution import Execution, Results, with_execution
 
 study = typer.Typer(no_args_is_help=True, help="Tune and test many methods under one protocol.")
@@ -39,6 +39,8 @@ def run(
     with execution.running("study") as how:
         found = run_study(config, **how)
     show(found.folder, as_json)
+    if not as_json:
+        print_next(f"compare {found.folder}", f"report {found.folder} -o page.html")
 
 
 @study.command()

@@ -18,6 +18,7 @@ from lookalike.config import RunConfig, parse
 from lookalike.config.keys import flattened
 from lookalike.errors import BadInput
 from lookalike.evaluation.class_table import ClassTable
+from lookalike.shipped import find_shipped
 from lookalike.study.classes import Cell, RowClasses
 from lookalike.study.intervals import Interval, summarize
 from lookalike.study.results import (
@@ -150,7 +151,7 @@ def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> 
     studies: list[StudyResults] = []
     runs: list[Run] = []
     skipped: list[str] = []
-    for folder in folders:
+    for folder in map(find_shipped, folders):
         if (folder / "study.json").is_file():
             studies.append(load_results(folder))
             continue
@@ -182,7 +183,8 @@ def _runs_in(folder: Path) -> list[Run]:
     if (folder / "config.yaml").is_file():
         return [Run(folder)]
     for place in (folder, folder / "runs"):
-        inside = sorted(path.parent for path in place.glob("*/config.yaml"))
+        found = (path.parent for path in place.glob("*/config.yaml"))
+        inside = sorted(path for path in found if not path.is_symlink())  # runs/latest is one
         if inside:
             return [Run(path) for path in inside]
     return []

@@ -226,8 +226,8 @@ def _named_for_validation(images: ImageSet, classes: NDArray[np.int64]) -> NDArr
         )
     if len(named) < 2 or len(named) == len(classes):
         raise BadInput(
-            f"'{images.name}' names {len(named)} of {len(classes)} classes for validation; it takes "
-            "two at least, and some to train on"
+            f"'{images.name}' names {len(named)} of {len(classes)} classes for validation; two at "
+            "least are needed, and some to train on"
         )
     return named
 

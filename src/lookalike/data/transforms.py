@@ -158,6 +158,7 @@ class Photo(Preset):
     colour: float = 0
 
     def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:
+        """Random crops and flips, perhaps with other colours."""
         shapes = torch.tensor([image.shape[1:] for image in pixels])
         if self.scale is None:
             sides, centred = self._square(shapes), None
@@ -174,6 +175,7 @@ class Photo(Preset):
         return batch
 
     def centre(self, pixels: Sequence[Tensor]) -> Tensor:
+        """The centre crops."""
         shapes = torch.tensor([image.shape[1:] for image in pixels])
         sides = self._square(shapes)
         corners = ((shapes - sides) / 2).round().long()
