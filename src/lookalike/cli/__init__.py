@@ -19,6 +19,7 @@ from lookalike.cli.demo import demo
 from lookalike.cli.duplicates import duplicates
 from lookalike.cli.evaluate import evaluate
 from lookalike.cli.export import export
+from lookalike.cli.extras import missing_extra
 from lookalike.cli.index import index
 from lookalike.cli.list import list_parts
 from lookalike.cli.mislabelled import mislabelled
@@ -88,6 +89,11 @@ def main() -> None:
         raise
     except LookalikeError as error:
         end(str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        sentence = missing_extra(error.name or "")
+        if sentence is None:
+            raise
+        end(sentence, 2)
     except (FileExistsError, NotADirectoryError, PermissionError, FileNotFoundError) as error:
         end(f"{error.strerror}: '{error.filename}'", 2)
     except OSError as error:

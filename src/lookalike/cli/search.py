@@ -67,15 +67,15 @@ def search(
             print_table(str(path), hits)
         if sheet is not None:
             print(f"contact sheet: {sheet}")
-    for error in unreadable.values():
-        typer.echo(f"lookalike: {error}", err=True)
+    for problem in unreadable.values():
+        typer.echo(f"lookalike: {problem}", err=True)
     if unreadable:
         raise typer.Exit(1)
 
 
 def hit_mapping(index: Any, hit: Any) -> dict[str, Any]:
     """A hit as JSON values, with the absolute path of its file."""
-    return vars(hit) | {"file": str(index.file_of(hit.id).resolve())}
+    return {**vars(hit), "file": str(index.file_of(hit.id).resolve())}
 
 
 def print_table(query: str, hits: list[Any]) -> None:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torchvision.transforms import functional as colours
 
 from lookalike.data.cache import Resize
 from lookalike.errors import BadInput, did_you_mean
@@ -238,6 +237,8 @@ def _views(
 
 def _recolour(batch: Tensor, strength: float, generator: torch.Generator, part: Part) -> None:
     """Brightness, contrast, saturation times 1 +- strength; hue rotated by that share of a turn."""
+    from torchvision.transforms import functional as colours  # which takes seconds to import
+
     greyed = part.of(torch.rand(part.whole, generator=generator, dtype=torch.float32)) < 0.2
     drawn = torch.rand(part.whole, 4, generator=generator, dtype=torch.float64)
     chance = part.of(drawn) * 2 - 1

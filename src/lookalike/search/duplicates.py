@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageEnhance
 
 from lookalike.data.image_files import open_rgb
@@ -85,12 +86,9 @@ class Calibration:
         """The thresholds and their errors."""
         return {name: value for name, value in vars(self).items() if name != "known"}
 
-    def passes(self, pairs: Vectors) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    def passes(self, pairs: Vectors) -> NDArray[np.bool_]:
         """Which of these pairs (cosine, correlation) are taken for copies."""
-        passed: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
-            pairs >= [self.threshold, self.correlation]
-        ).all(1)
-        return passed
+        return np.logical_and(pairs[:, 0] >= self.threshold, pairs[:, 1] >= self.correlation)
 
     def confidence(self, cosine: float, correlation: float) -> float:
         """How much more such a pair looks like a copy than like a stranger, from 0 to 1.
@@ -192,9 +190,9 @@ def thumbnail(image: Image.Image) -> Vectors:
     A picture of one grey has length 0: it is like no other.
     """
     small = image.convert("L").resize((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
-    pixels = np.asarray(small, np.float32).ravel()
-    pixels = pixels - pixels.mean()
-    length = float(np.linalg.norm(pixels))
+    pixels: Vectors = np.asarray(small, np.float32).ravel()
+    pixels = pixels - pixels.mean(dtype=np.float32)
+    length = np.float32(np.linalg.norm(pixels))
     return pixels / length if length > 0 else pixels
 
 
