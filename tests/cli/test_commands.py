@@ -313,3 +313,11 @@ def test_audit_tells_its_keys_and_what_other_words_mean(lookalike, refused, tmp_
     paper = tmp_path / "paper.yaml"
     paper.write_text("experiments:\n- {name: a, embedding_size: 64}\n- {name: b}\n")
     refused("audit", paper, sentence="it is called 'dim'")
+
+
+def test_networks_are_measured(lookalike, refused):
+    (one,) = json.loads(lookalike("list", "networks", "small-cnn", "--speed", "--json").stdout)
+    assert one["parameters"] > 1000
+    assert one["images_per_second"] > 0
+    assert "images/s" in lookalike("list", "networks", "small-cnn", "--speed").stdout
+    refused("list", "losses", "--speed", sentence="--speed is of networks")

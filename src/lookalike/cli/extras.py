@@ -14,6 +14,7 @@ MODULES = {
     "cluster": ("ray",),
     "export": ("onnx", "onnxruntime", "onnxscript"),
     "heic": ("pillow_heif",),
+    "hub": ("huggingface_hub",),
     "mlflow": ("mlflow",),
     "pandas": ("pandas",),
     "postgres": ("pgvector", "psycopg"),
