@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from lookalike.cli.extras import MODULES
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 NOT_IMPORTED = {
+    "hatchling": "tests/test_wheel.py runs it",
     "munch": "pretrainedmodels, an oracle of the tests, imports it",
     "mkdocstrings-python": "zensical runs it",
     "mypy": "make lint",
@@ -39,6 +42,15 @@ def canonical(name):
 def declared(requirements):
     names = (re.match(r"[A-Za-z0-9._-]+", text).group() for text in requirements)
     return {canonical(name) for name in names} - {"lookalike"}
+
+
+def extras_of(name):
+    """The extra itself and those that it is made of."""
+    text = " ".join(PROJECT["optional-dependencies"][name])
+    parts = [
+        part for found in re.findall(r"lookalike\[([^]]*)\]", text) for part in found.split(",")
+    ]
+    return {name}.union(*(extras_of(part) for part in parts if part))
 
 
 CORE = declared(PROJECT["dependencies"])
@@ -88,9 +100,15 @@ def test_everything_declared_is_used(distributions):
     assert set(NOT_IMPORTED) <= SHIPPED | EXTRAS["dev"], "an exception that nothing declares"
 
 
+def test_every_extra_is_known_to_the_command(distributions):
+    own = {name: given for name, given in EXTRAS.items() if name not in ("all", "dev")}
+    assert MODULES.keys() == own.keys()
+    for extra, modules in MODULES.items():
+        known = {name for module in modules for name in distributions(module)}
+        assert own[extra] - known <= set().union(*(own[e] for e in own if e != extra)), extra
+
+
 def test_everything_that_the_tests_install_is_pinned():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {canonical(line.partition("==")[0]) for line in lines if "==" in line}
-    of_dev = re.search(r"lookalike\[([^]]*)\]", " ".join(PROJECT["optional-dependencies"]["dev"]))
-    installed = CORE.union(EXTRAS["dev"], *(EXTRAS[name] for name in of_dev.group(1).split(",")))
-    assert installed - pinned == set()
+    assert CORE.union(*(EXTRAS[name] for name in extras_of("dev"))) - pinned == set()

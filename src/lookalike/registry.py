@@ -263,15 +263,15 @@ class Configurable:
     def extra_repr(self) -> str:
         """The settings between the parentheses of ``repr``: numbers, strings and truth values.
 
-        Those that all parts of a kind share are left out where they have their default.
+        Those that all parts of a kind share are left out where they have their default, or are off
+        where nothing was said.
         """
         shown = []
         for name, parameter in inspect.signature(type(self)).parameters.items():
             value = getattr(self, name, None)
             shared = parameter.kind is inspect.Parameter.KEYWORD_ONLY
-            if isinstance(value, bool | int | float | str) and not (
-                shared and value == parameter.default
-            ):
+            usual = value == parameter.default or (value is False and parameter.default is None)
+            if isinstance(value, bool | int | float | str) and not (shared and usual):
                 shown.append(f"{name}={value!r}")
         return ", ".join(shown)
 

@@ -67,6 +67,7 @@ def test_evaluate_a_pretrained_network_on_a_folder(photos):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("recall@1")
+    assert not (photos.parent / "runs").exists()  # an evaluation is no run to compare
 
 
 def test_evaluate_a_file(tmp_path):
@@ -211,7 +212,7 @@ def test_unreadable_images_stop_a_run_with_their_names(photos):
 def test_skipped_images_are_in_the_record(photos):
     done = photo_run(photos, "data.skip_unreadable=true")
     assert done.returncode == 0, done.stderr
-    (record,) = photos.parent.glob("runs/*/environment.json")
+    (record,) = photos.parent.glob("runs/folder-*/environment.json")
     assert json.loads(record.read_text())["unreadable"] == ["class0/broken.png"]
 
 
@@ -271,3 +272,52 @@ def test_what_needs_no_network_does_not_load_torch():
             [sys.executable, "-c", code, *command], capture_output=True, text=True, check=True
         )
         assert done.stderr.split()[-1] == "False"
+
+
+def test_flags_have_no_value_in_the_help(lookalike):
+    for command in (["train"], ["study", "run"], ["index"], []):
+        assert "<bool>" not in lookalike(*command, "--help").stdout
+
+
+def test_studies_are_listed(lookalike):
+    rows = json.loads(lookalike("list", "studies", "--json").stdout)
+    assert "studies/tiny" in [row["name"] for row in rows]
+    assert lookalike("list", "recipes", "studies").stdout.startswith("studies/")
+
+
+def test_what_comes_with_the_package_is_found_in_any_folder(lookalike, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "unfair" in lookalike("audit", "docs/audits/every-flaw.yaml").stdout.lower()
+    found = json.loads(lookalike("compare", "results/laptop-reality-check", "--json").stdout)
+    assert found["datasets"]
+    refused = lookalike("study", "status", "recipes/studies/tiny.yaml")
+    assert "study.json" in refused.stderr  # read, but never run here
+
+
+def test_latest_leads_to_the_last_run_and_is_no_run_of_its_own(lookalike, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    short = ["train.epochs=1", "train.batches_per_epoch=1", "model.dim=8", "data.name=glyphs"]
+    done = lookalike("train", *short)
+    assert "next: lookalike evaluate runs/latest" in done.stderr
+    assert "glyphs-" in (tmp_path / "runs" / "latest").resolve().name
+    first = (tmp_path / "runs" / "latest").resolve()
+    lookalike("train", *short, "seed=1")
+    assert (tmp_path / "runs" / "latest").resolve() != first
+    rows = json.loads(lookalike("compare", "runs", "--json").stdout)["datasets"][0]["rows"]
+    assert len(rows) == 1  # two seeds of one method
+
+
+def test_audit_tells_its_keys_and_what_other_words_mean(lookalike, refused, tmp_path):
+    rows = json.loads(lookalike("audit", "--keys", "--json").stdout)
+    assert {"key": "dim", "meaning": "embedding size"}.items() <= rows[3].items()
+    paper = tmp_path / "paper.yaml"
+    paper.write_text("experiments:\n- {name: a, embedding_size: 64}\n- {name: b}\n")
+    refused("audit", paper, sentence="it is called 'dim'")
+
+
+def test_networks_are_measured(lookalike, refused):
+    (one,) = json.loads(lookalike("list", "networks", "small-cnn", "--speed", "--json").stdout)
+    assert one["parameters"] > 1000
+    assert one["images_per_second"] > 0
+    assert "images/s" in lookalike("list", "networks", "small-cnn", "--speed").stdout
+    refused("list", "losses", "--speed", sentence="--speed is of networks")

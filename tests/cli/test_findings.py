@@ -11,8 +11,9 @@ def test_copies_are_found_by_a_calibrated_threshold(lookalike, photos, tmp_path)
     done = lookalike("duplicates", photos, "--page", page)
     assert done.returncode == 0, done.stderr
     first, *lines = done.stdout.splitlines()
-    assert "groups in 32 pictures; threshold " in first
-    assert "on validation pairs it recognises" in first
+    assert "groups in 32 pictures; cosine " in first
+    assert "on validation pairs they recognise" in first
+    assert "confidence" in lines[0]
     assert lines[1:3] == ["    pink/0.png", "    pink/again.jpg"]
     assert lines[-1] == f"page: {page}"
     assert "pink/again.jpg" in page.read_text()

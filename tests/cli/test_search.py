@@ -45,6 +45,17 @@ def test_json_of_several_queries(lookalike, shop, photos):
     assert {hit["path"] for hit in told[1]["hits"][:2]} == {"pink/again.jpg", "pink/0.png"}
 
 
+def test_one_bad_picture_does_not_lose_the_others(lookalike, shop, photos, tmp_path):
+    bad = tmp_path / "bad.jpg"
+    bad.write_text("no picture")
+    done = lookalike("search", shop, bad, photos / "pink" / "0.png", "-k", "2", "--json")
+    assert done.returncode == 1
+    first, second = json.loads(done.stdout)
+    assert first == {"query": str(bad), "error": "it is not a picture of a known format"}
+    assert second["hits"][0]["file"] == str((photos / "pink" / "0.png").resolve())
+    assert f"cannot read the picture '{bad}'" in done.stderr
+
+
 def test_one_label_only_and_more_than_there_are(lookalike, shop, photos):
     query = photos / "green" / "1.png"
     done = lookalike("search", shop, query, "--label", "blue", "-k", "50", "--json")

@@ -238,6 +238,27 @@ def test_runs_are_named_by_what_sets_them_apart(make_run):
     assert part.audit.flaws[0].condition == "lr"
 
 
+def test_rows_that_differ_in_much_have_a_number_and_a_table_of_settings(make_run):
+    folders = [
+        make_run("a", "optim.lr=0.001", "train.epochs=3"),
+        make_run("b", "optim.lr=0.01", "train.epochs=5"),
+        make_run("c", "train.epochs=0", "model.dim=8"),
+        make_run("d", "train.epochs=0", "model.dim=8", "model.pooling=max", "optim.lr=0.1"),
+        make_run("e", "train.epochs=0", "model.dim=8", "model.head_init=lda"),
+    ]
+    rows = gather(folders).contenders
+    assert [one.name for one in rows] == [
+        "multi-similarity #1",
+        "multi-similarity #2",
+        "untrained network (model.pooling=avg)",
+        "untrained network (model.pooling=max)",  # the learning rate of nothing does not matter
+        "untrained network, LDA head",
+    ]
+    assert rows[1].settings == {"train.epochs": "5", "optim.lr": "0.01"}
+    assert rows[2].settings == {}
+    assert [one.untouched for one in rows] == [False, False, True, True, False]
+
+
 def test_every_other_key_of_the_configuration_is_watched(make_run):
     folders = [
         make_run("a", "loss.name=triplet"),

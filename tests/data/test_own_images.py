@@ -94,7 +94,7 @@ def test_split_query_gallery_and_a_byte_order_mark(written):
         ("path,label\nimg/0.png,a,b\n", "row 2: 2 values expected"),
         ("path,label\nimg/0.png,a\n,a\n", "row 3: path and label must not be empty"),
         ("path,label\nimg/0.png,a\nimg/0.png,b\n", "row 3: 'img/0.png' is there twice"),
-        ("path,label,split\nimg/0.png,a,val\n", "train or test, not 'val'"),
+        ("path,label,split\nimg/0.png,a,dev\n", "train, val or test, not 'dev'"),
         ("path,label,query\nimg/0.png,a,1\n", "'gallery' is missing"),
         ("path,label,split,query,gallery\nimg/0.png,a,test,2,1\n", "query must be 1 or 0"),
         ("path,label,split,query,gallery\nimg/0.png,a,train,1,0\n", "only test images"),

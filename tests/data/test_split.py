@@ -145,3 +145,30 @@ def test_glyphs_split():
     assert split.train.class_count > 1_000
     assert split.validation is not None
     assert 100 <= split.validation.class_count <= 130
+
+
+@pytest.fixture
+def marked(image_set):
+    """Two images of each class, which ``marks`` puts into train, val or test."""
+
+    def make(*marks):
+        part = np.repeat(np.array(marks), 2)
+        labels = np.repeat(np.arange(len(marks)), 2).tolist()
+        masks = {"test": part == "test", "validation": part == "val"}
+        return image_set([np.zeros((1, 1, 3), np.uint8)] * len(labels), labels, **masks)
+
+    return make
+
+
+def test_classes_named_for_validation_validate(marked):
+    images = marked("train", "val", "train", "val", "test", "test", "train")
+    (split,) = make_splits(images, "fixed-validation", seed=3)
+    assert split.validation.classes.tolist() == [1, 3]
+    assert split.train.classes.tolist() == [0, 2, 6]
+    (paper,) = make_splits(images.without([0]), "paper")
+    assert paper.train.classes.tolist() == [0, 1, 2, 3, 6]
+
+
+def test_too_few_classes_for_validation_are_refused(marked):
+    with pytest.raises(BadInput, match="names 1 of 3 classes for validation"):
+        make_splits(marked("train", "val", "train", "test"), "fixed-validation")

@@ -296,3 +296,50 @@ def test_parts_of_a_batch_are_those_of_the_whole(name):
     parts = [Part(6, 0, 1), Part(6, 1, 4), Part(6, 4, 6)]
     made = [chosen.train(images[part.rows], seeded(), PLAIN, part=part) for part in parts]
     assert torch.equal(torch.cat(made), whole)
+
+
+@pytest.fixture
+def own_module(tmp_path, monkeypatch):
+    """A module with transforms of one's own, right and wrong ones."""
+    (tmp_path / "my_views.py").write_text(
+        "import torch\n"
+        "from torchvision.transforms import v2\n"
+        "from lookalike.data import own_transform\n"
+        "crops = own_transform(v2.RandomCrop(8), size=8, resize=12)\n"
+        "large = own_transform(lambda image: image, size=8, resize=12)\n"
+        "floats = own_transform(lambda image: image[:, :8, :8] / 255, size=8, resize=12)\n"
+        "bare = v2.RandomCrop(8)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_transforms_of_ones_own(own_module):
+    own = preset("my_views:crops")
+    assert (own.name, own.resize, own.size) == ("my_views:crops", 12, 8)
+    pixels = list(torch.randint(0, 255, (4, 3, 12, 12), dtype=torch.uint8))
+
+    def batch(seed, part=None):
+        rows = pixels if part is None else pixels[part.rows]
+        return own.train(rows, torch.Generator().manual_seed(seed), Normalisation(), part=part)
+
+    before = torch.random.get_rng_state()
+    assert torch.equal(batch(1), batch(1))
+    assert not torch.equal(batch(1), batch(2))
+    assert torch.equal(batch(1, Part(4, 2, 4)), batch(1)[2:])  # a rank draws its part of the whole
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert own.test(pixels, Normalisation()).shape == (4, 3, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("bare", "wrap a function of one image"),
+        ("missing", "cannot import"),
+        ("large", r"gave \(3, 12, 12\), not a tensor \(3, 8, 8\)"),
+        ("floats", "leave pixels as uint8"),
+    ],
+)
+def test_wrong_transforms_get_a_sentence(own_module, name, sentence):
+    image = torch.zeros(3, 12, 12, dtype=torch.uint8)
+    with pytest.raises(BadInput, match=sentence):
+        preset(f"my_views:{name}").train([image], torch.Generator(), Normalisation())

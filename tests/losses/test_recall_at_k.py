@@ -165,3 +165,12 @@ def test_refusals(batch):
         losses.RecallAtKLoss(mixup=1, distance="l2")
     with pytest.raises(BadInput, match="from 1"):
         losses.RecallAtKLoss(k_vals=(0, 1))
+
+
+def test_each_k_may_have_its_temperature(batch):
+    embeddings, labels = batch("unbalanced", 16)
+    each = [losses.RecallAtKLoss((k,), RANKS, k / 2)(embeddings, labels) for k in K]
+    together = losses.RecallAtKLoss(K, RANKS, tuple(k / 2 for k in K))(embeddings, labels)
+    assert together.item() == pytest.approx(sum(each).item() / len(K))
+    with pytest.raises(BadInput, match="one for each k"):
+        losses.RecallAtKLoss(K, RANKS, (1, 2))

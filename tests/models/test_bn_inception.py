@@ -64,5 +64,16 @@ def test_input_is_blue_first_and_unscaled():
 
 
 def test_imagenet_asks_for_the_file():
-    with pytest.raises(BadInput, match=r"model\.weights.*bn_inception-52deb4733\.pth"):
+    with pytest.raises(BadInput, match=r"bn_inception-52deb4733\.pth .*model\.weights"):
         models.build("bn-inception", weights="imagenet")
+
+
+def test_missing_weights_are_refused_before_images_are_stored(tmp_path, monkeypatch):
+    from lookalike.config import load
+    from lookalike.training import building, train
+
+    monkeypatch.setattr(building, "open_store", lambda *_: pytest.fail("images were stored first"))
+    settings = ["model.network=bn-inception", "model.weights=imagenet", f"runs_dir={tmp_path}"]
+    with pytest.raises(BadInput, match=r"download http.*SHA-256 52deb4733"):
+        train(load(None, ["data.name=glyphs", *settings]))
+    assert list(tmp_path.iterdir()) == []

@@ -17,13 +17,10 @@ SKIPPED = ["testers", "trainers", "datasets", "utils/test_distributed.py"]
 SKIPPED += ["utils/test_inference.py"]
 """Trainers, testers and data sets are not here; the last two need GPUs and a network."""
 
-INNER = "it calls inner methods of PML"
 SUPPORTED = "it reads PML's list of supported losses"
 KNOWN = {
     "test_cross_batch_memory.py::test_all_losses": SUPPORTED,
     "test_self_supervised_loss.py::test_ssl_wrapper_all": SUPPORTED,
-    "test_batch_easy_hard_miner.py::test_dist_mining": INNER,
-    "test_common_functions.py::test_collect_stats_flag": "it sets a global variable of PML",
     "test_dynamic_soft_margin_loss.py::test_dynamic_soft_margin_loss_without_labels": (
         "PML pads views of unequal size with zeros"
     ),
@@ -36,20 +33,13 @@ KNOWN = {
     "test_p2s_grad_loss.py::test_p2s_grad_loss_with_paper_formula": (
         "PML leaves out the gradient through the length of the class vectors"
     ),
-    "test_proxy_nca_loss.py::test_proxy_nca_loss": (
-        "it compares squared distances near 0, which rounding makes, with a tolerance of 1 %"
-    ),
     "test_angular_miner.py::test_angular_miner": "angles are those of unit vectors here",
     "test_losses_without_labels.py::test": "AngularLoss needs no labels here",
     "test_per_anchor_reducer.py::test_per_anchor_reducer": "triplets are refused there, not here",
     "test_tuples_to_weights_sampler.py::test_tuplestoweights_sampler": "it downloads a data set",
 }
 """Tests of PML that fail with our parts, and why."""
-BY_CHANCE = {
-    "test_proxy_nca_loss.py::test_proxy_nca_loss",
-    "test_tuples_to_weights_sampler.py::test_tuplestoweights_sampler",
-}
-"""Those that pass with luck, or with a network."""
+WITH_A_NETWORK = {"test_tuples_to_weights_sampler.py::test_tuplestoweights_sampler"}
 
 
 def short(test):
@@ -72,7 +62,7 @@ def test_what_fails_is_known(tmp_path):
     outcomes = json.loads(report.read_text(encoding="utf-8"))
     failed = {short(test) for test, found in outcomes.items() if found["outcome"] == "failed"}
     assert failed - KNOWN.keys() == set()
-    assert KNOWN.keys() - failed <= BY_CHANCE  # the list has no more than what fails
+    assert KNOWN.keys() - failed <= WITH_A_NETWORK  # the list has no more than what fails
     ours = [found["outcome"] for found in outcomes.values() if found["ours"]]
     assert len(ours) > 130
-    assert ours.count("passed") >= 0.92 * len(ours)
+    assert ours.count("passed") >= 0.95 * len(ours)

@@ -174,3 +174,20 @@ def test_only_html_is_written(gathered, make_run, tmp_path):
     with pytest.raises(BadInput, match="must end in"):
         write_page(tmp_path / "page.pdf", gathered([make_run("a")]), "T", "L")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_is_repeated_by_its_command_file_and_version(make_study, tmp_path):
+    from lookalike.compare.contenders import gather
+    from lookalike.report.again import again
+    from lookalike.shipped import shipped_folder
+    from lookalike.study.config import load_study
+
+    found = again(gather([make_study(tmp_path / "s")]), ["lookalike report s"])
+    (name,) = found.files
+    assert found.commands[0].startswith(f"lookalike study run {name}")
+    assert found.commands[-1] == "lookalike report s"
+    assert found.software.startswith("lookalike 0.")
+    kept = gather([shipped_folder("results") / "laptop-reality-check"])
+    (text,) = again(kept, []).files.values()
+    (tmp_path / "again.yaml").write_text(text)
+    assert load_study(tmp_path / "again.yaml").name == "laptop-reality-check"

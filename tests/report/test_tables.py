@@ -1,6 +1,8 @@
 import csv
 import io
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -8,6 +10,7 @@ from rich.console import Console
 from lookalike.compare.comparison import compare
 from lookalike.compare.contenders import gather
 from lookalike.report import as_csv, as_latex, as_markdown, as_text, score_table
+from lookalike.report.tables import _shown_best, escape_latex
 
 
 def printed(table):
@@ -27,12 +30,36 @@ def test_untrained_network_stands_last_and_gains_are_against_it(three_runs, tabl
     assert table.gain(table.reference, "recall@1") is None
 
 
-def test_best_is_the_highest_and_equal_figures_share_it(make_run, table_of):
-    scores = [{"recall@1": s, "map@r": 0.5} for s in (0.80001, 0.80049, 0.7)]
+def test_only_what_is_shown_to_be_better_than_all_others_is_best(make_run, table_of):
+    scores = [{"recall@1": s, "map@r": 0.5} for s in (0.9, 0.8, 0.7)]
     table = table_of([make_run(name, test=test) for name, test in zip("abc", scores, strict=True)])
-    assert [table.is_best(row, "recall@1") for row in table.rows] == [True, True, False]
-    assert [table.is_best(row, "map@r") for row in table.rows] == [True] * 3
-    assert table.gain(table.rows[0], "recall@1") is None
+    assert not any(table.is_best(row, "recall@1") for row in table.rows)  # one training each
+    assert r"\textbf" not in as_latex([table])
+    shown = replace(table, best=(table.rows[1].name, "recall@1"))
+    assert [shown.is_best(row, "recall@1") for row in shown.rows] == [False, True, False]
+    assert not any(shown.is_best(row, "map@r") for row in shown.rows)
+    assert not replace(shown, ranking="refused").is_best(shown.rows[1], "recall@1")
+
+
+def test_a_difference_to_every_other_row_makes_the_best(make_run, gathered):
+    runs = [make_run(name, test={"map@r": 0.5}) for name in "abc"]
+    (part,) = compare(gathered(runs), "map@r").datasets
+    names = [one.name for one in part.contenders]
+    holds = [SimpleNamespace(better=names[0], worse=worse, holds=True) for worse in names[1:]]
+    assert _shown_best(replace(part, differences=tuple(holds))) == (names[0], part.metric)
+    assert _shown_best(replace(part, differences=tuple(holds[:1]))) is None
+
+
+def test_chosen_hyper_parameters_are_a_table(study_table):
+    table = study_table()
+    assert table.chosen
+    name, values = next(iter(table.chosen.items()))
+    latex, markdown = as_latex([table]), as_markdown([table])
+    assert "hyper-parameters chosen by tuning" in latex
+    for key, value in values.items():
+        assert f"{escape_latex(key)} & {escape_latex(value)}" in latex
+        assert key in markdown
+    assert f"| {name} |" in markdown
 
 
 def test_text_fits_a_terminal_and_cuts_nothing(three_runs, table_of):
@@ -57,7 +84,7 @@ def test_csv_has_full_digits(three_runs, table_of):
 def test_markdown_has_one_cell_a_column(three_runs, table_of):
     lines = [x for x in as_markdown([table_of(three_runs)]).splitlines() if x.startswith("|")]
     assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {10}
-    assert sum("**" in line for line in lines) == 1
+    assert not any("**" in line for line in lines)  # one training each shows nothing
 
 
 def test_a_metric_that_a_run_lacks_is_a_dash(make_run, table_of):
@@ -108,7 +135,7 @@ def test_one_repeat_is_labelled_as_a_deviation_over_folds(study_table):
     table = study_table(repeats=1, classes=0)
     words = "± the standard deviation over the models of the folds, not a confidence interval."
     score = table.trained[0].scores["map@r"]
-    assert f"| **{100 * score.mean:.1f}** ± {100 * score.sd:.1f} |" in as_markdown([table])
+    assert f"| {100 * score.mean:.1f} ± {100 * score.sd:.1f} |" in as_markdown([table])
     assert words in as_markdown([table])
     assert words.replace("±", r"$\pm$") in as_latex([table])
     assert words.removesuffix(".") in " ".join(printed(table).split())
@@ -127,7 +154,8 @@ def test_latex_is_balanced_and_escaped(study_table, three_runs, table_of):
     for table in (study_table(), table_of(three_runs)):
         text = as_latex([table])
         assert text.count("{") == text.count("}")
-        assert text.count(r"\begin{") == text.count(r"\end{") == 2
+        tables = 2 if table.chosen else 1
+        assert text.count(r"\begin{") == text.count(r"\end{") == 2 * tables
         body = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
         rows = [line for line in body.splitlines() if line.endswith(r"\\")]
         assert {len(re.split(r"(?<!\\)&", row)) for row in rows} == {len(table.metrics) + 1}
@@ -149,3 +177,10 @@ def test_unfair_rows_are_marked_and_nothing_is_best(study_table):
     assert "Ranked although the comparison is not fair." in as_markdown([ranked])
     assert r"triplet\textsuperscript{1}" in as_latex([ranked])
     assert "triplet [1]" in printed(ranked)
+
+
+def test_twenty_methods_have_twenty_marks():
+    from lookalike.report.charts import styles
+
+    found = {(one.colour, (one.colour + one.line) % 6) for one in styles(map(str, range(36)))}
+    assert len(found) == 36  # the shape, in the legend and in the charts, beside the colour

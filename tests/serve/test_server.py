@@ -247,6 +247,21 @@ def test_nothing_is_answered_without_the_token(guarded, send):
         assert stranger.get("/api/health").json() == {"status": "ok"}
 
 
+def test_a_browser_without_the_token_gets_a_field_for_it(guarded):
+    browser = {"Accept": "text/html,application/xhtml+xml"}
+    with guarded.client() as stranger:
+        answer = stranger.get("/", headers=browser)
+        assert answer.status_code == 401
+        assert 'name="token"' in answer.text
+        assert "form-action 'self'" in answer.headers["content-security-policy"]
+        assert "not its token" not in answer.text
+        wrong = stranger.get("/", params={"token": "wrong-token"}, headers=browser)
+        assert "not its token" in wrong.text
+        assert "wrong-token" not in wrong.text
+        assert stranger.get("/style.css").status_code == 200
+        assert stranger.get("/app.js").status_code == 401
+
+
 def test_the_token_opens_by_header_and_by_address(guarded, send):
     with guarded.client(headers={"Authorization": f"Bearer {TOKEN}"}) as known:
         assert send(known, k=1).status_code == 200

@@ -13,11 +13,13 @@ import typer
 from lookalike.cli.audit import audit
 from lookalike.cli.choose import choose
 from lookalike.cli.compare import compare
+from lookalike.cli.console import Command, Group
 from lookalike.cli.data import data
 from lookalike.cli.demo import demo
 from lookalike.cli.duplicates import duplicates
 from lookalike.cli.evaluate import evaluate
 from lookalike.cli.export import export
+from lookalike.cli.extras import missing_extra
 from lookalike.cli.index import index
 from lookalike.cli.list import list_parts
 from lookalike.cli.mislabelled import mislabelled
@@ -37,6 +39,7 @@ STOPPED = 130
 """The exit code after Ctrl-C."""
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Teach a network which images look alike, and prove fairly how well it does.",
@@ -48,8 +51,12 @@ COMMANDS: tuple[Callable[..., None], ...] = (
 for command in COMMANDS:
     app.command(no_args_is_help=command is train)(command)
 app.command("list")(list_parts)
-for name, group in {"data": data, "study": study, "index": index}.items():
-    app.add_typer(group, name=name)
+GROUPS = {"data": data, "study": study, "index": index}
+for name, group in GROUPS.items():
+    app.add_typer(group, name=name, cls=group.info.cls or Group)
+for one in (app, *GROUPS.values()):
+    for registered in one.registered_commands:
+        registered.cls = Command
 
 
 def show_version(asked: bool) -> None:
@@ -82,6 +89,11 @@ def main() -> None:
         raise
     except LookalikeError as error:
         end(str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        sentence = missing_extra(error.name or "")
+        if sentence is None:
+            raise
+        end(sentence, 2)
     except (FileExistsError, NotADirectoryError, PermissionError, FileNotFoundError) as error:
         end(f"{error.strerror}: '{error.filename}'", 2)
     except OSError as error:

@@ -12,19 +12,30 @@ from lookalike.cli.console import AsJson
 
 def audit(
     paper: Annotated[
-        Path, typer.Argument(metavar="PAPER.YAML", help="The description of the rows.")
-    ],
+        Path | None, typer.Argument(metavar="PAPER.YAML", help="The description of the rows.")
+    ] = None,
+    keys: Annotated[
+        bool, typer.Option("--keys", help="List the keys that a description may have.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List how the experiments of a paper differ beyond the method.
 
     Example: lookalike audit docs/audits/sampling-matters.yaml
 
+    Example: lookalike audit --keys
+
     The exit code is 1 where the comparison is unfair.
     """
     from lookalike.compare.audit import audit as audit_rows
     from lookalike.compare.conditions import read_description
+    from lookalike.errors import BadInput
 
+    if keys:
+        show_keys(as_json)
+        return
+    if paper is None:
+        raise BadInput("name the file that describes the paper; --keys lists what it may say")
     described = read_description(paper)
     found = audit_rows(described.experiments)
     if as_json:
@@ -42,3 +53,23 @@ def audit(
         print(words[found.verdict])
     if found.verdict == "unfair":
         raise typer.Exit(1)
+
+
+def show_keys(as_json: bool) -> None:
+    """Print every key of an experiment, with its meaning and other words for it."""
+    from lookalike.compare.audit import CONDITIONS
+    from lookalike.compare.conditions import SYNONYMS
+
+    words = {key: [word for word, meant in SYNONYMS.items() if meant == key] for key in CONDITIONS}
+    if as_json:
+        rows = [{"key": k, "meaning": v, "not": words[k]} for k, v in CONDITIONS.items()]
+        print(json.dumps(rows, indent=2))
+        return
+    width = max(map(len, CONDITIONS))
+    for key, meaning in CONDITIONS.items():
+        other = f"  (not: {', '.join(words[key])})" if words[key] else ""
+        print(f"{key:<{width}}  {meaning}{other}")
+    print(
+        "An experiment also has a name and may have claims, omits, score and note; a file has "
+        "title, source, same and experiments."
+    )

@@ -64,6 +64,7 @@ def print_part(found: "Comparison", part: "OnDataset") -> None:
     of = f", of {scored[found.which]}" if several else ""
     print(f"{part.label}, by {metric_label(found.metric)}{of}")
     Console(highlight=False).print(as_text(table))
+    print_settings(part)
     for number, flaw in enumerate(part.audit.flaws, 1):
         print(f"  [{number}] {flaw.sentence}")
     if part.ranking == "refused":
@@ -71,6 +72,16 @@ def print_part(found: "Comparison", part: "OnDataset") -> None:
     elif part.ranking == "anyway":
         print("Ranked although the comparison is not fair.")
     print_claims(part)
+
+
+def print_settings(part: "OnDataset") -> None:
+    """Print in which settings the rows with a number in their name differ."""
+    numbered = [one for one in part.contenders if one.settings]
+    if numbered:
+        print("Rows of one name differ in these settings:")
+    for one in sorted(numbered, key=lambda one: one.name):
+        shown = ", ".join(f"{key}={value}" for key, value in one.settings.items())
+        print(f"  {one.name}: {shown}")
 
 
 def print_claims(part: "OnDataset") -> None:
@@ -154,6 +165,7 @@ def row_mapping(one: Any, part: "OnDataset", found: "Comparison") -> dict[str, A
     return {
         "name": one.name,
         "baseline": one.baseline,
+        "settings": dict(one.settings),
         "conditions": dict(one.experiment.conditions),
         "scores": {
             metric: value.as_mapping() for metric, value in metrics.items() if value is not None

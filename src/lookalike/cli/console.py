@@ -1,9 +1,41 @@
-"""The options that several commands share."""
+"""The options that several commands share, and how help shows them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class Command(TyperCommand):
+    """A command whose help shows a flag as ``--json``, not as an option with a value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, flags without a type."""
+        return without_types(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """A group of commands, with flags as those of :class:`Command`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, flags without a type."""
+        return without_types(super().get_params(ctx))
+
+
+def without_types(parameters: list[Any]) -> list[Any]:
+    """The parameters; help shows no type of those that take no value."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
+
+
+def print_next(*commands: str) -> None:
+    """Print what one may do now, to standard error: results are on standard output."""
+    for number, command in enumerate(commands):
+        typer.echo(f"{'next:' if number == 0 else '     '} lookalike {command}", err=True)
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Page = Annotated[Path | None, typer.Option(help="Write an HTML page.")]

@@ -24,12 +24,13 @@ def duplicates(
     page: Page = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find near-duplicates by a threshold that is calibrated on validation pairs.
+    """Find near-duplicates by thresholds that are calibrated on validation pairs.
 
     Example: lookalike duplicates photos/ --page duplicates.html
 
     Altered copies of your pictures must be found, their nearest pictures of other labels must not;
-    the threshold is chosen on half of the pairs and measured on the other half.
+    thresholds of the embeddings' cosine and of the pixels' correlation are chosen on half of the
+    pairs and measured on the other half. Every two pictures of a group are copies.
     """
     from lookalike.search import Embedder, Index
     from lookalike.search.duplicates import calibrate, find_duplicates
@@ -47,19 +48,20 @@ def duplicates(
         found = calibrate(index, watcher) if threshold is None else None
         least = found.threshold if found is not None else threshold or 0.0
         groups = find_duplicates(
-            index, least, lambda done, total: watcher.stage("comparing", done, total)
+            index, least, lambda done, total: watcher.stage("comparing", done, total), found
         )
         how = str(found) if found is not None else f"threshold {least:.4f}, as given"
         if page is not None:
             write_page(page, index, groups, how)
     if as_json:
-        rows = [{"similarity": g.similarity, "items": [vars(i) for i in g.items]} for g in groups]
-        print(json.dumps({"calibration": found and vars(found), "groups": rows}, indent=2))
+        rows = [vars(g) | {"items": [vars(item) for item in g.items]} for g in groups]
+        print(json.dumps({"calibration": found and found.as_dict(), "groups": rows}, indent=2))
         return
     print(f"{len(groups):,} groups in {len(index):,} pictures; {how}")
     for group in groups:
         mark = "  different labels" if group.labels_differ else ""
-        print(f"{group.similarity:.4f}{mark}")
+        sure = "" if group.confidence is None else f"  confidence {group.confidence:.2f}"
+        print(f"{group.similarity:.4f}{sure}{mark}")
         for item in group.items:
             print(f"    {item.path}")
     if page is not None:
@@ -73,7 +75,9 @@ def write_page(path: Path, index: Any, groups: Any, how: str) -> None:
 
     rows = [
         Finding(
-            f"cosine {group.similarity:.3f}" + (", different labels" * group.labels_differ),
+            f"cosine {group.similarity:.3f}"
+            + ("" if group.confidence is None else f", confidence {group.confidence:.2f}")
+            + (", different labels" * group.labels_differ),
             tuple(
                 Picture(
                     file_uri(index, item.id) if number < MOST else "",

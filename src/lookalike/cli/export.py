@@ -17,15 +17,32 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file (a folder for safetensors).")
     ] = None,
+    to_hub: Annotated[
+        str | None,
+        typer.Option(metavar="OWNER/NAME", help="Put it on the Hugging Face hub instead."),
+    ] = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="A new repository on the hub is for everyone.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a model as ONNX, TorchScript or safetensors, checked, with a model card.
 
     Example: lookalike export runs/folder-multi-similarity-0123456789ab --to onnx -o shop.onnx
+
+    Example: lookalike export runs/latest --to-hub me/shop
+
+    'hub:me/shop' then names the model wherever a run does: in index, search and export.
     """
     from lookalike.inference.export import export as write
     from lookalike.inference.export import model_of
 
+    if to_hub is not None:
+        from lookalike.inference.hub import to_hub as upload
+
+        address = upload(model_of(run), to_hub, private=not public)
+        print(json.dumps({"address": address}) if as_json else address)
+        return
     target = output or Path(f"{run.resolve().name}-model{ENDINGS.get(to, '')}")
     least = write(model_of(run), to, target)
     if as_json:

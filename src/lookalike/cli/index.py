@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from lookalike.cli.console import AsJson
+from lookalike.cli.console import AsJson, Group, print_next
 from lookalike.progress import ConsoleWatcher
 
 
-class WithDefault(TyperGroup):
+class WithDefault(Group):
     """A group whose default command is ``create``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -189,3 +188,4 @@ def print_added(index: Any, added: Any, as_json: bool) -> None:
         print(f"  skipped {skipped.path}: {skipped.reason}")
     if len(added.skipped) > 10:
         print(f"  and {len(added.skipped) - 10:,} more (--json names all)")
+    print_next(f"search {index.place} query.jpg", f"serve {index.place}")

@@ -19,7 +19,7 @@ def list_parts(
         str,
         typer.Argument(
             help="losses, miners, samplers, reducers, regularizers, metrics, datasets, networks, "
-            "transforms, keys, published or recipes."
+            "transforms, keys, published, recipes or studies."
         ),
     ],
     words: Annotated[
@@ -30,6 +30,10 @@ def list_parts(
             "must contain.",
         ),
     ] = None,
+    speed: Annotated[
+        bool,
+        typer.Option("--speed", help="Of networks: measure size and speed here; NAMEs may follow."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List parts or recipes, one line each with the paper, or show one of them.
@@ -41,9 +45,19 @@ def list_parts(
     Example: lookalike list keys optim
 
     Example: lookalike list recipes cub triplet
+
+    Example: lookalike list networks --speed resnet50 vit_small_patch16_224
     """
     from lookalike.errors import BadInput
 
+    if speed:
+        if kind != "networks":
+            raise BadInput(f"--speed is of networks, not of {kind}")
+        show_speed(words or [], as_json)
+        return
+    if kind == "studies" or (kind == "recipes" and words == ["studies"]):
+        show_studies(as_json)
+        return
     if kind == "recipes":
         show_recipes(words or [], as_json)
         return
@@ -58,6 +72,32 @@ def list_parts(
     print(json.dumps(vars(found), indent=2, default=str) if as_json else as_text(found))
 
 
+def show_speed(names: list[str], as_json: bool) -> None:
+    """Print size and speed of networks as a table: of all that are listed, or of those named."""
+    from lookalike import models
+    from lookalike.models.measuring import measure
+    from lookalike.progress import ConsoleWatcher
+
+    asked = names or models.names()
+    found = []
+    with ConsoleWatcher() as watcher:
+        for number, name in enumerate(asked, 1):
+            found.append(measure(name))
+            watcher.stage("measuring", number, len(asked))
+    if as_json:
+        print(json.dumps([vars(one) for one in found], indent=2))
+        return
+    width = max(len(one.network) for one in found)
+    print(
+        f"{'network':<{width}}  {'parameters':>10}  {'features':>8}  {'pixels':>6}  {'images/s':>8}"
+    )
+    for one in sorted(found, key=lambda one: -one.images_per_second):
+        print(
+            f"{one.network:<{width}}  {one.parameters / 1e6:>8.2f} M  {one.features:>8}  "
+            f"{one.size:>6}  {one.images_per_second:>8.1f}"
+        )
+
+
 def show_recipes(words: list[str], as_json: bool) -> None:
     """Print one recipe, the recipes that contain all words, or the list of tables."""
     from lookalike.config import recipes
@@ -69,6 +109,15 @@ def show_recipes(words: list[str], as_json: bool) -> None:
         show_rows(recipes.find_recipes(words), as_json)
     else:
         show_rows(recipes.tables(), as_json)
+
+
+def show_studies(as_json: bool) -> None:
+    """Print the studies, and how to run one."""
+    from lookalike.config import recipes
+
+    show_rows(recipes.studies(), as_json)
+    if not as_json:
+        print("Run one with 'lookalike study run recipe:NAME'.")
 
 
 def show_rows(rows: Sequence["Row"], as_json: bool) -> None:

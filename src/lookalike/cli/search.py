@@ -30,30 +30,52 @@ def search(
     """Find the pictures that look most like a query.
 
     Example: lookalike search shop.index query.jpg -k 10 --sheet found.png
+
+    Of several queries, those that cannot be read are named at the end, with exit code 1.
     """
     from lookalike.inference.onnx_encoder import load_encoder
-    from lookalike.inference.pictures import read_picture
+    from lookalike.inference.pictures import Unreadable, read_picture
     from lookalike.search import Index
     from lookalike.search.contact_sheet import write_contact_sheet
 
     index = Index.open(place)
     encoder = None if model is None else load_encoder(model)
-    images = [read_picture(path) for path in queries]
-    found = index.query(images, k, encoder=encoder, label=label, exact=exact)
+    images: dict[Path, Any] = {}
+    unreadable: dict[Path, Unreadable] = {}
+    for path in queries:
+        try:
+            images[path] = read_picture(path)
+        except Unreadable as error:
+            unreadable[path] = error
+    if not images:
+        raise next(iter(unreadable.values()))
+    answers = index.query(list(images.values()), k, encoder=encoder, label=label, exact=exact)
+    found = dict(zip(images, answers, strict=True))
     if sheet is not None:
-        names = [path.name for path in queries]
-        write_contact_sheet(sheet, index, list(zip(names, images, found, strict=True)))
+        rows = [(path.name, image, found[path]) for path, image in images.items()]
+        write_contact_sheet(sheet, index, rows)
     if as_json:
-        told = [
-            {"query": str(path), "hits": [vars(hit) for hit in hits]}
-            for path, hits in zip(queries, found, strict=True)
+        told: list[dict[str, Any]] = [
+            {"query": str(path), "error": unreadable[path].reason}
+            if path in unreadable
+            else {"query": str(path), "hits": [hit_mapping(index, hit) for hit in found[path]]}
+            for path in queries
         ]
         print(json.dumps(told, indent=2))
-        return
-    for path, hits in zip(queries, found, strict=True):
-        print_table(str(path), hits)
-    if sheet is not None:
-        print(f"contact sheet: {sheet}")
+    else:
+        for path, hits in found.items():
+            print_table(str(path), hits)
+        if sheet is not None:
+            print(f"contact sheet: {sheet}")
+    for problem in unreadable.values():
+        typer.echo(f"lookalike: {problem}", err=True)
+    if unreadable:
+        raise typer.Exit(1)
+
+
+def hit_mapping(index: Any, hit: Any) -> dict[str, Any]:
+    """A hit as JSON values, with the absolute path of its file."""
+    return {**vars(hit), "file": str(index.file_of(hit.id).resolve())}
 
 
 def print_table(query: str, hits: list[Any]) -> None:

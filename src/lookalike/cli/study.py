@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lookalike.cli.console import AsJson
+from lookalike.cli.console import AsJson, print_next
 from lookalike.cli.execution import Execution, Results, with_execution
 
 study = typer.Typer(no_args_is_help=True, help="Tune and test many methods under one protocol.")
@@ -39,6 +39,8 @@ def run(
     with execution.running("study") as how:
         found = run_study(config, **how)
     show(found.folder, as_json)
+    if not as_json:
+        print_next(f"compare {found.folder}", f"report {found.folder} -o page.html")
 
 
 @study.command()
@@ -54,13 +56,38 @@ def status(
 
     Example: lookalike study status recipes/studies/laptop-reality-check.yaml
     """
+    show(folder_of(arguments, results), as_json)
+
+
+@study.command()
+def watch(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(metavar="STUDY|FOLDER [KEY=VALUE]...", help="As of run, or its results."),
+    ],
+    results: Results = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8765,
+    seconds: Annotated[int, typer.Option(min=1, help="The browser asks again after these.")] = 30,
+) -> None:
+    """Serve the page of a study while it runs; it follows the results.
+
+    Example: lookalike study watch results/tiny
+    """
+    from lookalike.report.watch import LivePage, serve_page
+
+    page = LivePage(folder_of(arguments, results), seconds)
+    serve_page(page, port, lambda address: print(f"{address}  (Ctrl-C stops)", flush=True))
+
+
+def folder_of(arguments: list[str], results: Path | None) -> Path:
+    """The results of a study that is named by its folder, its file or ``recipe:studies/NAME``."""
     from lookalike.study.config import load_study
     from lookalike.study.plan import results_folder
 
     folder = Path(arguments[0])
-    if not (folder / "study.json").is_file():
-        folder = results_folder(load_study(arguments[0], arguments[1:]), results)
-    show(folder, as_json)
+    if (folder / "study.json").is_file():
+        return folder
+    return results_folder(load_study(arguments[0], arguments[1:]), results)
 
 
 def show(folder: Path, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lookalike.cli.console import print_next
 from lookalike.progress import ConsoleWatcher
 
 if TYPE_CHECKING:
@@ -80,6 +81,14 @@ def train(
         return
     print(f"{run.folder}: {run.result['protocol']}, {run.seconds:.0f} s of training")
     print("\n".join(summary(run.result)))
+    latest = run.mark_latest()
+    own = config.data.name in recipes.USER_DATASETS
+    pictures = str(config.data.root) if own else "photos/"
+    print_next(
+        f"evaluate {latest} --worst 5",
+        f"compare {config.runs_dir}",
+        f"index {latest} {pictures} -o my.index",
+    )
 
 
 def train_on_all_classes(folder: Path, arguments: list[str], as_json: bool) -> None:

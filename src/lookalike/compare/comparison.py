@@ -66,6 +66,8 @@ class OnDataset:
     """The scores that the differences come from, by training and test class."""
     bounds: Mapping[str, Bounds]
     """By method: the interval of its score over trainings x test classes, where known."""
+    metric: str = "map@r"
+    """What ranks, and what the differences are of."""
 
     @property
     def trained(self) -> tuple[Contender, ...]:
@@ -226,7 +228,7 @@ def _on(cell: str, gathered: Gathered, metric: str, which: Which, anyway: bool) 
         baselines = [one.name for one in rows if one.baseline]
         pairs = tuple(differences(sample, not_among=baselines))
     bounds = class_bounds(rows, metric, which)
-    return OnDataset(dataset, cell, axes, rows, found, ranking, pairs, sample, bounds)
+    return OnDataset(dataset, cell, axes, rows, found, ranking, pairs, sample, bounds, metric)
 
 
 def _mean(one: Contender, metric: str, which: Which) -> float:

@@ -20,10 +20,42 @@ from lookalike.config.keys import declared_keys, flattened
 from lookalike.config.loading import plain_yaml
 from lookalike.data import preset
 from lookalike.errors import BadInput, did_you_mean
+from lookalike.shipped import find_shipped
 
 KEYS = ("title", "source", "same", "experiments")
 SELECTIONS = ("validation", NO_VALIDATION, SELECTED_ON_TEST)
 OTHER_KEYS = ("name", "claims", "omits", "score", "note")
+SYNONYMS = {
+    "augmentation": "transform",
+    "backbone": "network",
+    "batch": "batch_size",
+    "bs": "batch_size",
+    "crop": "transform",
+    "crop_size": "image_size",
+    "dataset": "data",
+    "dimension": "dim",
+    "embedding_dim": "dim",
+    "embedding_size": "dim",
+    "ensemble_size": "ensemble",
+    "epoch_selection": "selection",
+    "freeze_bn": "bn_frozen",
+    "image": "image_size",
+    "input_size": "image_size",
+    "iterations": "steps",
+    "learning_rate": "lr",
+    "lr_schedule": "schedule",
+    "model": "network",
+    "model_selection": "selection",
+    "optimiser": "optimizer",
+    "pretrained": "weights",
+    "pretraining": "weights",
+    "repeats": "seeds",
+    "runs": "seeds",
+    "scheduler": "schedule",
+    "split": "protocol",
+    "wd": "weight_decay",
+}
+"""Other words for conditions, as papers and other toolkits call them."""
 AXES = {
     "dataset": ("data",),
     "network": ("network", "weights"),
@@ -35,6 +67,13 @@ AXES = {
     "folds": ("protocol",),
 }
 """The conditions that axes with common names vary."""
+UNTRAINED = {
+    "random": "untrained network",
+    "pca": "untrained network, PCA head",
+    "lda": "untrained network, LDA head",
+    "auto": "untrained network, LDA head",
+}
+"""Names of runs without epochs, by how their head is made; LDA reads the training labels."""
 NUMBERS = ("dim", "image_size", "steps", "batch_size", "trials", "seeds", "ensemble")
 
 
@@ -102,7 +141,7 @@ def method_name(config: RunConfig) -> str:
     'triplet'
     """
     if config.train.epochs == 0:
-        return "untrained network"
+        return UNTRAINED[config.model.head_init]
     parts = [config.loss.name.rpartition(":")[2]]
     parts += [f"{config.miner.name} miner"] if config.miner else []
     parts += [f"mixing ({config.mix.where})"] if config.mix else []
@@ -121,9 +160,10 @@ class Description:
 
 def read_description(path: Path) -> Description:
     """Read the description of a paper's comparison."""
-    if not path.is_file():
+    found = find_shipped(path)
+    if not found.is_file():
         raise BadInput(f"there is no file '{path}'")
-    return describe(plain_yaml(path), str(path))
+    return describe(plain_yaml(found), str(path))
 
 
 def describe(values: Mapping[str, Any], origin: str) -> Description:
@@ -178,8 +218,12 @@ def _conditions(values: Any, place: str) -> dict[str, Any]:
         raise BadInput(f"{place} must be keys and values, not {values!r}")
     for key, value in values.items():
         if key not in CONDITIONS:
-            close = did_you_mean(str(key), CONDITIONS)
-            raise BadInput(f"{place}: there is no condition '{key}'; {close}")
+            meant = SYNONYMS.get(str(key).lower().replace("-", "_").replace(" ", "_"))
+            close = f"it is called '{meant}'" if meant else did_you_mean(str(key), CONDITIONS)
+            raise BadInput(
+                f"{place}: there is no condition '{key}'; {close} ('lookalike audit --keys' lists "
+                "all)"
+            )
         if key == "selection" and value is not None and value not in SELECTIONS:
             close = did_you_mean(str(value), SELECTIONS)
             raise BadInput(f"{place}: selection = {value!r} is invalid; {close}")

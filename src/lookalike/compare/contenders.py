@@ -18,6 +18,7 @@ from lookalike.config import RunConfig, parse
 from lookalike.config.keys import flattened
 from lookalike.errors import BadInput
 from lookalike.evaluation.class_table import ClassTable
+from lookalike.shipped import find_shipped
 from lookalike.study.classes import Cell, RowClasses
 from lookalike.study.intervals import Interval, summarize
 from lookalike.study.results import (
@@ -54,6 +55,8 @@ class Contender:
     """The values at which it is compared with others: ``{"network": "resnet50"}``."""
     classes: RowClasses = field(default_factory=RowClasses)
     """Scores per test class; empty where they were not kept."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The settings in which it differs from rows of the same name, where its name has a number."""
 
     @property
     def cell(self) -> str:
@@ -75,7 +78,8 @@ class Contender:
     def untouched(self) -> bool:
         """Whether this is the network before any training."""
         raw = self.name.endswith(BASELINES["raw-features"])
-        return self.baseline and (bool(self.runs) or raw)
+        plain_head = self.config is None or self.config.model.head_init == "random"
+        return self.baseline and ((bool(self.runs) and plain_head) or raw)
 
     @property
     def has_one_embedding(self) -> bool:
@@ -147,7 +151,7 @@ def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> 
     studies: list[StudyResults] = []
     runs: list[Run] = []
     skipped: list[str] = []
-    for folder in folders:
+    for folder in map(find_shipped, folders):
         if (folder / "study.json").is_file():
             studies.append(load_results(folder))
             continue
@@ -179,7 +183,8 @@ def _runs_in(folder: Path) -> list[Run]:
     if (folder / "config.yaml").is_file():
         return [Run(folder)]
     for place in (folder, folder / "runs"):
-        inside = sorted(path.parent for path in place.glob("*/config.yaml"))
+        found = (path.parent for path in place.glob("*/config.yaml"))
+        inside = sorted(path for path in found if not path.is_symlink())  # runs/latest is one
         if inside:
             return [Run(path) for path in inside]
     return []
@@ -314,30 +319,47 @@ def _with_data(conditions: Mapping[str, Any], fingerprint: str | None) -> dict[s
 
 
 def _with_unique_names(contenders: Sequence[Contender]) -> list[Contender]:
-    """Equal names in one cell get a suffix: the settings in which the methods differ."""
-    found: list[Contender] = []
+    """Equal names in one cell get the one setting in which they differ, or else a number."""
+    groups: dict[tuple[str, str], list[Contender]] = {}
     for one in contenders:
-        same = [c for c in contenders if (c.name, c.cell) == (one.name, one.cell)]
-        if len(same) > 1:
-            name = f"{one.name} ({_difference(one, same)})"
-            while any((name, one.cell) == (other.name, other.cell) for other in found):
-                name += "'"
-            one = replace(one, experiment=replace(one.experiment, name=name))
-        found.append(one)
-    return found
+        groups.setdefault((one.name, one.cell), []).append(one)
+    found = {
+        id(one): renamed
+        for same in groups.values()
+        for one, renamed in zip(same, _told_apart(same), strict=True)
+    }
+    return [found[id(one)] for one in contenders]
 
 
-def _difference(one: Contender, others: Sequence[Contender]) -> str:
-    """The first three settings of ``one`` that differ, or its folder."""
-    flat = [flattened(c.config.identity()) for c in others if c.config is not None]
-    if one.config is None or len(flat) < len(others):
-        return one.source.name
-    own = flattened(one.config.identity())
-    differing = [
-        f"{key}={own[key]}"
+def _told_apart(same: Sequence[Contender]) -> Sequence[Contender]:
+    """Rows of one name with names that differ."""
+    if len(same) == 1:
+        return same
+    settings = _differing_settings(same)
+    endings = [", ".join(f"{key}={value}" for key, value in one.items()) for one in settings]
+    if len(settings[0]) == 1 and len(set(endings)) == len(same):
+        return [_renamed(one, f"({end})") for one, end in zip(same, endings, strict=True)]
+    return [
+        replace(_renamed(one, f"#{number}"), settings=values or {"folder": one.source.name})
+        for number, (one, values) in enumerate(zip(same, settings, strict=True), 1)
+    ]
+
+
+def _renamed(one: Contender, ending: str) -> Contender:
+    return replace(one, experiment=replace(one.experiment, name=f"{one.name} {ending}"))
+
+
+def _differing_settings(same: Sequence[Contender]) -> list[dict[str, str]]:
+    """Of each row the settings that are not the same in all; of baselines those with effect."""
+    if any(one.config is None for one in same):
+        return [{} for _ in same]
+    flat = [flattened(one.config.identity()) for one in same if one.config is not None]
+    effective = ("data.", "model.") if all(one.baseline for one in same) else ("",)
+    keys = [
+        key
         for key in dict.fromkeys(key for values in flat for key in values)
-        if key in own
-        and key not in ("seed", "protocol.fold")
+        if key not in ("seed", "protocol.fold")
+        and key.startswith(effective)
         and len({json.dumps(values.get(key), sort_keys=True) for values in flat}) > 1
     ]
-    return ", ".join(differing[:3]) or one.source.name
+    return [{key: str(values[key]) for key in keys if key in values} for values in flat]

@@ -5,9 +5,11 @@ Either is called ``recipe:NAME``, on the command line and in ``extends``. Nothin
 torch, so ``lookalike list recipes`` answers immediately.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from lookalike.config.keys import declared_keys
 from lookalike.config.loading import merge, override, parse, plain_yaml
 from lookalike.config.schema import RunConfig
 from lookalike.errors import BadInput, did_you_mean
+from lookalike.shipped import find_shipped, shipped_folder
 
 PREFIX = "recipe:"
 USER_DATASETS = ("folder", "csv")
@@ -65,8 +68,7 @@ class RecipePage(Row):
 
 def folder() -> Path:
     """The folder of the recipes: inside the installed package, or in the source tree."""
-    inside = Path(__file__).parents[1] / "recipes"
-    return inside if inside.is_dir() else Path(__file__).parents[3] / "recipes"
+    return shipped_folder("recipes")
 
 
 @cache
@@ -80,8 +82,7 @@ def all_recipes() -> dict[str, Recipe]:
             continue
         content = plain_yaml(path)
         if "grids" not in content:
-            first = path.read_text(encoding="utf-8").partition("\n")[0]
-            found[name] = Recipe(name, first.lstrip("# "), "", "", path)
+            found[name] = Recipe(name, _first_comment(path), "", "", path)
             continue
         for grid in read_grids(path, content):
             for choice in grid.choices():
@@ -92,6 +93,19 @@ def all_recipes() -> dict[str, Recipe]:
                     cell, grid.summary(choice), grid.file.paper, grid.notes(choice), (grid, choice)
                 )
     return found
+
+
+def studies() -> list[Row]:
+    """Every study that comes with the package; ``recipe:NAME`` runs one."""
+    found = sorted((folder() / STUDIES).glob("*.yaml"))
+    return [Row(f"{STUDIES}/{path.stem}", _first_comment(path), "") for path in found]
+
+
+def _first_comment(path: Path) -> str:
+    """The first sentence of the comment at the top of a file."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = " ".join(line.lstrip("# ") for line in takewhile(lambda x: x.startswith("#"), lines))
+    return re.split(r"(?<!\bal)\. ", comment)[0].rstrip(".")
 
 
 def names() -> list[str]:
@@ -113,7 +127,7 @@ def read(given: Path | str, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """
     if isinstance(given, str) and given.startswith(PREFIX):
         return recipe(given.removeprefix(PREFIX)).values()
-    path = Path(given)
+    path = find_shipped(Path(given))
     if path.resolve() in above:
         raise BadInput(f"'{given}' extends itself")
     if not path.is_file():

@@ -7,6 +7,7 @@ from lookalike.data.checking import CheckReport, check
 from lookalike.data.image_set import ImageSet, UnreadableImage
 from lookalike.data.loading import load, prepare
 from lookalike.data.official import Counts
+from lookalike.data.own_transforms import own_transform
 from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, make_splits
 from lookalike.data.transforms import PRESETS, Normalisation, Part, Preset, preset
 
@@ -28,6 +29,7 @@ __all__ = [
     "load",
     "make_splits",
     "open_store",
+    "own_transform",
     "prepare",
     "preset",
 ]

@@ -14,13 +14,9 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 
-import matplotlib
 import numpy as np
-from matplotlib.ft2font import FT2Font
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from lookalike.data.cache import cache_folder
 from lookalike.data.image_set import ImageSet, digest
@@ -77,6 +73,8 @@ def _decode(drawings: Drawing, index: int) -> Drawing:
 
 
 def _font_files() -> list[Path]:
+    import matplotlib
+
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     return sorted(f for f in folder.glob("*.ttf") if not f.stem.startswith(_NOT_TEXT))
 
@@ -111,6 +109,9 @@ def _render_all() -> tuple[list[str], NDArray[np.int64], Drawing]:
 
 def _look_alikes(characters: dict[int, dict[bytes, str]]) -> list[list[int]]:
     """Characters in groups: two belong together if at least half of their drawings are equal."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     points = list(characters)
     owners: dict[bytes, list[int]] = defaultdict(list)
     for position, point in enumerate(points):
@@ -130,6 +131,8 @@ def _look_alikes(characters: dict[int, dict[bytes, str]]) -> list[list[int]]:
 
 def _render_font(file: Path) -> Iterator[tuple[int, Drawing]]:
     """Every character that the font has and that leaves ink, white on black."""
+    from matplotlib.ft2font import FT2Font
+
     # Plain layout: shaping would draw a combining accent over a dotted circle.
     font = ImageFont.truetype(str(file), _FONT_SIZE, layout_engine=ImageFont.Layout.BASIC)
     for point in sorted(FT2Font(str(file)).get_charmap()):

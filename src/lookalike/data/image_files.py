@@ -126,6 +126,7 @@ def from_files(
     query: NDArray[np.bool_] | None = None,
     gallery: NDArray[np.bool_] | None = None,
     upright: bool = False,
+    validation: NDArray[np.bool_] | None = None,
 ) -> ImageSet:
     """An ImageSet of ``files``, which are relative to ``folder``; nothing is decoded."""
     sizes = np.full(len(files), -1, np.int64)
@@ -136,7 +137,7 @@ def from_files(
         except OSError:  # decoding will report it
             continue
         sizes[index], times[index] = status.st_size, status.st_mtime_ns
-    masks = [mask for mask in (test, query, gallery) if mask is not None]
+    masks = [mask for mask in (test, query, gallery, validation) if mask is not None]
     fingerprint = digest(name, "\n".join(files), "\n".join(class_names), sizes, labels, *masks)
     return ImageSet(
         name=name,
@@ -149,6 +150,7 @@ def from_files(
         decode=partial(_decode, folder, tuple(files), upright),
         fingerprint=fingerprint,
         stamp=digest(fingerprint, str(folder.resolve()), str(upright), times),
+        validation=validation,
     )
 
 
@@ -163,7 +165,10 @@ def require(
     if root is None:
         raise BadInput(f"'{name}' needs data.root: the folder that holds {holds or f'{inner}/'}")
     if not root.is_dir():
-        raise BadInput(f"data.root of '{name}' is no folder: {root}")
+        raise BadInput(
+            f"data.root of '{name}' is no folder: {root}; "
+            f"'lookalike data prepare {name} --root {root}' downloads it"
+        )
     home = root / inner if (root / inner).is_dir() else root
     missing = [entry for entry in needed if not (home / entry).exists()]
     if missing:

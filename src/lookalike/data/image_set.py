@@ -15,7 +15,7 @@ __all__ = ["ImageSet", "UnreadableImage", "digest", "refuse_unreadable"]
 
 Pixels = NDArray[np.uint8]
 
-_COLUMNS = ("labels", "test", "query", "gallery", "super_labels")
+_COLUMNS = ("labels", "test", "query", "gallery", "super_labels", "validation")
 """The arrays of an ImageSet with one entry per image."""
 
 
@@ -48,6 +48,8 @@ class ImageSet:
         stamp: A hash that also changes when a file is written again; names caches.
         unreadable: Images that were left out.
         super_labels: The super-class of each image, if there are any.
+        validation: The mask of the images, outside of the test half, whose classes validate; None:
+            the protocol draws them.
     """
 
     name: str
@@ -62,6 +64,7 @@ class ImageSet:
     stamp: str
     unreadable: tuple[str, ...] = ()
     super_labels: NDArray[np.int64] | None = None
+    validation: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         count, columns = len(self.files), [getattr(self, name) for name in _COLUMNS]

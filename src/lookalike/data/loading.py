@@ -13,7 +13,7 @@ from lookalike.data.cache import cache_folder, decoded
 from lookalike.data.image_set import ImageSet, UnreadableImage
 from lookalike.data.official import cars, cub, sop
 from lookalike.data.omniglot import omniglot, omniglot_small
-from lookalike.errors import BadInput
+from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import write_json
 from lookalike.registry import DATASETS
 
@@ -117,7 +117,20 @@ def load(name: str, root: str | Path | None = None, skip_unreadable: bool = Fals
     Raises:
         BadInput: There is no such data set, or its files are not as expected.
     """
-    images: ImageSet = DATASETS.find(name).build(None if root is None else Path(root).expanduser())
+    build = DATASETS.find(name).build
+    try:
+        images = build(None if root is None else Path(root).expanduser())
+    except Exception as error:
+        if ":" not in name or isinstance(error, LookalikeError):
+            raise
+        raise BadInput(
+            f"the data set '{name}' could not be loaded: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(images, ImageSet):
+        raise BadInput(
+            f"the data set '{name}' must return a lookalike.data.ImageSet, not "
+            f"{type(images).__name__}"
+        )
     return readable(images) if skip_unreadable else images
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from scipy.io import loadmat
 
 from lookalike.data.image_files import from_files, require
 from lookalike.data.image_set import ImageSet
@@ -106,6 +105,8 @@ def cars(root: Path | None = None, expected: Counts = CARS) -> ImageSet:
     home = require("cars", root, "cars196", ("cars_annos.mat", "car_ims"))
     path = home / "cars_annos.mat"
     try:
+        from scipy.io import loadmat
+
         table = loadmat(path, squeeze_me=True)
         rows = np.atleast_1d(table["annotations"])
         class_names = [str(name) for name in np.atleast_1d(table["class_names"])]

@@ -14,7 +14,8 @@ from lookalike.errors import BadInput
 from lookalike.registry import DATASETS
 
 _COLUMNS = ("path", "label", "split", "query", "gallery")
-_HALF = {"train": False, "test": True}
+_TEST = {"train": False, "val": False, "test": True}
+_VALIDATION = {"train": False, "val": True, "test": False}
 _MARK = dict.fromkeys(("1", "true", "yes"), True) | dict.fromkeys(("0", "false", "no", ""), False)
 
 
@@ -77,10 +78,12 @@ def _is_image(name: str) -> bool:
 def table(root: Path | None = None) -> ImageSet:
     """Your own images from a CSV with path, label and optionally split, query, gallery.
 
-    ``root`` is the CSV file; paths are relative to its folder. ``split`` is train or test; without
-    it the second half of the classes, in order of appearance, is for testing. ``query`` and
-    ``gallery`` (1 or 0, both or neither) mark the two parts of the test half. Other columns, such
-    as a price, are for ``lookalike index`` and ignored here.
+    ``root`` is the CSV file; paths are relative to its folder. ``split`` is train, val or test;
+    without it the second half of the classes, in order of appearance, is for testing. Classes of
+    ``val`` choose the epoch (``protocol.name=fixed-validation``); without any, some of the training
+    classes are drawn for that. ``query`` and ``gallery`` (1 or 0, both or neither) mark the two
+    parts of the test half. Other columns, such as a price, are for ``lookalike index`` and ignored
+    here.
     """
     if root is None:
         raise BadInput("'csv' needs data.root: a CSV file with the columns path and label")
@@ -95,8 +98,12 @@ def table(root: Path | None = None) -> ImageSet:
     class_names = list(dict.fromkeys(row["label"] for row in rows))
     number = {name: index for index, name in enumerate(class_names)}
     labels = np.array([number[row["label"]] for row in rows], np.int64)
+    validation = None
     if "split" in columns:
-        test = _flags(root, rows, "split", _HALF, "train or test")
+        test, held_out = (
+            _flags(root, rows, "split", part, "train, val or test") for part in (_TEST, _VALIDATION)
+        )
+        validation = held_out if held_out.any() else None
     else:
         test = labels >= (len(class_names) + 1) // 2
     query = gallery = None
@@ -107,7 +114,16 @@ def table(root: Path | None = None) -> ImageSet:
         if (~test & (query | gallery)).any():
             raise BadInput(f"{root}: only test images can be query or gallery")
     return from_files(
-        "csv", root.parent, files, labels, class_names, test, query, gallery, upright=True
+        "csv",
+        root.parent,
+        files,
+        labels,
+        class_names,
+        test,
+        query,
+        gallery,
+        upright=True,
+        validation=validation,
     )
 
 

@@ -149,8 +149,8 @@ def make_splits(
     """The splits of a protocol; always class-disjoint, the test half as the data set has it.
 
     - ``paper``: train on the whole training half, no validation.
-    - ``fixed-validation``: ``ratio`` of the training classes train, the others, drawn by ``seed``,
-      validate.
+    - ``fixed-validation``: the classes that the data set names validate; where it names none,
+      ``ratio`` of the training classes train and the others, drawn by ``seed``, validate.
     - ``cross-validation``: the training classes in ``folds`` parts; each validates once.
     - ``all``: train on every class, for use; nothing is validated or tested.
 
@@ -180,7 +180,10 @@ def make_splits(
     if protocol == "paper":
         return [Split(_subset(images, classes), None, test, protocol=protocol)]
     if protocol == "fixed-validation":
-        parts: Sequence[NDArray[np.int64]] = [_held_out(classes, ratio, seed)]
+        named = _named_for_validation(images, classes)
+        parts: Sequence[NDArray[np.int64]] = [
+            _held_out(classes, ratio, seed) if named is None else named
+        ]
     else:
         parts = _folds(classes, folds, order, seed)
     return [
@@ -208,6 +211,25 @@ def _halves(images: ImageSet) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         if not len(found):
             raise BadInput(f"'{images.name}' has no {half} classes")
     return train, test
+
+
+def _named_for_validation(images: ImageSet, classes: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The classes that the data set itself names for validation; None: it names none."""
+    if images.validation is None:
+        return None
+    named = np.unique(images.labels[images.validation])
+    both = np.intersect1d(named, images.labels[~images.validation])
+    if len(both):
+        raise BadInput(
+            f"'{images.name}' has {len(both)} class(es) both for validation and for something else "
+            f"(the first: '{images.class_names[both[0]]}'), but these classes must differ"
+        )
+    if len(named) < 2 or len(named) == len(classes):
+        raise BadInput(
+            f"'{images.name}' names {len(named)} of {len(classes)} classes for validation; two at "
+            "least are needed, and some to train on"
+        )
+    return named
 
 
 def _held_out(classes: NDArray[np.int64], ratio: float, seed: int) -> NDArray[np.int64]:

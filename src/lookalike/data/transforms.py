@@ -14,12 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torchvision.transforms import functional as colours
 
 from lookalike.data.cache import Resize
 from lookalike.errors import BadInput, did_you_mean
 
-__all__ = ["PRESETS", "Normalisation", "Part", "Preset", "preset"]
+__all__ = ["PRESETS", "Normalisation", "Part", "Photo", "Preset", "preset"]
 
 
 class Part(NamedTuple):
@@ -145,7 +144,7 @@ class Preset:
 
 
 @dataclass(frozen=True)
-class _Photo(Preset):
+class Photo(Preset):
     """Photos: resized, random crop and flip; tested on the centre crop.
 
     With ``scale`` the crop has a random area (that share of the image) and shape (3/4 to 4/3) and
@@ -158,6 +157,7 @@ class _Photo(Preset):
     colour: float = 0
 
     def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:
+        """Random crops and flips, perhaps with other colours."""
         shapes = torch.tensor([image.shape[1:] for image in pixels])
         if self.scale is None:
             sides, centred = self._square(shapes), None
@@ -174,6 +174,7 @@ class _Photo(Preset):
         return batch
 
     def centre(self, pixels: Sequence[Tensor]) -> Tensor:
+        """The centre crops."""
         shapes = torch.tensor([image.shape[1:] for image in pixels])
         sides = self._square(shapes)
         corners = ((shapes - sides) / 2).round().long()
@@ -236,6 +237,8 @@ def _views(
 
 def _recolour(batch: Tensor, strength: float, generator: torch.Generator, part: Part) -> None:
     """Brightness, contrast, saturation times 1 +- strength; hue rotated by that share of a turn."""
+    from torchvision.transforms import functional as colours  # which takes seconds to import
+
     greyed = part.of(torch.rand(part.whole, generator=generator, dtype=torch.float32)) < 0.2
     drawn = torch.rand(part.whole, 4, generator=generator, dtype=torch.float64)
     chance = part.of(drawn) * 2 - 1
@@ -277,19 +280,19 @@ class _Drawing(Preset):
 PRESETS: dict[str, Preset] = {
     made.name: made
     for made in (
-        _Photo(
+        Photo(
             "reality-check", 256, 227, "256, RandomResizedCrop 227 (0.16 to 1), flip", (0.16, 1.0)
         ),
-        _Photo("proxy-anchor", 256, 224, "256, RandomResizedCrop 224 (0.08 to 1), flip", (0.08, 1)),
-        _Photo("simple", 256, 227, "256, random crop 227, flip"),
-        _Photo("simple-square", (256, 256), 227, "256 x 256, random crop 227, flip"),
-        _Photo("simple-224", 256, 224, "256, random crop 224, flip"),
-        _Photo("large", 256, 256, "256, RandomResizedCrop 256 (0.08 to 1), flip", (0.08, 1)),
-        _Photo("colour", 256, 224, "as proxy-anchor, with colours changed by 0.2", (0.08, 1), 0.2),
-        _Photo("small", 160, 128, "160, RandomResizedCrop 128 (0.16 to 1), flip", (0.16, 1.0)),
-        _Photo("small-plain", 160, 128, "160, random crop 128, flip"),
-        _Photo("small-colour", 160, 128, "as small, with colours changed by 0.2", (0.16, 1.0), 0.2),
-        _Photo("small-160", 200, 160, "200, RandomResizedCrop 160 (0.16 to 1), flip", (0.16, 1.0)),
+        Photo("proxy-anchor", 256, 224, "256, RandomResizedCrop 224 (0.08 to 1), flip", (0.08, 1)),
+        Photo("simple", 256, 227, "256, random crop 227, flip"),
+        Photo("simple-square", (256, 256), 227, "256 x 256, random crop 227, flip"),
+        Photo("simple-224", 256, 224, "256, random crop 224, flip"),
+        Photo("large", 256, 256, "256, RandomResizedCrop 256 (0.08 to 1), flip", (0.08, 1)),
+        Photo("colour", 256, 224, "as proxy-anchor, with colours changed by 0.2", (0.08, 1), 0.2),
+        Photo("small", 160, 128, "160, RandomResizedCrop 128 (0.16 to 1), flip", (0.16, 1.0)),
+        Photo("small-plain", 160, 128, "160, random crop 128, flip"),
+        Photo("small-colour", 160, 128, "as small, with colours changed by 0.2", (0.16, 1.0), 0.2),
+        Photo("small-160", 200, 160, "200, RandomResizedCrop 160 (0.16 to 1), flip", (0.16, 1.0)),
         _Drawing(
             "glyphs",
             None,
@@ -312,7 +315,7 @@ def preset(name: str) -> Preset:
     """The preset called ``name``.
 
     Args:
-        name: A key of ``PRESETS``.
+        name: A key of ``PRESETS``, or ``package.module:name`` of one's own.
 
     Returns:
         The preset.
@@ -320,6 +323,10 @@ def preset(name: str) -> Preset:
     Raises:
         BadInput: There is no such preset.
     """
+    if ":" in name:
+        from lookalike.data.own_transforms import imported_preset
+
+        return imported_preset(name)
     if name not in PRESETS:
         raise BadInput(f"there are no transforms called '{name}'; {did_you_mean(name, PRESETS)}")
     return PRESETS[name]

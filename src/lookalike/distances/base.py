@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from lookalike.distances.statistics import Statistics
 from lookalike.errors import BadInput
 from lookalike.ops.rows import check_rows, unit
 
 __all__ = ["AdjustableDistance", "Distance", "raised", "ready"]
 
 
-class Distance:
+class Distance(Statistics):
     """A matrix of distances (or, where ``is_inverted``, of similarities)."""
 
     is_inverted: bool = False

@@ -9,6 +9,7 @@ from torch import nn
 from lookalike.distances.base import Distance
 from lookalike.distances.naming import DistanceLike, create
 from lookalike.distances.products import CosineSimilarity
+from lookalike.distances.statistics import Statistics
 from lookalike.errors import BadInput
 from lookalike.registry import Configurable
 
@@ -41,7 +42,8 @@ class DistanceModule(Configurable, nn.Module):
 
     Args:
         distance: How embeddings are compared; None: the default of the loss or miner.
-        collect_stats: Accepted as PML's, and without effect: no statistics are kept.
+        collect_stats: Accepted as PML's, and without effect: no statistics are kept. None: as the
+            global ``COLLECT_STATS`` says.
     """
 
     default_distance: ClassVar[Callable[[], Distance]] = CosineSimilarity
@@ -59,6 +61,8 @@ class DistanceModule(Configurable, nn.Module):
     def __post_init__(self) -> None:
         """Build the distance, and check the settings."""
         super().__post_init__()
+        if self.collect_stats is None:
+            self.collect_stats = Statistics.wanted
         given = self.distance
         del self.distance  # one of PML's is a torch module, which only a module may replace
         self.distance = type(self).default_distance() if given is None else create(given)

@@ -90,7 +90,12 @@ class Embedder(Encoder):
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
-        """The model of a run's folder, or of a folder that holds an exported one."""
+        """The model of a run's folder, of a folder with an exported one, or ``hub:OWNER/NAME``."""
+        if str(folder).startswith("hub:"):
+            from lookalike.inference.hub import from_hub
+
+            found = from_hub(str(folder))
+            return cls(found.model, found.blueprint, found.origin)
         folder = Path(folder)
         if (folder / "model.json").is_file():
             return cls.load(folder)

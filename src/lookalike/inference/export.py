@@ -33,7 +33,7 @@ OPSET = 18
 def model_of(folder: Path) -> Embedder:
     """The model to export, for its card with bootstrap intervals of its run's test scores."""
     embedder, run = Embedder.open(folder), Run(folder)
-    if (folder / "model.json").is_file():
+    if not (folder / "config.yaml").is_file():  # an exported model, or one of a hub
         return embedder
     embedder.origin["intervals"] = {}
     if "test" in run.result and (folder / "test.safetensors").is_file():

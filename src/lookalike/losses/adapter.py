@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from lookalike.errors import BadInput
 from lookalike.losses.base import Loss, PairLoss
 from lookalike.miners.mined import index_tuple
 from lookalike.relations import Relations
@@ -31,4 +32,8 @@ class _OtherLoss(PairLoss):
 
 def as_loss(module: nn.Module) -> Loss:
     """One of our losses as it is; one of another package (PML) in an adapter."""
+    if not callable(module):
+        raise BadInput(
+            f"a loss must be a torch.nn.Module or a function, not {type(module).__name__}"
+        )
     return module if isinstance(module, Loss) else _OtherLoss(module)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.distances import Distance, DistanceLike, LpDistance, create
+from lookalike.distances.statistics import Statistics
 from lookalike.errors import BadInput
 from lookalike.labels import check_shape
 from lookalike.miners.indices import convert_to_pairs
@@ -17,7 +18,7 @@ from lookalike.regularizers.penalties import RegularizerLike, build
 __all__ = ["BaseMetricLossFunction", "GenericPairLoss"]
 
 
-class BaseMetricLossFunction(nn.Module):
+class BaseMetricLossFunction(Statistics, nn.Module):
     """A loss by ``compute_loss(embeddings, labels, indices_tuple, ref_emb, ref_labels)``.
 
     As PML's subclasses write it: it returns ``{"loss": {"losses": values, "indices": where they
@@ -56,7 +57,7 @@ class BaseMetricLossFunction(nn.Module):
         self.reducer = self.get_default_reducer() if reducer is None else build_reducer(reducer)
         self.embedding_regularizer = build(embedding_regularizer)
         self.embedding_reg_weight = embedding_reg_weight
-        self.collect_stats = bool(collect_stats)
+        self.told_to_collect(collect_stats)
 
     def get_default_distance(self) -> Distance:
         """What ``distance=None`` means."""

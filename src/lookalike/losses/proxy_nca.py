@@ -2,7 +2,9 @@
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from lookalike.labels import Labels
 from lookalike.losses.base import Terms
@@ -56,6 +58,23 @@ class ProxyNCALoss(_ProxySoftmaxLoss):
     def factor(self) -> float:
         """``softmax_scale``."""
         return self.softmax_scale
+
+    def get_logits(self, embeddings: Tensor) -> Tensor:
+        """Images x classes: the distances D, before any scale.
+
+        By ``torch.cdist`` as PML's, whose squares near 0 are mostly rounding: both packages then
+        give the same numbers there too.
+
+        Args:
+            embeddings: [N, D].
+
+        Returns:
+            [N, classes].
+        """
+        if self.distance != squared_l2():
+            return super().get_logits(embeddings)
+        rows = self.rows(embeddings)
+        return torch.cdist(normalize(rows), normalize(self.proxies.to(rows.dtype))).square()
 
     def kernel(self, relations: Relations) -> Kernel | None:
         """That of cross-entropy, where this is one."""

@@ -1,5 +1,7 @@
 """The Recall@k surrogate: recall with sigmoids for its two comparisons."""
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from lookalike.errors import BadInput
@@ -27,14 +29,15 @@ class RecallAtKLoss(AnchorLoss):
     Args:
         k_vals: The numbers of neighbours.
         temperature: Of the sigmoids that count who stands before a positive.
-        k_temperature: Of the sigmoid that says whether a rank is within k.
+        k_temperature: Of the sigmoid that says whether a rank is within k; one for all k as in the
+            paper, or one for each (its code: as many as k).
         mixup: Similarity mixup: so many virtual images for each image, each between it and a
             random one of its class. Needs the cosine, and all pairs of the batch.
     """
 
     k_vals: tuple[int, ...] = (1, 2, 4, 8, 16)
     temperature: float = 0.01
-    k_temperature: float = 1
+    k_temperature: float | tuple[float, ...] = 1
     mixup: int = 0
 
     def __post_init__(self) -> None:
@@ -42,6 +45,9 @@ class RecallAtKLoss(AnchorLoss):
         super().__post_init__()
         if not self.k_vals or min(self.k_vals) < 1:
             raise BadInput(f"k_vals must be numbers from 1, not {self.k_vals}")
+        given = self.k_temperature
+        if isinstance(given, Sequence) and len(given) != len(self.k_vals):
+            raise BadInput(f"k_temperature must be one number, or one for each k, not {given}")
         cosine = self.distance.is_inverted and self.distance.ordered_by_cosine
         if self.mixup and not cosine:
             raise BadInput(f"similarity mixup needs the cosine, not {self.distance}")
@@ -73,7 +79,8 @@ class RecallAtKLoss(AnchorLoss):
         r, pairs = relations, listed_pairs(relations.positives)
         rank = 1 + soft_ranks(r.similarity, r.valid, pairs, self.temperature)
         k = rank.new_tensor(self.k_vals)
-        inside = ((k - rank.unsqueeze(1)) / self.k_temperature).sigmoid()
+        softness = rank.new_tensor(self.k_temperature)
+        inside = ((k - rank.unsqueeze(1)) / softness).sigmoid()
         number = r.positives.sum(1)
         found = number.new_zeros(len(number), len(k))
         found = found.index_add(0, pairs.rows, inside * pairs.weights.unsqueeze(1)).minimum(k)

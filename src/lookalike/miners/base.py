@@ -1,5 +1,6 @@
 """What every miner is: relations in, narrowed relations out, without gradient."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import KW_ONLY
 from typing import Any, ClassVar
@@ -19,6 +20,9 @@ __all__ = ["Miner", "as_miner"]
 class Miner(DistanceModule):
     """Chooses pairs or triplets; subclasses write ``mine(relations)``.
 
+    Called as PML's, with ``(embeddings, labels, ref_emb, ref_labels)``, ``mine`` gives what a call
+    of the miner gives.
+
     If the loss has the same distance, the miner reads the loss's own similarities, otherwise it
     computes its own.
 
@@ -34,6 +38,12 @@ class Miner(DistanceModule):
 
     _: KW_ONLY
     label_comparison: Comparison | str | None = None
+
+    def __init_subclass__(cls) -> None:
+        """Let ``mine`` take PML's arguments too."""
+        super().__init_subclass__()
+        if "mine" in vars(cls):
+            cls.mine = _also_of_embeddings(cls.mine)  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
         """Build the distance."""
@@ -110,6 +120,18 @@ class Miner(DistanceModule):
         if self.found is None or self.found.triplets is not None or self.found.gap is not None:
             return 0
         return round(named_pairs(self.found)[kind].sum().item())
+
+
+def _also_of_embeddings(mine: Callable[..., Relations]) -> Callable[..., Any]:
+    """A ``mine`` of relations that also takes ``(embeddings, labels, ref_emb, ref_labels)``."""
+
+    @functools.wraps(mine)
+    def either(self: Miner, relations: Relations | Tensor, *others: Any) -> Any:
+        if isinstance(relations, Relations):
+            return mine(self, relations)
+        return self.forward(relations, *others)
+
+    return either
 
 
 class _OtherMiner(Miner):

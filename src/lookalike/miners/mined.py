@@ -65,9 +65,10 @@ def from_indices(indices: Indices, rows: int, columns: int, like: Tensor) -> Rel
     """
     if isinstance(indices, Mined):
         return indices.relations
-    if len(indices) not in (3, 4):
+    number = len(indices) if hasattr(indices, "__len__") else type(indices).__name__
+    if number not in (3, 4):
         raise BadInput(
-            f"an indices_tuple has 3 tensors (triplets) or 4 (pairs); this one has {len(indices)}"
+            f"an indices_tuple has 3 tensors (triplets) or 4 (pairs); this one has {number}"
         )
     found = [torch.as_tensor(index, device=like.device) for index in indices]
     blank = like.new_zeros(()).expand(rows, columns)

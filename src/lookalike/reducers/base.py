@@ -5,6 +5,7 @@ from typing import Any, TypeAlias, cast
 
 from torch import Tensor
 
+from lookalike.distances.statistics import Statistics
 from lookalike.reducers.loss_dict import LossDict, from_loss_dict
 from lookalike.reducers.terms import Batch, Terms
 from lookalike.registry import REDUCERS
@@ -12,7 +13,7 @@ from lookalike.registry import REDUCERS
 __all__ = ["Reducer", "ReducerLike", "build"]
 
 
-class Reducer:
+class Reducer(Statistics):
     """How the values of pairs, triplets, anchors or images become one number.
 
     A subclass writes ``reduce(terms, batch)``. A loss with several kinds of elements (positive and

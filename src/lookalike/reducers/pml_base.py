@@ -28,7 +28,7 @@ class BaseReducer(Reducer):
     """
 
     def __init__(self, collect_stats: bool | None = None) -> None:
-        self.collect_stats = bool(collect_stats)
+        self.told_to_collect(collect_stats)
 
     def reduce(self, terms: Terms, batch: Batch | None = None) -> Tensor:
         """By the method for what the values belong to."""

@@ -1,41 +1,39 @@
 """Every part and key that a configuration can name, with a line or a page about each."""
 
+import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lookalike import (
-    data,
-    evaluation,
-    losses,
-    miners,
-    models,
-    published,
-    reducers,
-    registry,
-    regularizers,
-    samplers,
-)
+from lookalike import published, registry
 from lookalike.config.recipes import Row, find_recipes
-from lookalike.config.reference import key_entries
-from lookalike.data.transforms import PRESETS
 from lookalike.errors import BadInput, did_you_mean
 
-# fills the registries
-ROOMS = (data, evaluation, losses, miners, models, reducers, regularizers, samplers)
+ROOMS = {"metrics": "evaluation", "datasets": "data", "networks": "models"}
+"""The rooms whose import fills a registry, where it has another name."""
 REGISTRIES = {
     part.kind: part for part in vars(registry).values() if isinstance(part, registry.Registry)
 }
 
 
+def filled(kind: str) -> registry.Registry:
+    """The registry of one kind, after its room is imported; the other rooms are not."""
+    importlib.import_module(f"lookalike.{ROOMS.get(kind, kind)}")
+    return REGISTRIES[kind]
+
+
 def _keys() -> list[Row]:
+    from lookalike.config.reference import key_entries
+
     return [
         Row(one.name, f"{one.meaning} ({one.type}; {one.default})", "") for one in key_entries()
     ]
 
 
 def _transforms() -> list[Row]:
+    from lookalike.data.transforms import PRESETS
+
     return [Row(name, preset.summary, "") for name, preset in PRESETS.items()]
 
 
@@ -70,7 +68,7 @@ def catalogue(kind: str, words: Sequence[str] = ()) -> list[Row]:
         BadInput: There is no such list, or no row has all words.
     """
     if kind in REGISTRIES:
-        rows = [Row(e.name, e.summary, e.paper) for e in REGISTRIES[kind].entries()]
+        rows = [Row(e.name, e.summary, e.paper) for e in filled(kind).entries()]
     elif kind in OTHERS:
         rows = OTHERS[kind]()
     else:
@@ -100,10 +98,14 @@ def page(kind: str, name: str) -> Page:
     """Formula, paper, defaults and, for a loss, published tuned settings."""
     if kind not in REGISTRIES:
         raise BadInput(f"'{kind}' have no pages; {did_you_mean(kind, REGISTRIES)}")
-    entry = REGISTRIES[kind].find(name)
+    entry = filled(kind).find(name)
     defaults = {
         argument: "required" if p.default is inspect.Parameter.empty else p.default
         for argument, p in (REGISTRIES[kind].arguments(name) or {}).items()
     }
-    found = [vars(settings) for settings in losses.tuned(name)] if kind == "losses" else []
+    found = []
+    if kind == "losses":
+        from lookalike.losses import tuned
+
+        found = [vars(settings) for settings in tuned(name)]
     return Page(name, entry.paper, inspect.getdoc(entry.build) or "", defaults, found)

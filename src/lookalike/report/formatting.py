@@ -31,15 +31,15 @@ def percent(score: float | None) -> str:
 
 
 def signed(difference: float | None) -> str:
-    """A difference of scores in points, always with its sign.
+    """A difference of scores in points, with its sign unless it is zero.
 
     >>> signed(0.4), signed(-0.001), signed(0.0)
-    ('+40.0', '−0.1', '±0.0')
+    ('+40.0', '−0.1', '0.0')
     """
     if difference is None:
         return NOTHING
     points = round(100 * difference, 1)
-    sign = "+" if points > 0 else "−" if points < 0 else "±"
+    sign = "+" if points > 0 else "−" if points < 0 else ""
     return f"{sign}{abs(points):.1f}"
 
 

@@ -18,6 +18,7 @@ from lookalike.compare.uncertainty import Difference
 from lookalike.errors import BadInput
 from lookalike.files import write_texts
 from lookalike.report import charts, papers
+from lookalike.report.again import again
 from lookalike.report.critical_difference import critical_difference_diagram
 from lookalike.report.descriptions import protocols
 from lookalike.report.differences import DifferenceRow, difference_figure, difference_rows
@@ -173,6 +174,7 @@ def _block(
     rows = part.contenders
     named = comparison.ranking_metrics(gathered)
     metrics = [metric for metric in named if all(metric in one.metrics for one in rows)]
+    metrics.sort(key=lambda metric: metric != found.metric)  # what ranks is seen on a phone too
     other = None
     if joined is not None and any(one.concatenated for one in rows):
         same = next(one for one in joined.datasets if one.label == part.label)
@@ -210,6 +212,7 @@ def _page(
     methods = [asdict(method) for method in charts.method_styles(gathered.contenders)]
     tested = found.tournament is not None and found.tournament.distance is not None
     diagram = critical_difference_diagram(found.tournament) if found.tournament and tested else None
+    repeated = again(gathered, commands)
     page: str = template("page.html.j2").render(
         title=title,
         lead=lead,
@@ -225,7 +228,12 @@ def _page(
             for (name, kind), suffix in zip(DOWNLOADS.items(), (".csv", ".md", ".tex"), strict=True)
         ],
         skipped=gathered.skipped,
-        commands=commands,
+        commands=repeated.commands,
+        files={
+            name: f"data:application/yaml;charset=utf-8,{quote(text)}"
+            for name, text in repeated.files.items()
+        },
+        software=repeated.software,
         environments=_environments(gathered),
         script_data={
             "methods": methods,

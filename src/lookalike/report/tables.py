@@ -5,6 +5,7 @@ import html
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich import box
 from rich.markup import escape
@@ -61,6 +62,12 @@ class ScoreTable:
     """Whether rows are ranked: "fair", "refused", or "anyway" although it is not fair."""
     flaws: tuple[str, ...]
     """The audit's sentences; marks of rows count them from 1."""
+    best: tuple[str, str] | None = None
+    """The row that is shown to be better than every other one, and by which metric."""
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """In which settings rows of one name differ, where they are numbered."""
+    chosen: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The hyper-parameters that tuning chose, by row."""
 
     @property
     def rows(self) -> tuple[ScoreRow, ...]:
@@ -118,7 +125,8 @@ class ScoreTable:
         if name == "trials":
             return f"{row.trials} ({row.failed} failed)" if row.failed else str(row.trials)
         if name == "epoch":
-            return f"{row.chosen_epoch or row.epochs} of {row.epochs}" if row.epochs else NOTHING
+            chosen = row.epochs if row.chosen_epoch is None else row.chosen_epoch
+            return f"{chosen} of {row.epochs}" if row.epochs else NOTHING
         if name == "trainings":
             return str(row.trainings)
         if row.seconds is None:
@@ -126,14 +134,11 @@ class ScoreTable:
         return f"{row.seconds:.1f}" if row.seconds < 1000 else f"{row.seconds:,.0f}"
 
     def is_best(self, row: ScoreRow, metric: str) -> bool:
-        """Whether no trained method shows a higher score; equal to the shown digit is a tie.
+        """Whether the row is shown to be better than every other one, baselines too.
 
-        Nothing is best where a ranking was refused.
+        That is tested for the metric that ranks. Nothing is best where a ranking was refused.
         """
-        if row.apart or metric not in row.scores or self.ranking == "refused":
-            return False
-        found = [other.scores[metric].mean for other in self.trained if metric in other.scores]
-        return percent(row.scores[metric].mean) == percent(max(found))
+        return self.ranking != "refused" and self.best == (row.name, metric)
 
     def gain(self, row: ScoreRow, metric: str) -> float | None:
         """The difference to the untrained network, where there is one."""
@@ -157,7 +162,30 @@ def score_table(part: OnDataset, metrics: Sequence[str], which: Which = "separat
         apart=tuple(row for row in rows if row.apart),
         ranking=part.ranking,
         flaws=tuple(flaw.sentence for flaw in part.audit.flaws),
+        best=_shown_best(part),
+        settings={one.name: one.settings for one in part.contenders if one.settings},
+        chosen={
+            one.name: {key: _short(value) for key, value in one.row.tuned.items()}
+            for one in part.contenders
+            if one.row and one.row.tuned
+        },
     )
+
+
+def _shown_best(part: OnDataset) -> tuple[str, str] | None:
+    """The method whose differences to all others hold, and the metric of the comparison."""
+    worse: dict[str, set[str]] = {}
+    for one in part.differences:
+        if one.holds:
+            worse.setdefault(one.better, set()).add(one.worse)
+    everyone = {one.name for one in part.contenders}
+    found = [one.name for one in part.trained if worse.get(one.name) == everyone - {one.name}]
+    return (found[0], part.metric) if found and len(everyone) > 1 else None
+
+
+def _short(value: Any) -> str:
+    """A value of a hyper-parameter with four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def main_table(part: OnDataset, metric: str, which: Which = "separate") -> ScoreTable:
@@ -267,7 +295,7 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
 
 
 def as_markdown(tables: Sequence[ScoreTable]) -> str:
-    """For a README or an issue: per cent with one decimal, the best in bold."""
+    """For a README or an issue: per cent with one decimal, what is shown best in bold."""
     return "\n".join(_markdown(table, heading=len(tables) > 1) for table in tables)
 
 
@@ -285,7 +313,25 @@ def _markdown(table: ScoreTable, heading: bool) -> str:
     body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     spread = [f"{table.legend[:1].upper()}{table.legend[1:]}."] if table.legend else []
     notes = "".join(f"{line}\n" for line in [*spread, *_notes(table)])
-    return top + body + (f"\n{notes}" if notes else "")
+    return top + body + (f"\n{notes}" if notes else "") + _markdown_settings(table)
+
+
+def _markdown_settings(table: ScoreTable) -> str:
+    """The chosen hyper-parameters and the settings of numbered rows, where there are any."""
+    text = ""
+    for title, rows in (("chosen by tuning", table.chosen), ("settings", table.settings)):
+        if rows:
+            keys = setting_keys(rows)
+            lines = [["method", *keys], ["---"] * (len(keys) + 1)]
+            lines += [[name, *(one.get(key, "") for key in keys)] for name, one in rows.items()]
+            body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+            text += f"\n{title[:1].upper()}{title[1:]}:\n\n{body}"
+    return text
+
+
+def setting_keys(rows: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The columns of a table of settings, in order of appearance."""
+    return list(dict.fromkeys(key for one in rows.values() for key in one))
 
 
 def as_html(tables: Sequence[ScoreTable]) -> str:
@@ -344,7 +390,28 @@ def _latex(table: ScoreTable) -> str:
         lines.append(f"    {escape_latex(row.name)}{marks} & {shown} " + r"\\")
     lines += [r"    \bottomrule", r"  \end{tabular}"]
     lines += [rf"  \par\footnotesize {escape_latex(note)}" for note in _notes(table)]
-    return "\n".join([*lines, r"\end{table}", ""])
+    return "\n".join([*lines, r"\end{table}", *_latex_settings(table), ""])
+
+
+def _latex_settings(table: ScoreTable) -> list[str]:
+    """A table of the chosen hyper-parameters, one row per method and key; keys differ much."""
+    if not table.chosen:
+        return []
+    lines = [
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{escape_latex(table.dataset)}: hyper-parameters chosen by tuning.}}",
+        r"  \begin{tabular}{llr}",
+        r"    \toprule",
+        r"    Method & Hyper-parameter & Value \\",
+        r"    \midrule",
+    ]
+    for name, values in table.chosen.items():
+        shown = [name, *[""] * (len(values) - 1)]
+        for first, (key, value) in zip(shown, values.items(), strict=True):
+            cells = " & ".join(map(escape_latex, (first, key, value)))
+            lines.append(rf"    {cells} \\")
+    return [*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
 
 
 def _notes(table: ScoreTable) -> list[str]:

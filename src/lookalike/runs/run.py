@@ -7,6 +7,7 @@ folder ends in the hash of those, so the same run is never trained twice.
 import fcntl
 import hashlib
 import json
+import os
 import platform
 import subprocess
 from collections.abc import Iterator
@@ -32,6 +33,9 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.files import atomically, write_json
 from lookalike.models.weights import read_tensors
+
+LATEST = "latest"
+"""The name of the link to the run that was trained last."""
 
 
 def run_name(config: RunConfig, data_fingerprint: str, weights_fingerprint: str) -> str:
@@ -154,6 +158,23 @@ class Run:
         """Write the result, last and atomically."""
         write_json(self.folder / "timing.json", {"training_seconds": round(training_seconds, 2)})
         write_json(self.folder / "result.json", result)
+
+    def mark_latest(self) -> Path:
+        """Let ``latest`` beside this folder lead to it; returns that path.
+
+        Where links are not possible, or something else has that name, nothing changes.
+        """
+        link = self.folder.parent / LATEST
+        draft = link.with_name(f".{LATEST}-{os.getpid()}")
+        if link.exists() and not link.is_symlink():
+            return self.folder
+        try:
+            draft.symlink_to(self.folder.name, target_is_directory=True)
+            draft.replace(link)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            return self.folder
+        return link
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -6,16 +6,19 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Iterable
+from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lookalike.serve.limits import Limits, Refusal
 
-OPEN_PATHS = frozenset({"/api/health"})
+OPEN_PATHS = frozenset({"/api/health", "/style.css", "/icon.svg"})
+"""What needs no token: it says nothing about the pictures."""
+ASKS_FOR_TOKEN = (Path(__file__).parent / "web" / "token.html").read_text(encoding="utf-8")
 _FORM_OVERHEAD = 64 * 1024
 """The most that a form adds to its file."""
 
@@ -49,8 +52,9 @@ class Gate:
 
     - On loopback only loopback's own names are answered, so that no other site can point its name
       at this machine and read the pictures (DNS rebinding); pages of other sites may not post.
-    - With a ``token`` all but ``/api/health`` needs it: ``Authorization: Bearer``, a cookie, or
-      once ``?token=`` in the address, which sets the cookie and redirects.
+    - With a ``token`` all but ``OPEN_PATHS`` needs it: ``Authorization: Bearer``, a cookie, or
+      once ``?token=`` in the address, which sets the cookie and redirects. A browser without it
+      gets a page with a field for it.
     - A body may have ``limits.upload_bytes``, a request ``limits.request_seconds``.
     """
 
@@ -82,7 +86,8 @@ class Gate:
             if message["type"] == "http.response.start":
                 begun = True
                 headers = MutableHeaders(scope=message)
-                headers.update(SECURITY_HEADERS)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-cache")
             await send(message)
 
@@ -116,6 +121,8 @@ class Gate:
             given += [value for name, value in request.cookies.items() if name == self.cookie]
             if not self._is_token(given):
                 needed = {"WWW-Authenticate": "Bearer"}
+                if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
+                    return asks_for_token(wrong=bool(given), headers=needed)
                 return refusal(401, "This server needs its token.", needed)
         length = headers.get("content-length", "")
         if length.isdigit() and int(length) > self._most_bytes:
@@ -148,6 +155,18 @@ class Gate:
             return message
 
         return counted
+
+
+def asks_for_token(*, wrong: bool, headers: dict[str, str]) -> Response:
+    """A page with a field for the token, which comes back once in the address."""
+    complaint = '<p class="notice error" role="alert">That is not its token.</p>' if wrong else ""
+    policy = SECURITY_HEADERS["Content-Security-Policy"]
+    own = {
+        "Content-Security-Policy": policy.replace("form-action 'none'", "form-action 'self'"),
+        "Connection": "close",
+    }
+    page = ASKS_FOR_TOKEN.replace("<!-- complaint -->", complaint)
+    return HTMLResponse(page, 401, headers | own)
 
 
 def refusal(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:

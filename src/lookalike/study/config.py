@@ -15,6 +15,7 @@ from lookalike.config import recipes, schema
 from lookalike.config.loading import explain, merge, override, plain_yaml
 from lookalike.config.schema import MemoryConfig, MixConfig, PartConfig, Section
 from lookalike.errors import BadInput, did_you_mean
+from lookalike.shipped import find_shipped
 from lookalike.study.results import label_of
 from lookalike.study.tuning import SearchSpace, TunerConfig
 
@@ -172,7 +173,7 @@ def shipped_methods() -> dict[str, dict[str, Any]]:
 
 def load_study(given: Path | str, overrides: Iterable[str] = ()) -> StudyConfig:
     """Read a study file or ``recipe:studies/NAME``, apply ``key=value`` overrides, and validate."""
-    path = Path(given)
+    path = find_shipped(Path(given))
     if str(given).startswith(recipes.PREFIX):
         shipped = (recipes.folder() / recipes.STUDIES).glob("*.yaml")
         found = {f"{recipes.STUDIES}/{path.stem}": path for path in shipped}

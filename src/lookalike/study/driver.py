@@ -11,13 +11,12 @@ from typing import Any, Protocol
 import optuna
 from optuna.storages import RDBStorage
 
-from lookalike.progress import Watcher
+from lookalike.progress import Watcher, duration
 from lookalike.study.config import StudyConfig
 from lookalike.study.ledger import LEASE_SECONDS, Ledger
 from lookalike.study.plan import Plan, make_plan, results_folder
 from lookalike.study.results import StudyResults, load_results
 from lookalike.study.runner import Outcome, Task
-from lookalike.study.status import duration
 from lookalike.study.tuning import to_optuna
 
 DEATHS_ALLOWED = 5

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from lookalike.progress import duration
 from lookalike.study.intervals import Interval
 from lookalike.study.results import MethodRow, PlannedRow, label_of, load_results
 
@@ -134,18 +135,6 @@ def status_table(found: Status) -> str:
         if part[kind]
     ]
     return "\n".join([f"{title}, {time}", *lines, *_legend(found["methods"]), *problems])
-
-
-def duration(seconds: float) -> str:
-    """A duration in a unit that fits.
-
-    >>> duration(3.2), duration(90), duration(600), duration(72_000), duration(9e5)
-    ('3 s', '90 s', '10 min', '20 h', '10 days')
-    """
-    for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 3 * 86400)):
-        if seconds < most:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds / 86400:.0f} days"
 
 
 def _percent(score: float | None) -> str:

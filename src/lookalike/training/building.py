@@ -269,7 +269,10 @@ def build_sampler(config: RunConfig, subset: Subset) -> BatchSampler:
                 f"'{subset.images.name}' has none; 'sop' has"
             )
         arguments["super_labels"] = subset.super_labels
-    sampler: BatchSampler = samplers.create(
-        wanted.name, subset.labels, seed=config.seed, **arguments
-    )
+    sampler = samplers.create(wanted.name, subset.labels, seed=config.seed, **arguments)
+    if not isinstance(sampler, BatchSampler):
+        raise BadInput(
+            f"sampler.name = {wanted.name!r} must be a lookalike.samplers.BatchSampler, not "
+            f"{type(sampler).__name__}"
+        )
     return sampler

@@ -64,7 +64,8 @@ class StepMonitor:
             names = [self.subset.images.files[self.subset.indices[i]] for i in self.batches[at]]
             raise LookalikeError(
                 f"the loss is {float(values[at])} at step {first + at + 1} (epoch "
-                f"{(first + at) // self.per_epoch + 1}); the batch was: {', '.join(names)}"
+                f"{(first + at) // self.per_epoch + 1}): {_cause(first + at)}; its batch began "
+                f"with {', '.join(names[:3])}"
             )
         for value in values.tolist():  # one by one: the sum must not depend on the flushes
             self.progress.epoch_loss += value
@@ -88,3 +89,16 @@ class StepMonitor:
         now = time.monotonic()
         self.progress.seconds += now - self.counted_at
         self.counted_at = now
+
+
+def _cause(steps_before: int) -> str:
+    """What usually makes a loss infinite, by when it happens."""
+    if steps_before == 0:
+        return (
+            "with the starting weights, so the loss itself gives it for these similarities (a "
+            "fractional power or logarithm of a negative number, a division by 0)"
+        )
+    return (
+        "earlier losses were finite, so either the weights have grown without limit (try a smaller "
+        "optim.lr, or optim.clip_norm=1) or the loss is not defined for all similarities"
+    )

@@ -38,6 +38,7 @@ from lookalike.training.score import (
     score_with_classes,
     untrained_embeddings,
 )
+from lookalike.training.summary import first_line
 
 TRAINING_STAGE = "embedding the training images"
 
@@ -66,6 +67,7 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
         return run
     for sentence in without_effect(config):
         watcher.note(sentence)
+    models.require_weights(config.model.network, config.model.weights)  # the store may be large
     store = building.open_store(images, preset, watcher)
     if must_launch(config):
         launch(config, watcher)
@@ -138,6 +140,7 @@ class TrainingRun(TrainingLoop):
         """Train to the end, choose the model, test it once, write the result."""
         if is_first():
             self.run.prepare(self.config, identity | record)
+        self.watcher.note(first_line(self.split, self.config.train.epochs, self.per_epoch))
         self.learn()
         if is_first():
             checkpoint.save_weights(self.run.weights, self.model.state_dict())

@@ -3,11 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
+from lookalike.data import Split
 from lookalike.evaluation.metrics import more_is_better
 from lookalike.training.score import format_score
 
 STATES = {"raw_features": "raw features", "untrained": "before training", "test": "trained"}
 """The models that were tested, by their key in the result, in the order of the columns."""
+
+
+def first_line(split: Split, epochs: int, batches: int) -> str:
+    """What is about to be trained: classes, images, epochs."""
+    images = f"{len(split.train.indices):,} images to train on"
+    length = f"{epochs:,} epochs of {batches:,} batches" if epochs else "nothing is trained"
+    return f"{split.description}; {images}; {length}"
 
 
 def summary(result: Mapping[str, Any]) -> list[str]:

@@ -1,5 +1,6 @@
 """Embeddings to evaluate: of a finished run, a file, or an untrained network."""
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +41,13 @@ def read_target(given: Sequence[str], labels: Path | None, watcher: Watcher) -> 
     """The target for a run's folder, an ``.npz`` or ``.npy`` file, or ``key=value`` settings.
 
     Settings name a data set and a network, which is evaluated untrained, without a head, on the
-    test classes.
+    test classes. Nothing is kept of it unless ``runs_dir`` is among the settings.
     """
     if all("=" in part for part in given):
         named = {part.partition("=")[0] for part in given}
         rest = [f"{key}={value}" for key, value in UNTRAINED.items() if key not in named]
-        return of_run(train(load(None, [*rest, *given]), watcher))
+        with tempfile.TemporaryDirectory() as folder:
+            return of_run(train(load(None, [f"runs_dir={folder}", *rest, *given]), watcher))
     if len(given) > 1:
         raise BadInput(f"one run or file at a time, not {len(given)}: {', '.join(given)}")
     path = Path(given[0])

@@ -1,7 +1,7 @@
 // The page: what is shown follows the address, so that back, forward and links work.
 
 import * as api from "./api.js";
-import { breakable, card, ghosts, nameOf, readable, walkable } from "./cards.js";
+import { breakable, card, facts, ghosts, nameOf, readable, walkable } from "./cards.js";
 import { prepareMap } from "./map.js";
 import { prepareWhy } from "./why.js";
 
@@ -143,12 +143,7 @@ async function showItem(where, signal, moved) {
   $("query-image").alt = `Query: ${nameOf(item)}, ${item.path}`;
   $("query-label").replaceChildren(...breakable(readable(item.label ?? "")));
   $("query-path").replaceChildren(...breakable(item.path));
-  $("query-facts").replaceChildren(...Object.entries(item.metadata).flatMap(([name, value]) => {
-    const term = document.createElement("dt"), description = document.createElement("dd");
-    term.textContent = name;
-    description.textContent = value;
-    return [term, description];
-  }));
+  $("query-facts").replaceChildren(...facts(item.metadata));
   document.title = `${nameOf(item)} · Lookalike`;
   found({ asking: { item: item.id }, item, k, ...answer }, moved);
 }

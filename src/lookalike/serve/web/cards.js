@@ -23,6 +23,23 @@ function node(tag, className, text) {
   return made;
 }
 
+// What the index knows of a picture, as terms and values; addresses are links.
+export function facts(metadata) {
+  return Object.entries(metadata).filter(([, value]) => value !== "").flatMap(([name, value]) => {
+    const description = node("dd");
+    if (/^https?:\/\/\S+$/.test(value)) {
+      const link = node("a", "", value.replace(/^https?:\/\/(www\.)?/, ""));
+      link.href = value;
+      link.target = "_blank";
+      link.rel = "noopener noreferrer";
+      description.append(link);
+    } else {
+      description.textContent = value;
+    }
+    return [node("dt", "", name), description];
+  });
+}
+
 export function card(item, { href, onWhy, same } = {}) {
   const entry = node("li", "card");
   entry.dataset.id = item.id;
@@ -69,6 +86,12 @@ export function card(item, { href, onWhy, same } = {}) {
     button.setAttribute("aria-label", `Why is ${nameOf(item)} similar?`);
     button.addEventListener("click", () => onWhy(item));
     entry.append(button);
+  }
+  const told = facts(item.metadata ?? {});
+  if (told.length) {
+    const list = node("dl", "facts");
+    list.append(...told);
+    entry.append(list);
   }
   return entry;
 }

@@ -29,7 +29,9 @@ const layout = (more) => ({
 });
 const lineOf = (method) => ({ color: colourOf(method), width: 2, dash: DASHES[method.line % 3] });
 const epochAxis = (epochs) =>
-  axis({ showgrid: false, title: { text: "epoch", standoff: 6 }, tickformat: "d", nticks: 8, ...(epochs <= 8 ? { dtick: 1 } : {}) });
+  axis({ showgrid: false, title: { text: "epoch", standoff: 6 }, tickformat: "d", nticks: 8, ...(epochs <= 8 ? { dtick: 1 } : {}), rangemode: "tozero" });
+// An axis upwards with its title; Plotly gives its ticks as many digits as they need.
+const upAxis = (title, more) => axis({ title: { text: title, standoff: 6 }, nticks: 6, tickformat: "~g", ...more });
 const methodNamed = (name) => page.methods.find((method) => method.name === name);
 const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
 
@@ -71,7 +73,7 @@ const eachBlock = (part, act) => page.blocks.forEach((block, on) => {
   if (Array.isArray(there) ? there.length : there) act(there, on, block);
 });
 const marker = (method, size) => ({
-  symbol: SYMBOLS[(method.colour === null ? method.line : method.colour) % SYMBOLS.length], size, color: colourOf(method),
+  symbol: SYMBOLS[((method.colour ?? 0) + method.line) % SYMBOLS.length], size, color: colourOf(method),
 });
 // Intervals, as far as a score can go: from 0 to 100.
 const errors = (halves, scores, method) => ({

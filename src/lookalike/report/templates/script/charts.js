@@ -10,7 +10,7 @@ const drawRecall = (curves, on) => {
   });
   const ks = [...new Set(curves.flatMap((curve) => curve.ks))].sort((a, b) => a - b);
   const across = axis({ type: "log", showgrid: false, tickvals: ks, ticktext: ks.map(String), title: { text: "k", standoff: 6 } });
-  plot(`recall-${on}`, lines, layout({ xaxis: across, yaxis: axis({ nticks: 6 }) }));
+  plot(`recall-${on}`, lines, layout({ xaxis: across, yaxis: upAxis("Recall@k, per cent") }));
 };
 
 const drawScatter = (chart, target) => {
@@ -25,7 +25,7 @@ const drawScatter = (chart, target) => {
   const values = [...new Set(chart.points.map((point) => point.x))].sort((a, b) => a - b);
   const ticks = chart.log ? { type: "log", tickvals: values, ticktext: values.map(String) } : { nticks: 6 };
   const across = axis({ showgrid: false, title: { text: chart.label, standoff: 6 }, ...ticks });
-  plot(target, points, layout({ xaxis: across, yaxis: axis({ nticks: 6 }) }));
+  plot(target, points, layout({ xaxis: across, yaxis: upAxis(`${page.metric}, per cent`) }));
 };
 
 eachBlock("recall", (curves, on) => drawWhenNear(byId(`recall-${on}`), () => drawRecall(curves, on)));

@@ -16,7 +16,7 @@ const drawValidation = (curves, on) => {
     marker: { symbol: "circle-open", size: 15, opacity: 1, color: colour("ink"), line: { width: 1.5 } },
   };
   const last = Math.max(0, ...curves.flatMap((curve) => curve.validated));
-  plot(`validation-${on}`, [...lines, rings], layout({ xaxis: epochAxis(last), yaxis: axis({ nticks: 6 }) }));
+  plot(`validation-${on}`, [...lines, rings], layout({ xaxis: epochAxis(last), yaxis: upAxis("validation score, per cent") }));
 };
 
 const drawLosses = (curves, on) => curves.forEach((curve, number) => {
@@ -26,7 +26,7 @@ const drawLosses = (curves, on) => curves.forEach((curve, number) => {
     marker: marker(method, 6), hovertemplate: "epoch %{x}: %{y:.4g}<extra></extra>",
   };
   const last = Math.max(0, ...curve.epochs);
-  plot(`loss-${on}-${number}`, [line], layout({ xaxis: epochAxis(last), yaxis: axis({ nticks: 5 }) }));
+  plot(`loss-${on}-${number}`, [line], layout({ xaxis: epochAxis(last), yaxis: upAxis("loss", { nticks: 5 }) }));
 });
 
 eachBlock("curves", (curves, on) => {

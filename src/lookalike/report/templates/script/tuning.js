@@ -18,9 +18,9 @@ eachBlock("tunings", (tunings, on) => {
     const values = scores(tuning);
     const best = values.map((_, at) => Math.max(...values.slice(0, at + 1)));
     const line = { x: tuning.numbers, y: best, mode: "lines", line: { color: colour("c2"), width: 2, shape: "hv" }, hoverinfo: "skip" };
-    const across = axis({ showgrid: false, title: { text: "trial", standoff: 6 }, tickformat: "d" });
+    const across = axis({ showgrid: false, title: { text: "trial", standoff: 6 }, tickformat: "d", ...(tuning.numbers.length <= 8 ? { dtick: 1 } : {}) });
     plot(history, [line, dots(tuning, tuning.numbers, values), ring(tuning.numbers[tuning.best], values[tuning.best])],
-      layout({ xaxis: across, yaxis: axis({ nticks: 6 }) }));
+      layout({ xaxis: across, yaxis: upAxis("validation score, per cent") }));
   };
 
   const drawImportance = (tuning) => {
@@ -45,7 +45,7 @@ eachBlock("tunings", (tunings, on) => {
       const kind = typeof one.values[0] === "string" ? "category" : one.log ? "log" : "linear";
       const across = axis({ showgrid: false, type: kind, nticks: 6, ...(kind === "log" ? { dtick: 1, exponentformat: "power" } : {}) });
       plot(chart, [dots(tuning, one.values, scores(tuning)), ring(one.values[tuning.best], scores(tuning)[tuning.best])],
-        layout({ xaxis: across, yaxis: axis({ nticks: 4 }) }));
+        layout({ xaxis: across, yaxis: upAxis("score, %", { nticks: 4 }) }));
     });
   };
 
