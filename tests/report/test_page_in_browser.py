@@ -139,7 +139,7 @@ def test_numbers_can_be_taken_away(open_page):
     with tab.expect_download() as download:
         tab.get_by_role("link", name="CSV").click()
     assert download.value.suggested_filename == "scores.csv"
-    assert download.value.path().read_text(encoding="utf-8").startswith("data,method,recall@1")
+    assert download.value.path().read_text(encoding="utf-8").startswith("data,method,map@r")
 
 
 @pytest.fixture(scope="module")
