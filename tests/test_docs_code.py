@@ -132,6 +132,7 @@ def test_python_runs(name):
         exec(compile(block, name, "exec"), names)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_in_a_folder_of_photos")
 @pytest.mark.parametrize("name", [name for name in PAGES if to_run(name, "sh")])
 def test_commands_run(name):

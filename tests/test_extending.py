@@ -166,6 +166,7 @@ def test_the_tests_of_the_examples_pass(place):
     assert "6 passed" in place.pytest(*place.tests)
 
 
+@pytest.mark.slow
 def test_the_checks_of_the_project_pass_inside(inside):
     """Of all losses only the new one takes every test again."""
     told = inside.pytest("-k", "squared-hinge or not test_every_loss", *CHECKS)

@@ -74,7 +74,10 @@ def test_it_is_listed(lookalike):
     "settings",
     [
         ("miner.name=multi-similarity",),
-        ("mix.where=feature", "mix.negatives=1", "memory.size=64", "memory.start=1"),
+        pytest.param(
+            ("mix.where=feature", "mix.negatives=1", "memory.size=64", "memory.start=1"),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["alone", "mixed and remembered"],
 )

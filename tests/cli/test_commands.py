@@ -248,6 +248,7 @@ def test_recipes_are_found_by_words_and_shown_whole(lookalike):
     assert "no recipe matches 'metrix nonsense'" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_recipe_of_a_grid_is_trained(photos, tmp_path):
     (photos / "class0" / "broken.png").unlink()
     small = ["model.network=small-cnn", "model.weights=none", "model.dim=8", "data.transform=none"]

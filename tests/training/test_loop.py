@@ -89,7 +89,7 @@ def test_a_finished_run_is_not_trained_again(tiny):
             ("protocol.name=cross-validation", "protocol.fold=3", "train.patience=1"),
             marks=pytest.mark.slow,
         ),
-        ("train.ema=0.9", "train.loggers=[tensorboard,csv]"),
+        pytest.param(("train.ema=0.9", "train.loggers=[tensorboard,csv]"), marks=pytest.mark.slow),
         pytest.param(("train.ema=0.9", "protocol.name=paper"), marks=pytest.mark.slow),
     ],
 )

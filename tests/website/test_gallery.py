@@ -5,9 +5,16 @@ import pytest
 from website import gallery
 
 EXAMPLES = sorted(gallery.EXAMPLES.glob("*.py"))
+LONG = {"compare_three_losses", "fine_tune_a_folder", "two_processes"}
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in LONG else [])
+        for path in EXAMPLES
+    ],
+)
 def test_the_example_runs_and_its_page_is_up_to_date(example, tmp_path):
     page = gallery.run(example, tmp_path)
     stored = gallery.PAGES / f"{example.stem}.md"

@@ -66,7 +66,7 @@ def said_by(process, exit_code):
 
 
 def result_in(runs):
-    (path,) = runs.glob("*/result.json")
+    (path,) = (one for one in runs.glob("*/result.json") if one.parent.name != "latest")
     log = (path.parent / "metrics.jsonl").read_text().splitlines()
     weights = load_file(str(path.parent / "model.safetensors"))
     return json.loads(path.read_text()), [json.loads(line) for line in log], weights
