@@ -38,8 +38,6 @@ RUN_ELSEWHERE = {
     "docs/mixing.md": "tests/mixing/test_docs.py",
 }
 """Pages whose Python is run, and asked more, by a test of their own."""
-COMMANDS_NOT_RUN = {"docs/studies.md": "they train for an hour; tests/study runs small studies"}
-"""Reasons for pages that do not say them."""
 NAMED_PARTS = ("loss", "miner", "sampler", "memory", "mix")
 """Sections of the configuration that take the arguments of the part that they name."""
 COMMAND = re.compile(
@@ -103,8 +101,6 @@ def commands(text):
 def to_run(name, language):
     """The blocks of a page that have no reason not to be run."""
     found = [one for one in blocks(PAGES[name]) if one.language == language]
-    if language == "sh" and name in COMMANDS_NOT_RUN:
-        return []
     return [one.text for one in found if not one.reason]
 
 

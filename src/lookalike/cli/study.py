@@ -9,6 +9,11 @@ import typer
 from lookalike.cli.console import AsJson, print_next
 from lookalike.cli.execution import Execution, Results, with_execution
 
+StudyOrFolder = Annotated[
+    list[str],
+    typer.Argument(metavar="STUDY|FOLDER [KEY=VALUE]...", help="As of run, or its results."),
+]
+
 study = typer.Typer(no_args_is_help=True, help="Tune and test many methods under one protocol.")
 
 
@@ -45,10 +50,7 @@ def run(
 
 @study.command()
 def status(
-    arguments: Annotated[
-        list[str],
-        typer.Argument(metavar="STUDY|FOLDER [KEY=VALUE]...", help="As of run, or its results."),
-    ],
+    arguments: StudyOrFolder,
     results: Results = None,
     as_json: AsJson = False,
 ) -> None:
@@ -61,10 +63,7 @@ def status(
 
 @study.command()
 def watch(
-    arguments: Annotated[
-        list[str],
-        typer.Argument(metavar="STUDY|FOLDER [KEY=VALUE]...", help="As of run, or its results."),
-    ],
+    arguments: StudyOrFolder,
     results: Results = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8765,
     seconds: Annotated[int, typer.Option(min=1, help="The browser asks again after these.")] = 30,

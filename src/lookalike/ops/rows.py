@@ -82,11 +82,11 @@ def unit(x: Tensor) -> Tensor:
 def _divide(x: Tensor, unit_rows: bool) -> bool:
     """Whether rows that are to have length 1 must still be divided by their length.
 
-    A model ends in ``unit``, and most losses begin with it: dividing the same rows twice takes 4 %
-    of a step on frozen features (``benchmarks/frozen.py``). So ``unit`` marks the tensor that it
-    returns by the node of the graph that made it. A change in place gives the tensor another node,
-    and what is computed from it has no mark: both are divided. The gradient stays right, since that
-    of ``unit`` has no part along the row.
+    A model ends in ``unit``, and most losses begin with it; dividing the same rows twice slows down
+    a short step (a head on frozen features: ``benchmarks/frozen.py``). So ``unit`` marks the tensor
+    that it returns by the node of the graph that made it. A change in place gives the tensor
+    another node, and what is computed from it has no mark: both are divided. The gradient stays
+    right, since that of ``unit`` has no part along the row.
     """
     if not unit_rows or uses_formulas():  # the compiler divides in passing
         return unit_rows
