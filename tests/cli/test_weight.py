@@ -4,6 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from PIL import Image
+
+from lookalike.inference.embedder import Embedder
+from lookalike.inference.onnx_encoder import OnnxEncoder
 
 HEAVY = {
     *("torchvision", "timm", "sklearn", "scipy", "matplotlib", "plotly", "optuna", "faiss"),
@@ -114,3 +118,30 @@ next(iter(la.samplers.create("spc", labels, batch_size=8, per_class=4, seed=0)))
     code, shown, told = python(start + program, tmp_path)
     assert code == 0, told
     assert "recall@1" in shown
+
+
+def test_a_search_starts_without_the_library_of_its_network(tmp_path):
+    """The network is timm's; ``index`` keeps an ONNX copy, by which ``search`` embeds."""
+    for name, colour in (("red", (200, 0, 0)), ("blue", (0, 0, 200))):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        Image.new("RGB", (160, 160), colour).save(tmp_path / "photos" / name / "1.png")
+    index = ["index", "--network", "efficientnet-lite0", "photos", "-o", "shop.index"]
+    assert python(COUNT.format(arguments=index, heavy=HEAVY), tmp_path)[0] == 0
+    query = ["search", "shop.index", "photos/red/1.png"]
+    _, shown, told = python(COUNT.format(arguments=query, heavy=HEAVY), tmp_path)
+    assert shown.splitlines()[1].endswith(" red/1.png")
+    count, *heavy = told.splitlines()[-1].split()
+    assert heavy == ["onnxruntime"]
+    assert int(count) < 700
+
+
+def test_a_damaged_copy_of_the_network_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOOKALIKE_CACHE", str(tmp_path))
+    embedder = Embedder.from_network("small-cnn", weights="none", transform="small-160")
+    assert OnnxEncoder.kept(embedder.fingerprint) is None
+    OnnxEncoder.of(embedder)
+    kept = OnnxEncoder.kept(embedder.fingerprint)
+    assert kept is not None and kept.fingerprint == embedder.fingerprint
+    (copy,) = tmp_path.glob("*.onnx")
+    copy.write_bytes(copy.read_bytes()[:1000])
+    assert OnnxEncoder.kept(embedder.fingerprint) is None

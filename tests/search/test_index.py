@@ -210,7 +210,7 @@ def test_a_model_of_another_index_is_noticed(index, tmp_path):
     other = Embedder.from_network("small-cnn", weights="none")
     other.save(tmp_path / "colours.index" / "model")
     with pytest.raises(BadInput, match="damaged"):
-        Index.open(index.place)
+        _ = Index.open(index.place).embedder
 
 
 def test_two_writers_do_not_overwrite_each_other(index, photos):

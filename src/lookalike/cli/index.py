@@ -1,6 +1,7 @@
 """``lookalike index``: make a collection of pictures searchable, add to it, remove from it."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -91,6 +92,7 @@ def create(
     with ConsoleWatcher() as watcher:
         made = Index.create(output or store or "", model)
         added = made.add(pictures, watcher)
+        keep_for_quick_start(model)
     print_added(made, added, as_json)
 
 
@@ -167,6 +169,15 @@ def show(place: Place, as_json: AsJson = False) -> None:
         return
     for name, value in values.items():
         print(f"{name:<10} {', '.join(value) if isinstance(value, list) else value}")
+
+
+def keep_for_quick_start(model: Any) -> None:
+    """Keep an ONNX copy of the model, where it can be made, by which searches start sooner."""
+    from lookalike.errors import LookalikeError
+    from lookalike.inference.onnx_encoder import OnnxEncoder
+
+    with suppress(LookalikeError, ImportError):
+        OnnxEncoder.of(model)
 
 
 def print_added(index: Any, added: Any, as_json: bool) -> None:

@@ -33,13 +33,13 @@ def search(
 
     Of several queries, those that cannot be read are named at the end, with exit code 1.
     """
-    from lookalike.inference.onnx_encoder import load_encoder
+    from lookalike.inference.onnx_encoder import OnnxEncoder, load_encoder
     from lookalike.inference.pictures import Unreadable, read_picture
     from lookalike.search import Index
     from lookalike.search.contact_sheet import write_contact_sheet
 
     index = Index.open(place)
-    encoder = None if model is None else load_encoder(model)
+    encoder = OnnxEncoder.kept(index.fingerprint) if model is None else load_encoder(model)
     images: dict[Path, Any] = {}
     unreadable: dict[Path, Unreadable] = {}
     for path in queries:

@@ -18,8 +18,7 @@ from lookalike.inference.encoder import Encoder
 from lookalike.models import EmbeddingModel
 from lookalike.models.hubs import HUBS
 from lookalike.models.weights import load_by_name, read_tensors
-from lookalike.runs.run import model_tensors
-from lookalike.training import Run
+from lookalike.runs.run import Run, model_tensors
 
 FORMAT = "lookalike-model"
 VERSION = 1

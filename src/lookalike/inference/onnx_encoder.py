@@ -1,6 +1,7 @@
 """An exported model that ONNX Runtime runs, without anything else."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +54,31 @@ class OnnxEncoder(Encoder):
         """The network of ``embedder``, written to the cache folder once, and checked."""
         from lookalike.inference.export import write_onnx
 
-        path = cache_folder() / f"model-{embedder.fingerprint}.onnx"
+        path = _kept_path(embedder.fingerprint)
         if not path.is_file():
             with atomically(path) as draft:
                 write_onnx(embedder, draft)
         return cls(path)
 
+    @classmethod
+    def kept(cls, fingerprint: str) -> "OnnxEncoder | None":
+        """The copy that :meth:`of` wrote, which starts sooner than the network; None: no copy."""
+        path = _kept_path(fingerprint)
+        if not (path.is_file() and find_spec("onnxruntime")):
+            return None
+        try:
+            return cls(path)
+        except BadInput:  # it is damaged, and the network itself is not
+            return None
+
     def run(self, batch: Tensor) -> Tensor:
         """The embeddings of a batch."""
         found = self._session.run(None, {"images": batch.contiguous().numpy()})[0]
         return torch.from_numpy(found)
+
+
+def _kept_path(fingerprint: str) -> Path:
+    return cache_folder() / f"model-{fingerprint}.onnx"
 
 
 def load_encoder(path: Path | str) -> Encoder:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -24,11 +25,11 @@ LEAST_RECALL = 0.95
 class FolderIndex(Index):
     """See :class:`~lookalike.search.index.Index`."""
 
-    def __init__(self, folder: Path, embedder: Embedder, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.place = str(folder)
         self.folder = folder
-        self.embedder = embedder
         self.manifest = manifest
+        self.fingerprint, self.dim = manifest.model, manifest.dim
         self.roots = tuple(map(Path, manifest.roots))
         self._open()
 
@@ -58,18 +59,25 @@ class FolderIndex(Index):
         """An existing index."""
         folder = Path(place)
         manifest = Manifest.read(folder)
-        embedder = Embedder.load(folder / "model")
-        if embedder.fingerprint != manifest.model or embedder.dim != manifest.dim:
-            raise BadInput(f"the index '{folder}' is damaged: its model is not the one it names")
         for _ in range(10):
             try:
-                return cls(folder, embedder, manifest)
+                return cls(folder, manifest)
             except FileNotFoundError as error:  # a writer may have removed the state meanwhile
                 newer = Manifest.read(folder)
                 if newer == manifest:
                     raise damaged(folder, f"'{error.filename}' is missing") from error
                 manifest = newer
         raise LookalikeError(f"the index '{folder}' changes faster than it can be opened")
+
+    @cached_property
+    def embedder(self) -> Embedder:  # type: ignore[override]
+        """The model, loaded when it is needed."""
+        found = Embedder.load(self.folder / "model")
+        if (found.fingerprint, found.dim) != (self.fingerprint, self.dim):
+            raise BadInput(
+                f"the index '{self.folder}' is damaged: its model is not the one it names"
+            )
+        return found
 
     def records_of(self, ids: Sequence[int]) -> list[Record]:
         """What is stored about some pictures."""

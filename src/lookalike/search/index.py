@@ -30,6 +30,10 @@ class Index(ABC):
 
     place: str
     embedder: Embedder
+    fingerprint: str
+    """The fingerprint of the model."""
+    dim: int
+    """The size of its vectors."""
     roots: tuple[Path, ...]
     """The folders that were indexed."""
     approximation: str | None
@@ -151,7 +155,7 @@ class Index(ABC):
         queries = np.atleast_2d(np.asarray(vectors, np.float32))
         if k < 1:
             raise BadInput(f"k must be at least 1, not {k}")
-        dim = self.embedder.dim
+        dim = self.dim
         if queries.ndim != 2 or queries.shape[1] != dim:
             raise BadInput(f"the index holds vectors of {dim} numbers, not {queries.shape[-1]}")
         lengths = np.linalg.norm(queries, axis=1, keepdims=True)
@@ -193,7 +197,7 @@ class Index(ABC):
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Refuse an encoder whose vectors cannot be compared with those of the index."""
-        mine, other = self.embedder.fingerprint, encoder.fingerprint
+        mine, other = self.fingerprint, encoder.fingerprint
         if other != mine:
             raise BadInput(
                 f"the index '{self.place}' was made by another model ({mine[:12]}, not "
@@ -293,7 +297,7 @@ class Index(ABC):
         gone = sorted(set(ids))
         self.records_of(gone)
         if gone:
-            self.commit([], np.empty((0, self.embedder.dim), np.float32), gone)
+            self.commit([], np.empty((0, self.dim), np.float32), gone)
             self.optimize(watcher or Watcher())
         return len(gone)
 

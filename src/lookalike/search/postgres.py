@@ -111,6 +111,7 @@ class PostgresIndex(Index):
             path = Path(folder) / "weights.safetensors"
             path.write_bytes(weights)
             index.embedder = Embedder.restore(settings, path, index.place)
+        index.fingerprint, index.dim = index.embedder.fingerprint, index.embedder.dim
         index._refresh()
         return index
 
@@ -123,7 +124,7 @@ class PostgresIndex(Index):
     def vectors(self) -> Vectors:  # type: ignore[override]
         """All vectors."""
         rows = self._all("SELECT embedding::real[] FROM {schema}.item ORDER BY id")
-        return np.array([row[0] for row in rows], np.float32).reshape(-1, self.embedder.dim)
+        return np.array([row[0] for row in rows], np.float32).reshape(-1, self.dim)
 
     @cached_property
     def records(self) -> Sequence[Record]:  # type: ignore[override]
@@ -195,7 +196,7 @@ class PostgresIndex(Index):
 
     def optimize(self, watcher: Watcher) -> None:
         """Build the graph where there are many pictures; the server keeps it up to date."""
-        if self._effort is not None or len(self) < EXACT_BELOW or self.embedder.dim > WIDEST_GRAPH:
+        if self._effort is not None or len(self) < EXACT_BELOW or self.dim > WIDEST_GRAPH:
             return
         watcher.note(f"building the HNSW graph of {len(self):,} pictures")
         with self._transaction() as run:
