@@ -1,6 +1,7 @@
 """compare, audit and report, with their exit codes and their one sentence for bad input."""
 
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -117,15 +118,20 @@ def test_an_unfair_ranking_must_be_asked_for(lookalike, make_study, tmp_path):
 
 
 def test_outdated_rows_of_a_stored_study_are_marked_everywhere(lookalike, tmp_path):
-    study = RESULTS / "cub-fine-tuning"
+    study = tmp_path / "study"
+    shutil.copytree(RESULTS / "cub-last-stage", study)
+    for method in ("contrastive-embed", "contrastive-feature"):
+        path = study / "cub" / f"{method}.json"
+        row = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps(row | {"outdated": "mixed otherwise"}), encoding="utf-8")
     told = lookalike("compare", study).stdout
-    assert "contrastive-embed [2]" in told
-    words = "Outdated until trained again (contrastive-embed and contrastive-feature): the label"
-    assert f"[2] {words}" in told
+    assert "contrastive-embed [1]" in told
+    words = "Outdated until trained again (contrastive-embed and contrastive-feature): mixed"
+    assert f"[1] {words}" in told
     assert lookalike("report", study, "-o", tmp_path / "page.html").returncode == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert words in page
-    assert 'contrastive-embed<sup class="marks"><a href="#flaw-0-2">2</a></sup>' in page
+    assert 'contrastive-embed<sup class="marks"><a href="#flaw-0-1">1</a></sup>' in page
     for suffix in (".md", ".tex", ".csv"):
         assert words in (tmp_path / f"page{suffix}").read_text(encoding="utf-8")
 
