@@ -73,10 +73,11 @@ def list_parts(
 
 
 def show_speed(names: list[str], as_json: bool) -> None:
-    """Print size and speed of networks as a table: of all that are listed, or of those named."""
+    """Print size, speed and our scores of networks: of all that are listed, or of those named."""
     from lookalike import models
     from lookalike.models.measuring import measure
     from lookalike.progress import ConsoleWatcher
+    from lookalike.report.networks import untrained_scores
 
     asked = names or models.names()
     found = []
@@ -84,17 +85,22 @@ def show_speed(names: list[str], as_json: bool) -> None:
         for number, name in enumerate(asked, 1):
             found.append(measure(name))
             watcher.stage("measuring", number, len(asked))
+    scores = untrained_scores()
     if as_json:
-        print(json.dumps([vars(one) for one in found], indent=2))
+        rows = [vars(one) | {"untrained": scores.get(one.network, {})} for one in found]
+        print(json.dumps(rows, indent=2))
         return
     width = max(len(one.network) for one in found)
     print(
         f"{'network':<{width}}  {'parameters':>10}  {'features':>8}  {'pixels':>6}  {'images/s':>8}"
+        "  Recall@1 untrained, in our studies"
     )
     for one in sorted(found, key=lambda one: -one.images_per_second):
+        known = scores.get(one.network, {})
+        told = ", ".join(f"{place} {score:.1f}" for place, score in known.items()) or "–"
         print(
             f"{one.network:<{width}}  {one.parameters / 1e6:>8.2f} M  {one.features:>8}  "
-            f"{one.size:>6}  {one.images_per_second:>8.1f}"
+            f"{one.size:>6}  {one.images_per_second:>8.1f}  {told}"
         )
 
 
