@@ -29,6 +29,7 @@ ROWS = re.findall(
     "".join(re.findall(r"```markdown\n(.*?)```", PAGE, re.DOTALL)),
     re.MULTILINE,
 )
+(STUDY,) = re.findall(r"```yaml\n# squared_hinge\.yaml\n(.*?)```", PAGE, re.DOTALL)
 CHECKS = [
     "tests/test_docstrings.py",
     "tests/test_rooms.py",
@@ -196,6 +197,23 @@ def test_all_parts_train_together(place):
     result = json.loads(done.stdout)
     assert result["steps"] > 0
     assert 0 < result["test"]["f1@5"] < 1 <= result["test"]["median-rank"]
+
+
+@pytest.mark.slow
+def test_a_loss_is_tuned_beside_others(plugin):
+    (plugin.folder / "squared_hinge.yaml").write_text(STUDY, encoding="utf-8")
+    told = plugin.python("-m", "lookalike", "study", "run", "squared_hinge.yaml")
+    assert told.returncode == 0, told.stderr
+    rows = {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))
+        for path in (plugin.folder / "results" / "squared_hinge" / "bars").glob("[!b]*.json")
+    }
+    assert set(rows) == {"squared-hinge", "contrastive", "triplet"}
+    assert [row["errors"] for row in rows.values()] == [[], [], []]
+    assert -0.5 <= rows["squared-hinge"]["tuned"]["loss.margin"] <= 0.9
+    told = plugin.python("-m", "lookalike", "report", "results/squared_hinge", "-o", "page.html")
+    assert told.returncode == 0, told.stderr
+    assert "squared-hinge" in (plugin.folder / "page.tex").read_text(encoding="utf-8")
 
 
 def test_parts_by_the_path_of_their_module(plugin):
