@@ -1,6 +1,5 @@
 """The live page of a study."""
 
-import os
 import threading
 import urllib.error
 import urllib.request
@@ -8,24 +7,10 @@ import urllib.request
 import pytest
 
 from lookalike.errors import BadInput
-from lookalike.report import watch
 from lookalike.report.watch import LivePage, serve_page
 
 
-@pytest.fixture
-def made(monkeypatch):
-    """How often a page was made; a whole one takes seconds."""
-    calls = []
-
-    def write(path, gathered, title, lead, **_):
-        calls.append(title)
-        path.write_text(f"<html><head>{watch.HEAD}</head>{title}</html>")
-
-    monkeypatch.setattr(watch, "write_page", write)
-    return calls
-
-
-def test_the_page_is_served_and_made_again_when_results_change(make_study, tmp_path, made):
+def test_the_page_is_served_and_made_again_when_results_change(make_study, tmp_path):
     folder = make_study(tmp_path / "s")
     ready, address = threading.Event(), []
 
@@ -33,28 +18,28 @@ def test_the_page_is_served_and_made_again_when_results_change(make_study, tmp_p
         address.append(where)
         ready.set()
 
-    page = LivePage(folder, seconds=7)
-    threading.Thread(target=serve_page, args=(page, 0, told), daemon=True).start()
+    def page():
+        return urllib.request.urlopen(address[0], timeout=60).read().decode()
+
+    served = LivePage(folder, seconds=7)
+    threading.Thread(target=serve_page, args=(served, 0, told), daemon=True).start()
     assert ready.wait(10)
-    text = urllib.request.urlopen(address[0], timeout=60).read().decode()
+    text = page()
     assert '<meta http-equiv="refresh" content="7">' in text
     assert "Study: " in text
-    urllib.request.urlopen(address[0], timeout=60).read()
-    assert len(made) == 1
-    os.utime(folder / "study.json", ns=(1, 1))
-    urllib.request.urlopen(address[0], timeout=60).read()
-    assert len(made) == 2
+    assert ">triplet<" in text
+    assert page() == text
+    (row,) = folder.rglob("triplet.json")
+    row.unlink()
+    assert ">triplet<" not in page()
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(address[0] + "etc/passwd", timeout=10)
 
 
-def test_before_the_first_score_the_status_is_shown(make_study, tmp_path, monkeypatch):
+def test_before_the_first_score_the_status_is_shown(make_study, tmp_path):
     folder = make_study(tmp_path / "s")
-
-    def nothing(_):
-        raise BadInput("there is nothing with test scores to compare")
-
-    monkeypatch.setattr(watch, "gather", nothing)
+    for row in folder.glob("*/*.json"):
+        row.unlink()
     text = LivePage(folder).html().decode()
     assert "No scores yet" in text
     assert "trials" in text
