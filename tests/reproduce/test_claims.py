@@ -141,6 +141,15 @@ def test_correlation_over_all_trainings():
     assert verdict(rows[:2], correlates={"pi-ratio": "positive"}) == "not shown"
 
 
+def test_small_scale_does_not_decide_between_networks():
+    large, other = ({"network": name} for name in ("resnet50", "googlenet"))
+    rows = [scored("m", 0.7, 0.71, axes=large), scored("m", 0.6, 0.61, axes=other)]
+    claim = Claim(says="x", axis="network", better=[("resnet50", "googlenet")])
+    assert judge(claim, rows).verdict == "yes"
+    told = judge(claim, rows, "small")
+    assert (told.verdict, told.evidence) == ("not shown", "small networks stood in for the paper's")
+
+
 def test_what_papers_report():
     ours = [scored("contrastive", 0.60, 0.61, 0.62), scored("triplet", 0.2, 0.21, 0.22)]
     claim = Claim(says="x", above_reported=["contrastive"])
