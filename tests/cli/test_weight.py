@@ -141,7 +141,8 @@ def test_a_damaged_copy_of_the_network_is_not_used(tmp_path, monkeypatch):
     assert OnnxEncoder.kept(embedder.fingerprint) is None
     OnnxEncoder.of(embedder)
     kept = OnnxEncoder.kept(embedder.fingerprint)
-    assert kept is not None and kept.fingerprint == embedder.fingerprint
+    assert kept is not None
+    assert kept.fingerprint == embedder.fingerprint
     (copy,) = tmp_path.glob("*.onnx")
     copy.write_bytes(copy.read_bytes()[:1000])
     assert OnnxEncoder.kept(embedder.fingerprint) is None
