@@ -237,19 +237,12 @@ def _views(
 
 def _recolour(batch: Tensor, strength: float, generator: torch.Generator, part: Part) -> None:
     """Brightness, contrast, saturation times 1 +- strength; hue rotated by that share of a turn."""
-    from torchvision.transforms import functional as colours  # which takes seconds to import
+    from lookalike.data.colour import recolour  # which imports numba
 
     greyed = part.of(torch.rand(part.whole, generator=generator, dtype=torch.float32)) < 0.2
     drawn = torch.rand(part.whole, 4, generator=generator, dtype=torch.float64)
-    chance = part.of(drawn) * 2 - 1
-    for image, grey, (light, contrast, colour, hue) in zip(
-        batch, greyed.tolist(), (chance * strength).tolist(), strict=True
-    ):
-        changed = colours.rgb_to_grayscale(image, image.shape[0]) if grey else image
-        changed = colours.adjust_brightness(changed, 1 + light)
-        changed = colours.adjust_contrast(changed, 1 + contrast)
-        changed = colours.adjust_saturation(changed, 1 + colour)
-        image.copy_(colours.adjust_hue(changed, hue))
+    chance = (part.of(drawn) * 2 - 1) * strength
+    recolour(batch, greyed, chance + torch.tensor([1, 1, 1, 0]))
 
 
 @dataclass(frozen=True)
