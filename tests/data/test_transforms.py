@@ -6,7 +6,7 @@ from torchvision.transforms import InterpolationMode, RandomResizedCrop
 from torchvision.transforms.functional import center_crop, resize, rgb_to_grayscale
 
 from lookalike.data import PRESETS, Normalisation, Part, load, open_store, preset
-from lookalike.data.transforms import _random_sides, _views
+from lookalike.data.crops import crop_views, random_sides
 from lookalike.errors import BadInput
 
 PLAIN = Normalisation(mean=(0, 0, 0), std=(1, 1, 1), scale=1)
@@ -114,8 +114,8 @@ def test_images_are_left_as_they_were(name):
 def test_random_crops_are_distributed_as_torchvision_draws_them(shape):
     scale = (0.16, 1.0)
     count = 4_000
-    sides, centred = _random_sides(
-        torch.tensor([shape] * count), scale, seeded(), Part(count, 0, count)
+    sides, centred = random_sides(
+        torch.tensor([shape] * count), scale, (3 / 4, 4 / 3), seeded(), Part(count, 0, count)
     )
     torch.manual_seed(0)
     image = torch.empty(3, *shape)
@@ -135,7 +135,7 @@ def test_random_crops_are_distributed_as_torchvision_draws_them(shape):
 
 def test_an_image_too_long_for_any_crop_gets_the_largest_in_the_middle():
     shapes = torch.tensor([[10, 1000], [1000, 10]])
-    sides, centred = _random_sides(shapes, (0.9, 1.0), seeded(), Part(2, 0, 2))
+    sides, centred = random_sides(shapes, (0.9, 1.0), (3 / 4, 4 / 3), seeded(), Part(2, 0, 2))
     assert sides.tolist() == [[10, 13], [13, 10]]
     assert centred.all()
 
@@ -145,7 +145,7 @@ def test_crops_are_resized_as_torchvision_does():
     corners = torch.tensor([[3, 7]] * 6)
     sides = torch.tensor([[150, 90], [60, 100], [128, 128], [20, 20], [129, 127], [157, 153]])
     mirrored = [False, True, True, False, True, False]
-    views = _views(images, corners, sides, 128, mirrored)
+    views = crop_views(images, corners, sides, 128, mirrored)
     boxes = sides.tolist()
     for image, view, mirror, (height, width) in zip(images, views, mirrored, boxes, strict=True):
         crop = image[:, 3 : 3 + height, 7 : 7 + width]

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from lookalike.data.cache import Resize
-from lookalike.data.transforms import Part, Photo, Preset
+from lookalike.data.photo import Photo
+from lookalike.data.transforms import Part, Preset
 from lookalike.errors import BadInput
 
 __all__ = ["imported_preset", "own_transform"]

@@ -32,7 +32,7 @@ def _keys() -> list[Row]:
 
 
 def _transforms() -> list[Row]:
-    from lookalike.data.transforms import PRESETS
+    from lookalike.data import PRESETS
 
     return [Row(name, preset.summary, "") for name, preset in PRESETS.items()]
 
