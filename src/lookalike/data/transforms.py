@@ -102,7 +102,8 @@ class Views:
 
     Attributes:
         flip: Whether the mirrored image counts too.
-        scales: The sizes, relative to the input's.
+        scales: The sizes, relative to the input's, which is interpolated bilinearly as in the
+            public code of Radenovic et al. (TPAMI 2019).
     """
 
     flip: bool = False
@@ -118,8 +119,8 @@ class Views:
         for scale in self.scales:
             view = batch
             if scale != 1:
-                size = [max(1, round(side * scale)) for side in batch.shape[2:]]
-                view = functional.interpolate(batch, size, mode="bilinear", antialias=True)
+                size = [max(1, round(int(side) * scale)) for side in batch.shape[2:]]
+                view = functional.interpolate(batch, size, mode="bilinear")
             yield view
             if self.flip:
                 yield view.flip(3)
