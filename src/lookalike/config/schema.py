@@ -60,6 +60,11 @@ CROSS_VALIDATED = (when("protocol.name", "cross-validation"),)
 STEPPED = (when("optim.schedule", "step"),)
 NOT_FROZEN = (when("model.frozen", False),)
 TRANSFORM = Key(hashed="when set", condition="transform")
+RESIZED_CROP = Key(
+    hashed="when set",
+    condition="transform",
+    active_when=(unless("data.transform.crop", "random", "centre", "none"),),
+)
 BATCH_SIZE = "images of a batch, of all devices together"
 
 
@@ -135,10 +140,10 @@ class TransformConfig(Section):
     """shorter side of stored images, or height and width; in proportion to size if not set"""
     crop: Annotated[Literal["random-resized", "random", "centre", "none"] | None, TRANSFORM] = None
     """random area and shape, random place, centre, or none: the whole image becomes a square"""
-    scale: Annotated[Range | None, TRANSFORM] = None
-    """area of a random-resized crop, as shares of the image"""
-    ratio: Annotated[Range | None, TRANSFORM] = None
-    """width by height of a random-resized crop"""
+    scale: Annotated[Range | None, RESIZED_CROP] = None
+    """area of a crop, as shares of the image"""
+    ratio: Annotated[Range | None, RESIZED_CROP] = None
+    """width by height of a crop"""
     interpolation: Annotated[Literal["bilinear", "bicubic"] | None, TRANSFORM] = None
     """how crops are resized, with antialiasing; stored images are always resized bilinearly"""
     flip: Annotated[Share | None, TRANSFORM] = None
