@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +8,7 @@ from torchvision.transforms import InterpolationMode, RandomResizedCrop
 from torchvision.transforms.functional import center_crop, resize, rgb_to_grayscale
 
 from lookalike.data import PRESETS, Normalisation, Part, load, open_store, preset
-from lookalike.data.transforms import _random_sides, _views
+from lookalike.data.crops import crop_views, random_sides
 from lookalike.errors import BadInput
 
 PLAIN = Normalisation(mean=(0, 0, 0), std=(1, 1, 1), scale=1)
@@ -114,8 +116,8 @@ def test_images_are_left_as_they_were(name):
 def test_random_crops_are_distributed_as_torchvision_draws_them(shape):
     scale = (0.16, 1.0)
     count = 4_000
-    sides, centred = _random_sides(
-        torch.tensor([shape] * count), scale, seeded(), Part(count, 0, count)
+    sides, centred = random_sides(
+        torch.tensor([shape] * count), scale, (3 / 4, 4 / 3), seeded(), Part(count, 0, count)
     )
     torch.manual_seed(0)
     image = torch.empty(3, *shape)
@@ -135,7 +137,7 @@ def test_random_crops_are_distributed_as_torchvision_draws_them(shape):
 
 def test_an_image_too_long_for_any_crop_gets_the_largest_in_the_middle():
     shapes = torch.tensor([[10, 1000], [1000, 10]])
-    sides, centred = _random_sides(shapes, (0.9, 1.0), seeded(), Part(2, 0, 2))
+    sides, centred = random_sides(shapes, (0.9, 1.0), (3 / 4, 4 / 3), seeded(), Part(2, 0, 2))
     assert sides.tolist() == [[10, 13], [13, 10]]
     assert centred.all()
 
@@ -145,7 +147,7 @@ def test_crops_are_resized_as_torchvision_does():
     corners = torch.tensor([[3, 7]] * 6)
     sides = torch.tensor([[150, 90], [60, 100], [128, 128], [20, 20], [129, 127], [157, 153]])
     mirrored = [False, True, True, False, True, False]
-    views = _views(images, corners, sides, 128, mirrored)
+    views = crop_views(images, corners, sides, 128, mirrored)
     boxes = sides.tolist()
     for image, view, mirror, (height, width) in zip(images, views, mirrored, boxes, strict=True):
         crop = image[:, 3 : 3 + height, 7 : 7 + width]
@@ -308,14 +310,37 @@ def own_module(tmp_path, monkeypatch):
         "crops = own_transform(v2.RandomCrop(8), size=8, resize=12)\n"
         "large = own_transform(lambda image: image, size=8, resize=12)\n"
         "floats = own_transform(lambda image: image[:, :8, :8] / 255, size=8, resize=12)\n"
-        "bare = v2.RandomCrop(8)\n"
+        "bare = v2.Compose([v2.ToImage(), v2.RandomCrop(8), v2.ColorJitter(0.5)])\n"
+        "number = 3\n"
+        "kind = v2.RandomCrop\n"
+        "uncropped = v2.ColorJitter(0.5)\n"
+        "failing = v2.RandomCrop(4000)\n"
+        "normalised = v2.Compose([v2.RandomCrop(8), v2.ToDtype(torch.float32, scale=True)])\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
 
 
-def test_transforms_of_ones_own(own_module):
-    own = preset("my_views:crops")
-    assert (own.name, own.resize, own.size) == ("my_views:crops", 12, 8)
+@pytest.mark.parametrize(("name", "resize"), [("crops", 12), ("bare", 9)])
+def test_transforms_of_ones_own(own_module, name, resize):
+    own = preset(f"my_views:{name}")
+    assert (own.name, own.resize, own.size) == (f"my_views:{name}", resize, 8)
+    assert_own(own)
+
+
+def test_albumentations(tmp_path, monkeypatch):
+    pytest.importorskip("albumentations")
+    (tmp_path / "my_album.py").write_text(
+        "import albumentations as A\n"
+        "views = A.Compose([A.RandomCrop(8, 8), A.HorizontalFlip(), A.ColorJitter()])\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    own = preset("my_album:views")
+    assert (own.size, own.resize) == (8, 9)
+    assert_own(own)
+
+
+def assert_own(own):
+    """Views depend on the batch's generator alone, in several threads too."""
     pixels = list(torch.randint(0, 255, (4, 3, 12, 12), dtype=torch.uint8))
 
     def batch(seed, part=None):
@@ -328,12 +353,20 @@ def test_transforms_of_ones_own(own_module):
     assert torch.equal(batch(1, Part(4, 2, 4)), batch(1)[2:])  # a rank draws its part of the whole
     assert torch.equal(torch.random.get_rng_state(), before)
     assert own.test(pixels, Normalisation()).shape == (4, 3, 8, 8)
+    assert type(own.augment(pixels, seeded(), Part(4, 0, 4))) is torch.Tensor
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(batch, [1, 2] * 8))
+    assert all(torch.equal(one, batch(1 + n % 2)) for n, one in enumerate(found))
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("bare", "wrap a function of one image"),
+        ("number", "is int, not a function of one image"),
+        ("kind", "is the class RandomCrop, not a function of one image"),
+        ("uncropped", "makes 3 x 1024 x 1024 of an image .* must end in squares of one size"),
+        ("failing", "fails on an image"),
+        ("normalised", "leave pixels as uint8"),
         ("missing", "cannot import"),
         ("large", r"gave \(3, 12, 12\), not a tensor \(3, 8, 8\)"),
         ("floats", "leave pixels as uint8"),

@@ -14,16 +14,22 @@ from lookalike.errors import BadInput
 from lookalike.search import Embedder
 from lookalike.training import Run, train
 
+VIEWS = "{size: 48, crop: random, mean: [0.5, 0.5, 0.5], std: [0.2, 0.2, 0.2], test: {size: 64, \
+flip: true, scales: [0.5, 1]}}"
+
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory):
     """A small run on twelve pictures of four classes."""
-    home = tmp_path_factory.mktemp("trained")
+    return trained(tmp_path_factory.mktemp("trained"), "small")
+
+
+def trained(home, transform):
     for number, picture in enumerate(pictures(12)):
         folder = home / "photos" / f"class{number % 4}"
         folder.mkdir(parents=True, exist_ok=True)
         picture.save(folder / f"{number}.png")
-    settings = ["data.name=folder", f"data.root={home / 'photos'}", "data.transform=small"]
+    settings = ["data.name=folder", f"data.root={home / 'photos'}", f"data.transform={transform}"]
     settings += ["model.dim=16", "train.epochs=1", "train.batches_per_epoch=2"]
     settings += ["sampler.name=random", "sampler.batch_size=4", "protocol.name=paper"]
     return train(load(None, [*settings, f"runs_dir={home / 'runs'}"])).folder
@@ -35,6 +41,23 @@ def pictures(number=3, size=(190, 170)):
 
 
 def test_a_run_embeds_as_its_final_test_did(run_folder):
+    assert_same_test(run_folder)
+
+
+def test_a_run_embeds_all_views_of_its_test(tmp_path):
+    """Validation, test and Embedder share size, views, mean and std of the composition."""
+    folder = trained(tmp_path, VIEWS)
+    assert_same_test(folder)
+    embedder, picture = Embedder.from_run(folder), pictures(1)
+    assert embedder.normalisation.mean == (0.5, 0.5, 0.5)
+    batch = embedder.batch([embedder.prepare(picture[0])])
+    assert batch.shape == (1, 3, 64, 64)
+    with torch.inference_mode():
+        one = embedder.model(batch).numpy()
+    assert np.abs(one - embedder.embed(picture)).max() > 1e-4
+
+
+def assert_same_test(run_folder):
     config = Run(run_folder).config
     images = data.load(config.data.name, config.data.root)
     tested = load_file(str(run_folder / "test.safetensors"))

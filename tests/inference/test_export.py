@@ -6,6 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
+from lookalike.config import TransformConfig
 from lookalike.errors import BadInput
 from lookalike.inference.export import export
 from lookalike.inference.onnx_encoder import load_encoder
@@ -31,6 +32,27 @@ def test_onnx_runs_in_onnxruntime_alone(tmp_path, network):
     batch = network.batch([network.prepare(picture) for picture in pictures()])
     found = session.run(["embeddings"], {"images": batch.contiguous().numpy()})[0]
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    assert (found * network.embed(pictures())).sum(1).min() >= 0.9999
+
+
+@pytest.mark.parametrize("kind", ["onnx", "torchscript", "safetensors"])
+def test_views_of_a_test_are_part_of_the_copy(tmp_path, kind):
+    """What is averaged is inside the file, or in its settings, and never averaged twice."""
+    views = {"size": 40, "flip": True, "scales": (0.75, 1.0)}
+    transform = TransformConfig.model_validate({"size": 32, "crop": "random", "test": views})
+    network = Embedder.from_network("small-cnn", weights="none", transform=transform)
+    plain = Embedder(network.model, network.blueprint.model_copy(update={"transform": "small"}))
+    path = tmp_path / ("m.onnx" if kind == "onnx" else "m")
+    assert export(network, kind, path) >= 0.9999
+    if kind == "torchscript":
+        batch = network.batch([network.prepare(picture) for picture in pictures()])
+        found = torch.jit.load(str(path))(batch).numpy()
+        assert batch.shape[2:] == (40, 40)
+    else:
+        encoder = load_encoder(path)
+        assert encoder.preset == network.preset
+        assert encoder.fingerprint == network.fingerprint != plain.fingerprint
+        found = encoder.embed(pictures())
     assert (found * network.embed(pictures())).sum(1).min() >= 0.9999
 
 

@@ -214,6 +214,12 @@ def test_protocol_without_test_never_hands_out_the_test_set(tiny):
         (["data.name=cubb"], "did you mean 'cub'"),
         (["data.name=cub"], "data.root"),
         (["data.transform=smal"], "did you mean 'small'"),
+        (["data.transform={preset: smal}"], "did you mean 'small'"),
+        (["data.transform=network"], "'small-cnn' is published without transforms"),
+        (
+            ["data.transform={test: {flip: true}}", "model.frozen=true", "model.weights=imagenet"],
+            "keeps one view of each test image",
+        ),
         (["model.network=resnet5000"], "resnet"),
         (["train.metric=recall"], "recall"),
         (["protocol.fold=1"], "protocol.fold"),

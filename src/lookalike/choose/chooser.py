@@ -24,6 +24,7 @@ from lookalike.compare.contenders import Gathered, gather
 from lookalike.config import RunConfig, parse
 from lookalike.config.recipes import USER_DATASETS
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
+from lookalike.models import preset_of
 from lookalike.progress import Watcher
 from lookalike.study.driver import Executor, run_study
 from lookalike.study.methods import base_config, hash_of
@@ -119,7 +120,7 @@ def choose(
     found = prepare(config, settings, images, identity, clock, folder, guarded)
     known = Classes.of(found.images)
     run = parse(found.settings, "choose")
-    preset = data.preset(run.data.transform)
+    preset = preset_of(run.data.transform, run.model.network)
     features = compute_features(run, found.images, preset, guarded)
     own = settings["data"] | {"skip_unreadable": bool(found.survey.unreadable)}
     common: dict[str, Any] = {

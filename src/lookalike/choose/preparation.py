@@ -21,6 +21,7 @@ from lookalike.config.recipes import USER_DATASETS
 from lookalike.data import ImageSet
 from lookalike.errors import BadInput
 from lookalike.files import write_json
+from lookalike.models import preset_of
 from lookalike.progress import Watcher
 
 PLAN = "choose.json"
@@ -101,7 +102,7 @@ def prepare(
     if stored:
         extraction = Extraction.from_dict(stored["extraction"])
     else:
-        pace = measure(config, images, data.preset(config.data.transform))
+        pace = measure(config, images, preset_of(config.data.transform, config.model.network))
         extraction = plan_extraction(
             pace,
             images.labels,

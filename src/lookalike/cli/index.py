@@ -159,7 +159,7 @@ def show(place: Place, as_json: AsJson = False) -> None:
         "labels": len(found.label_names),
         "dim": found.embedder.dim,
         "network": found.embedder.blueprint.network,
-        "transform": found.embedder.blueprint.transform,
+        "transform": found.embedder.preset.name,
         "model": found.embedder.fingerprint,
         "folders": [str(root) for root in found.roots],
         "search": found.approximation or "exact",

@@ -18,8 +18,8 @@ from lookalike.compare.audit import CONDITIONS, NO_VALIDATION, SELECTED_ON_TEST,
 from lookalike.config import RunConfig
 from lookalike.config.keys import declared_keys, flattened
 from lookalike.config.loading import plain_yaml
-from lookalike.data import preset
 from lookalike.errors import BadInput, did_you_mean
+from lookalike.models import preset_of
 from lookalike.shipped import find_shipped
 
 KEYS = ("title", "source", "same", "experiments")
@@ -96,7 +96,8 @@ def conditions_of(config: RunConfig, *, trials: int = 0, seeds: int = 1) -> dict
 
 def _composed(config: RunConfig) -> dict[str, Any]:
     """The conditions that are formed by several keys, or are clearer than a bare value."""
-    shape = preset(config.data.transform)
+    given = config.data.transform
+    shape = preset_of(given, config.model.network)
     model, train = config.model, config.train
     frozen = {"statistics": model.freeze_bn_statistics, "weights": model.freeze_bn_affine}
     batches, protocol = train.batches_per_epoch, config.protocol
@@ -106,7 +107,7 @@ def _composed(config: RunConfig) -> dict[str, Any]:
         "fixed-validation": f", {protocol.ratio:g} train, {protocol.order}",
     }
     return {
-        "transform": f"{shape.name} ({shape.summary})",
+        "transform": f"{given} ({shape.summary})" if isinstance(given, str) else shape.name,
         "image_size": shape.size or "as they are",
         "bn_frozen": " and ".join(name for name, on in frozen.items() if on) or "no",
         "steps": None if batches is None else train.epochs * batches,

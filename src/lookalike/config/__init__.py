@@ -7,14 +7,28 @@
 from lookalike.config.keys import without_effect
 from lookalike.config.loading import parse
 from lookalike.config.recipes import load
-from lookalike.config.schema import ModelConfig, OptimConfig, PartConfig, RunConfig, TrainConfig
+from lookalike.config.schema import (
+    ColorJitterConfig,
+    ErasingConfig,
+    ModelConfig,
+    OptimConfig,
+    PartConfig,
+    RandAugmentConfig,
+    RunConfig,
+    TrainConfig,
+    TransformConfig,
+)
 
 __all__ = [
+    "ColorJitterConfig",
+    "ErasingConfig",
     "ModelConfig",
     "OptimConfig",
     "PartConfig",
+    "RandAugmentConfig",
     "RunConfig",
     "TrainConfig",
+    "TransformConfig",
     "load",
     "parse",
     "without_effect",

@@ -11,10 +11,11 @@ effect (:func:`without_effect`), ``lookalike train --help-keys``, the JSON schem
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -113,6 +114,13 @@ class DeclaredKey:
     """None for an argument of a part."""
 
     @property
+    def takes_value(self) -> bool:
+        """Whether it is set by itself, not only through keys of its section."""
+        if self.section is None or self.field is None:
+            return True
+        return bool(set(_plain_kinds(self.field.annotation)) - {self.section, type(None)})
+
+    @property
     def condition(self) -> str:
         """The audit's name for it."""
         return self.key.condition or self.name
@@ -131,6 +139,23 @@ def key_names(model: type[BaseModel], prefix: str = "") -> list[str]:
         section = _section(info)
         found += [f"{prefix}{name}", *(key_names(section, f"{prefix}{name}.") if section else [])]
     return found
+
+
+def key_path(model: type[BaseModel], location: Sequence[int | str]) -> str:
+    """The dotted key at a location of pydantic, which also names the choice of a union."""
+    found: list[str] = []
+    section: type[BaseModel] | None = model
+    chosen = False  # whether a name that is no key says which choice of a union was tried
+    for part in location:
+        info = section.model_fields.get(str(part)) if section else None
+        if info is not None:
+            section = _section(info)
+            chosen = len(set(_plain_kinds(info.annotation)) - {type(None)}) > 1
+        elif chosen and isinstance(part, str):
+            chosen = False
+            continue
+        found.append(str(part))
+    return ".".join(found)
 
 
 def identity(section: BaseModel) -> dict[str, Any]:
@@ -195,11 +220,26 @@ def _declared(
 
 
 def _section(info: FieldInfo) -> type[BaseModel] | None:
-    """The model inside a field, also of an optional field or a tuple."""
-    for kind in (info.annotation, *get_args(info.annotation)):
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            return kind
-    return None
+    """The model inside a field, also of an optional field, a tuple or one choice of several."""
+    return next(_models(info.annotation), None)
+
+
+def _plain_kinds(annotation: Any) -> Iterator[Any]:
+    """The types that a union names, without what annotates them."""
+    if isinstance(annotation, UnionType) or get_origin(annotation) is Union:
+        for choice in get_args(annotation):
+            yield from _plain_kinds(choice)
+    elif get_origin(annotation) is Annotated:
+        yield from _plain_kinds(get_args(annotation)[0])
+    else:
+        yield annotation
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)
 
 
 def _key_of(info: FieldInfo, name: str) -> Key:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from lookalike.config.keys import key_names
+from lookalike.config.keys import key_names, key_path
 from lookalike.config.schema import RunConfig
 from lookalike.errors import BadInput, did_you_mean
 
@@ -48,11 +48,13 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
     The arguments of a part are dropped when another part replaces it, except for the batch size,
     which every sampler has. ``model.frozen_until`` names a module of the network and is dropped
-    when the network changes.
+    when the network changes. Keys of a transform on top of the name of a preset change this preset.
     """
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)
+        if key == "transform" and isinstance(value, dict) and isinstance(below, str):
+            below = {"preset": below}
         if isinstance(value, dict) and isinstance(below, dict):
             if key in PARTS and _changes(below, value, "name"):
                 below = {name: kept for name, kept in below.items() if name == "batch_size"}
@@ -115,7 +117,7 @@ def parse(values: Mapping[str, Any], origin: str = "the configuration") -> RunCo
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """One sentence about the first error of pydantic, with the nearest valid key or value."""
     first = error.errors()[0]
-    place, given = ".".join(str(part) for part in first["loc"]), first["input"]
+    place, given = key_path(model, first["loc"]), first["input"]
     if first["type"] == "extra_forbidden":
         return f"there is no key '{place}'; {did_you_mean(place, key_names(model))}"
     if first["type"] == "missing":

@@ -74,7 +74,7 @@ def key_entries(model: type[BaseModel] = RunConfig) -> list[KeyEntry]:
             since=one.key.since,
         )
         for name, one in declared_keys(model).items()
-        if one.section is None
+        if one.takes_value
     ]
 
 
@@ -124,7 +124,9 @@ def json_schema(model: type[BaseModel] = RunConfig) -> dict[str, Any]:
     for part in (schema, *schema.get("$defs", {}).values()):
         part.pop("required", None)
         for name, given in part.get("properties", {}).items():
-            if given.get("type") == "array":  # one value may be written without brackets
+            if (
+                given.get("type") == "array" and "items" in given
+            ):  # one value may be written without brackets
                 several = {"type": "array", "items": given["items"]}
                 kept = {key: given[key] for key in ("description", "default") if key in given}
                 part["properties"][name] = {"anyOf": [given["items"], several]} | kept
@@ -152,21 +154,32 @@ def _property(schema: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _resolved(schema: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The target of a reference, also where null is allowed instead."""
-    for choice in (given, *given.get("anyOf", ())):
-        if "$ref" in choice:
-            found: Mapping[str, Any] = schema["$defs"][choice["$ref"].rpartition("/")[2]]
-            return found
+    """The target of a reference, also where null or a plain value is allowed instead."""
+    if "$ref" in given:
+        found: Mapping[str, Any] = schema["$defs"][given["$ref"].rpartition("/")[2]]
+        return found
+    for choice in _choices(given):
+        target = _resolved(schema, choice)
+        if target is not choice:
+            return target
     return given
+
+
+def _choices(given: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*given.get("anyOf", ()), *given.get("oneOf", ())]
 
 
 def _type(given: Mapping[str, Any]) -> str:
     """A readable type: ``number above 0, or null``."""
-    if "anyOf" in given:
-        first, *others = given["anyOf"]
+    if choices := _choices(given):
+        first, *others = choices
         if [choice.get("items") for choice in others] == [first]:
             return f"one or more of {_type(first)}"
-        return ", or ".join(_type(choice) for choice in given["anyOf"])
+        return ", or ".join(_type(choice) for choice in choices)
+    if "$ref" in given:
+        return "keys"
+    if "prefixItems" in given:
+        return f"{len(given['prefixItems'])} of {_type(given['prefixItems'][0])}"
     if "enum" in given or "const" in given:
         return " | ".join(map(as_text, given.get("enum", [given.get("const")])))
     bounds = [f"{words} {given[bound]}" for bound, words in BOUNDS.items() if bound in given]

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PositiveInt,
+    Tag,
     model_validator,
 )
 
@@ -21,14 +24,47 @@ from lookalike.config.keys import Key, identity, unless, when
 
 Item = TypeVar("Item")
 OneOrMore = Annotated[
-    tuple[Item, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
+    tuple[Item, ...],
+    BeforeValidator(lambda given: (given,) if isinstance(given, str | float | int) else given),
 ]
 """Several values, or one written without brackets."""
+
+
+def _value_or_keys(given: Any) -> str:
+    """Which of two a setting is: one value, or keys of a section."""
+    return "keys" if isinstance(given, dict | BaseModel) else "value"
+
+
+VALUE_OR_KEYS = Discriminator(_value_or_keys)
+
+
+def _ascending(given: tuple[float, float]) -> tuple[float, float]:
+    if given[0] > given[1]:
+        raise ValueError("the first number must not be above the second")
+    return given
+
+
+def _no_switch(given: Any) -> Any:
+    if isinstance(given, bool):
+        raise ValueError("a number from 0 to 1 is wanted, not true or false")
+    return given
+
+
+PositiveFloat = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_switch)]
+Range = Annotated[tuple[PositiveFloat, PositiveFloat], AfterValidator(_ascending)]
+"""The least and the largest value of something that is drawn."""
 
 VALIDATED = (unless("protocol.name", "paper", "all"),)
 CROSS_VALIDATED = (when("protocol.name", "cross-validation"),)
 STEPPED = (when("optim.schedule", "step"),)
 NOT_FROZEN = (when("model.frozen", False),)
+TRANSFORM = Key(hashed="when set", condition="transform")
+RESIZED_CROP = Key(
+    hashed="when set",
+    condition="transform",
+    active_when=(unless("data.transform.crop", "random", "centre", "none"),),
+)
 BATCH_SIZE = "images of a batch, of all devices together"
 
 
@@ -45,6 +81,117 @@ class Section(BaseModel):
     )
 
 
+class ColorJitterConfig(Section):
+    """Colour jitter: factors from 1 - x to 1 + x, each drawn for each image."""
+
+    brightness: Annotated[Share, TRANSFORM] = 0.0
+    """by how much brightness may change"""
+    contrast: Annotated[Share, TRANSFORM] = 0.0
+    """by how much contrast may change"""
+    saturation: Annotated[Share, TRANSFORM] = 0.0
+    """by how much saturation may change"""
+    hue: Annotated[float, TRANSFORM] = Field(0.0, ge=0, le=0.5)
+    """share of a turn by which the hue may be rotated"""
+    grayscale: Annotated[Share, TRANSFORM] = 0.0
+    """probability that an image is made grey before"""
+
+
+class RandAugmentConfig(Section):
+    """RandAugment (Cubuk et al., 2020) with the operations of torchvision."""
+
+    num_ops: Annotated[int, TRANSFORM] = Field(2, ge=1)
+    """operations on each image"""
+    magnitude: Annotated[int, TRANSFORM] = Field(9, ge=0, le=30)
+    """their strength"""
+
+
+class ErasingConfig(Section):
+    """Random erasing (Zhong et al., 2020): a rectangle becomes the mean colour of ImageNet."""
+
+    probability: Annotated[Share, TRANSFORM] = 0.25
+    """probability for each image"""
+    scale: Annotated[Range, TRANSFORM] = (0.02, 0.33)
+    """share of the image's area"""
+    ratio: Annotated[Range, TRANSFORM] = (0.3, 3.3)
+    """height by width"""
+
+
+class ViewsConfig(Section):
+    """How images are shown to the network in validation, test and search."""
+
+    size: Annotated[int | None, TRANSFORM] = Field(None, ge=1)
+    """side of the centre crop; that of training if not set"""
+    resize: Annotated[int | None, TRANSFORM] = Field(None, ge=1)
+    """shorter side before the crop; in proportion to that of training if not set"""
+    flip: Annotated[bool, TRANSFORM] = False
+    """the mirrored image counts too: embeddings are averaged"""
+    scales: Annotated[OneOrMore[PositiveFloat], TRANSFORM] = Field((1.0,), min_length=1)
+    """sizes relative to the crop, whose embeddings are averaged"""
+
+
+class TransformConfig(Section):
+    """Crops and augmentation by keys, instead of the name of a preset (docs/data.md)."""
+
+    preset: Annotated[str | None, TRANSFORM] = None
+    """where keys that are not set come from; proxy-anchor if not set"""
+    size: Annotated[int | None, TRANSFORM] = Field(None, ge=1)
+    """side of the images of a batch"""
+    resize: Annotated[PositiveInt | tuple[PositiveInt, PositiveInt] | None, TRANSFORM] = None
+    """shorter side of stored images, or height and width; in proportion to size if not set"""
+    crop: Annotated[Literal["random-resized", "random", "centre", "none"] | None, TRANSFORM] = None
+    """random area and shape, random place, centre, or none: the whole image becomes a square"""
+    scale: Annotated[Range | None, RESIZED_CROP] = None
+    """area of a crop, as shares of the image"""
+    ratio: Annotated[Range | None, RESIZED_CROP] = None
+    """width by height of a crop"""
+    interpolation: Annotated[Literal["bilinear", "bicubic"] | None, TRANSFORM] = None
+    """how crops are resized, with antialiasing; stored images are always resized bilinearly"""
+    flip: Annotated[Share | None, TRANSFORM] = None
+    """probability that an image is mirrored"""
+    color_jitter: Annotated[
+        Annotated[
+            Annotated[float, Field(ge=0, le=0.5), Tag("value")]
+            | Annotated[ColorJitterConfig, Tag("keys")],
+            VALUE_OR_KEYS,
+        ]
+        | None,
+        TRANSFORM,
+    ] = None
+    """one strength, with one image in five grey (0: none), or keys"""
+    rand_augment: Annotated[
+        Annotated[
+            Annotated[int, Field(ge=0, le=30), Tag("value")]
+            | Annotated[RandAugmentConfig, Tag("keys")],
+            VALUE_OR_KEYS,
+        ]
+        | None,
+        TRANSFORM,
+    ] = None
+    """magnitude of RandAugment (0: none), or keys"""
+    erasing: Annotated[
+        Annotated[
+            Annotated[Share, Tag("value")] | Annotated[ErasingConfig, Tag("keys")], VALUE_OR_KEYS
+        ]
+        | None,
+        TRANSFORM,
+    ] = None
+    """probability of random erasing (0: none), or keys"""
+    mean: Annotated[Literal["network"] | tuple[float, float, float] | None, TRANSFORM] = None
+    """of red, green, blue from 0 to 1; the network's own if not set"""
+    std: Annotated[
+        Literal["network"] | tuple[PositiveFloat, PositiveFloat, PositiveFloat] | None, TRANSFORM
+    ] = None
+    """of red, green, blue from 0 to 1; the network's own if not set"""
+    test: Annotated[ViewsConfig | None, TRANSFORM] = None
+
+    @model_validator(mode="after")
+    def check(self) -> "TransformConfig":
+        """Refuse half a normalisation."""
+        if (self.mean in (None, "network")) != (self.std in (None, "network")):
+            raise ValueError("mean and std go together: give the values of both or of none")
+        return self
+
+
 class DataConfig(Section):
     """The images and their transform."""
 
@@ -52,8 +199,12 @@ class DataConfig(Section):
     """data set; `lookalike list datasets` shows them"""
     root: Annotated[Path | None, Key(hashed="never", compared=False)] = None
     """folder or file of the data set"""
-    transform: Annotated[str, Key(condition="transform")] = "glyphs"
-    """crop and augmentation preset (docs/data.md)"""
+    transform: Annotated[
+        Annotated[str, Tag("value")] | Annotated[TransformConfig, Tag("keys")],
+        VALUE_OR_KEYS,
+        Key(condition="transform"),
+    ] = "glyphs"
+    """crop and augmentation: a preset, network, package.module:name, or keys (docs/data.md)"""
     skip_unreadable: Annotated[bool, Key()] = False
     """leave out images that cannot be decoded instead of stopping"""
 

@@ -8,10 +8,12 @@ from lookalike.data.image_set import ImageSet, UnreadableImage
 from lookalike.data.loading import load, prepare
 from lookalike.data.official import Counts
 from lookalike.data.own_transforms import own_transform
+from lookalike.data.presets import PRESETS, preset
 from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, make_splits
-from lookalike.data.transforms import PRESETS, Normalisation, Part, Preset, preset
+from lookalike.data.transforms import ONE_VIEW, Normalisation, Part, Preset, Views
 
 __all__ = [
+    "ONE_VIEW",
     "ORDERS",
     "PRESETS",
     "PROTOCOLS",
@@ -25,6 +27,7 @@ __all__ = [
     "Split",
     "Subset",
     "UnreadableImage",
+    "Views",
     "check",
     "load",
     "make_splits",

@@ -10,24 +10,16 @@ of a relevant item, as wide as the rounding error can be. Values inside are comp
 and the counts do not depend on the matrix library, the tiles or the number of threads.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from lookalike.ops.compiled import compiled
+
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-def compiled(function: Function) -> Function:
-    """Compile at the first call, keep the result on disk, and release the interpreter lock."""
-    compile_it: Any = numba.njit(nogil=True, cache=True)
-    fast: Function = compile_it(function)
-    return fast
 
 
 PIECE = 1024

@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from lookalike import data, models
-from lookalike.config import RunConfig
+from lookalike import models
+from lookalike.config import RunConfig, TransformConfig
+from lookalike.data import Preset
 from lookalike.data.image_set import digest
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import atomically, write_json
@@ -45,11 +46,20 @@ class Blueprint(BaseModel):
     layer_norm: bool = False
     normalize: bool = True
     channels: int = 3
-    transform: str = "small"
+    transform: str | TransformConfig = "small"
 
     def build(self) -> EmbeddingModel:
         """The network with random weights."""
         return models.build(self.network, **self.model_dump(exclude={"network", "transform"}))
+
+    @property
+    def preset(self) -> Preset:
+        """The transforms."""
+        return models.preset_of(self.transform, self.network)
+
+    def settings(self) -> dict[str, Any]:
+        """What is set, for JSON."""
+        return self.model_dump(mode="json", exclude_none=True)
 
     def refuse_foreign_code(self) -> None:
         """Refuse a network that is code to import: the model may come from an untrusted source."""
@@ -84,8 +94,9 @@ class Embedder(Encoder):
         self.model = model.eval().requires_grad_(False).to(memory_format=torch.channels_last)
         self.blueprint = blueprint
         self.origin = origin or {}
-        preset, mark = data.preset(blueprint.transform), fingerprint(blueprint, model)
-        super().__init__(preset, model.normalisation, model.dim, mark)
+        preset, mark = blueprint.preset, fingerprint(blueprint, model)
+        normalisation = preset.normalisation(model.normalisation)
+        super().__init__(preset, normalisation, model.dim, mark)
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
@@ -120,7 +131,7 @@ class Embedder(Encoder):
         network: str,
         *,
         weights: str = "imagenet",
-        transform: str = "small",
+        transform: str | TransformConfig = "small",
         pooling: str = "avg",
     ) -> Self:
         """A pretrained network as it is: its pooled features are the embedding.
@@ -128,12 +139,13 @@ class Embedder(Encoder):
         Args:
             network: Its name.
             weights: "imagenet", "none" (random weights) or a file.
-            transform: The preset by which pictures become its input.
+            transform: The preset by which pictures become its input, or keys of
+                ``data.transform``.
             pooling: How the feature map is pooled.
         """
-        data.preset(transform)
-        model = models.build(network, weights=weights, dim=0, pooling=pooling)
         blueprint = Blueprint(network=network, dim=0, pooling=pooling, transform=transform)
+        models.preset_of(transform, network)  # refuses it before weights are fetched
+        model = models.build(network, weights=weights, dim=0, pooling=pooling)
         return cls(model, blueprint, {"network": network, "weights": Path(weights).name})
 
     @classmethod
@@ -186,7 +198,7 @@ class Embedder(Encoder):
         return {
             "format": FORMAT,
             "version": VERSION,
-            "blueprint": self.blueprint.model_dump(),
+            "blueprint": self.blueprint.settings(),
             "fingerprint": self.fingerprint,
             "origin": self.origin,
         }
@@ -194,7 +206,7 @@ class Embedder(Encoder):
     @torch.inference_mode()
     def run(self, batch: Tensor) -> Tensor:
         """The embeddings of a batch."""
-        found: Tensor = self.model(batch)
+        found: Tensor = models.multi_view(self.model, self.preset.views)(batch)
         return found
 
 
@@ -214,7 +226,7 @@ def of_config(config: RunConfig, tensors: dict[str, Tensor]) -> Blueprint:
 
 def fingerprint(blueprint: Blueprint, model: EmbeddingModel) -> str:
     """A hash of the network's architecture, its transform and every weight."""
-    parts: list[Any] = [json.dumps(blueprint.model_dump(), sort_keys=True)]
+    parts: list[Any] = [json.dumps(blueprint.settings(), sort_keys=True)]
     for name, tensor in sorted(model.state_dict().items()):
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         parts += [f"{name} {tensor.dtype} {list(tensor.shape)}", flat.view(torch.uint8).numpy()]

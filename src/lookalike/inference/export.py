@@ -17,7 +17,7 @@ from lookalike.evaluation import score
 from lookalike.files import atomically
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.onnx_encoder import OnnxEncoder
-from lookalike.models import EmbeddingModel
+from lookalike.models import multi_view
 from lookalike.ops.fused import formulas_only
 from lookalike.ops.rows import unit
 from lookalike.training import Run
@@ -49,7 +49,7 @@ def model_of(folder: Path) -> Embedder:
 class UnitVectors(nn.Module):
     """The exported model: normalized images in, unit vectors out."""
 
-    def __init__(self, model: EmbeddingModel) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
@@ -134,7 +134,8 @@ def write_onnx(embedder: Embedder, path: Path) -> float:
         )
     model = onnx.load(str(path))
     described = {
-        "transform": embedder.blueprint.transform,
+        "network": embedder.blueprint.network,
+        "transform": embedder.blueprint.settings()["transform"],
         "input": vars(embedder.normalisation),
         "dim": embedder.dim,
         "fingerprint": embedder.fingerprint,
@@ -159,12 +160,12 @@ def write_torchscript(embedder: Embedder, path: Path) -> float:
 def plain(embedder: Embedder) -> UnitVectors:
     """A copy in the ordinary memory layout, which exporters need."""
     model = copy.deepcopy(embedder.model).to(memory_format=torch.contiguous_format)
-    return UnitVectors(model).eval()
+    return UnitVectors(multi_view(model, embedder.preset.views)).eval()
 
 
 def example(embedder: Embedder, number: int, seed: int = 0) -> Tensor:
     """A batch like pictures: smooth shapes under noise, the same every time."""
-    side = embedder.preset.size or 64
+    side = embedder.preset.test_size or 64
     generator = torch.Generator().manual_seed(seed)
     coarse = torch.rand(number, 3, 6, 6, generator=generator)
     smooth = nn.functional.interpolate(coarse, (side, side), mode="bicubic").clamp(0, 1)

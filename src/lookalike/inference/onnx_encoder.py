@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lookalike import data
 from lookalike.data import Normalisation
 from lookalike.data.cache import cache_folder
 from lookalike.errors import BadInput
 from lookalike.files import atomically
-from lookalike.inference.embedder import Embedder
+from lookalike.inference.embedder import Blueprint, Embedder
 from lookalike.inference.encoder import Encoder
 
 
@@ -42,8 +41,11 @@ class OnnxEncoder(Encoder):
                 name: tuple(value) if isinstance(value, list) else value
                 for name, value in told["input"].items()
             }
-            preset, scaling = data.preset(told["transform"]), Normalisation(**pixels)
-            super().__init__(preset, scaling, told["dim"], told["fingerprint"])
+            blueprint = Blueprint(
+                network=told.get("network", ""), dim=told["dim"], transform=told["transform"]
+            )
+            scaling = Normalisation(**pixels)
+            super().__init__(blueprint.preset, scaling, told["dim"], told["fingerprint"])
         except BadInput:
             raise
         except Exception as error:  # the runtime raises errors of many types

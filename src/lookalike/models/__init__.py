@@ -19,6 +19,8 @@ from lookalike.models.factory import (
 )
 from lookalike.models.head import POOLINGS, Head, l2_normalise
 from lookalike.models.head_init import SHRINKS, Discriminants, choose_shrink, lda, pca
+from lookalike.models.inputs import preset_of
+from lookalike.models.multi_view import multi_view
 from lookalike.models.small_cnn import small_cnn
 
 __all__ = [
@@ -37,8 +39,10 @@ __all__ = [
     "fingerprint",
     "l2_normalise",
     "lda",
+    "multi_view",
     "names",
     "pca",
+    "preset_of",
     "require_weights",
     "small_cnn",
 ]

@@ -31,10 +31,19 @@ def _keys() -> list[Row]:
     ]
 
 
-def _transforms() -> list[Row]:
-    from lookalike.data.transforms import PRESETS
+TRANSFORMS = {
+    "network": "size, crop and interpolation that timm or torchvision publishes the network with",
+    "package.module:name": "a function of one image, of torchvision or albumentations",
+    "{preset: NAME, size: 336}": "by keys on top of a preset: 'lookalike list keys data.transform'",
+}
+"""Other values of ``data.transform``."""
 
-    return [Row(name, preset.summary, "") for name, preset in PRESETS.items()]
+
+def _transforms() -> list[Row]:
+    from lookalike.data import PRESETS
+
+    rows = [Row(name, preset.summary, "") for name, preset in PRESETS.items()]
+    return [*rows, *(Row(form, meaning, "") for form, meaning in TRANSFORMS.items())]
 
 
 def _published() -> list[Row]:

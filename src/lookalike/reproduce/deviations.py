@@ -6,7 +6,7 @@ from typing import Any
 from lookalike.config import RunConfig, recipes
 from lookalike.config.keys import as_text, declared_keys, flattened
 from lookalike.config.schema import weights_kind
-from lookalike.data import preset
+from lookalike.models import preset_of
 from lookalike.reproduce.catalogue import Entry
 from lookalike.reproduce.cells import FILE_ONLY
 from lookalike.reproduce.scale import Scale
@@ -168,7 +168,8 @@ def _shown(key: str, value: Any) -> str:
 
 def _crops(found: Sequence[Row]) -> Iterator[str]:
     """Crops are taken from the image cache."""
-    sizes = {preset(row.config.data.transform).resize for row in found} - {None}
+    configs = [row.config for row in found]
+    sizes = {preset_of(c.data.transform, c.model.network).resize for c in configs} - {None}
     if sizes:
         yield f"Crops are taken from images that were resized before ({_values(sizes)} px)."
 

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from lookalike import data
+from lookalike.data import Preset
 from lookalike.errors import BadInput
 from lookalike.evaluation import nearest
 from lookalike.report.embeddings import Neighbour, Strip, picture_of, spread
@@ -46,7 +47,7 @@ class Beside:
 
 
 def beside(
-    names: tuple[str, str], first: TestEmbeddings, second: TestEmbeddings, transform: str
+    names: tuple[str, str], first: TestEmbeddings, second: TestEmbeddings, preset: Preset
 ) -> Beside:
     """Compare what two methods find for the same queries.
 
@@ -54,7 +55,7 @@ def beside(
         names: Of the two methods.
         first: The test embeddings of the first.
         second: Those of the second, of the same images.
-        transform: The transform of the runs, whose image store is read.
+        preset: The transforms of the runs, whose image store is read.
 
     Returns:
         Four groups of queries: right at rank 1 by both, by one of the two, by none.
@@ -89,7 +90,7 @@ def beside(
     shown = [strip for group in groups for pair in group.strips for strip in pair]
     places = {one.position for one in shown}
     places |= {near.position for one in shown for near in one.neighbours}
-    pictures = Pictures(data.open_store(first.images, data.preset(transform).resize))
+    pictures = Pictures(data.open_store(first.images, preset.resize))
     return Beside(
         names,
         len(queries),

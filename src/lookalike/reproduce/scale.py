@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from lookalike.config import OptimConfig, RunConfig, parse
 from lookalike.config.loading import merge, nested
+from lookalike.data.presets import preset_name
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.losses.base import ProxyLoss
 from lookalike.registry import DATASETS, LOSSES
@@ -155,7 +156,7 @@ def _images(config: RunConfig, entry: Entry, laptop: Laptop) -> dict[str, Any]:
     """The user's images; where data sets are compared, glyphs for those of many classes."""
     if not laptop.photographs or ("dataset" in entry.axes and config.data.name in MANY_CLASSES):
         return {"name": "glyphs", "root": None, "transform": "glyphs"}
-    crop = CROPS[config.data.transform] if "crop" in entry.axes else "small"
+    crop = CROPS[preset_name(config.data.transform)] if "crop" in entry.axes else "small"
     return {"name": laptop.name, "root": laptop.root, "transform": crop}
 
 

@@ -58,12 +58,5 @@ def shifted(batch: Tensor, down: int, right: int) -> Tensor:
 
 def seen_part(embedder: Embedder, image: Image.Image) -> tuple[float, float, float, float]:
     """Left, top, width and height of the network's input, as fractions of the picture."""
-    preset = embedder.preset
-    if preset.resize is None or preset.size is None:
-        return 0.0, 0.0, 1.0, 1.0
-    if isinstance(preset.resize, tuple):
-        height, width = (preset.size / side for side in preset.resize)
-    else:
-        side = min(image.size) * preset.size / preset.resize
-        width, height = side / image.width, side / image.height
+    height, width = embedder.preset.seen_part(image.height, image.width)
     return (1 - width) / 2, (1 - height) / 2, width, height

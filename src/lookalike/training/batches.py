@@ -10,10 +10,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from lookalike.data import Normalisation, Part, PixelStore, Preset, Subset
-from lookalike.models import EmbeddingModel
 from lookalike.samplers import BatchSampler
 from lookalike.training.distributed.gather import broadcast_from_first, gather_rows
 from lookalike.training.distributed.ranks import own_part, world_size
@@ -126,7 +125,7 @@ def step_generator(seed: int, step: int) -> torch.Generator:
 
 @torch.no_grad()
 def embed(
-    model: EmbeddingModel,
+    model: nn.Module,
     subset: Subset,
     source: Source,
     *,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lookalike import data, models, samplers
 from lookalike.config import ModelConfig, RunConfig
-from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
+from lookalike.data import ONE_VIEW, ImageSet, PixelStore, Preset, Split, Subset, Views
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
 from lookalike.progress import Watcher
@@ -27,11 +27,12 @@ HeadStart: TypeAlias = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Learner:
-    """The model that learns, the source of its inputs, and the size of a frozen network."""
+    """The model that learns, the source of its inputs, the size of a frozen network, test views."""
 
     model: EmbeddingModel
     source: Source
     frozen_parameters: int = 0
+    views: Views = ONE_VIEW
 
     @property
     def parameters(self) -> int:
@@ -41,7 +42,7 @@ class Learner:
 
 def load_images(config: RunConfig) -> tuple[ImageSet, Preset]:
     """The images of a run and how they are transformed; nothing is decoded yet."""
-    given, preset = config.data, data.preset(config.data.transform)
+    given, preset = config.data, models.preset_of(config.data.transform, config.model.network)
     return data.load(given.name, given.root, given.skip_unreadable), preset
 
 
@@ -100,6 +101,13 @@ def check_model(config: RunConfig) -> None:
     if not model.frozen and not model.frozen_until:
         return
     given = "model.frozen=true" if model.frozen else f"model.frozen_until={model.frozen_until}"
+    transform = config.data.transform
+    views = None if isinstance(transform, str) else transform.test
+    if views and (views.flip or views.scales != (1.0,)):
+        raise BadInput(
+            f"{given} keeps one view of each test image; leave out data.transform.test.flip and "
+            "data.transform.test.scales"
+        )
     if model.frozen and model.frozen_until:
         raise BadInput(
             "model.frozen=true freezes all of the network; leave out model.frozen_until "
@@ -170,10 +178,10 @@ def build_learner(
         features = frozen_features(config, images, store, preset, device, watcher)
         return learner_of(config, features, device)
     model = build_model(config, store).to(device)
-    pixels = Pixels(store, preset, model.normalisation, memory_format_of(config))
+    pixels = pixels_of(config, store, preset, model)
     until = config.model.frozen_until
     if not until:
-        return Learner(model, pixels)
+        return Learner(model, pixels, views=preset.views)
     shape = tuple(pixels.testing(np.zeros(1, np.int64)).shape[1:])
     stored = not mixes_pixels(config)
     backbone = models.CutBackbone(model.backbone, until, shape, stored=stored)
@@ -202,6 +210,14 @@ def learner_of(config: RunConfig, features: Features, device: torch.device) -> L
     return Learner(head.to(device), features, features.parameters)
 
 
+def pixels_of(
+    config: RunConfig, store: PixelStore, preset: Preset, model: EmbeddingModel
+) -> Pixels:
+    """The images as the network expects them."""
+    normalisation = preset.normalisation(model.normalisation)
+    return Pixels(store, preset, normalisation, memory_format_of(config))
+
+
 def memory_format_of(config: RunConfig) -> torch.memory_format:
     """The memory format of a batch."""
     return torch.channels_last if config.train.channels_last else torch.contiguous_format
@@ -219,7 +235,7 @@ def frozen_features(
 
     def frozen() -> Frozen:
         model = build_model(config, store).to(device)
-        pixels = Pixels(store, preset, model.normalisation, memory_format_of(config))
+        pixels = pixels_of(config, store, preset, model)
         count = sum(weight.numel() for weight in model.backbone.parameters())
         return Frozen(pooled_features(model), pixels, count, device)
 

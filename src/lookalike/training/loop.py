@@ -14,6 +14,7 @@ from torch.optim import Adam
 
 from lookalike.config import RunConfig
 from lookalike.data import Split, Subset
+from lookalike.models import multi_view
 from lookalike.progress import Watcher
 from lookalike.samplers import StoreSampler
 from lookalike.training.activation_checkpointing import recompute_blocks
@@ -251,8 +252,9 @@ class TrainingLoop:
 
     def embed(self, subset: Subset, stage: str, *, without_linear: bool = False) -> Tensor:
         """The embeddings of a subset, or the inputs of the head's linear layer."""
+        model = self.model.without_linear() if without_linear else self.model
         return embed(
-            self.model.without_linear() if without_linear else self.model,
+            multi_view(model, self.learner.views),
             subset,
             self.source,
             batch_size=self.config.train.eval_batch_size,

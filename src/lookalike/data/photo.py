@@ -1,0 +1,134 @@
+"""Transforms of photos: crop, flip, RandAugment, colour jitter, random erasing, in this order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from lookalike.config import ColorJitterConfig, ErasingConfig, RandAugmentConfig
+from lookalike.data.cache import Resize
+from lookalike.data.crops import crop_views, random_sides
+from lookalike.data.erasing import apply_erasing
+from lookalike.data.rand_augment import apply_rand_augment
+from lookalike.data.transforms import Part, Preset
+
+__all__ = ["Crop", "Photo"]
+
+Crop = Literal["random-resized", "random", "centre", "none"]
+
+
+@dataclass(frozen=True)
+class Photo(Preset):
+    """Photos: random crops and augmentation; tested on the centre crop.
+
+    Attributes:
+        size: The size of the images of a batch.
+        crop: ``random-resized``: of random area and shape, resized (RandomResizedCrop);
+            ``random``: a square of ``size`` pixels at a random place; ``centre``: the one in the
+            middle; ``none``: the whole image, whatever its shape.
+        scale: The area of a random-resized crop, as a share of the image's.
+        ratio: Its width by its height.
+        interpolation: How crops are resized.
+        flip: The probability that an image is mirrored.
+        color_jitter: The colour jitter.
+        rand_augment: RandAugment.
+        erasing: Random erasing.
+        crop_resize: The size of stored images to which ``size`` belongs, where images are stored
+            larger for the test; None: ``resize``.
+        centre_size: The size of the centre crop in a test; None: ``size``.
+        centre_resize: The size of stored images to which it belongs; None: ``resize``.
+    """
+
+    size: int
+    crop: Crop = "random-resized"
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    interpolation: str = "bilinear"
+    flip: float = 0.5
+    color_jitter: ColorJitterConfig | None = None
+    rand_augment: RandAugmentConfig | None = None
+    erasing: ErasingConfig | None = None
+    crop_resize: Resize = None
+    centre_size: int | None = None
+    centre_resize: Resize = None
+
+    @property
+    def test_size(self) -> int:
+        """The side of the centre crop."""
+        return self.centre_size or self.size
+
+    def seen_part(self, height: int, width: int) -> tuple[float, float]:
+        """Height and width of the centre crop, as fractions of an image's."""
+        resize = self.centre_resize or self.resize
+        if self.crop == "none" or resize is None:
+            return 1.0, 1.0
+        if isinstance(resize, tuple):
+            return self.test_size / resize[0], self.test_size / resize[1]
+        side = min(height, width) * self.test_size / resize
+        return side / height, side / width
+
+    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:
+        """Random crops and flips, perhaps with other colours."""
+        shapes = torch.tensor([image.shape[1:] for image in pixels])
+        centred = None
+        if self.crop == "random-resized":
+            sides, centred = random_sides(shapes, self.scale, self.ratio, generator, part)
+        else:
+            sides = self._square(shapes, self.size, self.crop_resize)
+        place = part.of(torch.rand(part.whole, 2, generator=generator, dtype=torch.float64))
+        corners = (place * (shapes - sides + 1)).long()
+        if self.crop in ("centre", "none"):
+            corners = _middle(shapes, sides)
+        elif centred is not None:
+            corners = torch.where(centred[:, None], (shapes - sides) // 2, corners)
+        chance = part.of(torch.rand(part.whole, generator=generator, dtype=torch.float32))
+        mirrored = (chance < self.flip).tolist()
+        batch = crop_views(pixels, corners, sides, self.size, mirrored, self.interpolation)
+        if self.rand_augment:
+            apply_rand_augment(batch, self.rand_augment, generator, part)
+        if self.color_jitter:
+            _jitter(batch, self.color_jitter, generator, part)
+        if self.erasing:
+            apply_erasing(batch, self.erasing, generator, part)
+        return batch
+
+    def centre(self, pixels: Sequence[Tensor]) -> Tensor:
+        """The centre crops."""
+        shapes = torch.tensor([image.shape[1:] for image in pixels])
+        sides = self._square(shapes, self.test_size, self.centre_resize)
+        corners, unmirrored = _middle(shapes, sides), [False] * len(pixels)
+        return crop_views(pixels, corners, sides, self.test_size, unmirrored, self.interpolation)
+
+    def _square(self, shapes: Tensor, size: int, resize: Resize) -> Tensor:
+        """The sides of a square of ``size`` pixels of images that were resized to ``resize``.
+
+        Where images are stored in another size, it is as many pixels of theirs.
+        """
+        if self.crop == "none":
+            return shapes
+        sides = torch.full_like(shapes, size)
+        if resize not in (None, self.resize):
+            stored = shapes.amin(1, keepdim=True) if isinstance(resize, int) else shapes
+            sides = (stored * size / torch.tensor(resize)).round().long().expand_as(shapes)
+        if (shapes < sides).any():
+            raise ValueError(f"'{self.name}' crops {size} pixels; resize images first")
+        return sides
+
+
+def _middle(shapes: Tensor, sides: Tensor) -> Tensor:
+    return ((shapes - sides) / 2).round().long()
+
+
+def _jitter(
+    batch: Tensor, strength: ColorJitterConfig, generator: torch.Generator, part: Part
+) -> None:
+    """Brightness, contrast, saturation times 1 +- strength; hue rotated by that share of a turn."""
+    from lookalike.data.colour import recolour  # which imports numba
+
+    chance = part.of(torch.rand(part.whole, generator=generator, dtype=torch.float32))
+    drawn = part.of(torch.rand(part.whole, 4, generator=generator, dtype=torch.float64))
+    strengths = [strength.brightness, strength.contrast, strength.saturation, strength.hue]
+    factors = (drawn * 2 - 1) * torch.tensor(strengths, dtype=torch.float64)
+    recolour(batch, chance < strength.grayscale, factors + torch.tensor([1, 1, 1, 0]))
