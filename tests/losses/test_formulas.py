@@ -116,8 +116,8 @@ def test_kernels_in_small_blocks(variant, monkeypatch):
         cases.append((rows, labels, None, others, torch.arange(9) % CLASSES))
     with formulas_only():
         expected = [value_and_gradients(loss, *case) for case in cases]
-    for place in ("ops.triplets._BLOCK", "ops.blocks.IN_CACHE", "ops.soft.IN_CACHE"):
-        monkeypatch.setattr(f"lookalike.{place}", 20)
+    for place in ("triplets._BLOCK", "blocks.IN_CACHE", "soft.IN_CACHE", "blocks._SWEEP"):
+        monkeypatch.setattr(f"lookalike.ops.{place}", 20)
     for context in (nullcontext, as_on_a_device):
         with context():
             found = [value_and_gradients(loss, *case) for case in cases]
