@@ -189,6 +189,7 @@ def _with_pairs(relations: Relations, mined: Relations) -> Relations:
         binary=True,
         all_valid=False,
         mined=True,
+        once=mined.once,
     )
 
 

@@ -5,7 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lookalike.ops.blocks import sweep_size
 from lookalike.ops.pairs import at_places, listed_pairs
+from lookalike.ops.sync import can_sync
 from lookalike.ops.triplets import block_rows, count_triplets
 from lookalike.relations import Relations
 
@@ -58,6 +60,8 @@ def blocks_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor
     gradients = [torch.zeros_like(leaf) for leaf in leaves]
     total, count = similarity.new_zeros(()), similarity.new_zeros(())
     size = block_rows(similarity.shape[1])
+    if not can_sync(similarity):
+        size = max(1, sweep_size(similarity) // similarity.shape[1])
     for at in range(0, pairs.rows.numel(), size):
         part = slice(at, at + size)
         rows = pairs.rows[part]
