@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lookalike.ops.blocks import sweep_size
-from lookalike.ops.pairs import at_places, listed_pairs
+from lookalike.ops.pairs import PairList, at_places, listed_pairs
 from lookalike.ops.sync import can_sync
 from lookalike.ops.triplets import block_rows, count_triplets
 from lookalike.relations import Relations
@@ -68,8 +68,7 @@ def blocks_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor
         weights = negatives.index_select(0, rows) * pairs.weights[part].unsqueeze(1)
         counts = candidates.index_select(0, rows) * times[part].unsqueeze(1)
         if r.gap is not None:
-            near = at_places(r.gap.similarity, pairs.places[part]).unsqueeze(1)
-            inside = r.gap.of(near, rows)
+            inside = r.gap.inside(PairList(rows, pairs.places[part], pairs.weights[part]))
             weights, counts = weights * inside, counts * inside
         with torch.enable_grad():
             values = loss.per_triplet(
