@@ -15,7 +15,7 @@ from lookalike.labels import Comparison, Labels, Overlap, agreement, as_tensor, 
 from lookalike.ops.blocks import row_blocks
 from lookalike.ops.pairs import PairList, at_places
 from lookalike.ops.rows import in_full_precision
-from lookalike.ops.triplets import Gap
+from lookalike.ops.triplets import Condition, Gap
 
 __all__ = ["Relations", "Triplets", "in_row_blocks", "relate"]
 
@@ -60,7 +60,7 @@ class Relations(NamedTuple):
     """[anchors] the candidate that is the anchor's copy in a memory."""
     triplets: Triplets | None = None
     """The triplets that a miner chose; None: all that the pairs make."""
-    gap: Gap | None = None
+    gap: Condition | None = None
     """A condition that triplets must meet; None: no condition."""
     anchor_weights: Tensor | None = None
     """[anchors] a factor on the value of each anchor; None: 1."""
@@ -185,7 +185,11 @@ class Relations(NamedTuple):
 
     def only_gap(self, above: float, upto: float) -> "Relations":
         """Only the triplets with ``above < s_ap - s_an <= upto``; none is written out."""
-        return self._replace(gap=Gap(self.similarity, above, upto), triplets=None, mined=True)
+        return self.only_where(Gap(self.similarity, above, upto))
+
+    def only_where(self, condition: Condition) -> "Relations":
+        """Only the triplets that meet a condition; none is written out."""
+        return self._replace(gap=condition, triplets=None, mined=True)
 
     def _narrowed(self, same: Tensor, valid: Tensor, *, once: bool = False) -> "Relations":
         return self._replace(

@@ -70,6 +70,7 @@ def test_kernels_equal_formulas(variant, dtype):
         "pairs": miners.MultiSimilarityMiner(),
         "triplets": miners.TripletMarginMiner(0.3, "semihard"),
         "listed": miners.BatchHardMiner(),
+        "angle": miners.AngularMiner(40),
     }.items():
         cases[name] = (rows, labels, miner(rows, labels))
     if is_proxy(variant):
@@ -110,19 +111,39 @@ def test_kernels_in_small_blocks(variant, monkeypatch):
     torch.manual_seed(3)
     labels = BATCHES["unbalanced"]
     rows = torch.randn(len(labels), DIM, dtype=torch.float64)
-    cases = [(rows, labels), (rows, labels, miners.TripletMarginMiner(0.3)(rows, labels))]
+    chosen = (miners.TripletMarginMiner(0.3), miners.AngularMiner(40))
+    cases = [(rows, labels), *((rows, labels, miner(rows, labels)) for miner in chosen)]
     if not is_proxy(variant):
         others = torch.randn(9, DIM, dtype=torch.float64)
         cases.append((rows, labels, None, others, torch.arange(9) % CLASSES))
     with formulas_only():
         expected = [value_and_gradients(loss, *case) for case in cases]
-    for place in ("ops.triplets._BLOCK", "ops.blocks.IN_CACHE", "ops.soft.IN_CACHE"):
-        monkeypatch.setattr(f"lookalike.{place}", 20)
+    for place in ("triplets._BLOCK", "blocks.IN_CACHE", "soft.IN_CACHE", "blocks._SWEEP"):
+        monkeypatch.setattr(f"lookalike.ops.{place}", 20)
     for context in (nullcontext, as_on_a_device):
         with context():
             found = [value_and_gradients(loss, *case) for case in cases]
         for mine, right in zip(chain(*found), chain(*expected), strict=True):
             torch.testing.assert_close(mine, right, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("variant", ["triplet swap", "triplet direction", "triplet smooth"])
+def test_equal_images_elsewhere(variant):
+    """A positive, and a negative, at the place of their anchor: no direction, and no NaN."""
+    loss = build(variant, torch.float64)
+    torch.manual_seed(6)
+    rows = torch.randn(12, DIM, dtype=torch.float64)
+    rows[1] = rows[0]
+    rows[7] = rows[4]
+    labels = torch.tensor([0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # more positives than negatives
+    with formulas_only():
+        expected = value_and_gradients(loss, rows, labels)
+    with as_on_a_device():
+        found = value_and_gradients(loss, rows, labels)
+    # swap: of two equal similarities the formula moves both by half, the sweep one
+    for mine, right in zip(found[: 1 if variant == "triplet swap" else 2], expected, strict=False):
+        torch.testing.assert_close(mine, right, rtol=1e-4, atol=1e-5)
+    assert found[1].isfinite().all()
 
 
 # circle's weights of pairs are constants by definition, so it is not the gradient of its value

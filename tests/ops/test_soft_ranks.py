@@ -37,10 +37,10 @@ def test_equals_a_loop(block, matrices, monkeypatch):
     places = chosen.nonzero().tolist()
     expected = torch.tensor([naive(similarity, weights, i, j) for i, j in places]).double()
     torch.testing.assert_close(
-        soft_ranks(similarity, weights, pairs, T), expected, rtol=1e-6, atol=0
+        soft_ranks(similarity, [weights], pairs, T)[0], expected, rtol=1e-6, atol=0
     )
     with as_on_a_device():  # where all pairs are listed
-        everywhere = soft_ranks(similarity, weights, listed_pairs(chosen), T).view_as(chosen)
+        everywhere = soft_ranks(similarity, [weights], listed_pairs(chosen), T).view_as(chosen)
     torch.testing.assert_close(everywhere[chosen > 0], expected, rtol=1e-6, atol=0)
 
 
@@ -51,21 +51,48 @@ def test_gradients(block, matrices, monkeypatch):
         monkeypatch.setattr("lookalike.ops.triplets._BLOCK", block)
     pairs = listed_pairs(chosen)
     leaf = similarity.requires_grad_()
-    assert torch.autograd.gradcheck(lambda s: soft_ranks(s, weights, pairs, T), leaf)
-    assert torch.autograd.gradgradcheck(lambda s: soft_ranks(s, weights, pairs, T), leaf)
+    assert torch.autograd.gradcheck(lambda s: soft_ranks(s, [weights], pairs, T), leaf)
+    assert torch.autograd.gradgradcheck(lambda s: soft_ranks(s, [weights], pairs, T), leaf)
     warm = torch.tensor(T, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(
-        lambda t: soft_ranks(similarity.detach(), weights, pairs, t), warm
+        lambda t: soft_ranks(similarity.detach(), [weights], pairs, t), warm
     )
     with formulas_only():
-        expected = soft_ranks(leaf, weights, pairs, T)
-    torch.testing.assert_close(soft_ranks(leaf, weights, pairs, T), expected)
+        expected = soft_ranks(leaf, [weights], pairs, T)
+    torch.testing.assert_close(soft_ranks(leaf, [weights], pairs, T), expected)
 
 
 def test_no_pairs(matrices):
     similarity, weights, chosen = matrices
     leaf = similarity.requires_grad_()
-    found = soft_ranks(leaf, weights, listed_pairs(chosen * 0), T)
-    assert found.shape == (0,)
+    found = soft_ranks(leaf, [weights], listed_pairs(chosen * 0), T)
+    assert found.shape == (1, 0)
     found.sum().backward()
     assert not leaf.grad.any()
+
+
+@pytest.mark.parametrize("block", [1, 3, 40, None])
+@pytest.mark.parametrize("width", [1, 2, 7, 16, 29])
+def test_all_pairs_in_few_operations(block, width, monkeypatch):
+    """Rows in halves, whose halves are halved again; pieces that are too long for a block."""
+    generator = torch.Generator().manual_seed(width)
+    similarity, first, second, pull = torch.rand(
+        4, 3, width, dtype=torch.float64, generator=generator
+    )
+    if block is not None:
+        monkeypatch.setattr("lookalike.ops.blocks._SWEEP", block)
+
+    def ranks(leaf):
+        with as_on_a_device():
+            return soft_ranks(leaf, [first, second], listed_pairs(torch.ones(3, width)), T)
+
+    leaf = similarity.clone().requires_grad_()
+    found = ranks(leaf)
+    with formulas_only():
+        expected = ranks(leaf)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    weighed = torch.stack([pull.flatten(), 1 - pull.flatten()])
+    (mine,) = torch.autograd.grad(found, leaf, weighed)
+    (right,) = torch.autograd.grad(expected, leaf, weighed)
+    torch.testing.assert_close(mine, right, rtol=1e-12, atol=1e-12)
+    assert math.isclose(found[0, 0].item(), naive(similarity, first, 0, 0), abs_tol=1e-12)

@@ -45,6 +45,6 @@ def every_triplet(r: Relations) -> EveryTriplet:
     weights = pairs.weights.unsqueeze(1) * r.negatives.index_select(0, pairs.rows)
     counts = r.counts_of(pairs).unsqueeze(1) * r.negative_counts.index_select(0, pairs.rows)
     if r.gap is not None:
-        inside = r.gap.of(at_places(r.gap.similarity, pairs.places).unsqueeze(1), pairs.rows)
+        inside = r.gap.inside(pairs)
         weights, counts = weights * inside, counts * inside
     return EveryTriplet(ap, an, weights, counts, pairs)

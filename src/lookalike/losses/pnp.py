@@ -42,7 +42,7 @@ class PNPLoss(AnchorLoss):
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per anchor."""
         r, pairs = relations, listed_pairs(relations.positives)
-        before = soft_ranks(r.similarity, r.negatives, pairs, self.anneal)
+        (before,) = soft_ranks(r.similarity, [r.negatives], pairs, self.anneal)
         number = r.positive_counts.sum(1)
         share = pairs.weights / number.index_select(0, pairs.rows).clamp_min(1e-30)
         values = torch.zeros_like(number).index_add(0, pairs.rows, share * self.penalty(before))

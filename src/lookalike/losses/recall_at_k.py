@@ -77,7 +77,7 @@ class RecallAtKLoss(AnchorLoss):
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per anchor."""
         r, pairs = relations, listed_pairs(relations.positives)
-        rank = 1 + soft_ranks(r.similarity, r.valid, pairs, self.temperature)
+        (rank,) = 1 + soft_ranks(r.similarity, [r.valid], pairs, self.temperature)
         k = rank.new_tensor(self.k_vals)
         softness = rank.new_tensor(self.k_temperature)
         inside = ((k - rank.unsqueeze(1)) / softness).sigmoid()

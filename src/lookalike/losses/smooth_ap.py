@@ -3,8 +3,11 @@
 import torch
 
 from lookalike.losses.base import AnchorLoss, Terms
+from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.smooth_ap import smooth_ap_kernel
-from lookalike.ops.pairs import at_places, listed_pairs
+from lookalike.ops.pairs import listed_pairs
+from lookalike.ops.soft_ranks import soft_ranks
+from lookalike.ops.sync import can_sync
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -25,18 +28,18 @@ class SmoothAPLoss(AnchorLoss):
     """
 
     self_pairs = True
-    fused_kernel = smooth_ap_kernel
 
     temperature: float = 0.01
+
+    def kernel(self, relations: Relations) -> Kernel | None:
+        """On the CPU, where positives are few, each compared once with all candidates."""
+        return smooth_ap_kernel if can_sync(relations.similarity) else None
 
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per anchor."""
         r, pairs = relations, listed_pairs(relations.positives)
-        near = at_places(r.similarity, pairs.places).unsqueeze(1)
-        above = torch.sigmoid((r.similarity.index_select(0, pairs.rows) - near) / self.temperature)
-        above = above.scatter(1, pairs.columns(r.similarity).unsqueeze(1), 0)  # k != j
-        rank = 1 + (above * r.valid.index_select(0, pairs.rows)).sum(1)
-        rank_in_class = 1 + (above * r.positives.index_select(0, pairs.rows)).sum(1)
+        before = soft_ranks(r.similarity, [r.valid, r.positives], pairs, self.temperature)
+        rank, rank_in_class = 1 + before
         number = r.positives.sum(1)
         share = pairs.weights / number.clamp_min(1e-30).index_select(0, pairs.rows)
         precision = torch.zeros_like(number).index_add(0, pairs.rows, share * rank_in_class / rank)

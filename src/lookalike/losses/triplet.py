@@ -12,8 +12,10 @@ from lookalike.losses.direction import direction_cosine
 from lookalike.losses.every_triplet import every_triplet
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.triplet import all_triplets_kernel, blocks_kernel
+from lookalike.losses.kernels.triplet_sweep import direction_sweep, smooth_sweep, swap_sweep
 from lookalike.miners.everything import RandomMiner
 from lookalike.miners.mined import take_triplets
+from lookalike.ops.sync import can_sync
 from lookalike.reducers import AvgNonZeroReducer, MeanReducer, Reducer
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
@@ -82,9 +84,21 @@ class TripletMarginLoss(PairLoss):
         """Without an array over all triplets; those that a miner listed are few."""
         if relations.triplets is not None:
             return None
-        if self.swap or self.smooth_loss or self.direction:
-            return blocks_kernel
-        return all_triplets_kernel
+        sweeps: list[Kernel] = []
+        for setting, sweep in (
+            (self.smooth_loss, smooth_sweep),
+            (self.swap, swap_sweep),
+            (self.direction, direction_sweep),
+        ):
+            if setting:
+                sweeps.append(sweep)
+        if not sweeps:
+            return all_triplets_kernel
+        r = relations
+        counted_once = r.binary and r.gap is None and (r.once or not r.mined)
+        if len(sweeps) == 1 and counted_once and not can_sync(r.similarity):
+            return sweeps[0]
+        return blocks_kernel
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of these relations, or of random triplets of them."""

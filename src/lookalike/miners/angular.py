@@ -2,10 +2,8 @@
 
 import math
 
-import torch
-
 from lookalike.miners.base import Miner
-from lookalike.ops.pairs import at_places, listed_pairs
+from lookalike.ops.triplets import Angle
 from lookalike.registry import MINERS
 from lookalike.relations import Relations
 
@@ -28,21 +26,11 @@ class AngularMiner(Miner):
     angle: float = 20
 
     def mine(self, relations: Relations) -> Relations:
-        """Triplets with a place for each positive pair and candidate."""
+        """The condition itself; it is applied by who needs it."""
         cosine = 1 - self.distance.squared_euclidean(relations.similarity) / 2
-        between = 1 - self.distance.squared_euclidean(relations.between_candidates()) / 2
-        pairs = listed_pairs(relations.positives)
-        rows, places, weight = pairs
-        columns = pairs.columns(cosine)
-        near = at_places(cosine, places).unsqueeze(1)
-        to_centre = 1 + (1 + near) / 2 - cosine[rows] - between[columns]
+        between = cosine
+        if not relations.self_comparison:
+            between = 1 - self.distance.squared_euclidean(relations.between_candidates()) / 2
         # tan is increasing: compare d_ap^2 with (2 tan(angle) |x_n - c|)^2
-        wide = 2 - 2 * near > 4 * math.tan(math.radians(self.angle)) ** 2 * to_centre
-        keep = wide & (relations.negatives[rows] > 0) & (weight > 0).unsqueeze(1)
-        candidate = torch.arange(keep.shape[1], device=rows.device)
-        return relations.only_triplets(
-            rows.unsqueeze(1).expand_as(keep).reshape(-1),
-            columns.unsqueeze(1).expand_as(keep).reshape(-1),
-            candidate.expand_as(keep).reshape(-1),
-            keep.reshape(-1),
-        )
+        factor = 4 * math.tan(math.radians(self.angle)) ** 2
+        return relations.only_where(Angle(cosine, between, factor))

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.ops.pairs import at_places, listed_pairs
-from lookalike.ops.triplets import count_triplets
+from lookalike.ops.pairs import listed_pairs
+from lookalike.ops.triplets import Gap, count_triplets
 from lookalike.relations import Relations, Triplets
 
 __all__ = [
@@ -110,12 +110,11 @@ def number_of_triplets(relations: Relations) -> Tensor:
 
 
 def list_triplets(relations: Relations) -> Relations:
-    """The triplets of a gap written out, with an entry for each positive pair and candidate."""
+    """The triplets of a condition, with an entry for each positive pair and candidate."""
     gap = relations.gap
     assert gap is not None
     pairs = listed_pairs(relations.positives)
-    near = at_places(gap.similarity, pairs.places).unsqueeze(1)
-    keep = relations.negatives.index_select(0, pairs.rows) * gap.of(near, pairs.rows)
+    keep = relations.negatives.index_select(0, pairs.rows) * gap.inside(pairs)
     keep = (keep * pairs.weights.unsqueeze(1)) > 0
     candidate = torch.arange(keep.shape[1], device=keep.device)
     anchor, positive = pairs.rows.unsqueeze(1), pairs.columns(relations.similarity).unsqueeze(1)
@@ -176,7 +175,7 @@ def take_triplets(relations: Relations, mined: Relations) -> Relations:
     if mined.triplets is not None:
         return relations._replace(triplets=mined.triplets, gap=None, mined=True)
     gap = mined.gap
-    if gap is not None and relations.distance is not None and mined.distance is not None:
+    if isinstance(gap, Gap) and relations.distance is not None and mined.distance is not None:
         gap = gap._replace(same_order=relations.distance.same_order(mined.distance))
     return _with_pairs(relations, mined)._replace(gap=gap)
 
@@ -189,6 +188,7 @@ def _with_pairs(relations: Relations, mined: Relations) -> Relations:
         binary=True,
         all_valid=False,
         mined=True,
+        once=mined.once,
     )
 
 

@@ -1,11 +1,13 @@
-"""Large matrices, some rows at a time, so that the numbers stay near the processor."""
+"""Large matrices, some rows at a time: near the processor, or within a device's memory."""
 
 import torch
 
-__all__ = ["IN_CACHE", "row_blocks"]
+__all__ = ["IN_CACHE", "row_blocks", "sweep_size"]
 
 IN_CACHE = 1 << 17
 """Numbers worked on at a time."""
+_SWEEP = 1 << 21
+"""Numbers that an operation on another device works on at least: fewer cost as much to launch."""
 
 
 def row_blocks(rows: int, columns: int) -> list[slice]:
@@ -14,3 +16,11 @@ def row_blocks(rows: int, columns: int) -> list[slice]:
         return [slice(0, rows)]
     size = max(1, IN_CACHE // columns)
     return [slice(at, min(at + size, rows)) for at in range(0, rows, size)]
+
+
+def sweep_size(matrix: torch.Tensor) -> int:
+    """Numbers of a block, where all triplets of a matrix are gone through on another device.
+
+    Eight times those of the matrix, within bounds.
+    """
+    return max(_SWEEP, min(8 * matrix.numel(), 8 * _SWEEP))

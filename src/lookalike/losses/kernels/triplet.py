@@ -5,7 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lookalike.ops.pairs import at_places, listed_pairs
+from lookalike.ops.blocks import sweep_size
+from lookalike.ops.pairs import PairList, at_places, listed_pairs
+from lookalike.ops.sync import can_sync
 from lookalike.ops.triplets import block_rows, count_triplets
 from lookalike.relations import Relations
 
@@ -58,14 +60,15 @@ def blocks_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor
     gradients = [torch.zeros_like(leaf) for leaf in leaves]
     total, count = similarity.new_zeros(()), similarity.new_zeros(())
     size = block_rows(similarity.shape[1])
+    if not can_sync(similarity):
+        size = max(1, sweep_size(similarity) // similarity.shape[1])
     for at in range(0, pairs.rows.numel(), size):
         part = slice(at, at + size)
         rows = pairs.rows[part]
         weights = negatives.index_select(0, rows) * pairs.weights[part].unsqueeze(1)
         counts = candidates.index_select(0, rows) * times[part].unsqueeze(1)
         if r.gap is not None:
-            near = at_places(r.gap.similarity, pairs.places[part]).unsqueeze(1)
-            inside = r.gap.of(near, rows)
+            inside = r.gap.inside(PairList(rows, pairs.places[part], pairs.weights[part]))
             weights, counts = weights * inside, counts * inside
         with torch.enable_grad():
             values = loss.per_triplet(
