@@ -50,7 +50,9 @@ class Blueprint(BaseModel):
 
     def build(self) -> EmbeddingModel:
         """The network with random weights."""
-        return models.build(self.network, **self.model_dump(exclude={"network", "transform"}))
+        settings = self.model_dump(exclude={"network", "transform"})
+        size = data.preset(self.transform).size
+        return models.build(self.network, **settings, image_size=size)
 
     def refuse_foreign_code(self) -> None:
         """Refuse a network that is code to import: the model may come from an untrusted source."""
@@ -132,8 +134,8 @@ class Embedder(Encoder):
             transform: The preset by which pictures become its input.
             pooling: How the feature map is pooled.
         """
-        data.preset(transform)
-        model = models.build(network, weights=weights, dim=0, pooling=pooling)
+        size = data.preset(transform).size
+        model = models.build(network, weights=weights, dim=0, pooling=pooling, image_size=size)
         blueprint = Blueprint(network=network, dim=0, pooling=pooling, transform=transform)
         return cls(model, blueprint, {"network": network, "weights": Path(weights).name})
 

@@ -14,6 +14,7 @@ from torch.optim import Adam
 
 from lookalike.config import RunConfig
 from lookalike.data import Split, Subset
+from lookalike.models.lora import merge_lora
 from lookalike.progress import Watcher
 from lookalike.samplers import StoreSampler
 from lookalike.training.activation_checkpointing import recompute_blocks
@@ -96,7 +97,10 @@ class TrainingLoop:
         self.parameters = list(self.trainable.parameters())
 
     def learn(self, start: HeadStart | None = None) -> None:
-        """Train to the end, from ``start`` if computed, then load the weights of the best epoch."""
+        """Train to the end, from ``start`` if computed, then load the weights of the best epoch.
+
+        Adapters are merged then: what is tested and stored is a network without them.
+        """
         if not self.resume():
             start = start or head_start(self.config, self.model, self.split.train, self.source)
             if start is not None:
@@ -111,6 +115,7 @@ class TrainingLoop:
             self.model.load_state_dict(self.best)
         elif self.ema is not None:
             self.model.load_state_dict(self.ema.module.state_dict())
+        merge_lora(self.model)
 
     def fit(self) -> None:
         """Validate the model before training, then step until the end."""

@@ -20,6 +20,7 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.evaluation.metrics import check_metrics, more_is_better
 from lookalike.files import atomically
+from lookalike.models.lora import merged_state
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, run_name
 from lookalike.training import building, checkpoint
@@ -242,9 +243,8 @@ class TrainingRun(TrainingLoop):
         """Store the weights before training, for the final test."""
         protocol = self.config.protocol
         if is_first() and self.total and self.split.has_test and protocol.test_untrained:
-            checkpoint.save_weights(
-                self.run.checkpoints / checkpoint.START, self.model.state_dict()
-            )
+            path = self.run.checkpoints / checkpoint.START
+            checkpoint.save_weights(path, merged_state(self.model))
 
     def save(self) -> None:
         """Write a checkpoint: weights, optimiser, schedule, sampler, random states, counters."""
