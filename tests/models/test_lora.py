@@ -68,9 +68,7 @@ def test_a_merge_is_the_sum_of_weight_and_scaled_product(targets):
     expected, state = model(images()), model.state_dict()
     (path, *_) = [name[: -len(".lora_A.default.weight")] for name in state if "lora_A" in name]
     a, b = (state[f"{path}.lora_{part}.default.weight"] for part in "AB")
-    product = torch.einsum("or,ri->oi", b.flatten(1), a.flatten(1)).view(
-        b.shape[0], *a.shape[1:]
-    )
+    product = torch.einsum("or,ri->oi", b.flatten(1), a.flatten(1)).view(b.shape[0], *a.shape[1:])
     weight = state[f"{path}.base_layer.weight"] + 6 / 3 * product
     stored = merged_state(model)
     assert any("lora_" in name for name in model.state_dict())

@@ -158,8 +158,9 @@ class Backbone(nn.Module):
     def _as_map(self, tokens: Tensor, images: Tensor) -> Tensor:
         only_prefix = tokens.shape[1] <= self.prefix_tokens  # the network has pooled itself
         patches = tokens[:, 0 if only_prefix else self.prefix_tokens :].transpose(1, 2)
-        count = patches.shape[2]
-        rows = max(1, round((count * images.shape[2] / images.shape[3]) ** 0.5))
+        # whole numbers, also where an exporter traces shapes as tensors
+        count, height, width = int(patches.shape[2]), int(images.shape[2]), int(images.shape[3])
+        rows = max(1, round((count * height / width) ** 0.5))
         if count % rows:
             rows = 1  # tokens were merged or dropped: there is no grid
         return patches.reshape(*patches.shape[:2], rows, count // rows)

@@ -7,8 +7,8 @@ code is like, and its weights keep their names. (A forward hook that replaces th
 named module needs less code, but then the front runs on the blank image: steps behind ``layer3`` of
 a ResNet-50 took 1.12 times as long, batch 32 at 128 px.)
 
-Where pixels are mixed, or new views are wanted every time, nothing is stored: images pass the frozen
-front every time, and the same parameters learn.
+Where pixels are mixed, or new views are wanted every time, nothing is stored: images pass the
+frozen front every time, and the same parameters learn.
 """
 
 import io

@@ -117,7 +117,7 @@ def _timm_network(name: str, channels: int, pretrained: bool, **options: Any) ->
 
 def _resized(
     name: str, network: Any, channels: int, pretrained: bool, size: tuple[int, ...]
-) -> nn.Module:
+) -> Any:
     """The network for images of another size than its own; BadInput where there is none.
 
     Transformers with a position embedding get one of that size, so that nothing is resampled in
@@ -126,9 +126,9 @@ def _resized(
     if getattr(network, "dynamic_img_size", False):
         whole = zip(size, network.patch_embed.patch_size, strict=True)
         network.set_input_size([-(-side // patch) * patch for side, patch in whole])
-    if _takes(network, (channels, *size)):
-        resized: nn.Module = network
-        return resized
+        return network
+    if not network.pretrained_cfg["fixed_input_size"] or _takes(network, (channels, *size)):
+        return network
     try:
         resized = _timm_network(name, channels, pretrained, img_size=size)[0]
     except BadInput:

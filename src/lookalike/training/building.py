@@ -148,9 +148,7 @@ def check_adapters(model: ModelConfig) -> None:
                 "adapters; leave out one of them"
             )
     if model.weights == "none":
-        raise BadInput(
-            "model.lora adapts trained weights: set model.weights=imagenet or to a file"
-        )
+        raise BadInput("model.lora adapts trained weights: set model.weights=imagenet or to a file")
     require_peft()
 
 
