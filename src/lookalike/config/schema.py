@@ -232,7 +232,11 @@ class TrainConfig(Section):
     metric: Annotated[str, Key(active_when=VALIDATED)] = "map@r"
     """metric that chooses the epoch, on validation classes"""
     precision: Annotated[Literal["32-true", "bf16-mixed", "16-mixed"], Key()] = "32-true"
-    """precision of the network's computations"""
+    """precision of the network in training and validation; tests are in full precision"""
+    matmul_precision: Annotated[Literal["highest", "high", "medium"], Key(hashed="when set")] = (
+        "highest"
+    )
+    """precision of float32 matrix products; high: TensorFloat-32, where the device has it"""
     device: Annotated[str, Key(compared=False)] = "auto"
     """cpu, cuda, mps, or auto: the best that there is"""
     # Devices and nodes share one batch: the outcome does not depend on how many there are.

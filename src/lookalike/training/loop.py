@@ -56,6 +56,7 @@ class TrainingLoop:
         self.best: dict[str, Tensor] = {}
         self.ema: ModelEmaV3 | None = None
 
+        torch.set_float32_matmul_precision(config.train.matmul_precision)
         self.model, self.source = learner.model, learner.source
         self.objective = build_objective(config, split.train.class_count, self.model.dim)
         self.objective.to(fabric.device)
@@ -254,8 +255,14 @@ class TrainingLoop:
         metrics = dict.fromkeys((self.config.train.metric, *self.config.protocol.metrics))
         return score(embeddings, subset, tuple(metrics))
 
-    def embed(self, subset: Subset, stage: str, *, without_linear: bool = False) -> Tensor:
-        """The embeddings of a subset, or the inputs of the head's linear layer."""
+    def embed(
+        self, subset: Subset, stage: str, *, without_linear: bool = False, exact: bool = False
+    ) -> Tensor:
+        """The embeddings of a subset, or the inputs of the head's linear layer.
+
+        In the precision of training, or with ``exact`` in full precision, as an exported model
+        computes them.
+        """
         return embed(
             self.model.without_linear() if without_linear else self.model,
             subset,
@@ -263,6 +270,7 @@ class TrainingLoop:
             batch_size=self.config.train.eval_batch_size,
             progress=lambda done, total: self.watcher.stage(stage, done, total),
             distributed=True,
+            autocast=nullcontext if exact else self.fabric.autocast,
         )
 
     def fill_store(self) -> None:
