@@ -144,7 +144,7 @@ def main() -> None:
         )
         images, preset = subset.images, data.preset(config.data.transform)
         store = data.open_store(images, preset.resize)
-        model = build_model(config, store).eval()
+        model = build_model(config, store, preset).eval()
         pixels = Pixels(store, preset, model.normalisation, torch.channels_last)
         views = extraction(training, pixels, pooled_features(model))
     lines = [

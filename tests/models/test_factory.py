@@ -50,7 +50,7 @@ def test_named_networks_train_on_grey_and_colour(network, channels):
     ],
 )
 def test_other_networks_give_a_map(network, size, shape):
-    model = models.build(network, dim=4, pooling="gem")
+    model = models.build(network, dim=4, pooling="avg+max")
     images = torch.randn(2, 3, size, size).contiguous(memory_format=torch.channels_last)
     assert model.features(images).shape[1:] == shape
     found = model(images)

@@ -19,7 +19,7 @@ def scalers(monkeypatch):
     """Runs are in 16-mixed on the CPU; their scalers, one a run."""
     made = []
 
-    def half(_):
+    def half(*_, **__):
         made.append(torch.amp.GradScaler("cpu", init_scale=SCALE, backoff_factor=BACKOFF))
         precision = MixedPrecision("16-mixed", "cpu", made[-1])
         return Fabric(accelerator="cpu", devices=1, plugins=[precision])

@@ -52,7 +52,13 @@ def measure(config: RunConfig, images: ImageSet, preset: Preset) -> Pace:
     if not pixels:
         raise BadInput(f"none of {len(drawn)} images of '{images.name}' can be read")
     wanted = config.model
-    model = models.build(wanted.network, weights=wanted.weights, dim=0, pooling=wanted.pooling)
+    model = models.build(
+        wanted.network,
+        weights=wanted.weights,
+        dim=0,
+        pooling=wanted.pooling,
+        image_size=preset.size,
+    )
     device = feature_device(config)
     embed = pooled_features(model.to(device))
     with torch.no_grad():

@@ -15,6 +15,7 @@ MODULES = {
     "export": ("onnx", "onnxruntime", "onnxscript"),
     "heic": ("pillow_heif",),
     "hub": ("huggingface_hub",),
+    "lora": ("peft",),
     "mlflow": ("mlflow",),
     "pandas": ("pandas",),
     "postgres": ("pgvector", "psycopg"),

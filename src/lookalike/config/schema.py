@@ -209,6 +209,19 @@ class DataConfig(Section):
     """leave out images that cannot be decoded instead of stopping"""
 
 
+class LoraConfig(Section):
+    """Low-rank adapters in the backbone, whose own weights are frozen (docs/transformers.md)."""
+
+    rank: Annotated[int, Key()] = Field(8, ge=1)
+    """rank of the adapters"""
+    alpha: Annotated[float, Key()] = Field(16, gt=0)
+    """scale of the adapters; what they add is multiplied by alpha / rank"""
+    targets: Annotated[OneOrMore[str], Key()] = ("attention",)
+    """layers with an adapter: attention, linear (all linear layers), or names such as qkv"""
+    dropout: Annotated[float, Key()] = Field(0, ge=0, lt=1)
+    """share of an adapter's inputs that is dropped in training"""
+
+
 class ModelConfig(Section):
     """The network, its initial weights and the embedding."""
 
@@ -218,8 +231,10 @@ class ModelConfig(Section):
     """none, imagenet, or the path of a file of weights"""
     dim: Annotated[int, Key(condition="dim")] = Field(128, ge=0)
     """size of the embedding; 0: the pooled features, without a head"""
-    pooling: Annotated[Literal["avg", "max", "avg+max", "gem"], Key(condition="pooling")] = "avg"
-    """how a feature map becomes one vector"""
+    pooling: Annotated[
+        Literal["avg", "max", "avg+max", "gem", "cls", "map"], Key(condition="pooling")
+    ] = "avg"
+    """how a feature map becomes one vector; cls: the class token, map: the network's own pooling"""
     layer_norm: Annotated[bool, Key()] = False
     """layer normalization between pooling and head"""
     # What the loss is given; tests compare directions, whatever the lengths.
@@ -233,6 +248,11 @@ class ModelConfig(Section):
     """scale and shift of batch norm are not trained"""
     freeze_backbone: Annotated[bool, Key(active_when=NOT_FROZEN)] = False
     """only the head is trained; images are passed every time"""
+    freeze_until: Annotated[str | None, Key(hashed="when set", active_when=NOT_FROZEN)] = Field(
+        None, coerce_numbers_to_str=True
+    )
+    """only what follows this module is trained; images are passed every time"""
+    lora: Annotated[LoraConfig | None, Key(hashed="when set")] = None
     frozen: Annotated[bool, Key()] = False
     """features are computed once; only the head is trained"""
     frozen_until: Annotated[str | None, Key(hashed="when set")] = Field(
@@ -363,7 +383,11 @@ class TrainConfig(Section):
     metric: Annotated[str, Key(active_when=VALIDATED)] = "map@r"
     """metric that chooses the epoch, on validation classes"""
     precision: Annotated[Literal["32-true", "bf16-mixed", "16-mixed"], Key()] = "32-true"
-    """precision of the network's computations"""
+    """precision of the network in training and validation; tests are in full precision"""
+    matmul_precision: Annotated[Literal["highest", "high", "medium"], Key(hashed="when set")] = (
+        "highest"
+    )
+    """precision of float32 matrix products; high: TensorFloat-32, where the device has it"""
     device: Annotated[str, Key(compared=False)] = "auto"
     """cpu, cuda, mps, or auto: the best that there is"""
     # Devices and nodes share one batch: the outcome does not depend on how many there are.

@@ -50,7 +50,8 @@ class Blueprint(BaseModel):
 
     def build(self) -> EmbeddingModel:
         """The network with random weights."""
-        return models.build(self.network, **self.model_dump(exclude={"network", "transform"}))
+        settings = self.model_dump(exclude={"network", "transform"})
+        return models.build(self.network, **settings, image_size=self.preset.size)
 
     @property
     def preset(self) -> Preset:
@@ -144,8 +145,8 @@ class Embedder(Encoder):
             pooling: How the feature map is pooled.
         """
         blueprint = Blueprint(network=network, dim=0, pooling=pooling, transform=transform)
-        models.preset_of(transform, network)  # refuses it before weights are fetched
-        model = models.build(network, weights=weights, dim=0, pooling=pooling)
+        size = blueprint.preset.size  # refuses it before weights are fetched
+        model = models.build(network, weights=weights, dim=0, pooling=pooling, image_size=size)
         return cls(model, blueprint, {"network": network, "weights": Path(weights).name})
 
     @classmethod

@@ -5,12 +5,13 @@
 (64, 1)
 """
 
-from lookalike.models.backbone import Backbone
+from lookalike.models.backbone import Backbone, OwnPooling
 from lookalike.models.bn_inception import BNInception
 from lookalike.models.cut_backbone import CutBackbone
 from lookalike.models.embedding import EmbeddingModel
 from lookalike.models.factory import (
     build,
+    check_network,
     describe,
     feature_width,
     fingerprint,
@@ -32,7 +33,9 @@ __all__ = [
     "Discriminants",
     "EmbeddingModel",
     "Head",
+    "OwnPooling",
     "build",
+    "check_network",
     "choose_shrink",
     "describe",
     "feature_width",

@@ -1,13 +1,21 @@
 """A network as a backbone: images in, one feature map out, whatever its own output layout."""
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from lookalike.data.transforms import Normalisation
 from lookalike.errors import BadInput, LookalikeError
 
-__all__ = ["Backbone", "fit_channels", "normalisation_for", "replace_first_convolution"]
+__all__ = [
+    "Backbone",
+    "OwnPooling",
+    "first_token",
+    "fit_channels",
+    "normalisation_for",
+    "replace_first_convolution",
+]
 
 
 def normalisation_for(
@@ -47,11 +55,28 @@ def _call(network: nn.Module, images: Tensor) -> Tensor:
     return found
 
 
+class OwnPooling(NamedTuple):
+    """A pooling that needs more of a network than its map: the class token, or layers of its own.
+
+    Attributes:
+        pool: From the network and its output to vectors [B, width].
+        layers: The layers of the network that only this pooling uses.
+    """
+
+    pool: Callable[[nn.Module, Tensor], Tensor]
+    layers: tuple[str, ...] = ()
+
+
+def first_token(_network: nn.Module, tokens: Tensor) -> Tensor:
+    """The class token of tokens [B, N, C], where it is the first."""
+    return tokens[:, 0]
+
+
 class Backbone(nn.Module):
     """Images [B, channels, H, W] -> feature map [B, width, h, w].
 
     The network may return the map as [B, C, h, w], as [B, h, w, C] (Swin), or as tokens [B, N, C]
-    (vision transformers).
+    (vision transformers). With a pooling of its own (:meth:`pool_by`) the map has one place.
 
     Args:
         network: The network.
@@ -61,6 +86,8 @@ class Backbone(nn.Module):
         image_size: The only size that the network accepts; None: any.
         run: Computes the map, where ``network(images)`` does not.
         steps: The module of each node of a traced network.
+        poolings: What the network can be pooled by besides its map, by name.
+        converted: Turns the tensors of a file with other names or sizes into the network's own.
     """
 
     def __init__(
@@ -73,6 +100,8 @@ class Backbone(nn.Module):
         image_size: tuple[int, int] | None = None,
         run: Callable[[nn.Module, Tensor], Tensor] = _call,
         steps: Mapping[str, str] | None = None,
+        poolings: Mapping[str, OwnPooling] | None = None,
+        converted: Callable[[nn.Module, dict[str, Tensor]], dict[str, Tensor]] | None = None,
     ) -> None:
         super().__init__()
         self.network = network
@@ -82,6 +111,28 @@ class Backbone(nn.Module):
         self.image_size = image_size
         self.run = run
         self.steps = steps or {}
+        self.poolings = poolings or {}
+        self.converted = converted
+        self.own_pooling: OwnPooling | None = None
+
+    def pool_by(self, name: str) -> None:
+        """Give one vector per image as a map of one place, by a pooling of the network itself.
+
+        Args:
+            name: ``cls`` (the class token) or ``map`` (the network's own attention pooling).
+
+        Raises:
+            BadInput: The network has no such pooling.
+        """
+        if name not in self.poolings:
+            needed = {"cls": "a class token", "map": "an attention pooling of its own"}[name]
+            raise BadInput(
+                f"model.pooling = {name!r} needs a network with {needed}, which this one has not; "
+                f"it can be pooled by {', '.join(['avg', 'max', *self.poolings])}"
+            )
+        self.own_pooling = self.poolings[name]
+        for layer in self.own_pooling.layers:
+            self.network.get_submodule(layer).requires_grad_(True)
 
     def forward(self, images: Tensor) -> Tensor:
         """The feature map before pooling."""
@@ -91,6 +142,8 @@ class Backbone(nn.Module):
                 "choose other transforms or another network"
             )
         found = self.run(self.network, images)
+        if self.own_pooling is not None:
+            return self.own_pooling.pool(self.network, found)[:, :, None, None]
         if found.dim() == 3:
             return self._as_map(found, images)
         if found.dim() == 4 and found.shape[1] == self.width:
@@ -105,8 +158,9 @@ class Backbone(nn.Module):
     def _as_map(self, tokens: Tensor, images: Tensor) -> Tensor:
         only_prefix = tokens.shape[1] <= self.prefix_tokens  # the network has pooled itself
         patches = tokens[:, 0 if only_prefix else self.prefix_tokens :].transpose(1, 2)
-        count = patches.shape[2]
-        rows = max(1, round((count * images.shape[2] / images.shape[3]) ** 0.5))
+        # whole numbers, also where an exporter traces shapes as tensors
+        count, height, width = int(patches.shape[2]), int(images.shape[2]), int(images.shape[3])
+        rows = max(1, round((count * height / width) ** 0.5))
         if count % rows:
             rows = 1  # tokens were merged or dropped: there is no grid
         return patches.reshape(*patches.shape[:2], rows, count // rows)

@@ -7,8 +7,8 @@ code is like, and its weights keep their names. (A forward hook that replaces th
 named module needs less code, but then the front runs on the blank image: steps behind ``layer3`` of
 a ResNet-50 took 1.12 times as long, batch 32 at 128 px.)
 
-Where pixels are mixed, nothing can be stored: images pass the frozen front every time, and the same
-parameters learn.
+Where pixels are mixed, or new views are wanted every time, nothing is stored: images pass the
+frozen front every time, and the same parameters learn.
 """
 
 import io
@@ -57,6 +57,7 @@ class CutBackbone(Backbone):
             run=whole.run,
             steps=whole.steps,
         )
+        self.own_pooling = whole.own_pooling
         training = whole.training
         whole.eval()
         self.blank = torch.zeros(1, *image_shape).to(next(whole.parameters()))
@@ -134,12 +135,13 @@ class CutBackbone(Backbone):
             found = expected.new_empty(0)
         if found.shape != expected.shape or not torch.allclose(found, expected, 1e-3, 1e-4):
             raise BadInput(
-                f"model.frozen_until = {until!r}: other data go past this module, so that the "
-                "network cannot be cut behind it; choose a whole block"
+                f"the network cannot be cut behind {until!r}, because other data go past this "
+                "module; choose a whole block"
             )
         if shared := frozen & parameters_of(found, self.network):
             raise BadInput(
-                f"model.frozen_until = {until!r}: '{min(shared)}' is used on both sides of the cut"
+                f"the network cannot be cut behind {until!r}, because '{min(shared)}' is used on "
+                "both sides of the cut"
             )
         for name in frozen:
             self.network.get_parameter(name).requires_grad_(False)
@@ -208,6 +210,6 @@ def insert_mark(network: GraphModule, steps: Mapping[str, str], until: str) -> s
 def no_such_place(until: str, places: Iterable[str]) -> BadInput:
     """The error for a module that does not exist or does not return one map."""
     return BadInput(
-        f"model.frozen_until = {until!r} is no module where this network can be cut; "
+        f"there is no module {until!r} behind which this network can be cut; "
         f"{did_you_mean(until, places)}"
     )

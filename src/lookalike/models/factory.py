@@ -5,11 +5,12 @@ from functools import cache
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.models.backbone import Backbone
 from lookalike.models.embedding import EmbeddingModel
-from lookalike.models.head import Head
+from lookalike.models.head import OWN_POOLINGS, Head
 from lookalike.models.hubs import HUBS, efficientnet_lite0_file
 from lookalike.models.weights import content_hash, load_by_name, read_tensors
 from lookalike.registry import NETWORKS, Entry
@@ -39,6 +40,7 @@ def build(
     layer_norm: bool = False,
     normalize: bool = True,
     channels: int = 3,
+    image_size: int | None = None,
 ) -> EmbeddingModel:
     """Build a backbone with a head.
 
@@ -52,14 +54,18 @@ def build(
         layer_norm: Whether a layer norm follows the pooling.
         normalize: Whether embeddings have length 1.
         channels: 3 for colour, 1 for grey images.
+        image_size: The side of the images, for networks that are made for one; None: its own.
 
     Returns:
         The model.
 
     Raises:
-        BadInput: There is no such network, or the weights do not fit.
+        BadInput: There is no such network, the weights do not fit, or the network has no such
+            pooling or cannot take images of that size.
     """
-    backbone = _backbone(network, channels, pretrained=weights == "imagenet")
+    backbone = _backbone(network, channels, weights == "imagenet", image_size)
+    if pooling in OWN_POOLINGS:
+        backbone.pool_by(pooling)
     head = Head(
         backbone.width, dim=dim, pooling=pooling, layer_norm=layer_norm, normalize=normalize
     )
@@ -69,8 +75,41 @@ def build(
         if any(name.startswith(OWN) for name in tensors):
             load_by_name(model, tensors, f"'{weights}'", left_over=())
         else:
-            load_by_name(backbone.network, tensors, f"'{weights}'")
+            _load_backbone(backbone, tensors, f"'{weights}'")
+    if pooling == "gem":
+        _refuse_negative_map(network, backbone, image_size)
     return model
+
+
+def _load_backbone(backbone: Backbone, tensors: dict[str, Tensor], source: str) -> None:
+    """Copy a file's tensors, if need be under the names and sizes of the network's library."""
+    try:
+        load_by_name(backbone.network, tensors, source)
+    except BadInput:
+        if backbone.converted is None:
+            raise
+        try:
+            converted = backbone.converted(backbone.network, tensors)
+        except (LookupError, AttributeError, TypeError, ValueError, RuntimeError):
+            converted = tensors  # of no form that the library knows: the first refusal is clearer
+        load_by_name(backbone.network, converted, source)
+
+
+@torch.no_grad()
+def _refuse_negative_map(name: str, backbone: Backbone, image_size: int | None) -> None:
+    """Refuse GeM on a network whose map has negative values, which it would cut off."""
+    side = image_size or (backbone.image_size or (224,))[0]
+    noise = torch.randn(
+        1, backbone.normalisation.channels, side, side, generator=torch.Generator().manual_seed(0)
+    )
+    training = backbone.training
+    least = float(backbone.eval()(noise).min())
+    backbone.train(training)
+    if least < 0:
+        raise BadInput(
+            f"model.pooling = 'gem' needs a map without negative values, and that of {name!r} has "
+            "them; choose another pooling, such as avg or max"
+        )
 
 
 def fingerprint(network: str, weights: str = "none") -> str:
@@ -113,7 +152,7 @@ def require_weights(network: str, weights: str) -> None:
     """
     if weights == "imagenet" and network != "efficientnet-lite0":
         with torch.random.fork_rng(devices=[]):
-            _backbone(network, 3, pretrained=True)
+            _backbone(network, 3, True)
     elif weights != "none":
         fingerprint(network, weights)
 
@@ -135,10 +174,32 @@ def feature_width(network: str) -> int:
     128
     """
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        return _backbone(network, 3, pretrained=False).width
+        return _backbone(network, 3, False).width
 
 
-def _backbone(network: str, channels: int, *, pretrained: bool) -> Backbone:
+@cache
+def check_network(network: str, pooling: str, image_size: int | None) -> None:
+    """Refuse a network that cannot be pooled so or take such images, before data are read.
+
+    Args:
+        network: As for :func:`build`.
+        pooling: As for :func:`build`.
+        image_size: As for :func:`build`.
+
+    Raises:
+        BadInput: There is no such network, or it cannot.
+    """
+    with torch.random.fork_rng(devices=[]):
+        if pooling == "gem":  # whether a map has negative values is seen on a real one
+            build(network, dim=0, pooling=pooling, image_size=image_size)
+        elif pooling in OWN_POOLINGS or network not in names():
+            with torch.device("meta"):
+                build(network, dim=0, pooling=pooling, image_size=image_size)
+
+
+def _backbone(
+    network: str, channels: int, pretrained: bool, image_size: int | None = None
+) -> Backbone:
     hub, _, name = network.rpartition(":")
     if hub in HUBS and name not in HUBS[hub].names():
         hint = did_you_mean(name, HUBS[hub].names())
@@ -151,7 +212,7 @@ def _backbone(network: str, channels: int, *, pretrained: bool) -> Backbone:
         return backbone
     for place in [HUBS[hub]] if hub else HUBS.values():
         if name in place.names():
-            return place.build(name, channels, pretrained)
+            return place.build(name, channels, pretrained, image_size)
     known = [*names(), *(other for place in HUBS.values() for other in place.names())]
     hint = did_you_mean(network, get_close_matches(network, known) or names())
     raise BadInput(f"there is no network '{network}' here, in timm or in torchvision; {hint}")

@@ -43,7 +43,8 @@ class GeMPool(nn.Module):
 
     ``(mean_i max(x_i, eps)^p)^(1/p)``: p = 1 is the mean, p -> infinity the maximum. Computed as a
     logsumexp in float32, so that large powers and half precision neither overflow nor vanish.
-    Values below ``eps`` count as ``eps``: it suits maps that end in a ReLU.
+    Values below ``eps`` count as ``eps``: it needs a map without negative values, such as one that
+    ends in a ReLU. :func:`lookalike.models.build` refuses other networks.
     """
 
     def __init__(self, p: float = 3.0, eps: float = 1e-6) -> None:
@@ -58,16 +59,21 @@ class GeMPool(nn.Module):
         return ((powers.flatten(2).logsumexp(2) - math.log(places)) / self.p).exp()
 
 
+OWN_POOLINGS = ("cls", "map")
+"""Poolings by the network itself: the class token, and its attention pooling."""
+
 POOLINGS: dict[str, Callable[[], nn.Module]] = {
     "avg": AvgPool,
     "max": MaxPool,
     "avg+max": AvgMaxPool,
     "gem": GeMPool,
+    # the backbone gives a map of one place, which is its own mean
+    **dict.fromkeys(OWN_POOLINGS, AvgPool),
 }
 
 
 def create_pooling(name: str) -> nn.Module:
-    """The pooling called ``name``: avg, max, avg+max or gem."""
+    """The pooling called ``name``; those of ``OWN_POOLINGS`` are done by the backbone."""
     if name not in POOLINGS:
         raise BadInput(f"there is no pooling '{name}'; {did_you_mean(name, POOLINGS)}")
     return POOLINGS[name]()

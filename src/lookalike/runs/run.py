@@ -218,8 +218,9 @@ def model_tensors(run: Run) -> dict[str, Tensor]:
         raise LookalikeError(
             f"the weights of '{wanted.network}' are not those that '{run.folder}' was trained with"
         )
-    network = models.build(wanted.network, weights=wanted.weights, dim=0).backbone
-    return {f"backbone.{name}": value for name, value in network.state_dict().items()} | kept
+    size = data.preset(run.config.data.transform).size
+    built = models.build(wanted.network, weights=wanted.weights, dim=0, image_size=size)
+    return {f"backbone.{name}": value for name, value in built.backbone.state_dict().items()} | kept
 
 
 @dataclass(frozen=True)

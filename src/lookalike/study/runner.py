@@ -133,9 +133,10 @@ class TaskRunner:
                 if split.validation is not None:
                     validation.append(float(learning.progress.best_score))
                 test = split.final_test()
-                embedded.append(l2_normalise(learning.embed(test, "testing")))
+                embedded.append(l2_normalise(learning.embed(test, "testing", exact=True)))
                 if needs_training(metrics):
-                    training.append((learning.embed(split.train, "testing"), split.train.labels))
+                    rows = learning.embed(split.train, "testing", exact=True)
+                    training.append((rows, split.train.labels))
         if test is None:
             raise LookalikeError("the protocol has no folds")
         scores = final_scores(embedded, test, metrics, training)

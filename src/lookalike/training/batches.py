@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -132,6 +133,7 @@ def embed(
     batch_size: int = 256,
     progress: Callable[[int, int], None] | None = None,
     distributed: bool = False,
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Tensor:
     """The embedding of every image of a subset.
 
@@ -142,6 +144,7 @@ def embed(
         batch_size: Images per pass.
         progress: Is called with the images embedded so far, and all.
         distributed: Whether each of several processes embeds a part, and all get the whole.
+        autocast: Entered for each pass: the precision of the network.
 
     Returns:
         Embeddings [N, dim] in float32 on the CPU.
@@ -157,7 +160,9 @@ def embed(
     rows: list[Tensor] = []
     done = 0
     for indices, images in prefetch(slices, source.testing, like.device):
-        rows.append(model(images.to(like)).float().cpu())
+        with autocast():
+            embeddings = model(images.to(like))
+        rows.append(embeddings.float().cpu())
         done += len(indices)
         if progress:
             progress(done, len(own))

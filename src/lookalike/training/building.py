@@ -15,6 +15,7 @@ from lookalike.config import ModelConfig, RunConfig
 from lookalike.data import ONE_VIEW, ImageSet, PixelStore, Preset, Split, Subset, Views
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
+from lookalike.models.lora import require_peft, with_lora
 from lookalike.progress import Watcher
 from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
@@ -89,6 +90,12 @@ def check_model(config: RunConfig) -> None:
         )
     if config.optim.clip_value is not None and config.optim.clip_norm is not None:
         raise BadInput("optim.clip_value and optim.clip_norm exclude each other")
+    models.check_network(model.network, model.pooling, data.preset(config.data.transform).size)
+    if model.pooling == "map" and config.mix is not None and config.mix.where == "feature":
+        raise BadInput(
+            "mix.where=feature mixes maps before they are pooled, and with model.pooling=map the "
+            "network pools itself; choose mix.where=embed or mix.where=input"
+        )
     if model.head_init != "random" and not model.dim:
         raise BadInput(f"model.head_init = {model.head_init!r} needs a head: model.dim above 0")
     if model.head_init != "random":
@@ -98,6 +105,17 @@ def check_model(config: RunConfig) -> None:
                 f"model.dim = {model.dim} is more than the {width} features of {model.network!r}, "
                 f"from which model.head_init={model.head_init} makes the head"
             )
+    check_freezing(config)
+
+
+def check_freezing(config: RunConfig) -> None:
+    """Refuse ways of freezing the network that exclude each other or leave nothing to learn."""
+    model = config.model
+    if model.lora is not None:
+        check_adapters(model)
+    if model.freeze_until and (model.frozen_until or model.freeze_backbone):
+        other = "frozen_until" if model.frozen_until else "freeze_backbone"
+        raise BadInput(f"model.freeze_until and model.{other} exclude each other")
     if not model.frozen and not model.frozen_until:
         return
     given = "model.frozen=true" if model.frozen else f"model.frozen_until={model.frozen_until}"
@@ -129,12 +147,25 @@ def check_model(config: RunConfig) -> None:
             raise BadInput(f"train.{option} needs a whole network, and {given} cuts it")
 
 
+def check_adapters(model: ModelConfig) -> None:
+    """Refuse adapters where they cannot learn."""
+    for fixed in ("frozen", "freeze_backbone"):
+        if getattr(model, fixed):
+            raise BadInput(
+                f"model.{fixed}=true lets nothing in the network learn, and model.lora its "
+                "adapters; leave out one of them"
+            )
+    if model.weights == "none":
+        raise BadInput("model.lora adapts trained weights: set model.weights=imagenet or to a file")
+    require_peft()
+
+
 def mixes_pixels(config: RunConfig) -> bool:
     """Whether images are mixed, so that they have to pass the network every time."""
     return config.mix is not None and config.mix.where == "input"
 
 
-def build_model(config: RunConfig, store: PixelStore) -> EmbeddingModel:
+def build_model(config: RunConfig, store: PixelStore, preset: Preset) -> EmbeddingModel:
     """The network with its head, frozen and in the memory format of the configuration."""
     wanted = config.model
     model = models.build(
@@ -145,7 +176,10 @@ def build_model(config: RunConfig, store: PixelStore) -> EmbeddingModel:
         layer_norm=wanted.layer_norm,
         normalize=wanted.normalize,
         channels=1 if store.shapes[0, 2] == 1 and wanted.weights == "none" else 3,
+        image_size=preset.size,
     )
+    if wanted.lora is not None:
+        model = with_lora(model, **wanted.lora.model_dump(), image_size=preset.size)
     freeze(model, wanted)
     model.to(memory_format=memory_format_of(config))
     return model
@@ -171,19 +205,20 @@ def build_learner(
     """The model and its source, the same for the same seed.
 
     Of a network cut in two, that is the part that learns, on the maps of the part before it; where
-    pixels are mixed, the whole network, of which the same part learns.
+    pixels are mixed or new views are wanted every time, the whole network, of which the same part
+    learns.
     """
     seed_everything(config.seed, verbose=False)
     if config.model.frozen:
         features = frozen_features(config, images, store, preset, device, watcher)
         return learner_of(config, features, device)
-    model = build_model(config, store).to(device)
+    model = build_model(config, store, preset).to(device)
     pixels = pixels_of(config, store, preset, model)
-    until = config.model.frozen_until
+    until = config.model.frozen_until or config.model.freeze_until
     if not until:
         return Learner(model, pixels, views=preset.views)
     shape = tuple(pixels.testing(np.zeros(1, np.int64)).shape[1:])
-    stored = not mixes_pixels(config)
+    stored = config.model.freeze_until is None and not mixes_pixels(config)
     backbone = models.CutBackbone(model.backbone, until, shape, stored=stored)
     rest = EmbeddingModel(backbone, model.head)
     freeze(rest, config.model)
@@ -234,7 +269,7 @@ def frozen_features(
     """The pooled features of all images by a frozen network."""
 
     def frozen() -> Frozen:
-        model = build_model(config, store).to(device)
+        model = build_model(config, store, preset).to(device)
         pixels = pixels_of(config, store, preset, model)
         count = sum(weight.numel() for weight in model.backbone.parameters())
         return Frozen(pooled_features(model), pixels, count, device)

@@ -15,6 +15,7 @@ from torch.optim import Adam
 from lookalike.config import RunConfig
 from lookalike.data import Split, Subset
 from lookalike.models import multi_view
+from lookalike.models.lora import merge_lora
 from lookalike.progress import Watcher
 from lookalike.samplers import StoreSampler
 from lookalike.training.activation_checkpointing import recompute_blocks
@@ -56,6 +57,7 @@ class TrainingLoop:
         self.best: dict[str, Tensor] = {}
         self.ema: ModelEmaV3 | None = None
 
+        torch.set_float32_matmul_precision(config.train.matmul_precision)
         self.model, self.source = learner.model, learner.source
         self.objective = build_objective(config, split.train.class_count, self.model.dim)
         self.objective.to(fabric.device)
@@ -97,7 +99,10 @@ class TrainingLoop:
         self.parameters = list(self.trainable.parameters())
 
     def learn(self, start: HeadStart | None = None) -> None:
-        """Train to the end, from ``start`` if computed, then load the weights of the best epoch."""
+        """Train to the end, from ``start`` if computed, then load the weights of the best epoch.
+
+        Adapters are merged then: what is tested and stored is a network without them.
+        """
         if not self.resume():
             start = start or head_start(self.config, self.model, self.split.train, self.source)
             if start is not None:
@@ -112,6 +117,7 @@ class TrainingLoop:
             self.model.load_state_dict(self.best)
         elif self.ema is not None:
             self.model.load_state_dict(self.ema.module.state_dict())
+        merge_lora(self.model)
 
     def fit(self) -> None:
         """Validate the model before training, then step until the end."""
@@ -250,8 +256,14 @@ class TrainingLoop:
         metrics = dict.fromkeys((self.config.train.metric, *self.config.protocol.metrics))
         return score(embeddings, subset, tuple(metrics))
 
-    def embed(self, subset: Subset, stage: str, *, without_linear: bool = False) -> Tensor:
-        """The embeddings of a subset, or the inputs of the head's linear layer."""
+    def embed(
+        self, subset: Subset, stage: str, *, without_linear: bool = False, exact: bool = False
+    ) -> Tensor:
+        """The embeddings of a subset, or the inputs of the head's linear layer.
+
+        In the precision of training, or with ``exact`` in full precision, as an exported model
+        computes them.
+        """
         model = self.model.without_linear() if without_linear else self.model
         return embed(
             multi_view(model, self.learner.views),
@@ -260,6 +272,7 @@ class TrainingLoop:
             batch_size=self.config.train.eval_batch_size,
             progress=lambda done, total: self.watcher.stage(stage, done, total),
             distributed=True,
+            autocast=nullcontext if exact else self.fabric.autocast,
         )
 
     def fill_store(self) -> None:

@@ -20,11 +20,17 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.evaluation.metrics import check_metrics, more_is_better
 from lookalike.files import atomically
+from lookalike.models.lora import merged_state
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, run_name
 from lookalike.training import building, checkpoint
 from lookalike.training.distributed import ranks
-from lookalike.training.distributed.devices import check_devices, must_launch, prepared_fabric
+from lookalike.training.distributed.devices import (
+    check_devices,
+    may_be_unused,
+    must_launch,
+    prepared_fabric,
+)
 from lookalike.training.distributed.launch import launch
 from lookalike.training.distributed.ranks import from_first, is_first
 from lookalike.training.loggers import check_loggers, open_loggers
@@ -73,7 +79,7 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
         launch(config, watcher)
         return run
     with ranks.explain_lost_ranks(), run.locked() if is_first() else nullcontext():
-        fabric = prepared_fabric(config.train)
+        fabric = prepared_fabric(config.train, find_unused=may_be_unused(config))
         if from_first(lambda: run.done):  # by another process, meanwhile
             return run
         training = TrainingRun(config, fabric, run, split, store, preset, watcher)
@@ -191,13 +197,15 @@ class TrainingRun(TrainingLoop):
         Nothing is chosen by its scores.
         """
         test = self.split.final_test()
-        embeddings = self.embed(test, "testing")
+        embeddings = self.embed(test, "testing", exact=True)
         if is_first():
             with atomically(self.run.folder / "test.safetensors") as draft:
                 indices = torch.from_numpy(test.indices)
                 save_file({"embeddings": embeddings, "indices": indices}, str(draft))
         with_training = needs_training(self.config.protocol.metrics)
-        training = self.embed(self.split.train, TRAINING_STAGE) if with_training else None
+        training = None
+        if with_training:
+            training = self.embed(self.split.train, TRAINING_STAGE, exact=True)
         scores, classes = self.test_scores(test, embeddings, training)
         if is_first() and classes is not None:
             self.run.write_classes(classes)
@@ -225,10 +233,10 @@ class TrainingRun(TrainingLoop):
             return {}
         with checkpoint.temporary_weights(self.model, start):
             head = self.model.head
-            rows = self.embed(test, "testing the start", without_linear=True)
+            rows = self.embed(test, "testing the start", without_linear=True, exact=True)
             states, training = untrained_embeddings(head, rows), {}
             if with_training:
-                rows = self.embed(self.split.train, TRAINING_STAGE, without_linear=True)
+                rows = self.embed(self.split.train, TRAINING_STAGE, without_linear=True, exact=True)
                 training = untrained_embeddings(head, rows)
         found = {
             state: self.test_scores(test, embeddings, training.get(state))[0]
@@ -242,9 +250,8 @@ class TrainingRun(TrainingLoop):
         """Store the weights before training, for the final test."""
         protocol = self.config.protocol
         if is_first() and self.total and self.split.has_test and protocol.test_untrained:
-            checkpoint.save_weights(
-                self.run.checkpoints / checkpoint.START, self.model.state_dict()
-            )
+            path = self.run.checkpoints / checkpoint.START
+            checkpoint.save_weights(path, merged_state(self.model))
 
     def save(self) -> None:
         """Write a checkpoint: weights, optimiser, schedule, sampler, random states, counters."""

@@ -66,8 +66,24 @@ def check_devices(config: RunConfig) -> None:
         fabric_for(train, train.devices, train.nodes)
 
 
-def prepared_fabric(config: TrainConfig) -> Fabric:
-    """Fabric with the devices and the precision of a run, its processes connected."""
+def may_be_unused(config: RunConfig) -> bool:
+    """Whether parameters that learn may have no gradient in some step.
+
+    Those of a backbone that warms up have none, parts that are called one by one have theirs in
+    several passes, and a network of the user's own may have unused parts. All other networks have
+    none (``lookalike.models`` freezes what has no influence).
+    """
+    parts = config.mix is not None and config.mix.where == "feature"
+    network = config.model.network
+    foreign = ":" in network and network.partition(":")[0] not in ("timm", "torchvision")
+    return bool(config.optim.warmup_epochs) or parts or foreign
+
+
+def prepared_fabric(config: TrainConfig, *, find_unused: bool = True) -> Fabric:
+    """Fabric with the devices and the precision of a run, its processes connected.
+
+    With ``find_unused``, several processes look in every step for parameters without a gradient.
+    """
     if world_size() == 1:
         return fabric_for(config, 1, 1)
     here = int(os.environ["LOCAL_WORLD_SIZE"])
@@ -75,8 +91,7 @@ def prepared_fabric(config: TrainConfig) -> Fabric:
     strategy = DDPStrategy(
         cluster_environment=TorchElasticEnvironment(),
         timeout=TIMEOUT,
-        # A backbone that warms up has no gradient for a while, and some networks have unused parts.
-        find_unused_parameters=True,
+        find_unused_parameters=find_unused,
         **unsynced,
     )
     fabric = fabric_for(config, here, world_size() // here, strategy)

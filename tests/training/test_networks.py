@@ -1,0 +1,263 @@
+"""Networks of timm and torchvision with random weights: steps, resumed, evaluated, exported."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from lookalike import models
+from lookalike.config import load
+from lookalike.errors import BadInput
+from lookalike.inference.embedder import Embedder
+from lookalike.inference.export import export
+from lookalike.training import train
+from lookalike.training.signals import Interrupted
+
+SIZES = ["handwriting", "small-plain"]
+"""Transforms to images of 64 and of 128 pixels."""
+QUICK = ["protocol.name=paper", "protocol.test_untrained=false"]
+
+NETWORKS = ["test_vit", "test_resnet"]
+MORE = [
+    "cait_xxs24_224",
+    "coat_lite_tiny",
+    "convnext_atto",
+    "convnextv2_atto",
+    "deit_tiny_distilled_patch16_224",
+    "densenet121",
+    "edgenext_xx_small",
+    "efficientnet_b0",
+    "eva02_tiny_patch14_224",
+    "ghostnet_050",
+    "levit_128s",
+    "mobilenetv3_small_050",
+    "mobilenetv4_conv_small_050",
+    "mobilevit_xxs",
+    "regnetx_002",
+    "regnety_002",
+    "resnet10t",
+    "swin_tiny_patch4_window7_224",
+    "test_convnext",
+    "test_nfnet",
+    "test_vit2",
+    "test_vit4",
+    "tf_efficientnet_lite0",
+    "tiny_vit_5m_224",
+    "vit_small_patch14_reg4_dinov2",
+    "vit_tiny_patch16_224",
+    "vit_tiny_patch16_dinov3_qkvb",
+    "xcit_nano_12_p16_224",
+    "torchvision:googlenet",
+    "torchvision:mnasnet0_5",
+    "torchvision:mobilenet_v3_small",
+    "torchvision:resnet18",
+    "torchvision:shufflenet_v2_x0_5",
+    "torchvision:squeezenet1_1",
+    "torchvision:vgg11",
+]
+POOLED = [("test_vit3", "map")]
+MORE_POOLED = [
+    ("test_vit", "cls"),
+    ("vit_tiny_patch16_dinov3_qkvb", "cls"),
+    ("vit_small_patch14_reg4_dinov2", "cls"),
+    ("vit_pe_core_tiny_patch16_384", "map"),
+    ("eva02_tiny_patch14_224", "cls"),
+    ("xcit_nano_12_p16_224", "cls"),
+]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A folder of twelve classes, four small coloured images each."""
+    folder = tmp_path_factory.mktemp("photos")
+    random = np.random.default_rng(0)
+    for number in range(12):
+        (folder / str(number)).mkdir()
+        pattern = random.integers(0, 256, (8, 8, 3)).repeat(4, 0).repeat(4, 1)
+        for image in range(4):
+            pixels = np.clip(pattern + random.normal(0, 60, (32, 32, 3)), 0, 255)
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / str(number) / f"{image}.png")
+    return folder
+
+
+@pytest.fixture
+def short(tmp_path, photos, monkeypatch):
+    """The configuration of two steps on photos, in a folder of its own for each name."""
+    monkeypatch.setenv("LOOKALIKE_CACHE", str(tmp_path / "cache"))
+
+    def config(name, *overrides):
+        return load(
+            None,
+            [
+                "data.name=folder",
+                f"data.root={photos}",
+                "data.transform=handwriting",
+                "model.dim=8",
+                "sampler.batch_size=8",
+                "sampler.per_class=2",
+                "train.batches_per_epoch=1",
+                "train.epochs=2",
+                "train.device=cpu",
+                "train.loggers=csv",
+                "protocol.metrics=[recall@1]",
+                f"runs_dir={tmp_path / name}",
+                *overrides,
+            ],
+        )
+
+    return config
+
+
+def weights_of(network, path, **options):
+    """Random weights as a file, as if they were trained."""
+    save_file(models.build(network, **options).backbone.network.state_dict(), path)
+    return f"model.weights={path}"
+
+
+def resumed(short, stops_at, tmp_path, *overrides):
+    """A run that was stopped after its first step, and its export, which checks itself."""
+    with pytest.raises(Interrupted):
+        train(short("stopped", *overrides, "train.checkpoint_seconds=0"), stops_at(1))
+    run = train(short("stopped", *overrides))
+    assert run.result["steps"] == 2
+    assert run.scores.keys() == {"recall@1"}
+    embedder = Embedder.open(run.folder)
+    assert export(embedder, "onnx", tmp_path / "model.onnx") > 0.9999
+    return run
+
+
+def equals_unstopped(short, run, *overrides):
+    """The same run without the stop has the same weights and scores, also before training."""
+    whole = train(short("whole", *overrides))
+    assert whole.scores == run.scores
+    assert whole.result["untrained"].keys() == {"recall@1"}
+    torch.testing.assert_close(load_file(whole.weights), load_file(run.weights))
+
+
+def network_at(network, transform):
+    return f"model.network={network}", f"data.transform={transform}"
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_network(short, stops_at, tmp_path, network):
+    given = network_at(network, "handwriting")
+    equals_unstopped(short, resumed(short, stops_at, tmp_path, *given), *given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transform", SIZES)
+@pytest.mark.parametrize("network", [*NETWORKS, *MORE])
+def test_every_network_at_two_sizes(short, stops_at, tmp_path, network, transform):
+    resumed(short, stops_at, tmp_path, *network_at(network, transform), *QUICK)
+
+
+@pytest.mark.parametrize(("network", "pooling"), POOLED)
+def test_a_pooling(short, stops_at, tmp_path, network, pooling):
+    given = (*network_at(network, "handwriting"), f"model.pooling={pooling}")
+    resumed(short, stops_at, tmp_path, *given, *QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transform", SIZES)
+@pytest.mark.parametrize(("network", "pooling"), MORE_POOLED)
+def test_every_pooling_at_two_sizes(short, stops_at, tmp_path, network, pooling, transform):
+    given = (*network_at(network, transform), f"model.pooling={pooling}")
+    resumed(short, stops_at, tmp_path, *given, *QUICK)
+
+
+def test_adapters_are_resumed_averaged_and_merged(short, stops_at, tmp_path):
+    weights = weights_of("test_vit", tmp_path / "start.safetensors")
+    given = (
+        "model.network=test_vit",
+        weights,
+        "model.lora.rank=2",
+        "model.pooling=cls",
+        "optim.lr=0.1",
+        "optim.layer_decay=0.9",
+        "optim.warmup_epochs=1",
+        "train.ema=0.5",
+        "protocol.name=paper",
+    )
+    run = resumed(short, stops_at, tmp_path, *given)
+    equals_unstopped(short, run, *given)
+    start = models.build(
+        "test_vit", weights=str(tmp_path / "start.safetensors"), dim=8, image_size=64
+    ).state_dict()
+    found = load_file(run.weights)
+    assert found.keys() == start.keys()
+    changed = {name for name in start if not torch.equal(start[name], found[name])}
+    inside = {name for name in changed if not name.startswith("head.")}
+    assert inside
+    assert all(".attn." in name and name.endswith(".weight") for name in inside)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["freeze_until", "frozen_until"])
+def test_adapters_behind_a_cut(short, stops_at, tmp_path, key):
+    weights = weights_of("test_vit", tmp_path / "start.safetensors")
+    run = train(
+        short(
+            "cut",
+            "model.network=test_vit",
+            weights,
+            "model.lora.rank=2",
+            f"model.{key}=blocks.3",
+            "optim.lr=0.1",
+            "protocol.name=paper",
+        )
+    )
+    start = models.build("test_vit", weights=weights.partition("=")[2], dim=8, image_size=64)
+    found = load_file(run.weights)
+    changed = {
+        name
+        for name, value in start.state_dict().items()
+        if not torch.equal(value, found[name]) and not name.startswith("head.")
+    }
+    layers = ("qkv", "proj")
+    assert changed == {
+        f"backbone.network.blocks.{n}.attn.{layer}.weight" for n in (4, 5) for layer in layers
+    }
+    assert Embedder.open(run.folder).dim == 8
+
+
+def test_freezing_until_a_block_passes_new_views_every_time(short, tmp_path):
+    run = train(
+        short(
+            "until",
+            "model.network=test_vit",
+            weights_of("test_vit", tmp_path / "start.safetensors"),
+            "model.freeze_until=blocks.3",
+            "train.activation_checkpointing=true",
+            "protocol.name=paper",
+        )
+    )
+    found = load_file(run.weights)
+    assert not [name for name in os.listdir(tmp_path / "cache") if "features" in name]
+    before = models.build("test_vit", weights=str(tmp_path / "start.safetensors"), image_size=64)
+    network = before.backbone.network.state_dict()
+    changed = {n for n, v in network.items() if not torch.equal(v, found[f"backbone.network.{n}"])}
+    assert changed == {n for n in network if n.startswith(("blocks.4.", "blocks.5.", "norm."))}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["model.lora.rank=2"], "model.lora adapts trained weights"),
+        (["model.lora.rank=2", "model.freeze_backbone=true"], "model.freeze_backbone=true lets"),
+        (
+            ["model.freeze_until=blocks.1", "model.frozen_until=blocks.2"],
+            "exclude each other",
+        ),
+        (
+            ["model.network=test_vit3", "model.pooling=map", "mix.where=feature"],
+            "the network pools itself",
+        ),
+        (["model.network=efficientformer_l1"], "cannot take images of 64 pixels"),
+    ],
+)
+def test_what_cannot_be_combined_is_one_sentence(short, overrides, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        train(short("refused", "model.network=test_vit", *overrides))
