@@ -21,8 +21,8 @@ class StoreSampler(PerClassSampler):
 
     The store is filled once (:meth:`fill`), and each batch's embeddings replace the old ones
     (:meth:`observe`). It stays on the device of the embeddings: what a batch shows is written there
-    without waiting, and only the pool of the next batch comes to the host. Batch k of epoch e draws from a generator seeded by (seed, e, k), so that a
-    run can resume anywhere.
+    without waiting, and only the pool of the next batch comes to the host. Batch k of epoch e draws
+    from a generator seeded by (seed, e, k), so that a run can resume anywhere.
 
     Args:
         pool: How many images a batch is chosen from.
