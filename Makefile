@@ -57,6 +57,7 @@ bench: bench-losses bench-eval bench-train bench-search
 
 bench-losses: install
 	$(BIN)/python benchmarks/losses.py
+	$(BIN)/python benchmarks/operations.py
 
 bench-eval: install
 	$(BIN)/python benchmarks/evaluation.py

@@ -115,7 +115,8 @@ def class_rows(labels: Tensor, num_classes: int, like: Tensor, *, dim: int = 1) 
             check_range(given, num_classes)
             raise
     inside = (given >= 0) & (given < num_classes)
-    return same.scatter_(dim, given.clamp(0, num_classes - 1), 1).where(inside, torch.nan)
+    one = torch.where(inside, 1.0, torch.nan).to(same.dtype)
+    return same.scatter_(dim, given.clamp(0, num_classes - 1), one)
 
 
 def check_whole(labels: Tensor) -> None:

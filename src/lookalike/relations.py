@@ -303,7 +303,7 @@ def in_row_blocks(
     relations: Relations, terms: Callable[[Relations], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor]:
     """``terms`` of all rows: values [rows, n] and gradients, each row for itself."""
-    blocks = row_blocks(*relations.similarity.shape)
+    blocks = row_blocks(relations.similarity)
     if len(blocks) == 1:
         return terms(relations)
     values = []

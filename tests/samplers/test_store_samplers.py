@@ -146,3 +146,18 @@ def test_equal_embeddings_and_tiny_classes(name):
 def test_what_cannot_be_is_refused(arguments, sentence):
     with pytest.raises(BadInput, match=sentence or "no embeddings yet"):
         next(iter(samplers.create("gc", LABELS, batch_size=40, **arguments)))
+
+
+def test_what_a_batch_shows_is_written_on_its_device():
+    """On ``meta``, where reading a number is an error: nothing waits for the device."""
+    sampler = samplers.create("gc", np.resize(np.arange(4), 24), batch_size=8, per_class=2, pool=12)
+    sampler.fill(torch.randn(24, 3, device="meta"))
+    sampler.observe(torch.arange(8), torch.randn(8, 3, device="meta"))
+    assert sampler.store.device.type == "meta"
+
+
+def test_of_an_image_twice_in_a_batch_the_last_embedding_counts():
+    sampler = samplers.create("gc", np.resize(np.arange(4), 24), batch_size=8, per_class=2, pool=12)
+    sampler.fill(torch.randn(24, 2))
+    sampler.observe(torch.tensor([3, 5, 3]), torch.tensor([[1.0, 0], [0, 1], [0, 2]]))
+    assert sampler.store[3].tolist() == [0, 1]

@@ -32,7 +32,7 @@ def rank_embeddings(
     *,
     distance: Distance = "cosine",
     ties: Ties = "worst",
-    memory_mb: int = 512,
+    memory_mb: int | None = None,
     progress: Progress | None = None,
     span: tuple[int, int] | None = None,
 ) -> Iterator[Ranks]:
@@ -43,6 +43,7 @@ def rank_embeddings(
     """
     if span is not None and span[0] == span[1]:
         return
+    memory_mb = block_memory(queries.device) if memory_mb is None else memory_mb
     if queries.device.type != "cpu":
         rows = Similarities(queries, gallery, distance)
         yield from rank_rows(rows, relevance, ties, memory_mb, progress, span)
@@ -65,6 +66,18 @@ def rank_embeddings(
 
         counts = counter.count(start, relevant, skipped, relevance.symmetric, report)
         yield Ranks.of(relevant, counts, ties)
+
+
+def block_memory(device: torch.device) -> int:
+    """Megabytes for blocks of similarities: 512, on a GPU half of what is free.
+
+    >>> block_memory(torch.device("cpu"))
+    512
+    """
+    if device.type != "cuda":
+        return 512
+    free, _ = torch.cuda.mem_get_info(device)
+    return max(64, free // 2 // 2**20)
 
 
 class Rows(Protocol):

@@ -97,7 +97,7 @@ class ScoreOptions(TypedDict, total=False):
     confidence: float | None
     resamples: int
     seed: int
-    memory_mb: int
+    memory_mb: int | None
     progress: Progress | None
     distributed: bool
 
@@ -149,7 +149,7 @@ def score(
     confidence: float | None = None,
     resamples: int = 1000,
     seed: int = 0,
-    memory_mb: int = 512,
+    memory_mb: int | None = None,
     progress: Progress | None = None,
     distributed: bool = False,
 ) -> Evaluation:
@@ -178,7 +178,7 @@ def score(
         confidence: Level of bootstrap intervals of the rank metrics, such as 0.95; None: none.
         resamples: Number of bootstrap samples.
         seed: Seed of k-means and the bootstrap.
-        memory_mb: Memory for blocks of similarities.
+        memory_mb: Memory for blocks of similarities; None: 512, on a GPU half of what is free.
         progress: Called with the number of queries that are done, and of all.
         distributed: Let all processes of torch's process group, each of which must call this with
             the same arguments, rank a share of the queries; all get the same result. Without a

@@ -371,12 +371,18 @@ class ProxyLoss(Loss):
 
     def to_proxies(self, embeddings: Tensor, labels: Labels) -> Relations:
         """The similarities with their labels, all of them valid."""
-        similarity = self.similarities(embeddings)
         given = as_tensor(labels, embeddings.shape[0])
+        similarity = self.similarities(embeddings)
+        return self.of_classes_compared(embeddings, similarity, given, self.num_classes)
+
+    def of_classes_compared(
+        self, embeddings: Tensor, similarity: Tensor, given: Tensor, num_classes: int
+    ) -> Relations:
+        """Relations of these similarities to so many classes, of which ``given`` are the labels."""
         classes = 0 if self.compares == "proxies with images" else 1
         return Relations(
             similarity,
-            class_rows(given, self.num_classes, similarity, dim=classes),
+            class_rows(given, num_classes, similarity, dim=classes),
             similarity.new_ones(()).expand_as(similarity),
             embeddings=in_full_precision(embeddings),
             labels=given.to(similarity.device, torch.long if given.ndim == 1 else None),

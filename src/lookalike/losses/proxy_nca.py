@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from lookalike.errors import BadInput
 from lookalike.labels import Labels
 from lookalike.losses.base import Terms
 from lookalike.losses.direction import candidate_directions
@@ -54,6 +55,11 @@ class ProxyNCALoss(_ProxySoftmaxLoss):
     softmax_scale: float = 1
     denominator: Literal["all", "others"] = "all"
     direction: float = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.direction and self.sample != 1:
+            raise BadInput("direction regularisation compares all proxies; sample must be 1")
 
     def factor(self) -> float:
         """``softmax_scale``."""

@@ -54,15 +54,17 @@ class SoftTripleLoss(SoftmaxLoss):
         """The centres, those of a class in a row."""
         return self.fc.T
 
-    def similarities(self, embeddings: Tensor) -> Tensor:
-        """The soft maximum over the centres of each class."""
-        rows = self.rows(embeddings)
-        # the k-th centres of all classes side by side: a softmax over k then runs along classes
+    def vectors(self, chosen: Tensor | None) -> Tensor:
+        """The k-th centres of all classes side by side: a softmax over k then runs along them."""
         centres = self.fc.view(self.embedding_size, self.num_classes, self.centers_per_class)
-        centres = centres.permute(2, 1, 0).reshape(-1, self.embedding_size).to(rows.dtype)
-        found = self.distance.similarity(rows, centres)
-        found = found.view(-1, self.centers_per_class, self.num_classes)
-        return soft_maximum(found, self.gamma)
+        if chosen is not None:
+            centres = centres.index_select(1, chosen)
+        return centres.permute(2, 1, 0).reshape(-1, self.embedding_size)
+
+    def similarities(self, embeddings: Tensor, chosen: Tensor | None = None) -> Tensor:
+        """The soft maximum over the centres of each class."""
+        found = super().similarities(embeddings, chosen)
+        return soft_maximum(found.view(len(found), self.centers_per_class, -1), self.gamma)
 
     def factor(self) -> float:
         """``la``."""

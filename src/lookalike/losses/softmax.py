@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import KW_ONLY
 from typing import ClassVar
 
 import torch
@@ -9,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from lookalike.distances import DotProductSimilarity
-from lookalike.labels import check_range
+from lookalike.errors import BadInput
+from lookalike.labels import Labels, as_tensor, check_range
 from lookalike.losses.base import ProxyLoss, Terms
 from lookalike.losses.kernels import Kernel
 from lookalike.losses.kernels.softmax import arcface_kernel, softmax_kernel
@@ -27,6 +29,7 @@ __all__ = [
     "SphereFaceLoss",
     "SubCenterArcFaceLoss",
     "right_class_harder",
+    "sampled_classes",
     "soft_cross_entropy",
 ]
 
@@ -49,12 +52,61 @@ def right_class_harder(relations: Relations, harder: Callable[[Tensor], Tensor])
     return s.scatter(1, right, harder(s.gather(1, right)))
 
 
+def sampled_classes(labels: Tensor, num_classes: int, number: int) -> Tensor:
+    """So many classes in order: all of the labels, and random others.
+
+    >>> sampled_classes(torch.tensor([3, 0]), 4, 2)
+    tensor([0, 3])
+    """
+    chance = torch.rand(num_classes, device=labels.device)
+    return chance.index_fill_(0, labels, 2).topk(number).indices.sort().values
+
+
 class SoftmaxLoss(ProxyLoss):
-    """Cross-entropy over classes of ``logits``, as a rule the similarities times a factor."""
+    """Cross-entropy over classes of ``logits``, as a rule the similarities times a factor.
+
+    Args:
+        sample: The share of the classes that a training step compares images with: those of the
+            batch, and random others (partial FC, An et al., CVPR 2022). 1: all classes. Less makes
+            logits and their gradients smaller by that factor; images that are of several classes
+            in part are compared with all, and so is everything in evaluation mode.
+    """
 
     additive = True
     one_class_kernel: ClassVar[Kernel | None] = softmax_kernel
     """Value and gradient by hand, where every image is of one class."""
+
+    _: KW_ONLY
+    sample: float = 1
+
+    def __post_init__(self) -> None:
+        """Check the share of classes."""
+        super().__post_init__()
+        if not 0 < self.sample <= 1:
+            raise BadInput(f"sample is {self.sample}; it must be above 0, up to 1")
+
+    def vectors(self, chosen: Tensor | None) -> Tensor:
+        """The learned vectors of the chosen classes as rows; None: of all."""
+        every = self.class_vectors()
+        return every if chosen is None else every.index_select(0, chosen)
+
+    def similarities(self, embeddings: Tensor, chosen: Tensor | None = None) -> Tensor:
+        """Images x classes, all or the chosen ones."""
+        rows = self.rows(embeddings)
+        return self.distance.similarity(rows, self.vectors(chosen).to(rows.dtype))
+
+    def to_proxies(self, embeddings: Tensor, labels: Labels) -> Relations:
+        """Images x classes; of a sample of the classes where ``sample`` says so."""
+        given = as_tensor(labels, embeddings.shape[0])
+        number = max(math.ceil(self.sample * self.num_classes), embeddings.shape[0])
+        if not self.training or given.ndim != 1 or number >= self.num_classes:
+            return super().to_proxies(embeddings, given)
+        check_range(given, self.num_classes)
+        given = given.to(embeddings.device, torch.long)
+        chosen = sampled_classes(given, self.num_classes, number)
+        similarity = self.similarities(embeddings, chosen)
+        places = torch.searchsorted(chosen, given)
+        return self.of_classes_compared(embeddings, similarity, places, number)
 
     def kernel(self, relations: Relations) -> Kernel | None:
         """``one_class_kernel`` where every image is of one class."""
@@ -111,12 +163,12 @@ class NormalizedSoftmaxLoss(_ColumnLoss):
         """``s / temperature``."""
         return self.similarities(embeddings) * self.factor()
 
-    def similarities(self, embeddings: Tensor) -> Tensor:
+    def similarities(self, embeddings: Tensor, chosen: Tensor | None = None) -> Tensor:
         """Images x classes; the class vectors have unit length whatever the distance."""
         if self.distance.normalize_embeddings:
-            return super().similarities(embeddings)
+            return super().similarities(embeddings, chosen)
         rows = self.rows(embeddings)
-        return self.distance.similarity(rows, unit(self.class_vectors().to(rows.dtype)))
+        return self.distance.similarity(rows, unit(self.vectors(chosen).to(rows.dtype)))
 
 
 class _MarginSoftmaxLoss(_ColumnLoss):
@@ -205,9 +257,16 @@ class SubCenterArcFaceLoss(ArcFaceLoss):
 
     sub_centers: int = 3
 
-    def similarities(self, embeddings: Tensor) -> Tensor:
+    def vectors(self, chosen: Tensor | None) -> Tensor:
+        """The centres of the chosen classes as rows; None: of all."""
+        if chosen is None:
+            return self.class_vectors()
+        centres = torch.arange(self.sub_centers, device=chosen.device)
+        return super().vectors((chosen.unsqueeze(1) * self.sub_centers + centres).view(-1))
+
+    def similarities(self, embeddings: Tensor, chosen: Tensor | None = None) -> Tensor:
         """The largest over the centres of each class."""
-        return self.of_classes(super().similarities(embeddings))
+        return self.of_classes(super().similarities(embeddings, chosen))
 
     def of_classes(self, cosines: Tensor) -> Tensor:
         """The largest over the centres of each class."""
@@ -215,7 +274,7 @@ class SubCenterArcFaceLoss(ArcFaceLoss):
 
     def by_class(self, cosines: Tensor) -> Tensor:
         """The cosines [N, classes, centres]."""
-        return cosines.view(-1, self.num_classes, self.sub_centers)
+        return cosines.view(len(cosines), -1, self.sub_centers)
 
     @torch.no_grad()
     def get_outliers(
@@ -307,6 +366,13 @@ class LargeMarginSoftmaxLoss(SphereFaceLoss):
     class ``(-1)^k cos(margin theta) - 2k`` with k the number of whole ``180/margin`` degrees in
     theta.
     """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sample != 1:
+            raise BadInput(
+                "large-margin-softmax reads the lengths of all class vectors; sample must be 1"
+            )
 
     def get_logits(self, embeddings: Tensor) -> Tensor:
         """``scale * |x| * |w| * s``."""

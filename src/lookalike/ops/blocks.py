@@ -2,6 +2,8 @@
 
 import torch
 
+from lookalike.ops.sync import can_sync
+
 __all__ = ["IN_CACHE", "row_blocks", "sweep_size"]
 
 IN_CACHE = 1 << 17
@@ -10,9 +12,10 @@ _SWEEP = 1 << 21
 """Numbers that an operation on another device works on at least: fewer cost as much to launch."""
 
 
-def row_blocks(rows: int, columns: int) -> list[slice]:
-    """All rows of such a matrix, or, where it is large, as many as stay near the processor."""
-    if rows * columns <= 4 * IN_CACHE or torch.compiler.is_compiling():
+def row_blocks(matrix: torch.Tensor) -> list[slice]:
+    """All rows of a matrix, or, where it is a large one on the CPU, as many as stay near it."""
+    rows, columns = matrix.shape[0], matrix.shape[1:].numel()
+    if matrix.numel() <= 4 * IN_CACHE or not can_sync(matrix):
         return [slice(0, rows)]
     size = max(1, IN_CACHE // columns)
     return [slice(at, min(at + size, rows)) for at in range(0, rows, size)]

@@ -22,10 +22,10 @@ FAR = 1e30
 class Sides(NamedTuple):
     """Anchors [N] with the candidates of their smaller side [N, h] and of the other one [N, M]."""
 
-    index: Tensor
+    members: Tensor
     """[N, h] the candidates of the smaller side first."""
     not_smaller: Tensor
-    """[N, h] whether an entry of ``index`` is none of them."""
+    """[N, h] whether an entry of ``members`` is none of them."""
     not_larger: Tensor
     """[N, M] whether a candidate is not of the other side."""
     positive: Tensor
@@ -39,7 +39,7 @@ class Sides(NamedTuple):
 
     def of_smaller(self, matrix: Tensor) -> Tensor:
         """The numbers [N, h] of the smaller sides."""
-        return matrix.gather(1, self.index)
+        return matrix.gather(1, self.members)
 
     def masked(self, smaller: Tensor, larger: Tensor, value: float) -> tuple[Tensor, Tensor]:
         """``value`` where a number belongs to no candidate of its side; shaped to be compared."""
@@ -48,12 +48,12 @@ class Sides(NamedTuple):
 
     def added(self, smaller: Tensor, larger: Tensor) -> Tensor:
         """Both sides' numbers as one matrix [N, M], or as several [N, M, c]."""
-        index = self.index.view(*self.index.shape, *[1] * (smaller.ndim - 2)).expand_as(smaller)
+        index = self.members.view(*self.members.shape, *[1] * (smaller.ndim - 2)).expand_as(smaller)
         return larger.scatter_add(1, index, smaller)
 
     def blocks(self) -> Iterator[tuple[slice, torch.Size]]:
         """Some anchors at a time, and the shape [anchors, h, M] of their comparisons."""
-        number, width = self.index.shape[1], self.not_larger.shape[1]
+        number, width = self.members.shape[1], self.not_larger.shape[1]
         size = max(1, sweep_size(self.not_larger) // max(1, number * width))
         for at in range(0, len(self.not_larger), size):
             rows = slice(at, min(at + size, len(self.not_larger)))
@@ -69,7 +69,7 @@ def smaller_sides(positives: Tensor, negatives: Tensor) -> Sides:
     """The sides of the positives and negatives, 0 or 1, of which no pair is both.
 
     >>> positives = torch.tensor([[1.0, 0, 0, 0]])
-    >>> smaller_sides(positives, 1 - positives).index
+    >>> smaller_sides(positives, 1 - positives).members
     tensor([[0, 1]])
     """
     of_positives, of_negatives = positives.sum(1), negatives.sum(1)

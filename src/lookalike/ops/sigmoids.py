@@ -29,9 +29,10 @@ def sigmoid_sums(values: Tensor, weights: Tensor) -> Tensor:
     depth = _depth(values)
     weights = _padded(weights, depth)
     # sigmoid(v_l - v_r) = 1 - sigmoid(v_r - v_l): the ones are the weights of all pieces before
-    pieces = weights.unflatten(1, (1 << depth, -1)).sum(2)
+    by_piece = weights.view(len(weights), 1 << depth, -1, weights.shape[2])
+    pieces = by_piece.sum(2)
     before = (pieces.cumsum(1) - pieces).unsqueeze(2)
-    start = weights.unflatten(1, (1 << depth, -1)).mul(-0.5).add_(before)  # sigmoid(0) where k = j
+    start = by_piece.mul(-0.5).add_(before)  # sigmoid(0) where k = j
     return _swept(values, weights, start.flatten(1, 2), depth, slopes=False)
 
 
@@ -92,15 +93,15 @@ def _halves(matrix: Tensor, length: int, room: Tensor) -> Iterator[tuple[Tensor,
     """The two halves of pieces of twice ``length``, some pieces at a time."""
     size = max(1, room.numel() // length**2)
     left, right = matrix.view(-1, 2, length, *matrix.shape[2:]).unbind(1)
-    return zip(left.split(size), right.split(size), strict=True)
+    return zip(torch.split(left, size), torch.split(right, size), strict=True)
 
 
 def _pieces(matrix: Tensor, length: int, room: Tensor) -> tuple[Tensor, ...]:
     """Pieces of ``length``, some at a time."""
     size = max(1, room.numel() // length**2)
-    return matrix.view(-1, length, *matrix.shape[2:]).split(size)
+    return torch.split(matrix.view(-1, length, *matrix.shape[2:]), size)
 
 
 def _columns(pieces: Tensor, room: Tensor) -> tuple[Tensor, ...]:
     """All columns of some pieces, or some at a time where one piece is too long for the room."""
-    return pieces.split(max(1, room.numel() // (len(pieces) * pieces.shape[1])), 1)
+    return torch.split(pieces, max(1, room.numel() // (len(pieces) * pieces.shape[1])), 1)

@@ -84,7 +84,7 @@ def soft_terms(
     terms = torch.empty(values.shape, dtype=values.dtype, device=values.device)
     tops, totals = values.new_empty(2, values.shape[0], 1)
     size = max(1, IN_CACHE // max(1, values.shape[1]))
-    if size >= values.shape[0]:
+    if size >= values.shape[0] or not can_sync(values):
         _soft_block(values, weights, terms, tops, totals, scale, shift, plus_one)
     else:
         for at in range(0, values.shape[0], size):
@@ -165,7 +165,7 @@ def soft_maximum(values: Tensor, gamma: float) -> Tensor:
         return ((values / gamma).softmax(1) * values).sum(1)
 
     def fast(values: Tensor) -> tuple[Tensor, tuple[Tensor]]:
-        blocks = row_blocks(values.shape[0], values.shape[1:].numel())
+        blocks = row_blocks(values)
         if len(blocks) == 1:
             summed, gradient = of(values)
             return summed, (gradient,)

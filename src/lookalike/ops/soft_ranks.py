@@ -102,7 +102,7 @@ def _of_all_pairs(weights: Sequence[Tensor], temperature: float) -> tuple[Fast, 
         assert similarity is not None
         pulled = (gradient.T / temperature).view(*similarity.shape, number)
         sums = slope_sums(similarity / temperature, torch.cat([pulled, stacked], 2))
-        far, near = sums.split(number, 2)
+        far, near = torch.split(sums, number, 2)
         return ((stacked * far).addcmul_(pulled, near, value=-1).sum(2),)
 
     return fast, backward

@@ -163,7 +163,7 @@ def _by_sides(
         hinge_near = (sides.of_smaller(signed) - hinge[1]).unsqueeze(2)
         other_room = sides.room(signed.dtype)
     for rows, shape in sides.blocks():
-        index, flat = sides.index[rows].view(-1), room[: shape.numel()].view(-1, shape[2])
+        index, flat = sides.members[rows].view(-1), room[: shape.numel()].view(-1, shape[2])
         counted = torch.index_select(table, 0, index, out=flat).view(shape)
         counted.sub_(near[rows]).gt_(far[rows])
         if hinge is not None:
@@ -172,7 +172,9 @@ def _by_sides(
         torch.bmm(counted, weights[rows], out=as_smaller[rows])
         torch.bmm(counted.mT, smaller[rows], out=as_larger[rows])
     counts = as_larger.mul_(weights).squeeze(2)
-    own = torch.zeros_like(counts).scatter_add_(1, sides.index, as_smaller.mul_(smaller).squeeze(2))
+    own = torch.zeros_like(counts).scatter_add_(
+        1, sides.members, as_smaller.mul_(smaller).squeeze(2)
+    )
     return torch.where(sides.positive, own, counts), torch.where(sides.positive, counts, own)
 
 

@@ -2,10 +2,11 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from lookalike.registry import SAMPLERS
 from lookalike.samplers.base import Indices
-from lookalike.samplers.store import StoreSampler
+from lookalike.samplers.store import StoreSampler, rows_of
 
 __all__ = ["CoresetSampler", "GreedyCoresetSampler"]
 
@@ -17,10 +18,10 @@ class CoresetSampler(StoreSampler):
     The softer form of the greedy coreset; the seeding of k-means++ used to choose a batch.
     """
 
-    def choose(self, random: np.random.Generator, store: NDArray[np.float32]) -> Indices:
+    def choose(self, random: np.random.Generator, store: Tensor) -> Indices:
         """``batch_size / per_class`` picks from a random pool, each completed with its class."""
         pool = random.choice(len(store), self.pool, replace=False)
-        rows = store[pool]
+        rows = rows_of(store, pool)
         squared = np.clip(2 - 2 * (rows @ rows.T), 0, None)
         chosen = [int(random.integers(len(pool)))]
         nearest = squared[chosen[0]].copy()

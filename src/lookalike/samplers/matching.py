@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.registry import SAMPLERS
 from lookalike.samplers.base import Indices, Labels
-from lookalike.samplers.store import StoreSampler
+from lookalike.samplers.store import StoreSampler, rows_of
 
 __all__ = ["DistanceMatchingSampler", "FrechetMatchingSampler"]
 
@@ -43,7 +44,7 @@ class MatchingSampler(StoreSampler):
     def dissimilarity(self, rows: Floats, batches: Indices) -> Floats:
         """The dissimilarity of each of the ``batches`` of row indices to the pool ``rows``."""
 
-    def choose(self, random: np.random.Generator, store: NDArray[np.float32]) -> Indices:
+    def choose(self, random: np.random.Generator, store: Tensor) -> Indices:
         """The candidate batch with the least dissimilarity to the pool."""
         classes = random.permutation(len(self.members))[: self.groups]
         heads = [int(random.choice(self.members[number])) for number in classes]
@@ -54,7 +55,7 @@ class MatchingSampler(StoreSampler):
         )
         numbers = np.arange(pool.size).reshape(pool.shape)
         batches = numbers[groups].reshape(self.candidates, -1)
-        best = int(self.dissimilarity(store[pool.ravel()], batches).argmin())
+        best = int(self.dissimilarity(rows_of(store, pool.ravel()), batches).argmin())
         chosen: Indices = pool.ravel()[batches[best]]
         return chosen
 

@@ -3,12 +3,14 @@
 A checkpoint is a folder ``checkpoints/000012`` with the weights as safetensors and the rest
 (optimiser, schedule, sampler, random states, counters) in ``state.pt``. It is written under another
 name and renamed when complete, so a killed process leaves either the old one or the new one.
+Training goes on meanwhile: everything is copied to memory first, and a thread writes the copy.
 """
 
 import os
 import random
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from torch import Tensor, nn
 
 from lookalike.errors import LookalikeError
 from lookalike.files import atomically
+from lookalike.training.distributed.ranks import from_first, on_all_ranks
 
 Weights = dict[str, Tensor]
 
@@ -48,13 +51,68 @@ def save(folder: Path, weights: dict[str, Weights], state: dict[str, Any]) -> No
             shutil.rmtree(other, ignore_errors=True)
 
 
+class Writer:
+    """Writes checkpoints in a thread, one at a time.
+
+    Args:
+        folder: Where they go.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._threads = ThreadPoolExecutor(1, "checkpoint")
+        self._writing: Future[None] | None = None
+
+    def save(self, weights: dict[str, Weights], state: dict[str, Any]) -> None:
+        """Copy everything as it is now, and write the copy; waits for the one before."""
+        self.wait()
+        self._writing = self._threads.submit(save, self.folder, copied(weights), copied(state))
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is written; an error of its thread is raised here."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+
+def copied(value: Any) -> Any:
+    """The value with all its tensors, dictionaries, lists and tuples, in new memory of the host.
+
+    >>> rows = torch.zeros(2)
+    >>> kept = copied({"rows": [rows]})
+    >>> _ = rows.add_(1)
+    >>> kept
+    {'rows': [tensor([0., 0.])]}
+    """
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {name: copied(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(copied(part) for part in value)
+    return value
+
+
 def latest(folder: Path) -> tuple[dict[str, Weights], dict[str, Any]] | None:
     """The newest complete checkpoint in ``folder``: its weights by name, and its state."""
-    if not (found := complete(folder)):
+    return read(found[-1]) if (found := complete(folder)) else None
+
+
+def read(checkpoint: Path) -> tuple[dict[str, Weights], dict[str, Any]]:
+    """The weights of a checkpoint by name, and its state."""
+    with explain_damage(checkpoint):
+        weights = {file.stem: load_file(str(file)) for file in checkpoint.glob("*.safetensors")}
+        return weights, torch.load(checkpoint / "state.pt", weights_only=True, map_location="cpu")
+
+
+def latest_on_all_ranks(folder: Path) -> tuple[dict[str, Weights], dict[str, Any]] | None:
+    """What ``latest`` gives the first process, in all: each reads the files if it has them."""
+    name = from_first(lambda: found[-1].name if (found := complete(folder)) else None)
+    if name is None:
         return None
-    with explain_damage(newest := found[-1]):
-        weights = {file.stem: load_file(str(file)) for file in newest.glob("*.safetensors")}
-        return weights, torch.load(newest / "state.pt", weights_only=True, map_location="cpu")
+    if on_all_ranks((folder / name).is_dir()):
+        return read(folder / name)
+    return from_first(lambda: read(folder / name))
 
 
 def read_start(folder: Path) -> Weights | None:

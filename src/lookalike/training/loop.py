@@ -30,7 +30,7 @@ from lookalike.training.grad_cache import backward_by_chunks
 from lookalike.training.monitor import Progress, StepMonitor
 from lookalike.training.objective import build_objective
 from lookalike.training.optimizer import FunctionalStep, build_optimizer, build_schedule
-from lookalike.training.score import score
+from lookalike.training.score import score, to_evaluation_device
 from lookalike.training.signals import Interrupted, stop_signals
 
 FEATURE_BATCHES_PER_READ = 8
@@ -128,7 +128,10 @@ class TrainingLoop:
             if self.progress.step == 0:
                 self.end_epoch(loggers)
             if self.progress.step < self.total:
-                self.run_steps(monitor, loggers, signals)
+                try:
+                    self.run_steps(monitor, loggers, signals)
+                finally:
+                    self.finish_saving()
         monitor.count_time()
 
     def run_steps(
@@ -252,7 +255,7 @@ class TrainingLoop:
 
     def score(self, subset: Subset, stage: str) -> dict[str, float]:
         """Every metric of the protocol, and the one that chooses, on a subset."""
-        embeddings = self.embed(subset, stage)
+        embeddings = to_evaluation_device(self.embed(subset, stage), self.fabric.device)
         metrics = dict.fromkeys((self.config.train.metric, *self.config.protocol.metrics))
         return score(embeddings, subset, tuple(metrics))
 
@@ -298,6 +301,9 @@ class TrainingLoop:
 
     def save(self) -> None:
         """Write a checkpoint; a subclass with a run folder does."""
+
+    def finish_saving(self) -> None:
+        """Wait until the last checkpoint is written; a subclass with a run folder does."""
 
     def resume(self) -> bool:
         """Load the last checkpoint; whether there was one."""

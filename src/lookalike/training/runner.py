@@ -42,6 +42,7 @@ from lookalike.training.score import (
     format_score,
     needs_training,
     score_with_classes,
+    to_evaluation_device,
     untrained_embeddings,
 )
 from lookalike.training.summary import first_line
@@ -138,6 +139,7 @@ class TrainingRun(TrainingLoop):
         watcher: Watcher,
     ) -> None:
         self.run = run
+        self.checkpoints = checkpoint.Writer(run.checkpoints)
         images = split.train.images
         learner = building.build_learner(config, images, store, preset, fabric.device, watcher)
         super().__init__(config, fabric, split, learner, watcher)
@@ -220,9 +222,11 @@ class TrainingRun(TrainingLoop):
         self, test: Subset, embeddings: Tensor, training: Tensor | None
     ) -> tuple[dict[str, float], ClassTable | None]:
         """Every metric of the protocol on the test classes, and by class."""
-        metrics = self.config.protocol.metrics
-        known = None if training is None else (training, self.split.train.labels)
-        return score_with_classes(embeddings, test, metrics, known)
+        metrics, device = self.config.protocol.metrics, self.fabric.device
+        known = None
+        if training is not None:
+            known = (to_evaluation_device(training, device), self.split.train.labels)
+        return score_with_classes(to_evaluation_device(embeddings, device), test, metrics, known)
 
     def test_before_training(
         self, test: Subset, trained: dict[str, float], with_training: bool
@@ -268,11 +272,15 @@ class TrainingRun(TrainingLoop):
             "random": checkpoint.random_states(),
             "precision": self.fabric.strategy.precision.state_dict(),
         }
-        checkpoint.save(self.run.checkpoints, weights, state)
+        self.checkpoints.save(weights, state)
+
+    def finish_saving(self) -> None:
+        """Wait until the last checkpoint is written."""
+        self.checkpoints.wait()
 
     def resume(self) -> bool:
         """Load the last checkpoint; whether there was one."""
-        found = from_first(lambda: checkpoint.latest(self.run.checkpoints))
+        found = checkpoint.latest_on_all_ranks(self.run.checkpoints)
         if found is not None:
             weights, state = found
             self.progress = Progress(**state["progress"])

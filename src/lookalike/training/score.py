@@ -58,8 +58,7 @@ def _evaluation(
     metrics: tuple[str, ...],
     training: TrainingRows | None,
 ) -> Evaluation | None:
-    rows, labels = embeddings.numpy(), subset.labels
-    query, gallery = subset.query, subset.gallery
+    labels, query, gallery = subset.labels, subset.query, subset.gallery
     options: ScoreOptions = {"distributed": True}
     if training is None:
         metrics = tuple(m.name for m in check_metrics(metrics) if not m.needs_training)
@@ -68,9 +67,17 @@ def _evaluation(
     if not metrics:
         return None
     if query is None or gallery is None:
-        return evaluation.score(rows, labels, metrics, **options)
-    queries, items = (rows[query], labels[query]), (rows[gallery], labels[gallery])
+        return evaluation.score(embeddings, labels, metrics, **options)
+    queries, items = (
+        (embeddings[torch.from_numpy(each).to(embeddings.device)], labels[each])
+        for each in (query, gallery)
+    )
     return evaluation.score(*queries, metrics, *items, **options)
+
+
+def to_evaluation_device(embeddings: Tensor, device: torch.device) -> Tensor:
+    """The embeddings on the GPU of the run, which ranks them in blocks; else where they are."""
+    return embeddings.to(device) if device.type == "cuda" else embeddings
 
 
 def chance(

@@ -16,7 +16,7 @@ def contrastive_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[T
     """The mean over the hinges above zero, of positives plus of negatives."""
     level = loss.distance.level
     ends = level(loss.pos_margin), level(loss.neg_margin)
-    blocks = row_blocks(*relations.similarity.shape)
+    blocks = row_blocks(relations.similarity)
     if len(blocks) == 1:
         (pull, pulled, pulls), (push, pushed, pushes) = _hinges(relations, *ends)
         pulls, pushes = _at_least_tiny(pulls), _at_least_tiny(pushes)

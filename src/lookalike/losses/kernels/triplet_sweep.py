@@ -64,7 +64,7 @@ def swap_sweep(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor | 
     )
     # rows (positive, all), or (all, negative) where the smaller side holds the negatives
     table = torch.cat([between, between.T])
-    places = torch.where(sides.positive, sides.index, sides.index + len(between))
+    places = torch.where(sides.positive, sides.members, sides.members + len(between))
     swapped = torch.zeros_like(table)
     by_near, by_far = torch.empty_like(near), torch.empty_like(far)
     first, second = (sides.room(similarity.dtype) for _ in range(2))
@@ -152,7 +152,7 @@ def _direction_sums(
     of_distance, ones = half * squared, torch.ones_like(root)
     columns = [root * (loss.margin - signed), root, of_distance, ones, inverse, similarity]
     number = len(columns)
-    at_sides = torch.stack(columns, 2).gather(1, sides.index.unsqueeze(2).expand(-1, -1, number))
+    at_sides = torch.stack(columns, 2).gather(1, sides.members.unsqueeze(2).expand(-1, -1, number))
     far = of_distance.masked_fill_(sides.not_larger, _OUT_OF_SIGHT)
     at_sides[..., 2].masked_fill_(sides.not_smaller, _OUT_OF_SIGHT)
     left, of_near, v = at_sides[..., :4], at_sides[..., 3:], at_sides[..., 4:5]
@@ -160,12 +160,12 @@ def _direction_sums(
     of_far = torch.stack([root, ones, root * similarity], 2)
     pulled = torch.zeros_like(between)
     room = sides.room(similarity.dtype)
-    near_sums = similarity.new_empty(*sides.index.shape, 3)
+    near_sums = similarity.new_empty(*sides.members.shape, 3)
     far_sums, far_total = torch.empty_like(of_far), torch.empty_like(inverse).unsqueeze(2)
     near_total = torch.empty_like(near_sums[..., :1])
     lower, far_v = {"beta": 0, "alpha": 1 / _HUGE}, inverse.unsqueeze(2)
     for rows, shape in sides.blocks():
-        index, flat = sides.index[rows].view(-1), room[: shape.numel()].view(-1, shape[2])
+        index, flat = sides.members[rows].view(-1), room[: shape.numel()].view(-1, shape[2])
         lifted = torch.index_select(between, 0, index, out=flat).view(shape)
         lifted.baddbmm_(left[rows], right[rows], beta=-half * _HUGE, alpha=_HUGE).relu_()
         near_total[rows].baddbmm_(lifted, far_v[rows], **lower)

@@ -89,6 +89,14 @@ def from_first(make: Callable[[], Made]) -> Made:
     return made  # type: ignore[return-value]
 
 
+def on_all_ranks(condition: bool) -> bool:
+    """Whether it holds in every process."""
+    found = [condition] * world_size()
+    if world_size() > 1:
+        dist.all_gather_object(found, condition)
+    return all(found)
+
+
 @contextmanager
 def explain_lost_ranks() -> Iterator[None]:
     """Turn the error of a backend, when another process has ended, into one sentence."""

@@ -1,0 +1,110 @@
+"""A sample of the classes (partial FC) against the full loss of only those classes."""
+
+import pytest
+import torch
+
+from benchmarks.operations import step
+from lookalike import losses
+from lookalike.errors import BadInput
+from lookalike.losses.softmax import sampled_classes
+
+CLASSES, DIM = 60, 8
+CENTRES = {"subcenter-arcface": 3, "soft-triple": 10}
+NAMES = [
+    "normalized-softmax",
+    "arcface",
+    "cosface",
+    "subcenter-arcface",
+    "sphereface",
+    "proxy-nca",
+    "proxy-nca++",
+    "soft-triple",
+]
+
+
+def batch():
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randn(7, DIM, dtype=torch.float64, generator=generator)
+    return rows.requires_grad_(), torch.tensor([3, 59, 3, 0, 17, 17, 41])
+
+
+@pytest.mark.parametrize("device_branches", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_equals_the_loss_of_those_classes(name, device_branches, without_sync):
+    rows, labels = batch()
+    torch.manual_seed(0)
+    loss = losses.create(name, num_classes=CLASSES, embedding_size=DIM, sample=0.3).double()
+    (weights,) = loss.parameters()
+    torch.manual_seed(5)
+    chosen = sampled_classes(labels, CLASSES, 18)
+    assert len(chosen.unique()) == 18
+    assert torch.isin(labels, chosen).all()
+    small = losses.create(name, num_classes=18, embedding_size=DIM).double()
+    of_class = CENTRES.get(name, 1)
+    as_columns = weights.shape[0] == DIM
+    by_class = (weights.T if as_columns else weights).detach().view(CLASSES, of_class, DIM)
+    kept = by_class[chosen].reshape(-1, DIM)
+    with torch.no_grad():
+        next(small.parameters()).copy_(kept.T if as_columns else kept)
+    torch.manual_seed(5)
+    if device_branches:
+        with without_sync():
+            value = loss(rows, labels)
+    else:
+        value = loss(rows, labels)
+    expected = small(rows, torch.tensor([chosen.tolist().index(y) for y in labels.tolist()]))
+    torch.testing.assert_close(value, expected)
+    mine = torch.autograd.grad(value, [rows, weights])
+    right = torch.autograd.grad(expected, [rows, next(small.parameters())])
+    torch.testing.assert_close(mine[0], right[0])
+    found = (mine[1].T if as_columns else mine[1]).reshape(CLASSES, -1)
+    torch.testing.assert_close(
+        found[chosen], (right[1].T if as_columns else right[1]).reshape(18, -1)
+    )
+    found[chosen] = 0
+    assert not found.any()
+
+
+def test_all_classes_in_evaluation_and_for_mixed_images():
+    rows, labels = batch()
+    loss = losses.create("arcface", num_classes=CLASSES, embedding_size=DIM, sample=0.3).double()
+    whole = losses.create("arcface", num_classes=CLASSES, embedding_size=DIM).double()
+    whole.load_state_dict(loss.state_dict())
+    mixed = torch.rand(7, CLASSES, dtype=torch.float64).softmax(1)
+    torch.testing.assert_close(loss(rows, mixed), whole(rows, mixed))
+    torch.testing.assert_close(loss.eval()(rows, labels), whole(rows, labels))
+
+
+def test_a_batch_with_more_images_than_the_sample():
+    rows, labels = batch()
+    loss = losses.create("cosface", num_classes=CLASSES, embedding_size=DIM, sample=0.01).double()
+    assert loss.relations(rows, labels).similarity.shape == (7, 7)
+
+
+@pytest.mark.parametrize("share", [0, 1.5, -1])
+def test_bad_share(share):
+    with pytest.raises(BadInput, match=f"sample is {share}"):
+        losses.create("arcface", num_classes=5, embedding_size=2, sample=share)
+
+
+def test_losses_that_need_all_classes():
+    with pytest.raises(BadInput, match="lengths of all class vectors"):
+        losses.create("large-margin-softmax", num_classes=5, embedding_size=2, sample=0.5)
+    with pytest.raises(BadInput, match="compares all proxies"):
+        losses.create("proxy-nca", num_classes=5, embedding_size=2, sample=0.5, direction=0.1)
+
+
+@pytest.mark.parametrize("name", ["normalized-softmax", "arcface", "cosface", "proxy-nca"])
+def test_memory_with_many_classes(name):
+    """Arrays of images x classes (333 MB each), of a step with 81,000 classes: few, or small."""
+    n, classes, dim = 1024, 81_000, 512
+    counter = step(name, n=n, dim=dim, classes=classes)
+    assert counter.shapes[n, classes] <= 6
+    sampled = step(name, {"sample": 0.1}, n=n, dim=dim, classes=classes)
+    assert (n, classes) not in sampled.shapes
+    assert sampled.shapes[n, 8100] <= 6
+    assert sampled.largest <= classes * dim * 4  # the class vectors, and their gradient
+
+
+def test_many_proxies_take_no_more_operations():
+    assert step("proxy-anchor", n=1024, classes=81_000).operations <= 100
