@@ -61,9 +61,10 @@ def write_page(path: Path, run: Path, tested: Any, suspects: Any) -> None:
     from lookalike.report.findings import MOST, Finding, Picture, write_findings
     from lookalike.report.pictures import Pictures, class_label
     from lookalike.training import Run
+    from lookalike.training.building import open_store
 
-    preset = data.preset(Run(run).config.data.transform)
-    pictures = Pictures(data.open_store(tested.images, preset.resize))
+    read = Run(run).config.data
+    pictures = Pictures(open_store(read, tested.images, data.preset(read.transform)))
 
     def picture(row: int, mark: str) -> Picture:
         index = int(tested.indices[row])

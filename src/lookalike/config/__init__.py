@@ -7,9 +7,17 @@
 from lookalike.config.keys import without_effect
 from lookalike.config.loading import parse
 from lookalike.config.recipes import load
-from lookalike.config.schema import ModelConfig, OptimConfig, PartConfig, RunConfig, TrainConfig
+from lookalike.config.schema import (
+    DataConfig,
+    ModelConfig,
+    OptimConfig,
+    PartConfig,
+    RunConfig,
+    TrainConfig,
+)
 
 __all__ = [
+    "DataConfig",
     "ModelConfig",
     "OptimConfig",
     "PartConfig",

@@ -56,6 +56,12 @@ class DataConfig(Section):
     """crop and augmentation preset (docs/data.md)"""
     skip_unreadable: Annotated[bool, Key()] = False
     """leave out images that cannot be decoded instead of stopping"""
+    store: Annotated[Literal["raw", "jpeg", "auto"], Key(hashed="when set")] = "raw"
+    """how images are cached: raw pixels, JPEGs in shards, or by the size of the data"""
+    jpeg_quality: Annotated[
+        int, Key(hashed="when set", active_when=(when("data.store", "jpeg", "auto"),))
+    ] = Field(95, ge=1, le=100)
+    """quality of the cached JPEGs"""
 
 
 class ModelConfig(Section):

@@ -2,13 +2,13 @@
 
 # The modules of the data sets are imported because that registers them.
 from lookalike.data import glyphs, own_images  # noqa: F401
-from lookalike.data.cache import PixelStore, open_store
 from lookalike.data.checking import CheckReport, check
 from lookalike.data.image_set import ImageSet, UnreadableImage
 from lookalike.data.loading import load, prepare
 from lookalike.data.official import Counts
 from lookalike.data.own_transforms import own_transform
 from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, make_splits
+from lookalike.data.stores import ImageStore, JpegStore, PixelStore, chosen_store, open_store
 from lookalike.data.transforms import PRESETS, Normalisation, Part, Preset, preset
 
 __all__ = [
@@ -18,6 +18,8 @@ __all__ = [
     "CheckReport",
     "Counts",
     "ImageSet",
+    "ImageStore",
+    "JpegStore",
     "Normalisation",
     "Part",
     "PixelStore",
@@ -26,6 +28,7 @@ __all__ = [
     "Subset",
     "UnreadableImage",
     "check",
+    "chosen_store",
     "load",
     "make_splits",
     "open_store",

@@ -116,6 +116,10 @@ def _decode(folder: Path, files: Sequence[str], upright: bool, index: int) -> ND
     return read_image(folder / files[index], files[index], upright)
 
 
+def _encoded(folder: Path, files: Sequence[str], index: int) -> bytes:
+    return (folder / files[index]).read_bytes()
+
+
 def from_files(
     name: str,
     folder: Path,
@@ -151,6 +155,7 @@ def from_files(
         fingerprint=fingerprint,
         stamp=digest(fingerprint, str(folder.resolve()), str(upright), times),
         validation=validation,
+        encoded=partial(_encoded, folder, tuple(files)),
     )
 
 

@@ -17,6 +17,7 @@ from lookalike.evaluation.projection import project_tsne
 from lookalike.evaluation.scoring import ScoreOptions
 from lookalike.report.pictures import Pictures, class_label, class_title
 from lookalike.runs.run import TestEmbeddings, test_embeddings
+from lookalike.training.building import open_store
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -71,8 +72,8 @@ def embedding_views(contenders: Sequence[Contender], seed: int) -> EmbeddingView
         notes.append(f"Shown are {len(shown)} of {len(same)} methods.")
     first, tested = shown[0]
     # the pixels that the run itself read, so that nothing is decoded again
-    resize = data.preset(first.runs[0].config.data.transform).resize
-    pictures = Pictures(data.open_store(tested.images, resize))
+    read = first.runs[0].config.data
+    pictures = Pictures(open_store(read, tested.images, data.preset(read.transform)))
     runs = [each for _, each in shown]
     galleries = [choose_strips(t.embeddings, t.labels, t.query, t.gallery) for t in runs]
     strips = [strip for found in galleries for strip in (*found.right, *found.worst)]

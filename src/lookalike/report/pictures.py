@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from lookalike.data import PixelStore
+from lookalike.data import ImageStore
 from lookalike.errors import LookalikeError
 from lookalike.inference.pictures import read_picture
 from lookalike.search import Index
@@ -27,9 +27,9 @@ class Sheet:
 
 
 class Pictures:
-    """Reads from a pixel store. Tiny pictures keep their size; photos become thumbnails."""
+    """Reads from an image store. Tiny pictures keep their size; photos become thumbnails."""
 
-    def __init__(self, store: PixelStore) -> None:
+    def __init__(self, store: ImageStore) -> None:
         self._store = store
 
     def are_tiny(self, indices: Sequence[int]) -> bool:

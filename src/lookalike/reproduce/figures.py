@@ -164,7 +164,7 @@ def _retrieval(rows: Sequence[OutcomeRow]) -> Part:
     (name, run), (other, second) = tested[:2]
     both = (test_embeddings(run), test_embeddings(second))
     try:
-        found = beside((name, other), *both, run.config.data.transform)
+        found = beside((name, other), *both, run.config.data)
     except LookalikeError as error:
         return Part("retrieval", title, missing=f"{error}.")
     return Part("retrieval", title, beside=found)

@@ -8,11 +8,13 @@ import torch
 from numpy.typing import NDArray
 
 from lookalike import data
+from lookalike.config import DataConfig
 from lookalike.errors import BadInput
 from lookalike.evaluation import nearest
 from lookalike.report.embeddings import Neighbour, Strip, picture_of, spread
 from lookalike.report.pictures import Pictures
 from lookalike.runs.run import TestEmbeddings
+from lookalike.training.building import open_store
 
 __all__ = ["Beside", "Group", "beside"]
 
@@ -46,7 +48,7 @@ class Beside:
 
 
 def beside(
-    names: tuple[str, str], first: TestEmbeddings, second: TestEmbeddings, transform: str
+    names: tuple[str, str], first: TestEmbeddings, second: TestEmbeddings, read: DataConfig
 ) -> Beside:
     """Compare what two methods find for the same queries.
 
@@ -54,7 +56,7 @@ def beside(
         names: Of the two methods.
         first: The test embeddings of the first.
         second: Those of the second, of the same images.
-        transform: The transform of the runs, whose image store is read.
+        read: The data of the runs, whose image store is read.
 
     Returns:
         Four groups of queries: right at rank 1 by both, by one of the two, by none.
@@ -89,7 +91,7 @@ def beside(
     shown = [strip for group in groups for pair in group.strips for strip in pair]
     places = {one.position for one in shown}
     places |= {near.position for one in shown for near in one.neighbours}
-    pictures = Pictures(data.open_store(first.images, data.preset(transform).resize))
+    pictures = Pictures(open_store(read, first.images, data.preset(read.transform)))
     return Beside(
         names,
         len(queries),

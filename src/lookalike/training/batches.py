@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookalike.data import Normalisation, Part, PixelStore, Preset, Subset
+from lookalike.data import ImageStore, Normalisation, Part, Preset, Subset
 from lookalike.models import EmbeddingModel
 from lookalike.samplers import BatchSampler
 from lookalike.training.distributed.gather import broadcast_from_first, gather_rows
@@ -40,7 +40,7 @@ class Source(Protocol):
 class Pixels:
     """Images from the cache, augmented or not, as the network expects them."""
 
-    store: PixelStore
+    store: ImageStore
     preset: Preset
     normalisation: Normalisation
     layout: torch.memory_format = torch.contiguous_format

@@ -11,8 +11,8 @@ from lightning_fabric import seed_everything
 from torch import Tensor
 
 from lookalike import data, models, samplers
-from lookalike.config import ModelConfig, RunConfig
-from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
+from lookalike.config import DataConfig, ModelConfig, RunConfig
+from lookalike.data import ImageSet, ImageStore, Preset, Split, Subset
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
 from lookalike.progress import Watcher
@@ -45,12 +45,28 @@ def load_images(config: RunConfig) -> tuple[ImageSet, Preset]:
     return data.load(given.name, given.root, given.skip_unreadable), preset
 
 
-def open_store(images: ImageSet, preset: Preset, watcher: Watcher) -> PixelStore:
-    """The decoded images, from the cache or decoded now."""
+def with_chosen_store(
+    config: RunConfig, images: ImageSet, preset: Preset, watcher: Watcher
+) -> RunConfig:
+    """The configuration with the kind of store that ``data.store=auto`` means, told to watcher."""
+    given = config.data
+    kind = data.chosen_store(images, preset.resize, given.store, given.jpeg_quality, watcher.note)
+    if kind == given.store:
+        return config
+    return config.model_copy(update={"data": given.model_copy(update={"store": kind})})
+
+
+def open_store(
+    given: DataConfig, images: ImageSet, preset: Preset, watcher: Watcher | None = None
+) -> ImageStore:
+    """The stored images, from the cache or stored now."""
+    watcher = watcher or Watcher()
     return data.open_store(
         images,
         preset.resize,
         progress=lambda done, total: watcher.stage("decoding", done, total),
+        kind=given.store,
+        quality=given.jpeg_quality,
     )
 
 
@@ -126,7 +142,7 @@ def mixes_pixels(config: RunConfig) -> bool:
     return config.mix is not None and config.mix.where == "input"
 
 
-def build_model(config: RunConfig, store: PixelStore) -> EmbeddingModel:
+def build_model(config: RunConfig, store: ImageStore) -> EmbeddingModel:
     """The network with its head, frozen and in the memory format of the configuration."""
     wanted = config.model
     model = models.build(
@@ -155,7 +171,7 @@ def freeze(model: EmbeddingModel, wanted: ModelConfig) -> None:
 def build_learner(
     config: RunConfig,
     images: ImageSet,
-    store: PixelStore,
+    store: ImageStore,
     preset: Preset,
     device: torch.device,
     watcher: Watcher,
@@ -185,7 +201,7 @@ def build_learner(
     def front() -> Frozen:
         return Frozen(backbone.eval().front, pixels, 0, device)
 
-    part = {"until": until}
+    part = {"until": until, **store.settings}
     return Learner(rest, open_features(images, preset, config.model, part, front, watcher))
 
 
@@ -210,7 +226,7 @@ def memory_format_of(config: RunConfig) -> torch.memory_format:
 def frozen_features(
     config: RunConfig,
     images: ImageSet,
-    store: PixelStore,
+    store: ImageStore,
     preset: Preset,
     device: torch.device,
     watcher: Watcher,
@@ -223,7 +239,7 @@ def frozen_features(
         count = sum(weight.numel() for weight in model.backbone.parameters())
         return Frozen(pooled_features(model), pixels, count, device)
 
-    part = {"pooling": config.model.pooling}
+    part = {"pooling": config.model.pooling, **store.settings}
     return open_features(images, preset, config.model, part, frozen, watcher)
 
 

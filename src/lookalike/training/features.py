@@ -22,6 +22,7 @@ from torch import Tensor
 from lookalike.config import ModelConfig
 from lookalike.data import ImageSet, Part, Preset
 from lookalike.data.cache import cache_folder, remove_abandoned
+from lookalike.data.stores.sizes import format_bytes
 from lookalike.errors import BadInput
 from lookalike.files import atomically, one_at_a_time, write_json
 from lookalike.models import fingerprint
@@ -163,8 +164,3 @@ def disk_space(shape: tuple[int, ...], folder: Path) -> str:
             "model.frozen_until, or set LOOKALIKE_CACHE to a folder on a larger disk"
         )
     return kept
-
-
-def format_bytes(count: int) -> str:
-    """A number of bytes as text: "1.53 GB"."""
-    return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lookalike import models
 from lookalike.config import RunConfig, without_effect
-from lookalike.data import PixelStore, Preset, Split, Subset
+from lookalike.data import ImageStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.evaluation.metrics import check_metrics, more_is_better
@@ -60,6 +60,7 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     watcher = watcher if watcher and is_first() else Watcher()
     check(config)
     images, preset = building.load_images(config)
+    config = building.with_chosen_store(config, images, preset, watcher)
     split = building.chosen_split(config, images)
     weights = models.fingerprint(config.model.network, config.model.weights)
     run = Run(config.runs_dir.expanduser() / run_name(config, images.fingerprint, weights))
@@ -68,7 +69,7 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     for sentence in without_effect(config):
         watcher.note(sentence)
     models.require_weights(config.model.network, config.model.weights)  # the store may be large
-    store = building.open_store(images, preset, watcher)
+    store = building.open_store(config.data, images, preset, watcher)
     if must_launch(config):
         launch(config, watcher)
         return run
@@ -127,7 +128,7 @@ class TrainingRun(TrainingLoop):
         fabric: Fabric,
         run: Run,
         split: Split,
-        store: PixelStore,
+        store: ImageStore,
         preset: Preset,
         watcher: Watcher,
     ) -> None:
