@@ -244,6 +244,11 @@ class TrainConfig(Section):
     """where metrics of training are logged"""
     eval_batch_size: Annotated[int, Key(compared=False)] = Field(256, ge=1)
     """images of a batch in validation and test"""
+    # Batches are the same, whoever makes them.
+    workers: Annotated[int | None, Key(hashed="never", compared=False)] = Field(None, ge=0)
+    """threads that read images, 0: that of the training; if not set, every core but 0 on a CPU"""
+    prefetch: Annotated[int, Key(hashed="never", compared=False)] = Field(2, ge=1)
+    """batches that are made ahead of the network"""
     checkpoint_seconds: Annotated[float, Key(hashed="never", compared=False)] = Field(60, ge=0)
     """seconds between checkpoints inside an epoch"""
 

@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from lookalike.errors import BadInput
 __all__ = ["imported_preset", "own_transform"]
 
 Augmentation = Callable[[Tensor], Tensor]
+
+_ONE_AT_A_TIME = Lock()
+"""All threads share the global generator that a user's function draws from."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class _Own(Photo):
 
     def _view(self, image: Tensor, seed: int) -> Tensor:
         assert self.augmentation is not None
-        with torch.random.fork_rng(devices=[]):
+        with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             found = self.augmentation(image)
         wanted = (image.shape[0], self.size, self.size)

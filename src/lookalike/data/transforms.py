@@ -9,6 +9,7 @@ whole batch is converted to float once, at the end.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -77,11 +78,12 @@ class Normalisation:
             batch = batch.expand(-1, 3, -1, -1)
         elif self.bgr:
             batch = batch.flip(1)
-        out = torch.empty(batch.shape, dtype=torch.float32, memory_format=memory_format)
+        real = partial(torch.tensor, dtype=torch.float32, device=batch.device)
+        out = torch.empty_like(batch, dtype=torch.float32, memory_format=memory_format)
         out.copy_(batch)
-        gain = torch.tensor([self.scale / s for s in self.std], dtype=torch.float32)
+        gain = real([self.scale / s for s in self.std])
         pairs = zip(self.mean, self.std, strict=True)
-        shift = torch.tensor([-m / s for m, s in pairs], dtype=torch.float32)
+        shift = real([-m / s for m, s in pairs])
         if memory_format == torch.channels_last:  # whole rows at once are faster than three values
             rows, width = out.permute(0, 2, 3, 1).flatten(2), out.shape[3]
             rows.mul_(gain.repeat(width)).add_(shift.repeat(width))

@@ -190,7 +190,7 @@ def build_learner(
     until = config.model.frozen_until
     if not until:
         return Learner(model, pixels)
-    shape = tuple(pixels.testing(np.zeros(1, np.int64)).shape[1:])
+    shape = tuple(pixels.inputs(pixels.testing(np.zeros(1, np.int64))).shape[1:])
     stored = not mixes_pixels(config)
     backbone = models.CutBackbone(model.backbone, until, shape, stored=stored)
     rest = EmbeddingModel(backbone, model.head)
