@@ -16,8 +16,10 @@ MODULES = {
     "export": ("onnx", "onnxruntime", "onnxscript"),
     "heic": ("pillow_heif",),
     "hub": ("huggingface_hub",),
+    "huggingface": ("datasets",),
     "mlflow": ("mlflow",),
     "pandas": ("pandas",),
+    "parquet": ("pyarrow",),
     "postgres": ("pgvector", "psycopg"),
     "wandb": ("wandb",),
 }

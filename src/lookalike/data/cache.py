@@ -60,20 +60,14 @@ def resized(pixels: NDArray[np.uint8], resize: Resize) -> NDArray[np.uint8]:
     A single number is the size of the shorter side, and the aspect ratio is kept.
     """
     height, width, channels = pixels.shape
-    size = resized_shape(height, width, resize)
-    if size == (height, width):
-        return pixels
-    source = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
-    made = np.asarray(source.resize(size[::-1], Image.Resampling.BILINEAR))
-    return made.reshape(*size, channels)
-
-
-def resized_shape(height: int, width: int, resize: Resize) -> tuple[int, int]:
-    """Height and width of an image after :func:`resized`."""
     if isinstance(resize, int):
         short = min(height, width)
-        return int(resize * height / short), int(resize * width / short)
-    return resize or (height, width)
+        resize = int(resize * height / short), int(resize * width / short)
+    if resize is None or resize == (height, width):
+        return pixels
+    source = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
+    made = np.asarray(source.resize(resize[::-1], Image.Resampling.BILINEAR))
+    return made.reshape(*resize, channels)
 
 
 def size_name(resize: Resize) -> str:

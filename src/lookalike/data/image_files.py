@@ -96,14 +96,14 @@ def warn_of_other_formats(root: Path) -> None:
         )
 
 
-def read_image(path: Path, file: str, upright: bool) -> NDArray[np.uint8]:
-    """The pixels of one file as :func:`open_rgb` reads it, [H, W, 3].
+def read_image(source: Path | BinaryIO, file: str, upright: bool) -> NDArray[np.uint8]:
+    """The pixels of the image called ``file`` as :func:`open_rgb` reads it, [H, W, 3].
 
     The published results on the official data sets were made without ``upright``, so it is for
     users' own images only.
     """
     try:
-        return np.array(open_rgb(path, upright=upright))
+        return np.array(open_rgb(source, upright=upright))
     except FileNotFoundError as error:
         raise UnreadableImage(file, "there is no such file") from error
     except MemoryError:

@@ -1,7 +1,7 @@
 """Images as JPEGs in a few large files, decoded when they are read: about a tenth of raw pixels.
 
 Each shard is the JPEGs of consecutive images, one after another, with an index of where each ends,
-its shape when it is read, and its class. Shards are read with ``pread``, so that the memory of the
+its shape, and its class. Shards are read with ``pread``, so that the memory of the
 process does not grow with the store.
 """
 
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookalike.data.cache import Resize, resized, resized_shape
+from lookalike.data.cache import Resize, resized
 from lookalike.data.image_set import ImageSet
 from lookalike.data.stores.indexed_file import read_index
 from lookalike.data.stores.store import Indices
@@ -77,9 +77,8 @@ class JpegStore:
 
     def read(self, index: int) -> Tensor:
         """Image ``index`` as uint8 [C, H, W]."""
-        height, width, channels = map(int, self.shapes[index])
-        pixels = resized(decode(self.data(index), channels), (height, width))
-        return torch.from_numpy(np.require(pixels, requirements="W")).permute(2, 0, 1)
+        pixels = decode(self.data(index), int(self.shapes[index, 2]))
+        return torch.from_numpy(pixels).permute(2, 0, 1)
 
     def read_batch(self, indices: Indices) -> list[Tensor]:
         """Several images, each its own size."""
@@ -95,22 +94,21 @@ def decode(data: bytes, channels: int) -> NDArray[np.uint8]:
 def encode(
     images: ImageSet, index: int, resize: Resize, quality: int
 ) -> tuple[bytes, tuple[int, int, int]]:
-    """Image ``index`` as a JPEG, and its shape when it is read.
+    """Image ``index`` as a JPEG, and its shape.
 
-    The original file is kept where it is a JPEG that is small already: no side longer than asked,
-    few bytes, and the same pixels. One that is smaller than asked is resized when it is read.
+    The original file is kept where it is a JPEG that needs no resizing, has few bytes and decodes
+    to the same pixels.
     """
     pixels = images.decode(index)
-    height, width, channels = pixels.shape
-    size = resized_shape(height, width, resize)
     made = np.ascontiguousarray(resized(pixels, resize))
+    height, width, channels = made.shape
     kind, sampling = ("GRAY", "Gray") if channels == 1 else ("RGB", "420")
     data: bytes = simplejpeg.encode_jpeg(made, quality, kind, sampling)
-    if images.encoded is not None and height <= size[0] and width <= size[1]:
+    if images.encoded is not None and made.shape == pixels.shape:
         original = images.encoded(index)
         if len(original) <= _KEPT_RATIO * len(data) and _decodes_to(original, pixels):
             data = original
-    return data, (*size, channels)
+    return data, (height, width, channels)
 
 
 def _decodes_to(data: bytes, pixels: NDArray[np.uint8]) -> bool:
