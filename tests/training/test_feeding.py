@@ -1,5 +1,7 @@
 """Batches are the same whoever makes them, and however far ahead."""
 
+import pickle
+import shutil
 import threading
 from itertools import islice
 
@@ -159,6 +161,17 @@ def test_threads_change_no_run(tiny, patterns, tmp_path):
     assert alone.folder.name == together.folder.name
     assert alone.result["test"] == together.result["test"]
     assert alone.result["validation"] == together.result["validation"]
+
+
+def test_a_listed_data_set_is_read_from_its_store(tiny, patterns, tmp_path):
+    shutil.copytree(patterns, tmp_path / "pictures")
+    given = ["data.name=folder", f"data.root={tmp_path / 'pictures'}", "train.epochs=0"]
+    config = tiny(*given, "data.store=jpeg")
+    images = data.load("folder", tmp_path / "pictures")
+    first = train(config)
+    shutil.rmtree(tmp_path / "pictures")
+    shutil.rmtree(first.folder)
+    assert train(config, images=pickle.loads(pickle.dumps(images))).result == first.result
 
 
 def test_the_kind_of_store_is_part_of_a_run(tiny, patterns):

@@ -39,10 +39,12 @@ class Learner:
         return self.frozen_parameters + sum(p.numel() for p in self.model.parameters())
 
 
-def load_images(config: RunConfig) -> tuple[ImageSet, Preset]:
-    """The images of a run and how they are transformed; nothing is decoded yet."""
+def load_images(config: RunConfig, loaded: ImageSet | None = None) -> tuple[ImageSet, Preset]:
+    """The images of a run, unless ``loaded``, and how they are transformed; nothing is decoded."""
     given, preset = config.data, data.preset(config.data.transform)
-    return data.load(given.name, given.root, given.skip_unreadable), preset
+    if loaded is None:
+        loaded = data.load(given.name, given.root, given.skip_unreadable)
+    return loaded, preset
 
 
 def with_chosen_store(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lookalike import models
 from lookalike.config import RunConfig, without_effect
-from lookalike.data import ImageStore, Preset, Split, Subset
+from lookalike.data import ImageSet, ImageStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.evaluation.metrics import check_metrics, more_is_better
@@ -43,12 +43,13 @@ from lookalike.training.summary import first_line
 TRAINING_STAGE = "embedding the training images"
 
 
-def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
+def train(config: RunConfig, watcher: Watcher | None = None, images: ImageSet | None = None) -> Run:
     """Train and test what ``config`` describes, resume it, or find it done.
 
     Args:
         config: The configuration, as :func:`lookalike.config.load` returns it.
         watcher: Receives progress and notes.
+        images: The data set of ``config``, where it is loaded already.
 
     Returns:
         The finished run.
@@ -59,7 +60,7 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     """
     watcher = watcher if watcher and is_first() else Watcher()
     check(config)
-    images, preset = building.load_images(config)
+    images, preset = building.load_images(config, images)
     config = building.with_chosen_store(config, images, preset, watcher)
     split = building.chosen_split(config, images)
     weights = models.fingerprint(config.model.network, config.model.weights)
@@ -71,7 +72,7 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     models.require_weights(config.model.network, config.model.weights)  # the store may be large
     store = building.open_store(config.data, images, preset, watcher)
     if must_launch(config):
-        launch(config, watcher)
+        launch(config, watcher, images)
         return run
     with ranks.explain_lost_ranks(), run.locked() if is_first() else nullcontext():
         fabric = prepared_fabric(config.train)
