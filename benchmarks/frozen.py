@@ -101,7 +101,7 @@ def extraction(
     """Images/s of the bare network, and of reading, preparing and computing."""
     every = training.split.train.indices
     slices = [every[i : i + AT_A_TIME] for i in range(0, len(every) - AT_A_TIME, AT_A_TIME)]
-    noise = torch.rand_like(pixels.testing(slices[0]))
+    noise = torch.rand_like(pixels.inputs(pixels.testing(slices[0])))
     numbers = iter(range(10**6))
 
     def next_slice() -> np.ndarray:
@@ -115,8 +115,10 @@ def extraction(
         return taking_turns(
             {
                 "bare": lambda: run(noise),
-                "test view": lambda: run(pixels.testing(next_slice())),
-                "augmented": lambda: run(pixels.training(next_slice(), torch.Generator())),
+                "test view": lambda: run(pixels.inputs(pixels.testing(next_slice()))),
+                "augmented": lambda: run(
+                    pixels.inputs(pixels.training(next_slice(), torch.Generator()))
+                ),
             },
             rounds=12,
         )
@@ -133,7 +135,7 @@ def main() -> None:
         training = training_of(config, folder)
         compiled = training_of(load(None, [*SETTINGS, *settings, "train.compile=true"]), folder)
         subset = training.split.train
-        features = training.source.testing(subset.indices).flatten(1)
+        features = training.source.testing(subset.indices).float().flatten(1)
         speeds = taking_turns(
             {
                 "plain": plain_loop(features, subset.labels.tolist()),

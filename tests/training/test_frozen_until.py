@@ -141,7 +141,8 @@ def test_it_learns_what_the_network_with_a_standing_front_learns(
         indices = train_set.indices[positions]
         model.train()
         front.eval()
-        exact, rounded = front(pixels.testing(indices).double()), maps[indices].double()
+        exact = front(pixels.inputs(pixels.testing(indices)).double())
+        rounded = maps[indices].double()
         torch.testing.assert_close(rounded, exact, rtol=torch.finfo(torch.half).eps, atol=1e-5)
         optimizer.zero_grad()
         labels = torch.from_numpy(train_set.labels[positions])
@@ -220,7 +221,7 @@ def test_the_finished_run_embeds_images_as_it_was_tested(cut):
     embedder = Embedder.from_run(run.folder)
     pixels = Pixels(store, data.preset("glyphs"), embedder.model.normalisation)
     with torch.no_grad():
-        ours = embedder.model.eval()(pixels.testing(some))
+        ours = embedder.model.eval()(pixels.inputs(pixels.testing(some)))
     torch.testing.assert_close(ours, kept["embeddings"], atol=5e-3, rtol=0)
 
 

@@ -35,7 +35,7 @@ def loss():
     [
         ("sampler.name=wrong_parts:Batches", "must be a lookalike.samplers.BatchSampler"),
         ("model.network=wrong_parts:network", "must return a lookalike.models.Backbone"),
-        ("data.name=wrong_parts:dataset", "must return a lookalike.data.ImageSet, not list"),
+        ("data.name=wrong_parts:dataset", "must return a lookalike.data.ImageSet, or .*, not list"),
         ("data.name=wrong_parts:broken_dataset", "could not be loaded: KeyError: 'oops'"),
         ("miner.name=wrong_parts:Miner", "3 tensors .triplets. or 4 .pairs.; this one has int"),
         ("loss.name=wrong_parts:loss", "a loss must be a torch.nn.Module or a function, not int"),

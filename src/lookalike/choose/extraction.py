@@ -88,7 +88,7 @@ def compute_features(
     Returns:
         The features.
     """
-    store = open_store(images, preset, watcher)
+    store = open_store(config.data, images, preset, watcher)
     device = feature_device(config)
     return frozen_features(config, images, store, preset, device, watcher)
 

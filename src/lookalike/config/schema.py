@@ -207,6 +207,12 @@ class DataConfig(Section):
     """crop and augmentation: a preset, network, package.module:name, or keys (docs/data.md)"""
     skip_unreadable: Annotated[bool, Key()] = False
     """leave out images that cannot be decoded instead of stopping"""
+    store: Annotated[Literal["raw", "jpeg", "auto"], Key(hashed="when set")] = "raw"
+    """how images are cached: raw pixels, JPEGs in shards, or by the size of the data"""
+    jpeg_quality: Annotated[
+        int, Key(hashed="when set", active_when=(when("data.store", "jpeg", "auto"),))
+    ] = Field(95, ge=1, le=100)
+    """quality of the cached JPEGs"""
 
 
 class LoraConfig(Section):
@@ -413,6 +419,11 @@ class TrainConfig(Section):
     """where metrics of training are logged"""
     eval_batch_size: Annotated[int, Key(compared=False)] = Field(256, ge=1)
     """images of a batch in validation and test"""
+    # Batches are the same, whoever makes them.
+    workers: Annotated[int | None, Key(hashed="never", compared=False)] = Field(None, ge=0)
+    """threads that read images, 0: that of the training; if not set, every core but 0 on a CPU"""
+    prefetch: Annotated[int, Key(hashed="never", compared=False)] = Field(2, ge=1)
+    """batches that are made ahead of the network"""
     checkpoint_seconds: Annotated[float, Key(hashed="never", compared=False)] = Field(60, ge=0)
     """seconds between checkpoints inside an epoch"""
 

@@ -1,8 +1,7 @@
 """Data sets, splits, transforms and the image cache."""
 
 # The modules of the data sets are imported because that registers them.
-from lookalike.data import glyphs, own_images  # noqa: F401
-from lookalike.data.cache import PixelStore, open_store
+from lookalike.data import glyphs, huggingface, own_images, parquet, webdataset  # noqa: F401
 from lookalike.data.checking import CheckReport, check
 from lookalike.data.image_set import ImageSet, UnreadableImage
 from lookalike.data.loading import load, prepare
@@ -10,6 +9,7 @@ from lookalike.data.official import Counts
 from lookalike.data.own_transforms import own_transform
 from lookalike.data.presets import PRESETS, preset
 from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, make_splits
+from lookalike.data.stores import ImageStore, JpegStore, PixelStore, chosen_store, open_store
 from lookalike.data.transforms import ONE_VIEW, Normalisation, Part, Preset, Views
 
 __all__ = [
@@ -20,6 +20,8 @@ __all__ = [
     "CheckReport",
     "Counts",
     "ImageSet",
+    "ImageStore",
+    "JpegStore",
     "Normalisation",
     "Part",
     "PixelStore",
@@ -29,6 +31,7 @@ __all__ = [
     "UnreadableImage",
     "Views",
     "check",
+    "chosen_store",
     "load",
     "make_splits",
     "open_store",

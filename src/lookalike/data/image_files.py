@@ -96,14 +96,14 @@ def warn_of_other_formats(root: Path) -> None:
         )
 
 
-def read_image(path: Path, file: str, upright: bool) -> NDArray[np.uint8]:
-    """The pixels of one file as :func:`open_rgb` reads it, [H, W, 3].
+def read_image(source: Path | BinaryIO, file: str, upright: bool) -> NDArray[np.uint8]:
+    """The pixels of the image called ``file`` as :func:`open_rgb` reads it, [H, W, 3].
 
     The published results on the official data sets were made without ``upright``, so it is for
     users' own images only.
     """
     try:
-        return np.array(open_rgb(path, upright=upright))
+        return np.array(open_rgb(source, upright=upright))
     except FileNotFoundError as error:
         raise UnreadableImage(file, "there is no such file") from error
     except MemoryError:
@@ -114,6 +114,10 @@ def read_image(path: Path, file: str, upright: bool) -> NDArray[np.uint8]:
 
 def _decode(folder: Path, files: Sequence[str], upright: bool, index: int) -> NDArray[np.uint8]:
     return read_image(folder / files[index], files[index], upright)
+
+
+def _encoded(folder: Path, files: Sequence[str], index: int) -> bytes:
+    return (folder / files[index]).read_bytes()
 
 
 def from_files(
@@ -151,6 +155,7 @@ def from_files(
         fingerprint=fingerprint,
         stamp=digest(fingerprint, str(folder.resolve()), str(upright), times),
         validation=validation,
+        encoded=partial(_encoded, folder, tuple(files)),
     )
 
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from lookalike.errors import BadInput, LookalikeError
 __all__ = ["ImageSet", "UnreadableImage", "digest", "refuse_unreadable"]
 
 Pixels = NDArray[np.uint8]
+Read = TypeVar("Read")
 
 _COLUMNS = ("labels", "test", "query", "gallery", "super_labels", "validation")
 """The arrays of an ImageSet with one entry per image."""
@@ -44,6 +45,7 @@ class ImageSet:
         query: The mask of the queries in the test half, if the data set defines them.
         gallery: The mask of the gallery in the test half, if the data set defines it.
         decode: From the index of an image to its pixels [H, W, C].
+        encoded: From the index of an image to the bytes of its file, if there are files.
         fingerprint: A hash of names, sizes in bytes, labels and halves: equal on every machine.
         stamp: A hash that also changes when a file is written again; names caches.
         unreadable: Images that were left out.
@@ -65,6 +67,7 @@ class ImageSet:
     unreadable: tuple[str, ...] = ()
     super_labels: NDArray[np.int64] | None = None
     validation: NDArray[np.bool_] | None = None
+    encoded: Callable[[int], bytes] | None = None
 
     def __post_init__(self) -> None:
         count, columns = len(self.files), [getattr(self, name) for name in _COLUMNS]
@@ -90,7 +93,8 @@ class ImageSet:
         return replace(
             self,
             files=tuple(self.files[i] for i in keep),
-            decode=partial(_decode_kept, self.decode, keep),
+            decode=partial(_of_kept, self.decode, keep),
+            encoded=None if self.encoded is None else partial(_of_kept, self.encoded, keep),
             fingerprint=digest(self.fingerprint, *names),
             stamp=digest(self.stamp, *names),
             unreadable=self.unreadable + names,
@@ -98,8 +102,8 @@ class ImageSet:
         )
 
 
-def _decode_kept(decode: Callable[[int], Pixels], kept: NDArray[np.int64], index: int) -> Pixels:
-    return decode(int(kept[index]))
+def _of_kept(read: Callable[[int], Read], kept: NDArray[np.int64], index: int) -> Read:
+    return read(int(kept[index]))
 
 
 def digest(*parts: str | bytes | NDArray[Any]) -> str:

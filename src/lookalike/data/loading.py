@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from lookalike.data.archives import download, unpack
 from lookalike.data.cache import cache_folder, decoded
 from lookalike.data.image_set import ImageSet, UnreadableImage
+from lookalike.data.map_dataset import from_dataset
 from lookalike.data.official import cars, cub, sop
 from lookalike.data.omniglot import omniglot, omniglot_small
 from lookalike.errors import BadInput, LookalikeError
@@ -98,7 +99,8 @@ _BY_HAND = {
         "and the unpacked img/ into {root}/InShop_Clothes"
     ),
 } | {
-    own: f"'{own}' is your own pictures: there is nothing to download" for own in ("folder", "csv")
+    own: f"'{own}' is your own pictures: there is nothing to download"
+    for own in ("folder", "csv", "huggingface", "parquet", "webdataset")
 }
 
 
@@ -127,10 +129,7 @@ def load(name: str, root: str | Path | None = None, skip_unreadable: bool = Fals
             f"the data set '{name}' could not be loaded: {type(error).__name__}: {error}"
         ) from error
     if not isinstance(images, ImageSet):
-        raise BadInput(
-            f"the data set '{name}' must return a lookalike.data.ImageSet, not "
-            f"{type(images).__name__}"
-        )
+        images = from_dataset(images, name)
     return readable(images) if skip_unreadable else images
 
 

@@ -9,13 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookalike import data
 from lookalike.compare.contenders import Contender
 from lookalike.errors import LookalikeError
 from lookalike.evaluation import evaluate, nearest, score
 from lookalike.evaluation.projection import project_tsne
 from lookalike.evaluation.scoring import ScoreOptions
-from lookalike.models import preset_of
 from lookalike.report.pictures import Pictures, class_label, class_title
 from lookalike.runs.run import TestEmbeddings, test_embeddings
 
@@ -71,10 +69,7 @@ def embedding_views(contenders: Sequence[Contender], seed: int) -> EmbeddingView
     if len(shown) < len(same):
         notes.append(f"Shown are {len(shown)} of {len(same)} methods.")
     first, tested = shown[0]
-    # the pixels that the run itself read, so that nothing is decoded again
-    config = first.runs[0].config
-    resize = preset_of(config.data.transform, config.model.network).resize
-    pictures = Pictures(data.open_store(tested.images, resize))
+    pictures = Pictures.of_run(first.runs[0].config, tested.images)
     runs = [each for _, each in shown]
     galleries = [choose_strips(t.embeddings, t.labels, t.query, t.gallery) for t in runs]
     strips = [strip for found in galleries for strip in (*found.right, *found.worst)]

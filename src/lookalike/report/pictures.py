@@ -5,14 +5,17 @@ import io
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from PIL import Image
 
-from lookalike.data import PixelStore
+from lookalike.config import RunConfig
+from lookalike.data import ImageSet, ImageStore
 from lookalike.errors import LookalikeError
 from lookalike.inference.pictures import read_picture
 from lookalike.search import Index
+from lookalike.training.building import load_images, open_store
 
 TINY = 64
 
@@ -27,10 +30,16 @@ class Sheet:
 
 
 class Pictures:
-    """Reads from a pixel store. Tiny pictures keep their size; photos become thumbnails."""
+    """Reads from an image store. Tiny pictures keep their size; photos become thumbnails."""
 
-    def __init__(self, store: PixelStore) -> None:
+    def __init__(self, store: ImageStore) -> None:
         self._store = store
+
+    @classmethod
+    def of_run(cls, config: RunConfig, images: ImageSet) -> Self:
+        """The pixels that a run of this configuration reads, so that nothing is decoded again."""
+        _, preset = load_images(config, images)
+        return cls(open_store(config.data, images, preset))
 
     def are_tiny(self, indices: Sequence[int]) -> bool:
         """Whether all of them are so small that a page should enlarge them, pixel by pixel."""

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lookalike import data
-from lookalike.data import Preset
+from lookalike.config import RunConfig
 from lookalike.errors import BadInput
 from lookalike.evaluation import nearest
 from lookalike.report.embeddings import Neighbour, Strip, picture_of, spread
@@ -47,7 +46,7 @@ class Beside:
 
 
 def beside(
-    names: tuple[str, str], first: TestEmbeddings, second: TestEmbeddings, preset: Preset
+    names: tuple[str, str], first: TestEmbeddings, second: TestEmbeddings, config: RunConfig
 ) -> Beside:
     """Compare what two methods find for the same queries.
 
@@ -55,7 +54,7 @@ def beside(
         names: Of the two methods.
         first: The test embeddings of the first.
         second: Those of the second, of the same images.
-        preset: The transforms of the runs, whose image store is read.
+        config: That of the runs, whose image store is read.
 
     Returns:
         Four groups of queries: right at rank 1 by both, by one of the two, by none.
@@ -90,7 +89,7 @@ def beside(
     shown = [strip for group in groups for pair in group.strips for strip in pair]
     places = {one.position for one in shown}
     places |= {near.position for one in shown for near in one.neighbours}
-    pictures = Pictures(data.open_store(first.images, preset.resize))
+    pictures = Pictures.of_run(config, first.images)
     return Beside(
         names,
         len(queries),

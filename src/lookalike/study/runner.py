@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from lookalike.config import RunConfig, parse
-from lookalike.data import ImageSet, PixelStore, Preset, Split, Subset
+from lookalike.data import ImageSet, ImageStore, Preset, Split, Subset
 from lookalike.errors import LookalikeError
 from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
@@ -213,12 +213,12 @@ class TaskRunner:
             "split", config.data, config.protocol, config.seed,
         )  # fmt: skip
 
-    def store(self, config: RunConfig) -> tuple[ImageSet, PixelStore, Preset]:
+    def store(self, config: RunConfig) -> tuple[ImageSet, ImageStore, Preset]:
         """The images of a data set, decoded."""
 
-        def opened() -> tuple[ImageSet, PixelStore, Preset]:
+        def opened() -> tuple[ImageSet, ImageStore, Preset]:
             images, preset = load_images(config)
-            return images, open_store(images, preset, self.watcher), preset
+            return images, open_store(config.data, images, preset, self.watcher), preset
 
         return self.cached(opened, "store", config.data)
 

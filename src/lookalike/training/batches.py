@@ -1,29 +1,29 @@
 """From image indices to batches of inputs, and from subsets to embeddings."""
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lookalike.data import Normalisation, Part, PixelStore, Preset, Subset
+from lookalike.data import ImageStore, Normalisation, Part, Preset, Subset
 from lookalike.samplers import BatchSampler
 from lookalike.training.distributed.gather import broadcast_from_first, gather_rows
 from lookalike.training.distributed.ranks import own_part, world_size
-
-Item = TypeVar("Item")
-Prepared = TypeVar("Prepared")
+from lookalike.training.feeding import Feeding, UnreadBatch, feed
 
 
 class Source(Protocol):
-    """Inputs of a model, by image index."""
+    """Inputs of a model, by image index; several threads may read at a time.
+
+    Batches are read compactly, on the CPU, and :meth:`inputs` completes them on the device.
+    """
 
     def training(
         self, indices: NDArray[np.int64], generator: torch.Generator, part: Part | None = None
@@ -35,12 +35,16 @@ class Source(Protocol):
         """A batch to embed, without randomness."""
         ...
 
+    def inputs(self, batch: Tensor) -> Tensor:
+        """What the model takes, from a batch that was read, wherever it is."""
+        ...
+
 
 @dataclass(frozen=True)
 class Pixels:
     """Images from the cache, augmented or not, as the network expects them."""
 
-    store: PixelStore
+    store: ImageStore
     preset: Preset
     normalisation: Normalisation
     layout: torch.memory_format = torch.contiguous_format
@@ -48,13 +52,17 @@ class Pixels:
     def training(
         self, indices: NDArray[np.int64], generator: torch.Generator, part: Part | None = None
     ) -> Tensor:
-        """Augmented images."""
-        pixels = self.store.read_batch(indices)
-        return self.preset.train(pixels, generator, self.normalisation, self.layout, part)
+        """Augmented images, 0..255."""
+        part = part or Part(len(indices), 0, len(indices))
+        return self.preset.augment(self.store.read_batch(indices), generator, part)
 
     def testing(self, indices: NDArray[np.int64]) -> Tensor:
-        """Images by the test transform."""
-        return self.preset.test(self.store.read_batch(indices), self.normalisation, self.layout)
+        """Images by the test transform, 0..255."""
+        return self.preset.centre(self.store.read_batch(indices))
+
+    def inputs(self, batch: Tensor) -> Tensor:
+        """The images normalised as the network expects them."""
+        return self.normalisation(batch, self.layout)
 
 
 @dataclass
@@ -66,7 +74,7 @@ class TrainingBatches:
     processes, each draws the same positions and reads the images of its own part.
 
     ``per_read`` batches are drawn and read together, which pays where reading is quick. A sampler
-    that uses embeddings still draws one batch at a time.
+    that uses embeddings still draws one batch at a time, and one ahead.
     """
 
     subset: Subset
@@ -76,10 +84,15 @@ class TrainingBatches:
     device: torch.device
     step: int = 0
     per_read: int = 1
+    feeding: Feeding = field(default_factory=Feeding)
     drawn: list[list[int]] = field(default_factory=list, init=False)
 
     def __iter__(self) -> Iterator[tuple[list[int], Tensor]]:
-        for numbered, batches in prefetch(self._numbered(), self._augmented, self.device):
+        feeding = self.feeding
+        if self.sampler.uses_embeddings or self.per_read > 1:
+            feeding = replace(feeding, ahead=1)
+        batches_of, inputs = self._unread, self.source.inputs
+        for numbered, batches in feed(self._numbered(), batches_of, inputs, self.device, feeding):
             for (_, positions), images in zip(numbered, batches, strict=True):
                 self.drawn.pop(0)
                 yield positions, images
@@ -97,9 +110,10 @@ class TrainingBatches:
     def _numbered(self) -> Iterator[list[tuple[int, list[int]]]]:
         """Positions with their steps, ``per_read`` batches at a time."""
         steps = count(self.step)
-        if self.drawn:
-            yield [(next(steps), positions) for positions in self.drawn]
         together = 1 if self.sampler.uses_embeddings else self.per_read
+        former = [(next(steps), positions) for positions in self.drawn]
+        for start in range(0, len(former), together):
+            yield former[start : start + together]
         waiting: list[tuple[int, list[int]]] = []
         while True:
             for positions in self.sampler:
@@ -109,13 +123,36 @@ class TrainingBatches:
                     yield waiting
                     waiting = []
 
-    def _augmented(self, numbered: list[tuple[int, list[int]]]) -> list[Tensor]:
+    def _unread(self, numbered: list[tuple[int, list[int]]]) -> list[UnreadBatch]:
         batches = []
         for step, positions in numbered:
             part = own_part(len(positions))
             own = self.subset.indices[positions[part.rows]]
-            batches.append(self.source.training(own, step_generator(self.seed, step), part))
+            read = partial(read_training, self.source, own, self.seed, step, part)
+            batches.append(UnreadBatch(len(own), read))
         return batches
+
+
+def read_training(
+    source: Source,
+    indices: NDArray[np.int64],
+    seed: int,
+    step: int,
+    part: Part,
+    start: int,
+    stop: int,
+) -> Tensor:
+    """The rows ``start`` to ``stop`` of a random batch of ``indices``, itself ``part`` of another.
+
+    All rows are drawn, by a generator of their own, and these are made.
+    """
+    rows = Part(part.whole, part.start + start, part.start + stop)
+    return source.training(indices[start:stop], step_generator(seed, step), rows)
+
+
+def unread_test(source: Source, indices: NDArray[np.int64]) -> list[UnreadBatch]:
+    """A batch to embed."""
+    return [UnreadBatch(len(indices), lambda start, stop: source.testing(indices[start:stop]))]
 
 
 def step_generator(seed: int, step: int) -> torch.Generator:
@@ -134,6 +171,7 @@ def embed(
     progress: Callable[[int, int], None] | None = None,
     distributed: bool = False,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    feeding: Feeding | None = None,
 ) -> Tensor:
     """The embedding of every image of a subset.
 
@@ -145,6 +183,7 @@ def embed(
         progress: Is called with the images embedded so far, and all.
         distributed: Whether each of several processes embeds a part, and all get the whole.
         autocast: Entered for each pass: the precision of the network.
+        feeding: How many threads read the images, and how far ahead.
 
     Returns:
         Embeddings [N, dim] in float32 on the CPU.
@@ -159,7 +198,8 @@ def embed(
     slices = [own[i : i + batch_size] for i in range(0, len(own), batch_size)]
     rows: list[Tensor] = []
     done = 0
-    for indices, images in prefetch(slices, source.testing, like.device):
+    unread = partial(unread_test, source)
+    for indices, (images,) in feed(slices, unread, source.inputs, like.device, feeding):
         with autocast():
             embeddings = model(images.to(like))
         rows.append(embeddings.float().cpu())
@@ -169,23 +209,3 @@ def embed(
     model.train(was_training)
     found = torch.cat(rows)
     return gather_rows(found.to(like.device), len(subset)).cpu() if shared else found
-
-
-def prefetch(
-    items: Iterable[Item], prepare: Callable[[Item], Prepared], device: torch.device
-) -> Iterator[tuple[Item, Prepared]]:
-    """Each item with what ``prepare`` makes of it; items are drawn exactly one ahead.
-
-    Where the network runs on another device, a thread prepares the next item meanwhile. On the CPU
-    that thread would only take the cores from the network.
-    """
-    with ThreadPoolExecutor(1) as thread:
-        later = device.type != "cpu"
-        waiting = None
-        for item in items:
-            made = thread.submit(prepare, item).result if later else partial(prepare, item)
-            if waiting is not None:
-                yield waiting[0], waiting[1]()
-            waiting = item, made
-        if waiting is not None:
-            yield waiting[0], waiting[1]()

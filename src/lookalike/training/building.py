@@ -11,8 +11,8 @@ from lightning_fabric import seed_everything
 from torch import Tensor
 
 from lookalike import data, models, samplers
-from lookalike.config import ModelConfig, RunConfig
-from lookalike.data import ONE_VIEW, ImageSet, PixelStore, Preset, Split, Subset, Views
+from lookalike.config import DataConfig, ModelConfig, RunConfig
+from lookalike.data import ONE_VIEW, ImageSet, ImageStore, Preset, Split, Subset, Views
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
 from lookalike.models.lora import require_peft, with_lora
@@ -41,18 +41,36 @@ class Learner:
         return self.frozen_parameters + sum(p.numel() for p in self.model.parameters())
 
 
-def load_images(config: RunConfig) -> tuple[ImageSet, Preset]:
-    """The images of a run and how they are transformed; nothing is decoded yet."""
+def load_images(config: RunConfig, loaded: ImageSet | None = None) -> tuple[ImageSet, Preset]:
+    """The images of a run, unless ``loaded``, and how they are transformed; nothing is decoded."""
     given, preset = config.data, models.preset_of(config.data.transform, config.model.network)
-    return data.load(given.name, given.root, given.skip_unreadable), preset
+    if loaded is None:
+        loaded = data.load(given.name, given.root, given.skip_unreadable)
+    return loaded, preset
 
 
-def open_store(images: ImageSet, preset: Preset, watcher: Watcher) -> PixelStore:
-    """The decoded images, from the cache or decoded now."""
+def with_chosen_store(
+    config: RunConfig, images: ImageSet, preset: Preset, watcher: Watcher
+) -> RunConfig:
+    """The configuration with the kind of store that ``data.store=auto`` means, told to watcher."""
+    given = config.data
+    kind = data.chosen_store(images, preset.resize, given.store, given.jpeg_quality, watcher.note)
+    if kind == given.store:
+        return config
+    return config.model_copy(update={"data": given.model_copy(update={"store": kind})})
+
+
+def open_store(
+    given: DataConfig, images: ImageSet, preset: Preset, watcher: Watcher | None = None
+) -> ImageStore:
+    """The stored images, from the cache or stored now."""
+    watcher = watcher or Watcher()
     return data.open_store(
         images,
         preset.resize,
         progress=lambda done, total: watcher.stage("decoding", done, total),
+        kind=given.store,
+        quality=given.jpeg_quality,
     )
 
 
@@ -165,7 +183,7 @@ def mixes_pixels(config: RunConfig) -> bool:
     return config.mix is not None and config.mix.where == "input"
 
 
-def build_model(config: RunConfig, store: PixelStore, preset: Preset) -> EmbeddingModel:
+def build_model(config: RunConfig, store: ImageStore, preset: Preset) -> EmbeddingModel:
     """The network with its head, frozen and in the memory format of the configuration."""
     wanted = config.model
     model = models.build(
@@ -197,7 +215,7 @@ def freeze(model: EmbeddingModel, wanted: ModelConfig) -> None:
 def build_learner(
     config: RunConfig,
     images: ImageSet,
-    store: PixelStore,
+    store: ImageStore,
     preset: Preset,
     device: torch.device,
     watcher: Watcher,
@@ -217,7 +235,7 @@ def build_learner(
     until = config.model.frozen_until or config.model.freeze_until
     if not until:
         return Learner(model, pixels, views=preset.views)
-    shape = tuple(pixels.testing(np.zeros(1, np.int64)).shape[1:])
+    shape = tuple(pixels.inputs(pixels.testing(np.zeros(1, np.int64))).shape[1:])
     stored = config.model.freeze_until is None and not mixes_pixels(config)
     backbone = models.CutBackbone(model.backbone, until, shape, stored=stored)
     rest = EmbeddingModel(backbone, model.head)
@@ -228,7 +246,7 @@ def build_learner(
     def front() -> Frozen:
         return Frozen(backbone.eval().front, pixels, 0, device)
 
-    part = {"until": until}
+    part = {"until": until, **store.settings}
     return Learner(rest, open_features(images, preset, config.model, part, front, watcher))
 
 
@@ -246,7 +264,7 @@ def learner_of(config: RunConfig, features: Features, device: torch.device) -> L
 
 
 def pixels_of(
-    config: RunConfig, store: PixelStore, preset: Preset, model: EmbeddingModel
+    config: RunConfig, store: ImageStore, preset: Preset, model: EmbeddingModel
 ) -> Pixels:
     """The images as the network expects them."""
     normalisation = preset.normalisation(model.normalisation)
@@ -261,7 +279,7 @@ def memory_format_of(config: RunConfig) -> torch.memory_format:
 def frozen_features(
     config: RunConfig,
     images: ImageSet,
-    store: PixelStore,
+    store: ImageStore,
     preset: Preset,
     device: torch.device,
     watcher: Watcher,
@@ -274,7 +292,7 @@ def frozen_features(
         count = sum(weight.numel() for weight in model.backbone.parameters())
         return Frozen(pooled_features(model), pixels, count, device)
 
-    part = {"pooling": config.model.pooling}
+    part = {"pooling": config.model.pooling, **store.settings}
     return open_features(images, preset, config.model, part, frozen, watcher)
 
 

@@ -10,7 +10,7 @@ import math
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,11 +22,13 @@ from torch import Tensor
 from lookalike.config import ModelConfig
 from lookalike.data import ImageSet, Part, Preset
 from lookalike.data.cache import cache_folder, remove_abandoned
+from lookalike.data.stores.sizes import format_bytes
 from lookalike.errors import BadInput
 from lookalike.files import atomically, one_at_a_time, write_json
 from lookalike.models import fingerprint
 from lookalike.progress import Watcher
-from lookalike.training.batches import Pixels, prefetch, step_generator
+from lookalike.training.batches import Pixels, read_training, unread_test
+from lookalike.training.feeding import UnreadBatch, feed
 
 LARGEST = float(np.finfo(np.float16).max)
 AT_A_TIME = 128
@@ -53,14 +55,18 @@ class Features:
         chosen = torch.as_tensor(indices)
         count, images = self.views.shape[:2]
         if count <= 2:  # nothing to choose
-            return self.views[-1].index_select(0, chosen).float()
+            return self.views[-1].index_select(0, chosen)
         part = part or Part(len(chosen), 0, len(chosen))
         view = torch.randint(1, count, (part.whole,), generator=generator)
-        return self.rows.index_select(0, part.of(view).mul_(images).add_(chosen)).float()
+        return self.rows.index_select(0, part.of(view).mul_(images).add_(chosen))
 
     def testing(self, indices: NDArray[np.int64]) -> Tensor:
         """Each image as the test transform shows it."""
-        return self.views[0].index_select(0, torch.as_tensor(indices)).float()
+        return self.views[0].index_select(0, torch.as_tensor(indices))
+
+    def inputs(self, batch: Tensor) -> Tensor:
+        """The features as float32."""
+        return batch.float()
 
 
 @dataclass(frozen=True)
@@ -127,15 +133,19 @@ def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher
     slices = [np.arange(i, min(i + AT_A_TIME, count)) for i in range(0, count, AT_A_TIME)]
     jobs = [(view, number) for view in range(views + 1) for number in range(len(slices))]
 
-    def read(job: tuple[int, int]) -> Tensor:
+    def unread(job: tuple[int, int]) -> list[UnreadBatch]:
         view, number = job
+        chosen = slices[number]
         if view == 0:
-            return pixels.testing(slices[number])
-        return pixels.training(slices[number], step_generator(view, number))
+            return unread_test(pixels, chosen)
+        part = Part(len(chosen), 0, len(chosen))
+        read = partial(read_training, pixels, chosen, view, number, part)
+        return [UnreadBatch(len(chosen), read)]
 
     written: NDArray[np.float16] | None = None
-    for done, ((view, number), batch) in enumerate(prefetch(jobs, read, frozen.device)):
-        maps = frozen.part(batch.to(frozen.device)).float().clamp_(-LARGEST, LARGEST).cpu().numpy()
+    fed = feed(jobs, unread, pixels.inputs, frozen.device)
+    for done, ((view, number), (batch,)) in enumerate(fed):
+        maps = frozen.part(batch).float().clamp_(-LARGEST, LARGEST).cpu().numpy()
         if written is None:
             shape = (views + 1, count, *maps.shape[1:])
             watcher.note(disk_space(shape, path.parent))
@@ -163,8 +173,3 @@ def disk_space(shape: tuple[int, ...], folder: Path) -> str:
             "model.frozen_until, or set LOOKALIKE_CACHE to a folder on a larger disk"
         )
     return kept
-
-
-def format_bytes(count: int) -> str:
-    """A number of bytes as text: "1.53 GB"."""
-    return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"

@@ -25,6 +25,7 @@ from lookalike.training.checkpoint import temporary_weights
 from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.gather import average_gradients, broadcast_from_first
 from lookalike.training.distributed.ranks import is_first, world_size
+from lookalike.training.feeding import Feeding
 from lookalike.training.forward import Passes, PassRandom, Prepared
 from lookalike.training.grad_cache import backward_by_chunks
 from lookalike.training.monitor import Progress, StepMonitor
@@ -69,6 +70,7 @@ class TrainingLoop:
         if config.train.compile:  # the network, or for frozen features the head with its loss
             (self.objective if config.model.frozen else self.model.backbone).compile()
 
+        self.feeding = Feeding(config.train.workers, config.train.prefetch)
         self.batches = TrainingBatches(
             split.train,
             self.source,
@@ -76,6 +78,7 @@ class TrainingLoop:
             config.seed,
             fabric.device,
             per_read=FEATURE_BATCHES_PER_READ if config.model.frozen else 1,
+            feeding=self.feeding,
         )
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
@@ -276,6 +279,7 @@ class TrainingLoop:
             progress=lambda done, total: self.watcher.stage(stage, done, total),
             distributed=True,
             autocast=nullcontext if exact else self.fabric.autocast,
+            feeding=self.feeding,
         )
 
     def fill_store(self) -> None:

@@ -50,7 +50,7 @@ def prepare_training(config: RunConfig, run: Run, watcher: Watcher | None = None
     check(config)
     watcher = watcher or Watcher()
     images, preset = load_images(config)
-    split, store = chosen_split(config, images), open_store(images, preset, watcher)
+    split, store = chosen_split(config, images), open_store(config.data, images, preset, watcher)
     fabric = prepared_fabric(config.train)
     return TrainingRun(config, fabric, run, split, store, preset, watcher)
 

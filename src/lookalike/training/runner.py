@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lookalike import models
 from lookalike.config import RunConfig, without_effect
-from lookalike.data import PixelStore, Preset, Split, Subset
+from lookalike.data import ImageSet, ImageStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.evaluation.metrics import check_metrics, more_is_better
@@ -50,12 +50,13 @@ from lookalike.training.summary import first_line
 TRAINING_STAGE = "embedding the training images"
 
 
-def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
+def train(config: RunConfig, watcher: Watcher | None = None, images: ImageSet | None = None) -> Run:
     """Train and test what ``config`` describes, resume it, or find it done.
 
     Args:
         config: The configuration, as :func:`lookalike.config.load` returns it.
         watcher: Receives progress and notes.
+        images: The data set of ``config``, where it is loaded already.
 
     Returns:
         The finished run.
@@ -66,7 +67,8 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     """
     watcher = watcher if watcher and is_first() else Watcher()
     check(config)
-    images, preset = building.load_images(config)
+    images, preset = building.load_images(config, images)
+    config = building.with_chosen_store(config, images, preset, watcher)
     split = building.chosen_split(config, images)
     weights = models.fingerprint(config.model.network, config.model.weights)
     run = Run(config.runs_dir.expanduser() / run_name(config, images.fingerprint, weights))
@@ -75,9 +77,9 @@ def train(config: RunConfig, watcher: Watcher | None = None) -> Run:
     for sentence in without_effect(config):
         watcher.note(sentence)
     models.require_weights(config.model.network, config.model.weights)  # the store may be large
-    store = building.open_store(images, preset, watcher)
+    store = building.open_store(config.data, images, preset, watcher)
     if must_launch(config):
-        launch(config, watcher)
+        launch(config, watcher, images)
         return run
     with ranks.explain_lost_ranks(), run.locked() if is_first() else nullcontext():
         fabric = prepared_fabric(config.train, find_unused=may_be_unused(config))
@@ -134,7 +136,7 @@ class TrainingRun(TrainingLoop):
         fabric: Fabric,
         run: Run,
         split: Split,
-        store: PixelStore,
+        store: ImageStore,
         preset: Preset,
         watcher: Watcher,
     ) -> None:

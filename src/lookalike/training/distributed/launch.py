@@ -8,6 +8,7 @@ nor errors to the process that started it.
 
 import json
 import os
+import pickle
 import queue
 import signal
 import socket
@@ -23,11 +24,14 @@ from typing import Any
 import yaml
 
 from lookalike.config import RunConfig
+from lookalike.data import ImageSet
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import Watcher
 from lookalike.training.distributed.ranks import LostRank
 from lookalike.training.signals import Interrupted, stop_signals
 
+IMAGES = "images.pickle"
+"""The data set, beside the configuration of the processes."""
 WORKER = "lookalike.training.distributed.worker"
 """The module that each process runs."""
 
@@ -36,12 +40,17 @@ GRACE_SECONDS = 10.0
 POLL_SECONDS = 0.1
 
 
-def launch(config: RunConfig, watcher: Watcher) -> None:
-    """Train what ``config`` describes with ``train.devices`` processes on this machine."""
+def launch(config: RunConfig, watcher: Watcher, images: ImageSet) -> None:
+    """Train what ``config`` describes with ``train.devices`` processes on this machine.
+
+    They are given ``images``, so that not each of them looks at every file again.
+    """
     with tempfile.TemporaryDirectory(prefix="lookalike-") as name, stop_signals() as signals:
         folder = Path(name)
         values = yaml.safe_dump(config.model_dump(mode="json"))
         (folder / "config.yaml").write_text(values, encoding="utf-8")
+        with suppress(Exception):  # what a user's data set has may not be made for travelling
+            (folder / IMAGES).write_bytes(pickle.dumps(images))
         ranks = Ranks(config, folder)
         try:
             ranks.watch(watcher, signals)

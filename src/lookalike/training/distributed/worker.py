@@ -6,13 +6,16 @@ with it: standard input is a pipe that closes when that process ends.
 
 import json
 import os
+import pickle
 import sys
 import threading
+from pathlib import Path
 from typing import Any, TextIO
 
 from lookalike.config import load
 from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
+from lookalike.training.distributed.launch import IMAGES
 from lookalike.training.runner import train
 
 
@@ -41,12 +44,15 @@ class Reports(Watcher):
 
 
 def main() -> int:
-    """Train the configuration in the file that is the only argument."""
+    """Train the configuration in the file that is the only argument, on the data set beside it."""
     threading.Thread(target=end_with_parent, args=(os.dup(0),), daemon=True).start()
     reports = Reports(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)  # so that what libraries print is not mixed with the reports
     try:
-        train(load(sys.argv[1]), reports)
+        path = Path(sys.argv[1])
+        listed = path.with_name(IMAGES)
+        images = pickle.loads(listed.read_bytes()) if listed.exists() else None
+        train(load(path), reports, images)
     except LookalikeError as error:
         reports.error(error)
         return error.exit_code

@@ -1,0 +1,89 @@
+"""Data sets of the Hugging Face library ``datasets``, from disk."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lookalike.data.encoded_images import from_encoded
+from lookalike.data.image_set import ImageSet, digest
+from lookalike.errors import BadInput
+from lookalike.registry import DATASETS
+
+__all__ = ["from_huggingface", "huggingface"]
+
+_SPLITS = {"train": "train", "validation": "val", "val": "val", "test": "test"}
+
+
+class _Rows:
+    """Reads the encoded images of several splits, one after another."""
+
+    def __init__(self, parts: list[Any]) -> None:
+        self.parts = parts
+        self.first = np.cumsum([0, *(len(part) for part in parts)])
+
+    def __call__(self, index: int) -> bytes:
+        part = int(np.searchsorted(self.first, index, "right")) - 1
+        value = self.parts[part][index - int(self.first[part])]["image"]
+        data = value["bytes"]
+        return bytes(data) if data is not None else Path(value["path"]).read_bytes()
+
+
+@DATASETS.register("huggingface")
+def huggingface(root: Path | None = None) -> ImageSet:
+    """Your own images as a ``datasets`` folder, written by ``save_to_disk``.
+
+    It has the columns image and label. Of a dictionary, the parts ``train``, ``validation`` and
+    ``test`` are used as such; of one part the second half of the classes tests.
+    """
+    import datasets
+
+    if root is None:
+        raise BadInput("'huggingface' needs data.root: a folder written by save_to_disk")
+    try:
+        found = datasets.load_from_disk(str(root))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"data.root of 'huggingface' is no data set on disk: {error}") from error
+    return from_huggingface(found, str(root.resolve()))
+
+
+def from_huggingface(found: Any, place: str = "") -> ImageSet:
+    """An ImageSet of a ``datasets.Dataset``, or of a ``datasets.DatasetDict``.
+
+    Args:
+        found: The data set, with the columns ``image`` and ``label``.
+        place: Where it lies.
+
+    Returns:
+        The images.
+
+    Raises:
+        BadInput: A column or the split of a part is not as expected.
+    """
+    import datasets
+
+    parts = dict(found) if isinstance(found, datasets.DatasetDict) else {"": found}
+    splits: list[str] | None = [] if isinstance(found, datasets.DatasetDict) else None
+    labels: list[Any] = []
+    files: list[str] = []
+    read = []
+    class_names = None
+    for name, part in parts.items():
+        for column in ("image", "label"):
+            if column not in part.column_names:
+                raise BadInput(f"the data set of Hugging Face has no column '{column}' {name}")
+        if splits is not None:
+            if name not in _SPLITS:
+                raise BadInput(f"the part '{name}' is none of {', '.join(_SPLITS)}")
+            splits += [_SPLITS[name]] * len(part)
+        labels += part["label"]
+        files += [f"{name or 'row'} {row}" for row in range(len(part))]
+        read.append(part.select_columns("image").cast_column("image", datasets.Image(decode=False)))
+        names = part.features["label"]
+        class_names = names.names if isinstance(names, datasets.ClassLabel) else None
+    rows = _Rows(read)
+    sample = np.unique(np.linspace(0, len(files) - 1, min(32, len(files))).astype(int))
+    content = digest(*(rows(int(index)) for index in sample))
+    return from_encoded(
+        "huggingface", files, labels, splits, rows, content, place, class_names=class_names
+    )
