@@ -409,8 +409,8 @@ def test_reality_check_trains_the_affine_part_of_batch_norm(configs, pictures, t
 
 
 def test_every_crop_takes_a_step(configs, pictures, tmp_path):
-    network = ("model.network=small-cnn", "model.pooling=avg", "model.lora=null")
-    small = (*network, "model.dim=8", "sampler.batch_size=8")
+    plain = ("model.pooling=avg", "model.lora=null", "model.frozen=false")
+    small = ("model.network=small-cnn", *plain, "model.dim=8", "sampler.batch_size=8")
     crops = first_of_each(configs, lambda config: config.data.transform)
     for name in [*crops.values(), "metrix/cub/contrastive-input"]:
         if configs[name].data.transform != "glyphs":
