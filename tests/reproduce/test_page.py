@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from lookalike.config import RunConfig
 from lookalike.errors import BadInput
 from lookalike.reproduce.catalogue import entries, entry
 from lookalike.reproduce.page import write_list_page, write_page
@@ -188,7 +189,7 @@ def two_runs(make_run):
 
 def test_two_methods_answer_the_same_queries(two_runs):
     first, second = map(embeddings_of, two_runs)
-    found = beside(("plain", "with"), first, second, "glyphs")
+    found = beside(("plain", "with"), first, second, RunConfig())
     assert sum(group.count for group in found.groups) == found.queries == len(first.labels)
     right = []
     for tested in (first, second):
@@ -209,7 +210,7 @@ def test_methods_on_other_images_are_not_compared(two_runs):
     first, second = map(embeddings_of, two_runs)
     other = replace(second, embeddings=second.embeddings[1:], indices=second.indices[1:])
     with pytest.raises(BadInput, match="different images"):
-        beside(("a", "b"), first, other, "glyphs")
+        beside(("a", "b"), first, other, RunConfig())
 
 
 def test_histograms_of_clean_and_mixed_pairs_have_an_area_of_one(two_runs):

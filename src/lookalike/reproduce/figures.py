@@ -8,7 +8,6 @@ from lookalike.compare.audit import Experiment
 from lookalike.compare.contenders import Contender
 from lookalike.config import RunConfig
 from lookalike.errors import LookalikeError
-from lookalike.models import preset_of
 from lookalike.report.charts import Method
 from lookalike.report.embeddings import EmbeddingViews, embedding_views
 from lookalike.report.tuning import Tuning, tunings
@@ -165,8 +164,7 @@ def _retrieval(rows: Sequence[OutcomeRow]) -> Part:
     (name, run), (other, second) = tested[:2]
     both = (test_embeddings(run), test_embeddings(second))
     try:
-        transforms = preset_of(run.config.data.transform, run.config.model.network)
-        found = beside((name, other), *both, transforms)
+        found = beside((name, other), *both, run.config)
     except LookalikeError as error:
         return Part("retrieval", title, missing=f"{error}.")
     return Part("retrieval", title, beside=found)

@@ -8,9 +8,10 @@ import torch
 from numpy.typing import NDArray
 
 from lookalike import data
-from lookalike.data import Preset
+from lookalike.config import RunConfig
 from lookalike.errors import BadInput
 from lookalike.evaluation import nearest
+from lookalike.models import preset_of
 from lookalike.report.embeddings import Neighbour, Strip, picture_of, spread
 from lookalike.report.pictures import Pictures
 from lookalike.runs.run import TestEmbeddings
@@ -47,7 +48,7 @@ class Beside:
 
 
 def beside(
-    names: tuple[str, str], first: TestEmbeddings, second: TestEmbeddings, preset: Preset
+    names: tuple[str, str], first: TestEmbeddings, second: TestEmbeddings, config: RunConfig
 ) -> Beside:
     """Compare what two methods find for the same queries.
 
@@ -55,7 +56,7 @@ def beside(
         names: Of the two methods.
         first: The test embeddings of the first.
         second: Those of the second, of the same images.
-        preset: The transforms of the runs, whose image store is read.
+        config: The configuration of the runs, whose image store is read.
 
     Returns:
         Four groups of queries: right at rank 1 by both, by one of the two, by none.
@@ -90,6 +91,7 @@ def beside(
     shown = [strip for group in groups for pair in group.strips for strip in pair]
     places = {one.position for one in shown}
     places |= {near.position for one in shown for near in one.neighbours}
+    preset = preset_of(config.data.transform, config.model.network)
     pictures = Pictures(data.open_store(first.images, preset.resize))
     return Beside(
         names,
