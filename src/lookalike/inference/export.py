@@ -116,7 +116,7 @@ def write_onnx(embedder: Embedder, path: Path) -> float:
     """ONNX with a batch of any size; its metadata describes the model for the runtime.
 
     torch has two exporters. The one that traces is quicker, and cannot write some layers
-    (rotary position embeddings, RMS norm, padded windows), which the other can.
+    (rotary position embeddings, RMS norm, padded windows) or for one size of batch only.
     """
     try:
         import onnx  # noqa: F401
@@ -126,18 +126,18 @@ def write_onnx(embedder: Embedder, path: Path) -> float:
         ) from error
     try:
         _write_onnx(embedder, path, by_tracing=True)
-        encoder = OnnxEncoder(path)
+        return agreement(embedder, OnnxEncoder(path).run)
     except Exception:  # exporter and runtime raise errors of many types
-        try:
-            _write_onnx(embedder, path, by_tracing=False)
-        except Exception as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise LookalikeError(
-                f"torch cannot export '{embedder.blueprint.network}' to ONNX ({reason}); "
-                "TorchScript may work (--to torchscript)"
-            ) from error
-        encoder = OnnxEncoder(path)
-    return agreement(embedder, encoder.run)
+        pass
+    try:
+        _write_onnx(embedder, path, by_tracing=False)
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise LookalikeError(
+            f"torch cannot export '{embedder.blueprint.network}' to ONNX ({reason}); "
+            "TorchScript may work (--to torchscript)"
+        ) from error
+    return agreement(embedder, OnnxEncoder(path).run)
 
 
 def _write_onnx(embedder: Embedder, path: Path, *, by_tracing: bool) -> None:
