@@ -223,6 +223,33 @@ def test_adapters_behind_a_cut(short, stops_at, tmp_path, key):
     assert Embedder.open(run.folder).dim == 8
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["frozen", "lora"])
+@pytest.mark.parametrize("tower", ["dinov2", "dinov3", "siglip", "clip"])
+def test_a_foundation_recipe(short, tmp_path, tower, way):
+    """With random weights of the whole tower, on images of 64 pixels."""
+    recipe = f"recipe:foundation/{tower}-{way}"
+    network = load(recipe).model.network
+    config = load(
+        recipe,
+        [
+            f"data.root={short('any').data.root}",
+            "data.transform=handwriting",
+            weights_of(network, tmp_path / "tower.safetensors"),
+            "model.dim=8",
+            "model.frozen_views=1",
+            "sampler.batch_size=8",
+            "train.batches_per_epoch=1",
+            "train.epochs=1",
+            "train.device=cpu",
+            f"runs_dir={tmp_path / 'runs'}",
+        ],
+    )
+    run = train(config)
+    assert run.result["steps"] == 1
+    assert Embedder.open(run.folder).dim == 8
+
+
 def test_freezing_until_a_block_passes_new_views_every_time(short, tmp_path):
     run = train(
         short(

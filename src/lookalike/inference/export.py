@@ -113,13 +113,45 @@ def write_card(path: Path, embedder: Embedder, kind: str, name: str, cosine: flo
 
 
 def write_onnx(embedder: Embedder, path: Path) -> float:
-    """ONNX with a batch of any size; its metadata describes the model for the runtime."""
+    """ONNX with a batch of any size; its metadata describes the model for the runtime.
+
+    torch has two exporters. The one that traces is quicker, and cannot write some layers
+    (rotary position embeddings, RMS norm, padded windows) or for one size of batch only.
+    """
     try:
-        import onnx
+        import onnx  # noqa: F401
     except ModuleNotFoundError as error:
         raise BadInput(
             f"ONNX needs the package '{error.name}': pip install 'lookalike[export]'"
         ) from error
+    try:
+        _write_onnx(embedder, path, by_tracing=True)
+        return agreement(embedder, OnnxEncoder(path).run)
+    except Exception:  # exporter and runtime raise errors of many types
+        pass
+    try:
+        _write_onnx(embedder, path, by_tracing=False)
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise LookalikeError(
+            f"torch cannot export '{embedder.blueprint.network}' to ONNX ({reason}); "
+            "TorchScript may work (--to torchscript)"
+        ) from error
+    return agreement(embedder, OnnxEncoder(path).run)
+
+
+def _write_onnx(embedder: Embedder, path: Path, *, by_tracing: bool) -> None:
+    import onnx
+
+    options: dict[str, Any] = {
+        "dynamo": True,
+        "dynamic_shapes": ({0: torch.export.Dim("batch", min=1)},),
+        "external_data": False,
+        "verbose": False,
+    }
+    if by_tracing:
+        axes = {"images": {0: "batch"}, "embeddings": {0: "batch"}}
+        options = {"dynamo": False, "dynamic_axes": axes}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
@@ -128,9 +160,8 @@ def write_onnx(embedder: Embedder, path: Path) -> float:
             str(path),
             input_names=["images"],
             output_names=["embeddings"],
-            dynamic_axes={"images": {0: "batch"}, "embeddings": {0: "batch"}},
             opset_version=OPSET,
-            dynamo=False,
+            **options,
         )
     model = onnx.load(str(path))
     described = {
@@ -143,7 +174,6 @@ def write_onnx(embedder: Embedder, path: Path) -> float:
     onnx.helper.set_model_props(model, {"lookalike": json.dumps(described)})
     onnx.checker.check_model(model)
     onnx.save(model, str(path))
-    return agreement(embedder, OnnxEncoder(path).run)
 
 
 def write_torchscript(embedder: Embedder, path: Path) -> float:
