@@ -66,6 +66,7 @@ bench-train: install
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/frozen.py
 	$(BIN)/python benchmarks/samplers.py
+	$(BIN)/python benchmarks/feeding.py
 
 bench-search: install
 	$(BIN)/python benchmarks/search.py
