@@ -11,7 +11,7 @@ import torch
 
 from lookalike import data
 from lookalike.data import Normalisation, own_transform
-from lookalike.data.transforms import Photo
+from lookalike.data.photo import Photo
 from lookalike.samplers import create
 from lookalike.training import train
 from lookalike.training.batches import Pixels, TrainingBatches, step_generator
