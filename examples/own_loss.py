@@ -80,3 +80,8 @@ for name in ("my_losses:SquaredHingeLoss", "contrastive"):
     run = la.train("recipe:glyphs", settings | {"loss.name": name}, progress=False)
     before, after = run.result["untrained"]["map@r"], run.result["test"]["map@r"]
     print(f"{name:28} MAP@R {before:.3f} before, {after:.3f} after")
+
+# %% [markdown]
+# One seed of each shows nothing yet: to tune both fairly, repeat them and get a table with
+# intervals for a paper, write a study ([a loss of your own](../extending.md#add-a-loss) has one to
+# copy), run it by `lookalike study run` and make page and LaTeX by `lookalike report`.

@@ -10,6 +10,7 @@ import yaml
 from lookalike.losses import tuned
 from lookalike.published.literature import literature
 from lookalike.registry import LOSSES, Entry
+from lookalike.study.config import shipped_methods
 from lookalike.study.results import MethodRow, StudyResults, load_results
 from website import curves
 from website.markdown import formula, table
@@ -63,7 +64,8 @@ def _page(entry: Entry) -> Page:
     parts += [LEGEND, "", *_paper(entry), *_picture(entry)]
     path = f"lookalike.losses.{entry.build.__name__}"
     parts += ["## Class and arguments", "", f"::: {path}", "    options:", "      heading_level: 3"]
-    parts += ["      members: false", "", *_published(entry), *_ours(entry)]
+    parts += ["      members: false", "", *_published(entry), *_searched(entry)]
+    parts += _ours(entry)
     about = f"The {entry.name} loss: {entry.summary} Formula, picture, defaults, settings, results."
     return Page(f"reference/losses/{_file(entry.name)}", entry.name, about, "\n".join(parts))
 
@@ -111,6 +113,25 @@ def _published(entry: Entry) -> list[str]:
     head = ("data set", "settings", "source")
     note = "From `src/lookalike/published`, as `lookalike list losses NAME` prints them."
     return ["## Published settings", "", table(head, rows), "", note, ""]
+
+
+def _searched(entry: Entry) -> list[str]:
+    """The ranges that a study searches for this loss, from the shipped spaces."""
+    space = shipped_methods().get(entry.name)
+    if space is None or not space.get("search"):
+        return []
+    rows = [(f"`{key}`", _range(given)) for key, given in space["search"].items()]
+    note = f"What a study with the method `{entry.name}` searches ({space['source']})."
+    return ["## Searched by studies", "", table(("key", "range"), rows), "", note, ""]
+
+
+def _range(given: Any) -> str:
+    if isinstance(given, list):
+        return f"{given[0]} to {given[1]}"
+    if "choices" in given:
+        return ", ".join(map(str, given["choices"]))
+    scale = ", on a logarithmic scale" if given.get("log") else ""
+    return f"{given['low']} to {given['high']}{scale}"
 
 
 @cache

@@ -94,8 +94,9 @@ def command_pages() -> Iterator[Page]:
 
 def _command(name: str, command: Any, level: int = 2) -> list[str]:
     text = inspect.cleandoc((command.help or "").replace("\b", ""))
-    examples = re.findall(r"^Examples?: (.+)", text, re.MULTILINE)
-    about = re.sub(r"^Examples?: .+\n?", "", text, flags=re.MULTILINE).strip()
+    wrapped = r"^Examples?: (.+(?:\n(?!Examples?:).+)*)\n?"  # an example may go on in the next line
+    examples = [" ".join(one.split()) for one in re.findall(wrapped, text, re.MULTILINE)]
+    about = re.sub(wrapped, "", text, flags=re.MULTILINE).strip()
     lines = [f"{'#' * level} `{name}`", "", about, ""]
     if examples:
         lines += ["```sh", *examples, "```", ""]

@@ -124,7 +124,10 @@ def print_tournament(found: "Comparison") -> None:
         return
     if result.friedman:
         print(f"Friedman: p = {result.friedman.p:.2g}. ", end="")
-    print(f"Ranks closer than {result.distance:.2f} cannot be distinguished (Nemenyi, 5 %).")
+    print(
+        f"Ranks closer than {result.distance:.2f} cannot be distinguished (Nemenyi, 5 %). "
+        "Both speak of the blocks, for these trainings; whether one method is better is said above."
+    )
 
 
 def as_mapping(found: "Comparison") -> dict[str, Any]:

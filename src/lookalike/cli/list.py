@@ -56,7 +56,7 @@ def list_parts(
         show_speed(words or [], as_json)
         return
     if kind == "studies" or (kind == "recipes" and words == ["studies"]):
-        show_studies(as_json)
+        show_studies(words if words and kind == "studies" else [], as_json)
         return
     if kind == "recipes":
         show_recipes(words or [], as_json)
@@ -117,10 +117,14 @@ def show_recipes(words: list[str], as_json: bool) -> None:
         show_rows(recipes.tables(), as_json)
 
 
-def show_studies(as_json: bool) -> None:
-    """Print the studies, and how to run one."""
+def show_studies(names: list[str], as_json: bool) -> None:
+    """Print the studies, and how to run one; or the file of those that are named."""
     from lookalike.config import recipes
 
+    for name in names:
+        print(recipes.study_text(name), end="")
+    if names:
+        return
     show_rows(recipes.studies(), as_json)
     if not as_json:
         print("Run one with 'lookalike study run recipe:NAME'.")

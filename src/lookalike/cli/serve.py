@@ -1,5 +1,6 @@
 """``lookalike serve``: the search page of an index."""
 
+import os
 import secrets
 from typing import Annotated, Literal
 from urllib.parse import quote
@@ -57,7 +58,8 @@ def serve(
             ConsoleWatcher().note(
                 f"everyone who can reach {host} can see the pictures; --token restricts access"
             )
-        shown = address if token is None else f"{address}?token={quote(token)}"
+        secret = token is not None and token == os.environ.get("LOOKALIKE_TOKEN")
+        shown = address if token is None or secret else f"{address}?token={quote(token)}"
         print(f"{len(opened):,} pictures of {index} at {shown}  (Ctrl-C stops)", flush=True)
 
     encoder: Encoder = opened.embedder

@@ -101,6 +101,15 @@ def studies() -> list[Row]:
     return [Row(f"{STUDIES}/{path.stem}", _first_comment(path), "") for path in found]
 
 
+def study_text(name: str) -> str:
+    """The file of a study that comes with the package."""
+    known = {row.name.removeprefix(f"{STUDIES}/"): row for row in studies()}
+    wanted = name.removeprefix(f"{STUDIES}/")
+    if wanted not in known:
+        raise BadInput(f"there is no study '{name}'; {did_you_mean(wanted, known)}")
+    return (folder() / STUDIES / f"{wanted}.yaml").read_text(encoding="utf-8")
+
+
 def _first_comment(path: Path) -> str:
     """The first sentence of the comment at the top of a file."""
     lines = path.read_text(encoding="utf-8").splitlines()

@@ -42,7 +42,9 @@ Drawing = NDArray[np.uint8]
 def glyphs(root: Path | None = None) -> ImageSet:
     """Characters in the fonts inside matplotlib: about 2,300 classes, 32x32 grey, built in."""
     if root is not None:
-        raise BadInput("'glyphs' is built in and takes no data.root")
+        raise BadInput(
+            "'glyphs' is built in and takes no data.root; data.name=folder reads a folder of images"
+        )
     fonts = [f"{font.name} {font.stat().st_size}" for font in _font_files()]
     path = cache_folder() / f"glyphs-{digest(_RECIPE, *fonts)}.npz"
     if not path.exists():

@@ -34,8 +34,10 @@ class ProxyAnchorLoss(ProxyLoss):
     + 1/|W| sum_W log(1 + sum_(X-) e^(alpha (s + margin)))``. Its relations are proxies x images.
 
     Args:
-        margin: Of the cosines.
-        alpha: The scale of the cosines.
+        margin: Positives count as near when their cosine exceeds it, negatives as far below minus
+            it.
+        alpha: The scale of the cosines inside the exponentials. A large one makes each proxy
+            listen to its hardest images only, a small one to all of them alike.
     """
 
     additive = True

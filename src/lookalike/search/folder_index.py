@@ -39,7 +39,8 @@ class FolderIndex(Index):
         folder = Path(place)
         if (folder / "index.json").exists():
             raise BadInput(
-                f"there is an index in '{folder}' already; 'lookalike index add' adds to it"
+                f"there is an index in '{folder}' already; 'lookalike index add' adds to "
+                "it, and another model needs another place"
             )
         if folder.exists() and not (folder.is_dir() and only_leftovers(folder)):
             raise BadInput(f"'{folder}' exists already and is not an index")

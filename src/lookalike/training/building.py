@@ -114,9 +114,9 @@ def check_model(config: RunConfig) -> None:
             "mix.where=feature mixes maps before they are pooled, and with model.pooling=map the "
             "network pools itself; choose mix.where=embed or mix.where=input"
         )
-    if model.head_init != "random" and not model.dim:
+    if model.head_init in ("pca", "lda") and not model.dim:
         raise BadInput(f"model.head_init = {model.head_init!r} needs a head: model.dim above 0")
-    if model.head_init != "random":
+    if model.head_init != "random" and model.dim:
         width = models.feature_width(model.network)
         if model.dim > width:
             raise BadInput(
@@ -315,7 +315,7 @@ def head_start(
     Only the training classes of ``subset`` are used, also to choose the shrinkage.
     """
     wanted = config.model
-    if wanted.head_init == "random":
+    if wanted.head_init == "random" or not wanted.dim:
         return None
     plain, size = model.without_linear(), config.train.eval_batch_size
     features = embed(plain, subset, source, batch_size=size, distributed=True)

@@ -47,21 +47,25 @@ def warnings(result: Mapping[str, Any]) -> list[str]:
     if lost := _below(result, "raw_features"):
         found.append(
             f"the network's raw features, without head and training, are better: {lost}; a smaller "
-            "optim.lr, model.head_init=lda, or no training (train.epochs=0 model.dim=0) may help"
+            "optim.lr or no training (train.epochs=0 model.dim=0) may help"
         )
     return found
 
 
 def _below(result: Mapping[str, Any], state: str) -> str:
-    """The metrics in which the tested model scores lower than another state, rounded."""
-    tested, other = result.get("test", {}), result.get(state, {})
-    return ", ".join(
-        f"{name} {_percent(other[name])} against {_percent(value)}"
-        for name, value in tested.items()
-        if name in other
-        and more_is_better(name)
-        and round(100 * value, 1) < round(100 * other[name], 1)
-    )
+    """The metrics in which the tested model scores lower than another state, if most are."""
+    other = result.get(state, {})
+    pairs = {
+        name: (round(100 * other[name], 1), round(100 * value, 1))
+        for name, value in result.get("test", {}).items()
+        if name in other and more_is_better(name)
+    }
+    lost = [
+        f"{name} {before} % against {after} %"
+        for name, (before, after) in pairs.items()
+        if after < before
+    ]
+    return ", ".join(lost) if 2 * len(lost) > len(pairs) else ""
 
 
 def _chosen(result: Mapping[str, Any]) -> str:

@@ -47,7 +47,10 @@ def read_target(given: Sequence[str], labels: Path | None, watcher: Watcher) -> 
         named = {part.partition("=")[0] for part in given}
         rest = [f"{key}={value}" for key, value in UNTRAINED.items() if key not in named]
         with tempfile.TemporaryDirectory() as folder:
-            return of_run(train(load(None, [f"runs_dir={folder}", *rest, *given]), watcher))
+            config = load(None, [f"runs_dir={folder}", *rest, *given])
+            if config.model.weights == "none":
+                watcher.note("random weights; model.weights=imagenet takes trained ones")
+            return of_run(train(config, watcher))
     if len(given) > 1:
         raise BadInput(f"one run or file at a time, not {len(given)}: {', '.join(given)}")
     path = Path(given[0])
