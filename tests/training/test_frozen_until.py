@@ -116,7 +116,7 @@ def test_it_learns_what_the_network_with_a_standing_front_learns(
     """
     monkeypatch.setenv("LOOKALIKE_CACHE", str(tmp_path / "cache"))
     double = Fabric(accelerator="cpu", devices=1, plugins=[Double()])
-    monkeypatch.setattr(runner, "prepared_fabric", lambda _: double)
+    monkeypatch.setattr(runner, "prepared_fabric", lambda *_, **__: double)
     short = ("model.frozen_views=0", "train.epochs=1", "train.batches_per_epoch=3")
     config = cut(*SGD, *short, *settings)
     found = load_file(str(train(config).weights))

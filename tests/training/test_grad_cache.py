@@ -136,7 +136,7 @@ def test_the_scale_of_gradients_is_in_the_checkpoint(tiny, tmp_path, monkeypatch
 
     scalers = []
 
-    def half(_):
+    def half(*_, **__):
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**6, growth_interval=3)
         scalers.append(scaler)
         return Fabric(
