@@ -126,7 +126,7 @@ def print_tournament(found: "Comparison") -> None:
         print(f"Friedman: p = {result.friedman.p:.2g}. ", end="")
     print(
         f"Ranks closer than {result.distance:.2f} cannot be distinguished (Nemenyi, 5 %). "
-        "Both speak of the blocks, for these trainings; whether one method is better is said above."
+        "Ranks are of these trainings only: what is shown to be better stands above."
     )
 
 
