@@ -203,3 +203,14 @@ def test_own_mean_and_std():
 def test_wrong_keys_get_a_sentence(settings, sentence):
     with pytest.raises(BadInput, match=sentence.replace("[", r"\[")):
         composed(*settings)
+
+
+@pytest.mark.parametrize("section", ["rand_augment", "erasing", "color_jitter"])
+def test_a_section_of_defaults_is_part_of_the_name(section):
+    """Features of a frozen network are kept by that name."""
+    made = composed("=colour", f".{section}={{}}")
+    assert made.name == f"colour {section}={{}}"
+    assert made != preset("colour")
+    with pytest.raises(BadInput, match=f"data.transform.{section} cannot change 'glyphs'"):
+        composed("=glyphs", f".{section}={{}}")
+    assert composed("=glyphs", ".test={}").views.is_single

@@ -15,7 +15,7 @@ __all__ = ["compose", "even_jitter"]
 
 Sides = int | tuple[int, int]
 """The size of an image: of its shorter side, or height and width."""
-FOR_ALL = ("preset", "mean", "std", "test.flip", "test.scales")
+FOR_ALL = ("preset", "mean", "std", "test", "test.flip", "test.scales")
 """The keys that suit every preset; the others need one of crops."""
 
 
@@ -41,7 +41,7 @@ def compose(given: TransformConfig, base: Preset) -> Preset:
     Raises:
         BadInput: The keys do not fit together, or not on this preset.
     """
-    keys = flattened(identity(given))
+    keys = _set_keys(given)
     name = " ".join(
         [base.name, *(f"{k}={json.dumps(v)}" for k, v in keys.items() if k != "preset")]
     )
@@ -62,6 +62,13 @@ def compose(given: TransformConfig, base: Preset) -> Preset:
     photo = replace(base, **values | _changes(given, base))
     _check(photo)
     return replace(photo, summary=describe(photo))
+
+
+def _set_keys(given: TransformConfig) -> dict[str, Any]:
+    """The keys that are set, dotted; a section that is set to its defaults is one too."""
+    keys = identity(given)
+    sections = {key: value for key, value in keys.items() if value == {}}
+    return sections | flattened(keys)
 
 
 def _changes(given: TransformConfig, base: Photo) -> dict[str, Any]:
