@@ -1,7 +1,9 @@
 """Images from a torch Dataset, Hugging Face data sets, WebDataset shards and Parquet files."""
 
+import gzip
 import io
 import json
+import os
 import pickle
 import sys
 import tarfile
@@ -16,7 +18,8 @@ from PIL import Image
 from torch.utils.data import TensorDataset
 from torchvision.datasets import ImageFolder
 
-from lookalike.data import load, make_splits, open_store
+from lookalike.data import UnreadableImage, load, make_splits, open_store
+from lookalike.data.encoded_images import from_encoded
 from lookalike.errors import BadInput
 
 COUNT = 12
@@ -80,6 +83,15 @@ def test_webdataset(tmp_path):
     assert named.fingerprint != images.fingerprint
     store = open_store(images, None, tmp_path / "cache", kind="jpeg")
     assert np.array_equal(store.labels, LABELS)
+
+
+def test_a_compressed_shard_is_refused(tmp_path):
+    """The places of its images are none in the file."""
+    write_tar(tmp_path / "one.tar", samples(range(COUNT), as_class))
+    packed = tmp_path / "packed.tar"
+    packed.write_bytes(gzip.compress((tmp_path / "one.tar").read_bytes()))
+    with pytest.raises(BadInput, match=r"cannot read the shard .*packed\.tar"):
+        load("webdataset", packed)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +182,27 @@ def test_hugging_face(tmp_path):
     check(load("huggingface", tmp_path / "parts"), test=[3])
     with pytest.raises(BadInput, match="no data set on disk"):
         load("huggingface", tmp_path / "nothing")
+
+
+def test_a_hugging_face_folder_that_is_written_again_has_another_cache(tmp_path):
+    folder = tmp_path / "one"
+    hugging(range(COUNT)).save_to_disk(folder)
+    first = load("huggingface", folder)
+    assert load("huggingface", folder).stamp == first.stamp
+    for file in folder.rglob("*.arrow"):
+        os.utime(file, (1, 1))
+    again = load("huggingface", folder)
+    assert again.fingerprint == first.fingerprint
+    assert again.stamp != first.stamp
+
+
+def test_an_image_that_is_not_there_is_unreadable():
+    def read(index):
+        raise FileNotFoundError(f"picture {index}")
+
+    images = from_encoded("mine", ["a", "b"], [0, 1], None, read, "", "")
+    with pytest.raises(UnreadableImage, match="'b': FileNotFoundError: picture 1"):
+        images.decode(1)
 
 
 OWN = """

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.data.image_files import read_image
-from lookalike.data.image_set import ImageSet, digest
+from lookalike.data.image_set import ImageSet, UnreadableImage, digest
 from lookalike.errors import BadInput
 
 __all__ = ["from_encoded", "halves"]
@@ -81,4 +81,8 @@ def halves(
 
 
 def _decode(read: Callable[[int], bytes], files: Sequence[str], index: int) -> NDArray[np.uint8]:
-    return read_image(io.BytesIO(read(index)), files[index], upright=True)
+    try:
+        data = read(index)
+    except (OSError, TypeError) as error:  # a file that it names is gone, or there is no image
+        raise UnreadableImage(files[index], f"{type(error).__name__}: {error}") from error
+    return read_image(io.BytesIO(data), files[index], upright=True)

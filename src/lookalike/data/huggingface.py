@@ -44,7 +44,8 @@ def huggingface(root: Path | None = None) -> ImageSet:
         found = datasets.load_from_disk(str(root))
     except (OSError, ValueError) as error:
         raise BadInput(f"data.root of 'huggingface' is no data set on disk: {error}") from error
-    return from_huggingface(found, str(root.resolve()))
+    times = (f"{file.name} {file.stat().st_mtime_ns}" for file in sorted(root.rglob("*.arrow")))
+    return from_huggingface(found, digest(str(root.resolve()), *times))
 
 
 def from_huggingface(found: Any, place: str = "") -> ImageSet:
@@ -52,7 +53,7 @@ def from_huggingface(found: Any, place: str = "") -> ImageSet:
 
     Args:
         found: The data set, with the columns ``image`` and ``label``.
-        place: Where it lies.
+        place: Where it lies, and what changes when it is written again.
 
     Returns:
         The images.

@@ -81,7 +81,7 @@ def _samples(shard: Path) -> list[tuple[str, tarfile.TarInfo, dict[str, bytes]]]
     images: dict[str, tarfile.TarInfo] = {}
     about: dict[str, dict[str, bytes]] = {}
     try:
-        with tarfile.open(shard) as archive:
+        with tarfile.open(shard, "r:") as archive:  # members of compressed ones have no place
             for member in archive:
                 if not member.isfile():
                     continue
