@@ -13,6 +13,8 @@ from lookalike.config import load
 from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.export import export
+from lookalike.runs.run import test_embeddings
+from lookalike.study.runner import TaskRunner
 from lookalike.training import train
 from lookalike.training.signals import Interrupted
 
@@ -288,3 +290,42 @@ def test_freezing_until_a_block_passes_new_views_every_time(short, tmp_path):
 def test_what_cannot_be_combined_is_one_sentence(short, overrides, sentence):
     with pytest.raises(BadInput, match=sentence):
         train(short("refused", "model.network=test_vit", *overrides))
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_the_transforms_of_the_network(short, tmp_path, frozen):
+    """They need the network's name wherever a size is asked for, also when features are kept."""
+    given = ["model.network=test_resnet", "data.transform=network", *QUICK]
+    if frozen:
+        given += [weights_of("test_resnet", tmp_path / "own.safetensors"), "model.frozen=true"]
+    run = train(short("own", *given))
+    embedder = Embedder.open(run.folder)
+    assert embedder.preset == models.preset_of("network", "test_resnet")
+    tested = test_embeddings(run)
+    files = [photo_of(run, tested.images.files[index]) for index in tested.indices[:4]]
+    torch.testing.assert_close(
+        torch.from_numpy(embedder.embed(files)), tested.embeddings[:4], rtol=0, atol=2e-3
+    )
+
+
+def test_behind_a_front_that_is_frozen_all_views_are_tested(short):
+    transform = "data.transform={preset: small, size: 64, test: {flip: true, scales: [1, 0.5]}}"
+    given = ["model.network=test_resnet", "model.freeze_until=layer2", transform, *QUICK]
+    run = train(short("views", *given))
+    tested = test_embeddings(run)
+    files = [photo_of(run, tested.images.files[index]) for index in tested.indices[:4]]
+    found = torch.from_numpy(Embedder.open(run.folder).embed(files))
+    torch.testing.assert_close(found, tested.embeddings[:4], rtol=0, atol=1e-4)
+
+
+def photo_of(run, file):
+    return run.config.data.root / file
+
+
+def test_a_study_over_networks_has_the_transforms_of_each(short):
+    tasks, sizes = TaskRunner(), []
+    for network in ("test_resnet", "resnet18"):
+        config = short("study", f"model.network={network}", "data.transform=network")
+        sizes.append(tasks.store(config)[2].size)
+    assert sizes == [models.preset_of("network", name).size for name in ("test_resnet", "resnet18")]
+    assert sizes[0] != sizes[1]

@@ -218,7 +218,7 @@ def model_tensors(run: Run) -> dict[str, Tensor]:
         raise LookalikeError(
             f"the weights of '{wanted.network}' are not those that '{run.folder}' was trained with"
         )
-    size = data.preset(run.config.data.transform).size
+    size = models.preset_of(run.config.data.transform, wanted.network).size
     built = models.build(wanted.network, weights=wanted.weights, dim=0, image_size=size)
     return {f"backbone.{name}": value for name, value in built.backbone.state_dict().items()} | kept
 

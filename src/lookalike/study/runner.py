@@ -16,6 +16,7 @@ from torch import Tensor
 
 from lookalike.config import RunConfig, parse
 from lookalike.data import ImageSet, ImageStore, Preset, Split, Subset
+from lookalike.data.presets import NETWORK, preset_name
 from lookalike.errors import LookalikeError
 from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
@@ -220,7 +221,9 @@ class TaskRunner:
             images, preset = load_images(config)
             return images, open_store(config.data, images, preset, self.watcher), preset
 
-        return self.cached(opened, "store", config.data)
+        given = config.data
+        own = config.model.network if preset_name(given.transform) == NETWORK else ""
+        return self.cached(opened, "store", given, own)
 
     def fabric(self, config: RunConfig) -> Fabric:
         """The device and precision."""

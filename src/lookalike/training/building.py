@@ -21,6 +21,7 @@ from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
 from lookalike.training.batches import Pixels, Source, embed
 from lookalike.training.features import Features, Frozen, open_features
+from lookalike.training.feeding import Feeding
 
 HeadStart: TypeAlias = tuple[Tensor, Tensor]
 """Weight and bias of the head's linear layer."""
@@ -108,7 +109,8 @@ def check_model(config: RunConfig) -> None:
         )
     if config.optim.clip_value is not None and config.optim.clip_norm is not None:
         raise BadInput("optim.clip_value and optim.clip_norm exclude each other")
-    models.check_network(model.network, model.pooling, data.preset(config.data.transform).size)
+    preset = models.preset_of(config.data.transform, model.network)
+    models.check_network(model.network, model.pooling, preset.size)
     if model.pooling == "map" and config.mix is not None and config.mix.where == "feature":
         raise BadInput(
             "mix.where=feature mixes maps before they are pooled, and with model.pooling=map the "
@@ -241,10 +243,10 @@ def build_learner(
     rest = EmbeddingModel(backbone, model.head)
     freeze(rest, config.model)
     if not stored:
-        return Learner(rest, pixels)
+        return Learner(rest, pixels, views=preset.views)
 
     def front() -> Frozen:
-        return Frozen(backbone.eval().front, pixels, 0, device)
+        return Frozen(backbone.eval().front, pixels, 0, device, feeding_of(config))
 
     part = {"until": until, **store.settings}
     return Learner(rest, open_features(images, preset, config.model, part, front, watcher))
@@ -276,6 +278,11 @@ def memory_format_of(config: RunConfig) -> torch.memory_format:
     return torch.channels_last if config.train.channels_last else torch.contiguous_format
 
 
+def feeding_of(config: RunConfig) -> Feeding:
+    """How the batches of a run are made."""
+    return Feeding(config.train.workers, config.train.prefetch)
+
+
 def frozen_features(
     config: RunConfig,
     images: ImageSet,
@@ -290,7 +297,7 @@ def frozen_features(
         model = build_model(config, store, preset).to(device)
         pixels = pixels_of(config, store, preset, model)
         count = sum(weight.numel() for weight in model.backbone.parameters())
-        return Frozen(pooled_features(model), pixels, count, device)
+        return Frozen(pooled_features(model), pixels, count, device, feeding_of(config))
 
     part = {"pooling": config.model.pooling, **store.settings}
     return open_features(images, preset, config.model, part, frozen, watcher)
@@ -318,7 +325,9 @@ def head_start(
     if wanted.head_init == "random" or not wanted.dim:
         return None
     plain, size = model.without_linear(), config.train.eval_batch_size
-    features = embed(plain, subset, source, batch_size=size, distributed=True)
+    features = embed(
+        plain, subset, source, batch_size=size, distributed=True, feeding=feeding_of(config)
+    )
     labels = torch.from_numpy(subset.labels)
     shrink = wanted.head_shrink
     if wanted.head_init == "auto":

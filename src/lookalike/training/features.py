@@ -28,7 +28,7 @@ from lookalike.files import atomically, one_at_a_time, write_json
 from lookalike.models import fingerprint
 from lookalike.progress import Watcher
 from lookalike.training.batches import Pixels, read_training, unread_test
-from lookalike.training.feeding import UnreadBatch, feed
+from lookalike.training.feeding import Feeding, UnreadBatch, feed
 
 LARGEST = float(np.finfo(np.float16).max)
 AT_A_TIME = 128
@@ -78,6 +78,7 @@ class Frozen:
     pixels: Pixels
     parameters: int
     device: torch.device
+    feeding: Feeding
 
 
 def open_features(
@@ -143,7 +144,7 @@ def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher
         return [UnreadBatch(len(chosen), read)]
 
     written: NDArray[np.float16] | None = None
-    fed = feed(jobs, unread, pixels.inputs, frozen.device)
+    fed = feed(jobs, unread, pixels.inputs, frozen.device, frozen.feeding)
     for done, ((view, number), (batch,)) in enumerate(fed):
         maps = frozen.part(batch).float().clamp_(-LARGEST, LARGEST).cpu().numpy()
         if written is None:

@@ -20,12 +20,11 @@ from lookalike.progress import Watcher
 from lookalike.samplers import StoreSampler
 from lookalike.training.activation_checkpointing import recompute_blocks
 from lookalike.training.batches import TrainingBatches, embed
-from lookalike.training.building import HeadStart, Learner, build_sampler, head_start
+from lookalike.training.building import HeadStart, Learner, build_sampler, feeding_of, head_start
 from lookalike.training.checkpoint import temporary_weights
 from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.gather import average_gradients, broadcast_from_first
 from lookalike.training.distributed.ranks import is_first, world_size
-from lookalike.training.feeding import Feeding
 from lookalike.training.forward import Passes, PassRandom, Prepared
 from lookalike.training.grad_cache import backward_by_chunks
 from lookalike.training.monitor import Progress, StepMonitor
@@ -70,7 +69,7 @@ class TrainingLoop:
         if config.train.compile:  # the network, or for frozen features the head with its loss
             (self.objective if config.model.frozen else self.model.backbone).compile()
 
-        self.feeding = Feeding(config.train.workers, config.train.prefetch)
+        self.feeding = feeding_of(config)
         self.batches = TrainingBatches(
             split.train,
             self.source,
