@@ -9,6 +9,7 @@ import os
 import pickle
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -50,8 +51,9 @@ def main() -> int:
     os.dup2(2, 1)  # so that what libraries print is not mixed with the reports
     try:
         path = Path(sys.argv[1])
-        listed = path.with_name(IMAGES)
-        images = pickle.loads(listed.read_bytes()) if listed.exists() else None
+        images = None
+        with suppress(Exception):  # it did not travel: it is loaded as the configuration says
+            images = pickle.loads(path.with_name(IMAGES).read_bytes())
         train(load(path), reports, images)
     except LookalikeError as error:
         reports.error(error)
