@@ -176,7 +176,7 @@ def keep_for_quick_start(model: Any) -> None:
     from lookalike.errors import LookalikeError
     from lookalike.inference.onnx_encoder import OnnxEncoder
 
-    with suppress(LookalikeError, ImportError):
+    with suppress(LookalikeError, ImportError, OSError):  # the index itself is complete
         OnnxEncoder.of(model)
 
 

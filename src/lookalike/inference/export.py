@@ -131,13 +131,15 @@ def write_onnx(embedder: Embedder, path: Path) -> float:
         pass
     try:
         _write_onnx(embedder, path, by_tracing=False)
+        return agreement(embedder, OnnxEncoder(path).run)
     except Exception as error:
+        if type(error) is LookalikeError:  # the copy does not agree
+            raise
         reason = str(error).strip().partition("\n")[0]
         raise LookalikeError(
             f"torch cannot export '{embedder.blueprint.network}' to ONNX ({reason}); "
             "TorchScript may work (--to torchscript)"
         ) from error
-    return agreement(embedder, OnnxEncoder(path).run)
 
 
 def _write_onnx(embedder: Embedder, path: Path, *, by_tracing: bool) -> None:
