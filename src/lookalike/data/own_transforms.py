@@ -58,7 +58,7 @@ class _Own(Photo):
 def _seeded(augmentation: Augmentation, image: Tensor, seed: int) -> Any:
     """What a function makes of an image, with its random numbers from ``seed``."""
     with _one_at_a_time, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # not those of GPUs, which training uses
         return augmentation(image)
 
 
