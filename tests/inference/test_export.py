@@ -56,6 +56,14 @@ def test_views_of_a_test_are_part_of_the_copy(tmp_path, kind):
     assert (found * network.embed(pictures())).sum(1).min() >= 0.9999
 
 
+def test_where_tracing_fails_the_other_exporter_writes_and_nothing_is_printed(tmp_path, capfd):
+    """The first one prints its whole graph, from C++, where a position embedding is resampled."""
+    transform = TransformConfig.model_validate({"size": 64, "test": {"scales": (1.0, 0.5)}})
+    network = Embedder.from_network("test_vit", weights="none", transform=transform)
+    assert export(network, "onnx", tmp_path / "m.onnx") >= 0.9999
+    assert capfd.readouterr().out == ""
+
+
 def test_an_onnx_file_is_an_encoder_of_its_own(tmp_path, network, monkeypatch):
     path = tmp_path / "m.onnx"
     export(network, "onnx", path)

@@ -1,10 +1,14 @@
 """Export for other programs: ONNX, TorchScript or safetensors, checked against the original."""
 
 import copy
+import ctypes
 import json
+import os
 import shutil
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -125,7 +129,8 @@ def write_onnx(embedder: Embedder, path: Path) -> float:
             f"ONNX needs the package '{error.name}': pip install 'lookalike[export]'"
         ) from error
     try:
-        _write_onnx(embedder, path, by_tracing=True)
+        with _silent():  # torch prints the whole graph where this fails
+            _write_onnx(embedder, path, by_tracing=True)
         return agreement(embedder, OnnxEncoder(path).run)
     except Exception:  # exporter and runtime raise errors of many types
         pass
@@ -140,6 +145,23 @@ def write_onnx(embedder: Embedder, path: Path) -> float:
             f"torch cannot export '{embedder.blueprint.network}' to ONNX ({reason}); "
             "TorchScript may work (--to torchscript)"
         ) from error
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Nothing that a library prints, also from C++, comes to standard output."""
+    libc = ctypes.CDLL(None)
+    sys.stdout.flush()
+    libc.fflush(None)
+    kept = os.dup(1)
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+            yield
+    finally:
+        libc.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _write_onnx(embedder: Embedder, path: Path, *, by_tracing: bool) -> None:
