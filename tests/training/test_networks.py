@@ -285,6 +285,13 @@ def test_freezing_until_a_block_passes_new_views_every_time(short, tmp_path):
             "the network pools itself",
         ),
         (["model.network=efficientformer_l1"], "cannot take images of 64 pixels"),
+        (
+            [
+                "model.network=efficientformer_l1",
+                "data.transform={preset: simple-224, test: {scales: [1, 0.5]}}",
+            ],
+            "takes images of 224 pixels, but not of 112, as data.transform.test asks",
+        ),
     ],
 )
 def test_what_cannot_be_combined_is_one_sentence(short, overrides, sentence):

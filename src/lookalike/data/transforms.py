@@ -114,12 +114,17 @@ class Views:
         """Whether the input itself is the only view."""
         return self == ONE_VIEW
 
+    @staticmethod
+    def side(side: int, scale: float) -> int:
+        """A side of a view, from that of the input."""
+        return max(1, round(side * scale))
+
     def of(self, batch: Tensor) -> Iterator[Tensor]:
         """The views of a batch [B, C, H, W] of network input, one after the other."""
         for scale in self.scales:
             view = batch
             if scale != 1:
-                size = [max(1, round(int(side) * scale)) for side in batch.shape[2:]]
+                size = [self.side(int(side), scale) for side in batch.shape[2:]]
                 view = functional.interpolate(batch, size, mode="bilinear")
             yield view
             if self.flip:

@@ -1,5 +1,6 @@
 """A model from its name and weights."""
 
+import copy
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -178,23 +179,44 @@ def feature_width(network: str) -> int:
 
 
 @cache
-def check_network(network: str, pooling: str, image_size: int | None) -> None:
+def check_network(
+    network: str, pooling: str, image_size: int | None, tested: tuple[int, ...] = ()
+) -> None:
     """Refuse a network that cannot be pooled so or take such images, before data are read.
 
     Args:
         network: As for :func:`build`.
         pooling: As for :func:`build`.
         image_size: As for :func:`build`.
+        tested: The sides of the images in a test, where they are not those of training.
 
     Raises:
         BadInput: There is no such network, or it cannot.
     """
     with torch.random.fork_rng(devices=[]):
         if pooling == "gem":  # whether a map has negative values is seen on a real one
-            build(network, dim=0, pooling=pooling, image_size=image_size)
+            built = build(network, dim=0, pooling=pooling, image_size=image_size)
         elif pooling in OWN_POOLINGS or network not in names():
             with torch.device("meta"):
-                build(network, dim=0, pooling=pooling, image_size=image_size)
+                built = build(network, dim=0, pooling=pooling, image_size=image_size)
+        else:
+            return
+    refused = [side for side in tested if not _takes(built.backbone, side)]
+    if refused and image_size is not None and _takes(built.backbone, image_size):
+        raise BadInput(
+            f"model.network = {network!r} takes images of {image_size} pixels, but not of "
+            f"{refused[0]}, as data.transform.test asks for; leave out its size and scales"
+        )
+
+
+def _takes(backbone: Backbone, side: int) -> bool:
+    """Whether a network accepts images of a size; a copy without data is tried."""
+    image = torch.empty(1, backbone.normalisation.channels, side, side, device="meta")
+    try:
+        copy.deepcopy(backbone).to("meta").eval()(image)
+    except (BadInput, AssertionError, RuntimeError, ValueError, IndexError):
+        return False
+    return True
 
 
 def _backbone(

@@ -110,7 +110,7 @@ def check_model(config: RunConfig) -> None:
     if config.optim.clip_value is not None and config.optim.clip_norm is not None:
         raise BadInput("optim.clip_value and optim.clip_norm exclude each other")
     preset = models.preset_of(config.data.transform, model.network)
-    models.check_network(model.network, model.pooling, preset.size)
+    models.check_network(model.network, model.pooling, preset.size, tested_sizes(preset))
     if model.pooling == "map" and config.mix is not None and config.mix.where == "feature":
         raise BadInput(
             "mix.where=feature mixes maps before they are pooled, and with model.pooling=map the "
@@ -126,6 +126,14 @@ def check_model(config: RunConfig) -> None:
                 f"from which model.head_init={model.head_init} makes the head"
             )
     check_freezing(config)
+
+
+def tested_sizes(preset: Preset) -> tuple[int, ...]:
+    """The sides of the images that the network sees in a test, if there is more than one size."""
+    side = preset.test_size
+    if side is None or (side == preset.size and preset.views.scales == ONE_VIEW.scales):
+        return ()
+    return tuple(preset.views.side(side, scale) for scale in preset.views.scales)
 
 
 def check_freezing(config: RunConfig) -> None:
