@@ -216,3 +216,28 @@ def test_a_setting_may_be_learned(name):
     expected = (at(default + step) - at(default - step)) / (2 * step)
     torch.testing.assert_close(value, at(default), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(gradient, expected.detach(), rtol=1e-4, atol=1e-7)
+
+
+def test_swap_of_a_negative_at_the_bound_elsewhere():
+    """``s_an = s_ap - margin``, and ``s_pn`` above: the triplet counts by ``s_pn`` alone."""
+    axes = torch.eye(4, dtype=torch.float64)
+    rows = torch.cat([axes, -axes[:2], axes[:3] + axes[1:4]])
+    labels = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1, 0])  # more positives than negatives
+    loss = losses.create("triplet", swap=True, margin=0.0)
+    with formulas_only():
+        expected = loss(rows, labels)
+    with as_on_a_device():
+        torch.testing.assert_close(loss(rows, labels), expected)
+
+
+@pytest.mark.parametrize("context", [nullcontext, as_on_a_device])
+def test_quadruplets_of_labels_of_any_type(context):
+    torch.manual_seed(7)
+    rows, labels = torch.randn(40, DIM, dtype=torch.float64), torch.arange(40) % 2
+    others, theirs = torch.randn(30, DIM, dtype=torch.float64), torch.arange(30) % 2
+    loss = losses.create("quadruplet")
+    expected = loss(rows, labels), loss(rows, labels, None, others, theirs)
+    with context():
+        torch.testing.assert_close(loss(rows, labels.bool()), expected[0])
+        found = loss(rows, labels.int(), None, others, theirs)
+        torch.testing.assert_close(found, expected[1])

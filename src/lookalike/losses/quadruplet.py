@@ -18,8 +18,8 @@ class QuadrupletLoss(PairLoss):
 
     ``[d_ap^2 - d_an^2 + margin_alpha_1]+`` over triplets and ``[d_ap^2 - d_kl^2 +
     margin_alpha_2]+`` over positive pairs (a, p) and pairs (k, l) of three different classes, each
-    the mean over its terms above zero. The second part takes (positive pairs) x N^2 comparisons,
-    in blocks. Where the candidates are not the anchors, only l is kept from the class of a.
+    the mean over its terms above zero. Where the candidates are not the anchors, only l is kept
+    from the class of a.
 
     Args:
         margin_alpha_1: The margin of triplets.

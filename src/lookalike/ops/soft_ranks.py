@@ -28,9 +28,9 @@ def soft_ranks(
     >>> soft_ranks(similarity, [torch.ones(1, 3)], listed_pairs(torch.ones(1, 3)), 0.01).round()
     tensor([[0., 1., 2.]])
     """
-    columns = pairs.columns(similarity).unsqueeze(1)
 
     def formula(similarity: Tensor) -> Tensor:
+        columns = pairs.columns(similarity).unsqueeze(1)
         near = at_places(similarity, pairs.places).unsqueeze(1)
         rows = similarity.index_select(0, pairs.rows)
         above = torch.sigmoid((rows - near) / temperature).scatter(1, columns, 0)
@@ -50,13 +50,13 @@ def _of_listed_pairs(
     weights: Sequence[Tensor], pairs: PairList, temperature: float
 ) -> tuple[Fast, Backward]:
     """A block of pairs at a time, which stays near the processor."""
+    columns = pairs.columns(weights[0]).unsqueeze(1)
 
     def before(similarity: Tensor, part: slice) -> Tensor:
         near = at_places(similarity, pairs.places[part]).unsqueeze(1)
         rows = similarity.index_select(0, pairs.rows[part])
         above = rows.sub_(near).div_(temperature).sigmoid_()
-        columns = pairs.places[part] - pairs.rows[part] * similarity.shape[1]
-        return above.scatter_(1, columns.unsqueeze(1), 0)
+        return above.scatter_(1, columns[part], 0)
 
     def fast(similarity: Tensor) -> tuple[Tensor, tuple[Tensor]]:
         ranks = similarity.new_empty(len(weights), pairs.rows.numel())

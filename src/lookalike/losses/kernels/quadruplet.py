@@ -14,7 +14,7 @@ from lookalike.relations import Relations
 
 __all__ = ["quadruplet_kernel"]
 
-_FEW = 128  # positive pairs, up to which comparing each with all negative pairs is faster
+_FEW = 320  # positive pairs, up to which comparing each with all negative pairs is faster
 
 
 def quadruplet_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:
@@ -33,9 +33,9 @@ def _count_quadruplets(
 ) -> tuple[Tensor, Tensor]:
     """In how many violated quadruplets each pair is the positive one, or the negative one."""
     pairs = listed_pairs(relations.positives)
-    classes = _classes(relations) if by_class else None
     few = can_sync(relations.similarity) and pairs.rows.numel() <= _FEW
-    if classes is None or few:
+    classes = _classes(relations) if by_class and not few else None
+    if classes is None:
         return _by_blocks(relations, pairs, margin)
     return _by_sorting(relations, *classes, margin)
 
@@ -46,8 +46,11 @@ def _classes(relations: Relations) -> tuple[Tensor, Tensor] | None:
     columns = rows if relations.self_comparison else relations.ref_labels
     if rows is None or columns is None or columns.ndim != 1:
         return None
-    known = torch.cat([rows, columns]).sort().values
-    return torch.searchsorted(known, rows), torch.searchsorted(known, columns)
+    both = torch.cat([rows, columns])
+    if both.dtype == torch.bool:
+        both = both.long()
+    places = torch.searchsorted(both.sort().values, both)
+    return places[: len(rows)], places[len(rows) :]
 
 
 def _by_sorting(
@@ -86,15 +89,16 @@ def _counted(
     ``none`` holds a zero for each class that there can be.
     """
     if classes is None:
-        sums = weights[:, order].cumsum(1, dtype=torch.int32)
+        sums = weights.index_select(1, order).cumsum(1, dtype=torch.int32)
         after, before = sums[0, -1] - sums[0], sums[1]
     else:
-        order = order[classes[order].argsort(stable=True)]
+        order = order.index_select(0, classes.index_select(0, order).argsort(stable=True))
         of_classes = none.to(weights.dtype).repeat(2, 1).index_add_(1, classes, weights)
         upto = of_classes.cumsum(1, dtype=torch.int32)
-        sums, classes = weights[:, order].cumsum(1, dtype=torch.int32), classes[order]
-        after = upto[0, classes] - sums[0]
-        before = sums[1] - (upto[1] - of_classes[1])[classes]
+        sums = weights.index_select(1, order).cumsum(1, dtype=torch.int32)
+        classes = classes.index_select(0, order)
+        after = upto[0].index_select(0, classes) - sums[0]
+        before = sums[1] - (upto[1] - of_classes[1]).index_select(0, classes)
     return torch.empty_like(after).scatter_(0, order, after), torch.empty_like(before).scatter_(
         0, order, before
     )

@@ -62,6 +62,10 @@ def swap_sweep(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor | 
         torch.where(sides.positive, similarity, bound),
         FAR,
     )
+    # where s_an equals the bound the triplet was not counted: then the bound is replaced
+    least_near = torch.where(
+        sides.positive.unsqueeze(2), far, far.nextafter(torch.full_like(far, torch.inf))
+    )
     # rows (positive, all), or (all, negative) where the smaller side holds the negatives
     table = torch.cat([between, between.T])
     places = torch.where(sides.positive, sides.members, sides.members + len(between))
@@ -73,7 +77,7 @@ def swap_sweep(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor | 
         index, flat = places[rows].reshape(-1), second[: shape.numel()].view(-1, shape[2])
         above = torch.index_select(table, 0, index, out=flat).view(shape).gt_(limits)
         swapped.index_add_(0, index, flat)
-        of_near = torch.ge(near[rows], far[rows], out=limits).mul_(above)
+        of_near = torch.ge(near[rows], least_near[rows], out=limits).mul_(above)
         torch.sum(of_near, 2, keepdim=True, out=by_near[rows])
         torch.sum(above.sub_(of_near), 1, keepdim=True, out=by_far[rows])
     less_near, less_far = by_near.squeeze(2), by_far.squeeze(1)
