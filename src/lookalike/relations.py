@@ -74,6 +74,9 @@ class Relations(NamedTuple):
     """Whether a miner has narrowed these."""
     once: bool = False
     """Whether a miner named every pair at most once."""
+    classes: Tensor | None = None
+    """[candidates] the classes compared with, where they are some of all: ``labels`` are then
+    places among them."""
 
     @property
     def positives(self) -> Tensor:

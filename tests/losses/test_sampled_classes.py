@@ -7,6 +7,7 @@ from benchmarks.operations import step
 from lookalike import losses
 from lookalike.errors import BadInput
 from lookalike.losses.softmax import sampled_classes
+from lookalike.reducers import ClassWeightedReducer
 
 CLASSES, DIM = 60, 8
 CENTRES = {"subcenter-arcface": 3, "soft-triple": 10}
@@ -79,6 +80,36 @@ def test_a_batch_with_more_images_than_the_sample():
     rows, labels = batch()
     loss = losses.create("cosface", num_classes=CLASSES, embedding_size=DIM, sample=0.01).double()
     assert loss.relations(rows, labels).similarity.shape == (7, 7)
+
+
+def test_reducers_are_given_the_classes():
+    rows, labels = batch()
+    weights = torch.zeros(CLASSES, dtype=torch.float64)
+    weights[labels] = 2.0  # of other classes 0
+    options = {"num_classes": CLASSES, "embedding_size": DIM, "sample": 0.3}
+    torch.manual_seed(0)
+    plain = losses.create("cosface", **options).double()
+    weighed = losses.create("cosface", **options, reducer=ClassWeightedReducer(weights)).double()
+    weighed.load_state_dict(plain.state_dict())
+    torch.manual_seed(5)
+    expected = 2 * plain(rows, labels)
+    torch.manual_seed(5)
+    torch.testing.assert_close(weighed(rows, labels), expected)
+
+
+def test_no_class_below_zero_elsewhere(without_sync):
+    """It must not become another class silently."""
+    rows, labels = batch()
+    loss = losses.create("cosface", num_classes=CLASSES, embedding_size=DIM, sample=0.3).double()
+    labels[0] = -1
+    with without_sync():
+        assert loss.relations(rows, labels).same[0].isnan().any()
+
+
+@pytest.mark.parametrize("name", ["arcface", *CENTRES])
+def test_logits_of_no_images(name):
+    loss = losses.create(name, num_classes=5, embedding_size=DIM)
+    assert loss.get_logits(torch.empty(0, DIM)).shape == (0, 5)
 
 
 @pytest.mark.parametrize("share", [0, 1.5, -1])

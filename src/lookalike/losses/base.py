@@ -116,8 +116,10 @@ class Loss(DistanceModule):
 
     def batch(self, relations: Relations) -> Batch:
         """What reducers may want to know of the anchors."""
-        size = relations.similarity.shape
-        return Batch(size[0], size[1], relations.labels, relations.embeddings)
+        size, labels = relations.similarity.shape, relations.labels
+        if relations.classes is not None and labels is not None:
+            labels = relations.classes.index_select(0, labels)
+        return Batch(size[0], size[1], labels, relations.embeddings)
 
     def formula(self, relations: Relations) -> Tensor:
         """The loss of these relations as its formula says, a scalar."""

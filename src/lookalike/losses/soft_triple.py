@@ -64,7 +64,8 @@ class SoftTripleLoss(SoftmaxLoss):
     def similarities(self, embeddings: Tensor, chosen: Tensor | None = None) -> Tensor:
         """The soft maximum over the centres of each class."""
         found = super().similarities(embeddings, chosen)
-        return soft_maximum(found.view(len(found), self.centers_per_class, -1), self.gamma)
+        shape = len(found), self.centers_per_class, found.shape[1] // self.centers_per_class
+        return soft_maximum(found.view(shape), self.gamma)
 
     def factor(self) -> float:
         """``la``."""

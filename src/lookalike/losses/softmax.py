@@ -105,8 +105,10 @@ class SoftmaxLoss(ProxyLoss):
         given = given.to(embeddings.device, torch.long)
         chosen = sampled_classes(given, self.num_classes, number)
         similarity = self.similarities(embeddings, chosen)
-        places = torch.searchsorted(chosen, given)
-        return self.of_classes_compared(embeddings, similarity, places, number)
+        # a label below 0 stays one, where no check has refused it
+        places = torch.searchsorted(chosen, given).where(given >= 0, -1)
+        found = self.of_classes_compared(embeddings, similarity, places, number)
+        return found._replace(classes=chosen)
 
     def kernel(self, relations: Relations) -> Kernel | None:
         """``one_class_kernel`` where every image is of one class."""
@@ -274,7 +276,7 @@ class SubCenterArcFaceLoss(ArcFaceLoss):
 
     def by_class(self, cosines: Tensor) -> Tensor:
         """The cosines [N, classes, centres]."""
-        return cosines.view(len(cosines), -1, self.sub_centers)
+        return cosines.view(len(cosines), cosines.shape[1] // self.sub_centers, self.sub_centers)
 
     @torch.no_grad()
     def get_outliers(
