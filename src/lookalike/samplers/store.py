@@ -52,7 +52,7 @@ class StoreSampler(PerClassSampler):
         """Store the embeddings of all training images, in their order."""
         if len(embeddings) != len(self.labels):
             raise BadInput(f"{len(embeddings)} embeddings do not fit {len(self.labels)} labels")
-        self.store = unit_rows(embeddings).clone()
+        self.store = unit_rows(embeddings)
 
     def observe(self, indices: Tensor, embeddings: Tensor) -> None:
         """Replace the stored embeddings of a batch."""
