@@ -18,6 +18,7 @@ from lookalike.config import RunConfig, parse
 from lookalike.data import ImageSet, ImageStore, Preset, Split, Subset
 from lookalike.data.presets import NETWORK, preset_name
 from lookalike.errors import LookalikeError
+from lookalike.models import multi_view
 from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, test_embeddings
@@ -27,6 +28,7 @@ from lookalike.training.building import (
     HeadStart,
     Learner,
     build_learner,
+    feeding_of,
     frozen_features,
     head_start,
     learner_of,
@@ -162,11 +164,11 @@ class TaskRunner:
         del task
         images, _, _ = self.store(config)
         learner = self.learner(config)
-        plain = learner.model.without_linear()
-        size = config.train.eval_batch_size
+        plain = multi_view(learner.model.without_linear(), learner.views)
+        size, feeding = config.train.eval_batch_size, feeding_of(config)
 
         def features(subset: Subset) -> Tensor:
-            return embed(plain, subset, learner.source, batch_size=size)
+            return embed(plain, subset, learner.source, batch_size=size, feeding=feeding)
 
         folds = [FoldFeatures(split, features) for split in splits_of(config, images)]
         dim = config.model.dim
