@@ -13,6 +13,7 @@ from torch import Tensor
 from lookalike import data, models, samplers
 from lookalike.config import DataConfig, ModelConfig, RunConfig
 from lookalike.data import ONE_VIEW, ImageSet, ImageStore, Preset, Split, Subset, Views
+from lookalike.data.presets import preset_name
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
 from lookalike.models.lora import require_peft, with_lora
@@ -287,8 +288,13 @@ def memory_format_of(config: RunConfig) -> torch.memory_format:
 
 
 def feeding_of(config: RunConfig) -> Feeding:
-    """How the batches of a run are made."""
-    return Feeding(config.train.workers, config.train.prefetch)
+    """How the batches of a run are made.
+
+    Functions of one's own seed torch's global generator, from which training draws too (mixing,
+    miners, dropout), so they run in its thread.
+    """
+    own = ":" in preset_name(config.data.transform)
+    return Feeding(0 if own else config.train.workers, config.train.prefetch)
 
 
 def frozen_features(
