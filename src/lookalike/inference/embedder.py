@@ -62,8 +62,16 @@ class Blueprint(BaseModel):
         """What is set, for JSON."""
         return self.model_dump(mode="json", exclude_none=True)
 
+    def refuse_foreign_transform(self) -> None:
+        """Refuse transforms that are code to import."""
+        if isinstance(self.transform, str) and ":" in self.transform:
+            raise BadInput(
+                f"the transform '{self.transform}' is code that a model's folder must not name"
+            )
+
     def refuse_foreign_code(self) -> None:
         """Refuse a network that is code to import: the model may come from an untrusted source."""
+        self.refuse_foreign_transform()
         hub = self.network.rpartition(":")[0]
         if hub and hub not in HUBS:
             raise BadInput(
@@ -215,7 +223,7 @@ def of_config(config: RunConfig, tensors: dict[str, Tensor]) -> Blueprint:
     """The blueprint of a run's model; the weights tell whether its input is grey or colour."""
     shared = {"network", "dim", "pooling", "layer_norm", "normalize"}
     settings = config.model.model_dump(include=shared)
-    blueprint = Blueprint(**settings, transform=config.data.transform)
+    blueprint = Blueprint(**settings, transform=_as_data(config))
     for path, layer in blueprint.build().named_modules():
         if isinstance(layer, nn.Conv2d):
             kernel = tensors.get(f"{path}.weight")
@@ -223,6 +231,15 @@ def of_config(config: RunConfig, tensors: dict[str, Tensor]) -> Blueprint:
                 return blueprint.model_copy(update={"channels": 1})
             break
     return blueprint
+
+
+def _as_data(config: RunConfig) -> str | TransformConfig:
+    """The test transform of a run without code to import: that of an own function is a crop."""
+    given = config.data.transform
+    if not isinstance(given, str) or ":" not in given:
+        return given
+    preset = models.preset_of(given, config.model.network)
+    return TransformConfig(size=preset.size, resize=preset.resize, crop="centre")
 
 
 def fingerprint(blueprint: Blueprint, model: EmbeddingModel) -> str:

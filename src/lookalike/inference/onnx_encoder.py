@@ -44,6 +44,7 @@ class OnnxEncoder(Encoder):
             blueprint = Blueprint(
                 network=told.get("network", ""), dim=told["dim"], transform=told["transform"]
             )
+            blueprint.refuse_foreign_transform()
             scaling = Normalisation(**pixels)
             super().__init__(blueprint.preset, scaling, told["dim"], told["fingerprint"])
         except BadInput:
