@@ -167,11 +167,27 @@ def test_the_table_of_a_result():
         "finds 33.3 % and 8.0 % (Recall@1)",
         "WARNING: training lost on the test classes: before it, recall@1 57.0 % against 43.1 %",
         "WARNING: the network's raw features, without head and training, are better: recall@1 "
-        "58.9 % against 43.1 %; a smaller optim.lr, model.head_init=lda, or no training "
-        "(train.epochs=0 model.dim=0) may help",
+        "58.9 % against 43.1 %; a smaller optim.lr or no training (train.epochs=0 model.dim=0) "
+        "may help",
     ]
     paper = {key: value for key, value in new.items() if "validation" not in key}
     assert summary(paper)[0] == "  epoch 8, the last: nothing was validated"
+
+
+def test_one_of_several_metrics_that_fell_is_no_loss():
+    new = OLD | {"test": {"recall@1": 0.6, "recall@2": 0.7, "map@r": 0.5}}
+    mixed = new | {"untrained": {"recall@1": 0.5, "recall@2": 0.71, "map@r": 0.4}}
+    assert warnings(mixed) == []
+    worse = new | {"untrained": {"recall@1": 0.61, "recall@2": 0.71, "map@r": 0.4}}
+    assert warnings(worse) == [
+        "training lost on the test classes: before it, recall@1 61.0 % against 60.0 %, "
+        "recall@2 71.0 % against 70.0 %"
+    ]
+
+
+def test_what_the_warning_advises_can_be_typed(tiny):
+    run = train(tiny("train.epochs=0", "model.dim=0", "model.head_init=auto"))
+    assert run.result["epochs"] == 0
 
 
 def test_chance_is_the_recall_of_a_random_order():
