@@ -29,7 +29,7 @@ def run(tmp_path, monkeypatch):
     sys.modules.pop("my_own_views", None)
 
 
-def test_a_stored_model_has_the_test_view_and_no_code(run, tmp_path, monkeypatch):
+def test_a_stored_model_has_the_test_view_and_no_code(run, tmp_path):
     embedder = Embedder.from_run(run.folder)
     embedder.save(tmp_path / "model")
     assert "my_own_views" not in (tmp_path / "model" / "model.json").read_text(encoding="utf-8")
