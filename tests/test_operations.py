@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from benchmarks.operations import (
+    COMBINED,
     MOST_BYTES,
     MOST_OPERATIONS,
     VARIANTS,
@@ -36,6 +37,15 @@ def test_every_loss(name):
 @pytest.mark.parametrize(("name", "settings"), VARIANTS)
 def test_other_settings(name, settings):
     within_bars(step(name, settings))
+
+
+@pytest.mark.parametrize(("settings", "miner"), COMBINED)
+def test_several_settings_at_a_time(settings, miner):
+    """Over all triplets they are bounded in memory only; listed triplets are few."""
+    counter = step("triplet", settings, miner)
+    assert counter.largest <= MOST_BYTES
+    if miner == "semi-hard" or "triplets_per_anchor" in settings:
+        within_bars(counter)
 
 
 @pytest.mark.parametrize("miner", miners.names())

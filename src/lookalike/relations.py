@@ -13,9 +13,9 @@ from lookalike.distances import CosineSimilarity, Distance
 from lookalike.errors import BadInput
 from lookalike.labels import Comparison, Labels, Overlap, agreement, as_tensor, compared
 from lookalike.ops.blocks import row_blocks
+from lookalike.ops.conditions import Condition, Gap
 from lookalike.ops.pairs import PairList, at_places
 from lookalike.ops.rows import in_full_precision
-from lookalike.ops.triplets import Condition, Gap
 
 __all__ = ["Relations", "Triplets", "in_row_blocks", "relate"]
 
@@ -60,7 +60,7 @@ class Relations(NamedTuple):
     """[anchors] the candidate that is the anchor's copy in a memory."""
     triplets: Triplets | None = None
     """The triplets that a miner chose; None: all that the pairs make."""
-    gap: Condition | None = None
+    condition: Condition | None = None
     """A condition that triplets must meet; None: no condition."""
     anchor_weights: Tensor | None = None
     """[anchors] a factor on the value of each anchor; None: 1."""
@@ -184,7 +184,7 @@ class Relations(NamedTuple):
         """Only these triplets; ``keep`` False marks an entry of the lists that is none."""
         weights = torch.ones_like(anchor) if keep is None else keep
         triplets = Triplets(anchor, positive, negative, weights.to(self.similarity.dtype))
-        return self._replace(triplets=triplets, gap=None, mined=True)
+        return self._replace(triplets=triplets, condition=None, mined=True)
 
     def only_gap(self, above: float, upto: float) -> "Relations":
         """Only the triplets with ``above < s_ap - s_an <= upto``; none is written out."""
@@ -192,14 +192,14 @@ class Relations(NamedTuple):
 
     def only_where(self, condition: Condition) -> "Relations":
         """Only the triplets that meet a condition; none is written out."""
-        return self._replace(gap=condition, triplets=None, mined=True)
+        return self._replace(condition=condition, triplets=None, mined=True)
 
     def _narrowed(self, same: Tensor, valid: Tensor, *, once: bool = False) -> "Relations":
         return self._replace(
             same=same,
             valid=valid,
             triplets=None,
-            gap=None,
+            condition=None,
             all_valid=False,
             binary=True,
             mined=True,

@@ -44,7 +44,7 @@ def every_triplet(r: Relations) -> EveryTriplet:
     an = r.similarity.index_select(0, pairs.rows)
     weights = pairs.weights.unsqueeze(1) * r.negatives.index_select(0, pairs.rows)
     counts = r.counts_of(pairs).unsqueeze(1) * r.negative_counts.index_select(0, pairs.rows)
-    if r.gap is not None:
-        inside = r.gap.inside(pairs)
+    if r.condition is not None:
+        inside = r.condition.inside(pairs)
         weights, counts = weights * inside, counts * inside
     return EveryTriplet(ap, an, weights, counts, pairs)

@@ -104,8 +104,8 @@ class MarginLoss(PairLoss):
         self, relations: Relations, positives: Tensor, negatives: Tensor
     ) -> tuple[Tensor, Tensor]:
         """In how many triplets each pair is the positive one, and the negative one."""
-        if relations.gap is not None:
-            return count_triplets(positives, negatives, gap=relations.gap)
+        if relations.condition is not None:
+            return count_triplets(positives, negatives, condition=relations.condition)
         # every positive of an anchor meets every negative of it
         return (
             positives * negatives.sum(1, keepdim=True),
@@ -162,6 +162,6 @@ class MarginLoss(PairLoss):
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of these relations, or of random triplets of them."""
-        if self.random is not None and relations.triplets is None and relations.gap is None:
+        if self.random is not None and relations.triplets is None and relations.condition is None:
             relations = take_triplets(relations, self.random.mine(relations))
         return super().compute(relations)

@@ -95,14 +95,14 @@ class TripletMarginLoss(PairLoss):
         if not sweeps:
             return all_triplets_kernel
         r = relations
-        counted_once = r.binary and r.gap is None and (r.once or not r.mined)
+        counted_once = r.binary and r.condition is None and (r.once or not r.mined)
         if len(sweeps) == 1 and counted_once and not can_sync(r.similarity):
             return sweeps[0]
         return blocks_kernel
 
     def compute(self, relations: Relations) -> Tensor:
         """The loss of these relations, or of random triplets of them."""
-        if self.random is not None and relations.triplets is None and relations.gap is None:
+        if self.random is not None and relations.triplets is None and relations.condition is None:
             with torch.no_grad():
                 relations = take_triplets(relations, self.random.mine(relations))
         return super().compute(relations)

@@ -3,7 +3,7 @@
 import math
 
 from lookalike.miners.base import Miner
-from lookalike.ops.triplets import Angle
+from lookalike.ops.conditions import Angle
 from lookalike.registry import MINERS
 from lookalike.relations import Relations
 

@@ -88,7 +88,11 @@ class Miner(DistanceModule):
             found = Relations(blank, blank, blank, triplets=found.triplets, mined=True)
         # without the embeddings, whose graph must not outlive the step
         self.found = Relations(
-            found.similarity, found.same, found.valid, triplets=found.triplets, gap=found.gap
+            found.similarity,
+            found.same,
+            found.valid,
+            triplets=found.triplets,
+            condition=found.condition,
         )
         return Mined(found, hardest_first=self.hardest_first)
 
@@ -102,7 +106,7 @@ class Miner(DistanceModule):
     @property
     def num_triplets(self) -> int:
         """How many triplets the last call found; 0 where it found pairs."""
-        if self.found is None or (self.found.triplets is None and self.found.gap is None):
+        if self.found is None or (self.found.triplets is None and self.found.condition is None):
             return 0
         return round(number_of_triplets(self.found).item())
 
@@ -117,7 +121,11 @@ class Miner(DistanceModule):
         return self._number_of_pairs(1)
 
     def _number_of_pairs(self, kind: int) -> int:
-        if self.found is None or self.found.triplets is not None or self.found.gap is not None:
+        if (
+            self.found is None
+            or self.found.triplets is not None
+            or self.found.condition is not None
+        ):
             return 0
         return round(named_pairs(self.found)[kind].sum().item())
 

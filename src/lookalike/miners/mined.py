@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.ops.pairs import listed_pairs
-from lookalike.ops.triplets import Gap, count_triplets
+from lookalike.ops.triplets import count_triplets
 from lookalike.relations import Relations, Triplets
 
 __all__ = [
@@ -48,7 +48,7 @@ class Mined:
         return iter(index_tuple(self.relations, hardest_first=self.hardest_first))
 
     def __len__(self) -> int:
-        pairs = self.relations.triplets is None and self.relations.gap is None
+        pairs = self.relations.triplets is None and self.relations.condition is None
         return 4 if pairs else 3
 
     def __getitem__(self, position: int) -> Tensor:
@@ -97,8 +97,10 @@ def named_pairs(relations: Relations) -> tuple[Tensor, Tensor]:
             _counts(relations.similarity, starts + positive, weights),
             _counts(relations.similarity, starts + negative, weights),
         )
-    if relations.gap is not None:
-        return count_triplets(relations.positives, relations.negatives, gap=relations.gap)
+    if relations.condition is not None:
+        return count_triplets(
+            relations.positives, relations.negatives, condition=relations.condition
+        )
     return relations.positives, relations.negatives
 
 
@@ -111,10 +113,10 @@ def number_of_triplets(relations: Relations) -> Tensor:
 
 def list_triplets(relations: Relations) -> Relations:
     """The triplets of a condition, with an entry for each positive pair and candidate."""
-    gap = relations.gap
-    assert gap is not None
+    condition = relations.condition
+    assert condition is not None
     pairs = listed_pairs(relations.positives)
-    keep = relations.negatives.index_select(0, pairs.rows) * gap.inside(pairs)
+    keep = relations.negatives.index_select(0, pairs.rows) * condition.inside(pairs)
     keep = (keep * pairs.weights.unsqueeze(1)) > 0
     candidate = torch.arange(keep.shape[1], device=keep.device)
     anchor, positive = pairs.rows.unsqueeze(1), pairs.columns(relations.similarity).unsqueeze(1)
@@ -128,7 +130,7 @@ def index_tuple(relations: Relations, *, hardest_first: bool = False) -> tuple[T
     ``hardest_first``: positive pairs from the least similar, negative from the most similar one;
     among equals, and otherwise, by anchor.
     """
-    if relations.gap is not None:
+    if relations.condition is not None:
         relations = list_triplets(relations)
     if relations.triplets is not None:
         anchor, positive, negative, weights = relations.triplets
@@ -161,7 +163,7 @@ def take_pairs(relations: Relations, mined: Relations, *, count: bool) -> Relati
 
     ``count``: a pair that is named several times weighs as much; otherwise it weighs 1.
     """
-    direct = mined.triplets is None and mined.gap is None and (count or mined.once)
+    direct = mined.triplets is None and mined.condition is None and (count or mined.once)
     if not direct:
         positive, negative = named_pairs(mined)
         if not count:
@@ -173,11 +175,11 @@ def take_pairs(relations: Relations, mined: Relations, *, count: bool) -> Relati
 def take_triplets(relations: Relations, mined: Relations) -> Relations:
     """A loss's relations with only the triplets that a miner chose; pairs make all they can."""
     if mined.triplets is not None:
-        return relations._replace(triplets=mined.triplets, gap=None, mined=True)
-    gap = mined.gap
-    if isinstance(gap, Gap) and relations.distance is not None and mined.distance is not None:
-        gap = gap._replace(same_order=relations.distance.same_order(mined.distance))
-    return _with_pairs(relations, mined)._replace(gap=gap)
+        return relations._replace(triplets=mined.triplets, condition=None, mined=True)
+    condition = mined.condition
+    if condition is not None and relations.distance is not None and mined.distance is not None:
+        condition = condition.with_order(relations.distance.same_order(mined.distance))
+    return _with_pairs(relations, mined)._replace(condition=condition)
 
 
 def _with_pairs(relations: Relations, mined: Relations) -> Relations:
@@ -197,7 +199,7 @@ def together(mined: Relations, indices: Indices) -> Relations:
     """What a miner chose, and further pairs or triplets; triplets only if both are."""
     height, width = mined.similarity.shape
     other = from_indices(indices, height, width, mined.similarity)
-    if mined.gap is not None:
+    if mined.condition is not None:
         mined = list_triplets(mined)
     if mined.triplets is not None and other.triplets is not None:
         lists = zip(mined.triplets, other.triplets, strict=True)
@@ -224,7 +226,7 @@ def sample_weights(mined: Relations, dtype: torch.dtype, *, anchors_only: bool) 
     """
     positive, negative = named_pairs(mined)
     counts = positive.sum(1)
-    if mined.triplets is None and mined.gap is None:
+    if mined.triplets is None and mined.condition is None:
         counts = counts + negative.sum(1)  # of a pair each; a triplet names its anchor once
     if not anchors_only:
         counts = counts + positive.sum(0) + negative.sum(0)

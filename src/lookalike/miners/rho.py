@@ -46,7 +46,7 @@ class RhoMiner(Miner):
     def mine(self, relations: Relations) -> Relations:
         """What the inner miner chose, some of it replaced."""
         found = self.miner.mine(relations)
-        if found.gap is not None:
+        if found.condition is not None:
             found = list_triplets(found)
         itself, classmates = _in_class(relations)
         columns, number = _columns_of(classmates)

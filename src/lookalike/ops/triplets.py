@@ -6,63 +6,18 @@ blocks (when positives are few, and their number may be looked at), or sorting e
 candidates once, bisecting, and adding up prefix sums (N^2 log N whatever the classes).
 """
 
-from typing import NamedTuple, TypeAlias
-
 import torch
 from torch import Tensor
 
+from lookalike.ops.conditions import Comparison, Condition, Gap
 from lookalike.ops.pairs import PairList, at_places, listed_pairs, picked
 from lookalike.ops.sides import smaller_sides
 from lookalike.ops.sync import can_sync
 
-__all__ = ["Angle", "Condition", "Gap", "block_rows", "count_triplets", "row_positions"]
+__all__ = ["block_rows", "count_triplets", "row_positions"]
 
 _BLOCK = 1 << 18  # numbers in a block: 1 MB of float32, which stays near the processor
 _FEW = 64  # positives an anchor, on average, above which sorting is faster
-
-
-class Gap(NamedTuple):
-    """A condition on triplets: ``above < g_ap - g_an <= upto`` for the similarities ``g``."""
-
-    similarity: Tensor
-    above: float
-    upto: float
-    same_order: bool = True
-    """Whether the similarities of the loss sort an anchor's candidates alike."""
-
-    def inside(self, pairs: PairList) -> Tensor:
-        """1 for the triplets inside, [pairs, candidates], of these positives and all candidates."""
-        near = at_places(self.similarity, pairs.places).unsqueeze(1)
-        far = self.similarity.index_select(0, pairs.rows)
-        return ((far < near - self.above) & (far >= near - self.upto)).to(far.dtype)
-
-
-class Angle(NamedTuple):
-    """A condition on triplets of unit vectors: a wide angle at the negative.
-
-    ``d_ap^2 > factor |x_n - c|^2`` with the centre ``c = (x_a + x_p) / 2``, where ``|x_n - c|^2 =
-    1 + (1 + s_ap) / 2 - s_an - s_pn``.
-    """
-
-    cosine: Tensor
-    """Anchors x candidates."""
-    between: Tensor
-    """Candidates x candidates."""
-    factor: float
-
-    def bound(self, near: Tensor) -> Tensor:
-        """What ``factor (s_an + s_pn)`` must exceed, of the cosines ``s_ap``."""
-        return near * (self.factor / 2 + 2) + (1.5 * self.factor - 2)
-
-    def inside(self, pairs: PairList) -> Tensor:
-        """1 for the triplets inside, [pairs, candidates], of these positives and all candidates."""
-        sums = self.cosine.index_select(0, pairs.rows)
-        sums.add_(self.between.index_select(0, pairs.columns(self.cosine)))
-        near = at_places(self.cosine, pairs.places).unsqueeze(1)
-        return sums.mul_(self.factor).gt_(self.bound(near))
-
-
-Condition: TypeAlias = Gap | Angle
 
 
 def block_rows(columns: int) -> int:
@@ -92,21 +47,23 @@ def count_triplets(
     negative: Tensor,
     *,
     hinge: tuple[Tensor, float] | None = None,
-    gap: Condition | None = None,
+    condition: Condition | None = None,
 ) -> tuple[Tensor, Tensor]:
     """In how many triplets each pair takes part, as the positive and as the negative one.
 
     Triplets (a, p, n) are weighed by ``positive[a, p] * negative[a, n]``. With ``hinge = (s, m)``
-    only those with ``s_an - s_ap + m > 0`` count, with ``gap`` only those inside it.
+    only those with ``s_an - s_ap + m > 0`` count, with ``condition`` only those that meet it.
     """
     pairs = listed_pairs(positive)
-    few = can_sync(positive) and pairs.rows.numel() <= _FEW * positive.shape[0]
-    if isinstance(gap, Angle):
-        if can_sync(positive):
-            return _by_blocks(negative, pairs, hinge, gap)
-        return _by_sides(positive, negative, hinge, gap)
-    if few or (hinge is not None and gap is not None and not gap.same_order):
-        return _by_blocks(negative, pairs, hinge, gap)
+    can_list = can_sync(positive)
+    gap = None if condition is None else condition.as_range(hinge is not None)
+    if condition is not None and gap is None:
+        comparison = None if can_list else condition.comparison()
+        if comparison is not None:
+            return _by_sides(positive, negative, hinge, comparison)
+        return _by_blocks(negative, pairs, hinge, condition)
+    if can_list and pairs.rows.numel() <= _FEW * positive.shape[0]:
+        return _by_blocks(negative, pairs, hinge, condition)
     return _by_sorting(negative, pairs, hinge, gap)
 
 
@@ -114,48 +71,41 @@ def _by_blocks(
     negative: Tensor,
     pairs: PairList,
     hinge: tuple[Tensor, float] | None,
-    gap: Condition | None,
+    condition: Condition | None,
 ) -> tuple[Tensor, Tensor]:
     as_positive = torch.zeros_like(negative)
     as_negative = torch.zeros_like(negative)
     size = max(1, min(block_rows(negative.shape[1]), pairs.rows.numel()))
     blocks = negative.new_empty(3, size, negative.shape[1])  # large new arrays are slow
-    alike = not isinstance(gap, Gap) or gap.similarity.dtype == negative.dtype
     for at in range(0, pairs.rows.numel(), size):
-        row, place, weight = (each[at : at + size] for each in pairs)
-        counted, far, inside = blocks[:, : row.numel()]
+        row, place, weight = part = PairList(*(each[at : at + size] for each in pairs))
+        counted, *room = blocks[:, : row.numel()]
         torch.index_select(negative, 0, row, out=counted).mul_(weight.unsqueeze(1))
         if hinge is not None:
             similarity, margin = hinge
             near = (at_places(similarity, place) - margin).unsqueeze(1)
-            counted.mul_(torch.index_select(similarity, 0, row, out=far).gt_(near))
-        if isinstance(gap, Angle):
-            counted.mul_(gap.inside(PairList(row, place, weight)))
-        elif gap is not None:
-            near = at_places(gap.similarity, place).unsqueeze(1)
-            far = torch.index_select(gap.similarity, 0, row, out=far if alike else None)
-            if gap.above != -torch.inf:
-                counted.mul_(torch.lt(far, near - gap.above, out=inside))
-            if gap.upto != torch.inf:
-                counted.mul_(far.ge_(near - gap.upto))
+            counted.mul_(torch.index_select(similarity, 0, row, out=room[0]).gt_(near))
+        if condition is not None:
+            condition.restrict(counted, part, room)
         as_positive.view(-1).index_copy_(0, place, counted.sum(1))
         as_negative.index_add_(0, row, counted)
     return as_positive, as_negative
 
 
 def _by_sides(
-    positive: Tensor, negative: Tensor, hinge: tuple[Tensor, float] | None, angle: Angle
+    positive: Tensor,
+    negative: Tensor,
+    hinge: tuple[Tensor, float] | None,
+    comparison: Comparison,
 ) -> tuple[Tensor, Tensor]:
     """A block of anchors at a time, in few operations (``ops/sides.py``)."""
     sides = smaller_sides(positive.sign(), negative.sign())
     weights = torch.where(sides.positive, negative, positive).unsqueeze(2)
     smaller = sides.of_smaller(torch.where(sides.positive, positive, negative)).unsqueeze(2)
-    # the similarity s_an is that of the smaller side, or of the other one
-    cosine, between = (each.to(negative.dtype) for each in angle[:2])
-    bound, less = angle.bound(cosine), -angle.factor * cosine
-    near = sides.of_smaller(torch.where(sides.positive, bound, less)).unsqueeze(2)
-    far = torch.where(sides.positive, less, bound).unsqueeze(1)
-    table = angle.factor * between
+    # the smaller side holds the positives, or the negatives
+    of_positive, of_negative, table = (each.to(negative.dtype) for each in comparison)
+    near = sides.of_smaller(torch.where(sides.positive, of_positive, of_negative)).unsqueeze(2)
+    far = torch.where(sides.positive, of_negative, of_positive).unsqueeze(1)
     as_smaller, as_larger = torch.empty_like(smaller), torch.empty_like(weights)
     room = sides.room(table.dtype)
     if hinge is not None:

@@ -35,10 +35,12 @@ def hinge_of_counts(
 def all_triplets_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor]]:
     """The plain hinge: from how many triplets above zero each pair takes part in."""
     r, limit = relations, (relations.similarity, loss.margin)
-    counts = count_triplets(r.positives, r.negatives, hinge=limit, gap=r.gap)
+    counts = count_triplets(r.positives, r.negatives, hinge=limit, condition=r.condition)
     number = None
     if not r.binary:
-        whole = count_triplets(r.positive_counts, r.negative_counts, hinge=limit, gap=r.gap)
+        whole = count_triplets(
+            r.positive_counts, r.negative_counts, hinge=limit, condition=r.condition
+        )
         number = whole[0].sum()
     value, gradient = hinge_of_counts(r.similarity, loss.margin, counts, number)
     return value, (gradient,)
@@ -67,8 +69,8 @@ def blocks_kernel(loss: Any, relations: Relations) -> tuple[Tensor, tuple[Tensor
         rows = pairs.rows[part]
         weights = negatives.index_select(0, rows) * pairs.weights[part].unsqueeze(1)
         counts = candidates.index_select(0, rows) * times[part].unsqueeze(1)
-        if r.gap is not None:
-            inside = r.gap.inside(PairList(rows, pairs.places[part], pairs.weights[part]))
+        if r.condition is not None:
+            inside = r.condition.inside(PairList(rows, pairs.places[part], pairs.weights[part]))
             weights, counts = weights * inside, counts * inside
         with torch.enable_grad():
             values = loss.per_triplet(

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import Function
+from torch.distributed.tensor import DTensor
 
 from lookalike.training.distributed.ranks import own_part, rank, sizes_of, world_size
 
@@ -72,10 +73,12 @@ def average_gradients(weights: Iterable[Tensor]) -> None:
 
 
 def broadcast_from_first(tensors: Iterable[Tensor]) -> None:
-    """Copy the values of the first process to all others."""
+    """Copy the values of the first process to all others; parts of shared out ones stay."""
     if world_size() == 1:
         return
     for tensor in tensors:
+        if isinstance(tensor, DTensor):
+            continue
         plain = tensor.detach().contiguous()
         dist.broadcast(plain, 0)
         with torch.no_grad():

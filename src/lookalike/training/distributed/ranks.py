@@ -5,9 +5,10 @@ first one writes files. In a run of one process everything here is trivial and c
 """
 
 import os
+import pickle
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 
@@ -89,6 +90,41 @@ def from_first(make: Callable[[], Made]) -> Made:
     return made  # type: ignore[return-value]
 
 
+def from_first_of_machine(make: Callable[[], Made]) -> Made:
+    """The result of ``make`` in one process of this machine, for all of them.
+
+    An error there is raised in all. A result that cannot be sent is made by each.
+    """
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if world_size() == 1 or here == 1:
+        return make()
+    machines = [range(start, start + here) for start in range(0, world_size(), here)]
+    groups: list[Any] = [dist.new_group(list(machine), backend="gloo") for machine in machines]
+    first = rank() // here * here
+    group = groups[rank() // here]
+    made: Made | None = None
+    sent: list[tuple[bytes | None, LookalikeError | None]] = [(None, None)]
+    if rank() == first:
+        try:
+            made = make()
+        except LookalikeError as raised:
+            sent = [(None, raised)]
+        else:
+            with suppress(Exception):  # what a user's data set has may not be made for travelling
+                sent = [(pickle.dumps(made), None)]
+    dist.broadcast_object_list(sent, first, group=group)
+    dist.destroy_process_group(group)
+    whole, error = sent[0]
+    if error is not None:
+        raise error
+    if rank() == first:
+        return made  # type: ignore[return-value]
+    if whole is None:
+        return make()
+    found: Made = pickle.loads(whole)
+    return found
+
+
 def on_all_ranks(condition: bool) -> bool:
     """Whether it holds in every process."""
     found = [condition] * world_size()
@@ -110,3 +146,17 @@ def explain_lost_ranks() -> Iterator[None]:
             "another process of this run has ended; the same command goes on from the last "
             "checkpoint"
         ) from error
+
+
+@contextmanager
+def disconnected_after() -> Iterator[None]:
+    """Part from the other processes in the end, if they were connected inside.
+
+    A process that ends connected can abort when another one has ended before it.
+    """
+    before = dist.is_available() and dist.is_initialized()
+    with explain_lost_ranks():
+        yield
+        if not before and dist.is_available() and dist.is_initialized():
+            dist.barrier()
+            dist.destroy_process_group()
