@@ -1,8 +1,12 @@
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 
-from lookalike.files import atomically, write_json
+from lookalike.errors import LookalikeError
+from lookalike.files import FAULT, atomically, read_json, write_json
 
 
 def test_a_failed_write_leaves_the_former_file(tmp_path):
@@ -13,3 +17,40 @@ def test_a_failed_write_leaves_the_former_file(tmp_path):
         raise RuntimeError
     assert json.loads(path.read_text()) == {"a": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["value.json"]
+
+
+def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
+    path = tmp_path / "value.json"
+    write_json(path, {"a": 1})
+    monkeypatch.setenv(FAULT, "written:*:full")
+    with pytest.raises(OSError, match=r"No space left on device: '.*value\.json'"):
+        write_json(path, {"a": 2})
+    assert read_json(path) == {"a": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["value.json"]
+
+
+@pytest.mark.parametrize(("point", "found"), [("rename:2", 1), ("renamed:2", 2), ("rename:3", 2)])
+def test_a_kill_between_write_and_rename_leaves_a_whole_file(tmp_path, point, found):
+    write = "import sys; from pathlib import Path; from lookalike.files import write_json\n"
+    write += "for number in (1, 2): write_json(Path(sys.argv[1]), {'a': number})"
+    path = tmp_path / "value.json"
+    command = [sys.executable, "-c", write, path]
+    environment = {"PYTHONPATH": ":".join(sys.path), FAULT: f"{point}:kill"}
+    ended = subprocess.run(command, env=environment).returncode
+    assert ended == (0 if point == "rename:3" else -signal.SIGKILL)
+    assert read_json(path) == {"a": found}
+
+
+def test_a_sealed_file_that_was_changed_is_a_sentence(tmp_path):
+    path = tmp_path / "value.json"
+    value = {"scores": {"recall@1": 0.75, "ü": [1, None, "x"]}}
+    write_json(path, value, sealed=True)
+    assert read_json(path) == value
+    path.write_text(json.dumps(json.loads(path.read_text())))  # other spaces are no change
+    assert read_json(path) == value
+    path.write_text(path.read_text().replace("0.75", "0.85"))
+    with pytest.raises(LookalikeError, match=r"value\.json' is damaged.*restore it, or remove it"):
+        read_json(path)
+    path.write_text("{")
+    with pytest.raises(LookalikeError, match=r"cannot read '.*value\.json'"):
+        read_json(path)

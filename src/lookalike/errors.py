@@ -7,13 +7,23 @@ uses the library can catch them.
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["BadInput", "LookalikeError", "LookalikeWarning", "Unsupported", "did_you_mean"]
+__all__ = [
+    "BadInput",
+    "LookalikeError",
+    "LookalikeWarning",
+    "Unsupported",
+    "did_you_mean",
+    "one_line",
+]
 
 
 class LookalikeError(Exception):
-    """The work failed (exit code 1)."""
+    """The work failed (exit code 1); its text is one line, whatever file names it repeats."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return one_line(super().__str__())
 
 
 class BadInput(LookalikeError, ValueError, AssertionError):
@@ -33,6 +43,17 @@ class LookalikeWarning(UserWarning):
     """Something is not as it should be, and the work goes on."""
 
 
+def one_line(text: str) -> str:
+    r"""``text`` without line breaks, and without control characters that a terminal would obey.
+
+    >>> one_line("there is no file 'a\nb\x1b[2J'")
+    "there is no file 'a b�[2J'"
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+
+
 def did_you_mean(given: str, valid: Iterable[str]) -> str:
     """The end of a sentence that refuses ``given``: the nearest valid names, or all of a few.
 
@@ -40,7 +61,7 @@ def did_you_mean(given: str, valid: Iterable[str]) -> str:
     "did you mean 'triplet'?"
     """
     names = sorted(set(valid))
-    close = get_close_matches(given, names, n=1, cutoff=0.5)
+    close = get_close_matches(given[:100], names, n=1, cutoff=0.5)
     if close:
         return f"did you mean '{close[0]}'?"
     if not names:

@@ -1,33 +1,91 @@
-"""Writing files so that a reader, or a crash, never sees half of one."""
+"""Writing files so that a reader, or a crash, never sees half of one, and reading them checked."""
 
+import errno
 import fcntl
 import hashlib
+import itertools
 import json
 import os
+import signal
 import tempfile
+import time
+import zlib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["atomically", "one_at_a_time", "write_json"]
+from lookalike.errors import LookalikeError
+
+__all__ = [
+    "atomically",
+    "checksum",
+    "damaged",
+    "fault_point",
+    "file_checksum",
+    "one_at_a_time",
+    "read_json",
+    "seal",
+    "write_json",
+    "write_new",
+]
+
+CHECKSUM = "checksum"
+"""The key of a JSON file's own checksum."""
+FAULT = "LOOKALIKE_FAULT"
+_passed = defaultdict[str, Iterator[int]](lambda: itertools.count(1))
 
 
 @contextmanager
 def atomically(path: Path) -> Iterator[Path]:
-    """A temporary path beside ``path`` that takes its place when the block ends without error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
+    """A temporary path beside ``path`` that takes its place when the block ends without error.
+
+    Raises:
+        OSError: Writing failed; it names ``path``.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     draft = Path(name)
     try:
         yield draft
+        fault_point("written")
         with draft.open("rb") as written:
             os.fsync(written.fileno())
         draft.chmod(0o644)
+        fault_point("rename")
         draft.replace(path)
+        fault_point("renamed")
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, name):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         draft.unlink(missing_ok=True)
+
+
+def fault_point(name: str) -> None:
+    """Fail here if the environment variable LOOKALIKE_FAULT says so: for tests only.
+
+    It is ``POINT:NUMBER:ACTION``. At the ``NUMBER``-th time that this process passes ``POINT``
+    (``*``: every time) it is killed (``kill``), finds the disk full (``full``), or waits some
+    seconds (``sleep=0.1``).
+    """
+    if FAULT not in os.environ:
+        return
+    point, number, action = os.environ[FAULT].split(":")
+    if point != name or number not in ("*", str(next(_passed[name]))):
+        return
+    if action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif action == "full":
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    else:
+        time.sleep(float(action.removeprefix("sleep=")))
 
 
 @contextmanager
@@ -40,10 +98,89 @@ def one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as readable JSON, whole or not at all."""
+def checksum(*parts: Any) -> str:
+    """The CRC-32 of bytes, text or contiguous arrays, one after another, as eight hex digits.
+
+    >>> checksum(b"12345", "6789")
+    'cbf43926'
+    """
+    value = 0
+    for part in parts:
+        value = zlib.crc32(part.encode() if isinstance(part, str) else part, value)
+    return f"{value:08x}"
+
+
+def file_checksum(path: Path) -> str:
+    """The :func:`checksum` of a file's content."""
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            value = zlib.crc32(block, value)
+    return f"{value:08x}"
+
+
+def write_json(path: Path, value: Any, *, sealed: bool = False) -> None:
+    """Write ``value`` as readable JSON, whole or not at all.
+
+    Args:
+        path: The file.
+        value: What JSON can express.
+        sealed: Add a checksum, which :func:`read_json` compares; ``value`` must be a mapping.
+    """
+    if sealed:
+        value = seal(value)
     with atomically(path) as draft:
         draft.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write ``text`` whole, unless the file is there: of several writers the first one wins."""
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(draft, 0o644)
+        with suppress(FileExistsError):
+            os.link(draft, path)  # unlike a renaming, this never replaces a file
+    finally:
+        os.unlink(draft)
+
+
+def seal(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping with its own checksum, as :func:`read_json` compares it."""
+    return {**value, CHECKSUM: checksum(_canonical(value))}
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file, without its checksum.
+
+    Raises:
+        LookalikeError: It cannot be read, or it is not as it was written.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise LookalikeError(f"cannot read '{path}': {error}") from error
+    if isinstance(value, dict) and CHECKSUM in value:
+        named = value.pop(CHECKSUM)
+        if named != checksum(_canonical(value)):
+            raise damaged(path)
+    return value
+
+
+def damaged(path: Path) -> LookalikeError:
+    """The error for a file that is not as it was written."""
+    return LookalikeError(
+        f"'{path}' is damaged: it is not what was written; restore it, or remove it and run again "
+        "what made it"
+    )
+
+
+def _canonical(value: Any) -> str:
+    """One text for equal values, whatever the spaces and the order of keys in the file."""
+    return json.dumps(json.loads(json.dumps(value)), sort_keys=True)
 
 
 def write_texts(path: Path, texts: Mapping[str, str]) -> list[Path]:

@@ -1,3 +1,4 @@
+import signal
 import sys
 import warnings
 from types import SimpleNamespace
@@ -7,6 +8,7 @@ import pytest
 from PIL import Image
 
 from lookalike.cli import main
+from lookalike.cli.stopping import SIGNALS
 
 COLOURS = {
     "amber": (230, 160, 30),
@@ -28,8 +30,14 @@ def lookalike(monkeypatch, capsys):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["lookalike", *map(str, arguments)])
         monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # main sets its own
-        with pytest.raises(SystemExit) as stopped:
-            main()
+        former = {number: signal.getsignal(number) for number in SIGNALS}  # and it handles signals
+        monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+        try:
+            with pytest.raises(SystemExit) as stopped:
+                main()
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
         told = capsys.readouterr()
         return SimpleNamespace(returncode=stopped.value.code or 0, stdout=told.out, stderr=told.err)
 

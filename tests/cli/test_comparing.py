@@ -89,8 +89,9 @@ def runs(tmp_path):
     for loss in ("triplet", "circle"):
         run = Run(tmp_path / "runs" / loss)
         run.prepare(load(None, [f"loss.name={loss}"]), {})
+        counts = {"epochs": 10, "train_classes": 5, "test_classes": 5, "test_images": 50}
         test = {"recall@1": 0.5, "map@r": 0.25}
-        run.finish({"data_fingerprint": "abc", "epochs": 10, "test": test}, 1.0)
+        run.finish({"data_fingerprint": "abc", **counts, "test": test}, 1.0)
     return tmp_path / "runs"
 
 

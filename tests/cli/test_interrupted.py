@@ -1,28 +1,161 @@
-"""Ctrl-C outside the training loop: one sentence, exit code 130."""
+"""Ctrl-C, SIGTERM and SIGHUP at any moment: one sentence, exit code 130, nothing half-written."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SENTENCES = ("lookalike: stopped; the same command", "lookalike: stopped at step ")
+TINY = (
+    *("model.network=small-cnn", "model.weights=none", "model.dim=8", "data.transform=small"),
+    *("sampler.name=random", "sampler.batch_size=4", "train.epochs=500", "protocol.name=paper"),
+)
 
 
-def test_ctrl_c_is_one_sentence(tmp_path):
-    cache = tmp_path / "cache"
-    # a shell that starts the tests in the background has them ignore Ctrl-C
-    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    code = f"{heeding}; from lookalike.cli import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, "train", "data.name=glyphs", f"runs_dir={tmp_path / 'runs'}"],
-        env=os.environ | {"LOOKALIKE_CACHE": str(cache), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while not cache.exists():  # from here on it draws characters, for seconds
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
-    assert process.returncode == 130
+def start(arguments, folder, ignored=()):
+    """The command in a process that heeds signals, as a terminal starts it."""
+
+    def heed():
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+
+    return subprocess.Popen(
+        [sys.executable, "-m", "lookalike", *map(str, arguments)],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "LOOKALIKE_CACHE": str(folder / "cache")},
+        cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True, preexec_fn=heed,
+    )  # fmt: skip
+
+
+def is_handling(process):
+    """Whether the command has got so far that it handles signals; before, Python starts."""
+    with open(f"/proc/{process.pid}/status") as lines:
+        caught = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt"))
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+
+def stop(process, number, seconds=0.0, until=None):
+    """Send a signal so long after the start, or once something has happened; the last words."""
+    while process.poll() is None and not is_handling(process):
+        time.sleep(0.001)
+    begun = time.monotonic()
+    while process.poll() is None and not (
+        until() if until else time.monotonic() - begun >= seconds
+    ):
+        time.sleep(0.005)
+    alive = process.poll() is None
+    offspring = psutil.Process(process.pid).children(recursive=True) if alive else []
+    process.send_signal(number)
+    _, told = process.communicate(timeout=120)
+    _, alive = psutil.wait_procs(offspring, timeout=20)
+    assert alive == []
+    return told
+
+
+def assert_stopped(process, told):
+    assert process.returncode == 130, told
+    lines = [line for line in told.splitlines() if line.startswith(SENTENCES)]
+    assert len(lines) == 1, told
+    assert "Traceback" not in told
+    assert "Exception ignored" not in told
+
+
+def drafts(folder):
+    """What was begun and not finished."""
+    names = (path.name for path in folder.rglob(".*") if path.is_file())
+    return [name for name in names if name != ".lock"]
+
+
+def commands(photos, trained, shop):
+    return {
+        "list": ["list", "losses"],
+        "search": ["search", shop, photos / "red" / "0.png"],
+        "duplicates": ["duplicates", shop],
+        "mislabelled": ["mislabelled", shop],
+        "index": ["index", trained, photos, "-o", "new.index"],
+        "evaluate": ["evaluate", trained],
+        "train": ["train", *TINY, "data.name=folder", f"data.root={photos}", "runs_dir=runs"],
+        "serve": ["serve", shop, "--port", "0"],
+        "study": ["study", "run", "recipe:studies/tiny", "--results", "study", "--workers", "2"],
+        "reproduce": ["reproduce", "list"],
+        "compare": ["compare", trained],
+        "report": ["report", trained, "-o", "page.html"],
+        "choose": ["choose", photos, "--minutes", "2"],
+        "demo": ["demo"],
+        "export": ["export", trained, "--to", "onnx", "-o", "model.onnx"],
+        "audit": ["audit", "docs/audits/every-flaw.yaml"],
+    }
+
+
+NAMES = sorted(commands(Path(), Path(), Path()))
+
+
+def test_ctrl_c_while_images_are_drawn(tmp_path):
+    process = start(["train", "data.name=glyphs", "runs_dir=runs"], tmp_path)
+    told = stop(process, signal.SIGINT, until=(tmp_path / "cache").exists)
+    assert_stopped(process, told)
     assert told.splitlines() == ["lookalike: stopped; the same command starts again"]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_during_the_imports(tmp_path, number):
+    process = start(["list", "losses"], tmp_path)
+    assert_stopped(process, stop(process, number, 0.05))
+
+
+def test_a_closed_terminal_saves_a_training_and_nohup_does_not_stop_it(tmp_path, photos):
+    command = commands(photos, photos, photos)["train"]
+
+    def logged():
+        return any((tmp_path / "runs").glob("*/metrics.jsonl"))
+
+    kept = start(command, tmp_path, ignored=(signal.SIGHUP,))
+    while not logged():
+        assert kept.poll() is None
+        time.sleep(0.01)
+    kept.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    assert kept.poll() is None
+    told = stop(kept, signal.SIGTERM)
+    assert "the same command goes on from there" in told
+    assert_stopped(kept, told)
+    assert list((tmp_path / "runs").glob("*/checkpoints/[0-9]*/state.pt"))
+    assert drafts(tmp_path / "runs") == []
+
+
+def test_a_server_ends_as_other_commands(tmp_path, shop):
+    process = start(["serve", shop, "--port", "0"], tmp_path)
+    assert "http://" in process.stdout.readline()
+    assert_stopped(process, stop(process, signal.SIGTERM, 0.2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(4))
+def test_at_any_moment(tmp_path, photos, trained, shop, name, seed):
+    chosen = random.Random(f"{name} {seed}")
+    process = start(commands(photos, trained, shop)[name], tmp_path)
+    told = stop(process, chosen.choice(SIGNALS), chosen.uniform(0, chosen.choice((0.5, 3, 10))))
+    if process.returncode != 0 or any(line.startswith(SENTENCES) for line in told.splitlines()):
+        assert_stopped(process, told)
+    assert "Traceback" not in told
+    assert drafts(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_study_that_was_stopped_resumes_and_loses_nothing(tmp_path):
+    command = ["study", "run", "recipe:studies/tiny", "--results", "study", "--workers", "2"]
+    for seed, number in enumerate(SIGNALS):
+        process = start(command, tmp_path)
+        told = stop(process, number, random.Random(seed).uniform(6, 12))
+        if process.returncode:
+            assert_stopped(process, told)
+    done = start(command, tmp_path)
+    assert done.wait(600) == 0

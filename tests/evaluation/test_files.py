@@ -73,3 +73,11 @@ def test_files_that_cannot_be_used(tmp_path):
     refused("^'[^']*' does not hold what its suffix says", "renamed.npz")
     refused("no file '.*none.txt'", "rows.npy", "none.txt")
     refused("cannot read '.*binary.txt'", "rows.npy", "binary.txt")
+
+
+@pytest.mark.parametrize("head", ["{" * 3000, "__import__('os')", "{'descr': '|O', 'shape': ()}"])
+def test_a_forged_header_is_a_sentence(tmp_path, head):
+    text = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode() + bytes(24)
+    (tmp_path / "a.npy").write_bytes(text)
+    with pytest.raises(BadInput, match="cannot read"):
+        read_embeddings(tmp_path / "a.npy", tmp_path / "a.npy")

@@ -1,11 +1,15 @@
 """Checkpoints written by a thread: a copy of the moment, errors raised, one at a time."""
 
+import resource
 import threading
 
 import pytest
 import torch
 
-from lookalike.training import checkpoint
+from lookalike.errors import LookalikeError
+from lookalike.files import FAULT
+from lookalike.progress import Watcher
+from lookalike.training import checkpoint, train
 
 
 def test_the_copy_is_of_the_moment(tmp_path, monkeypatch):
@@ -47,13 +51,102 @@ def test_an_error_of_the_thread_is_raised(tmp_path):
     occupied.write_text("no folder")
     writer = checkpoint.Writer(occupied)
     writer.save({}, {})
-    with pytest.raises(FileExistsError):
+    with pytest.raises(LookalikeError, match=r"cannot write '.*file'.*the same command goes on"):
         writer.wait()
     writer.wait()  # raised once
     writer.save({}, {})
-    with pytest.raises(FileExistsError):
+    with pytest.raises(LookalikeError, match="cannot write"):
         writer.save({}, {})
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A checkpoint and the weights before training."""
+    weights = {"model": {"w": torch.arange(50.0)}, "objective": {"proxies": torch.ones(3, 4)}}
+    checkpoint.save(tmp_path, weights, {"step": 3})
+    checkpoint.save_start(tmp_path, weights["model"])
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "objective.safetensors", "state.pt"])
+def test_a_flipped_bit_is_a_sentence(written, name):
+    path = written / "000001" / name
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(LookalikeError, match=r"000001' is damaged; remove the run's folder"):
+        checkpoint.latest(written)
+
+
+def test_weights_that_are_gone_are_not_passed_over(written):
+    (written / "000001" / "objective.safetensors").unlink()
+    with pytest.raises(LookalikeError, match="000001' is damaged"):
+        checkpoint.latest(written)
+
+
+def test_a_flipped_bit_of_the_start_is_a_sentence(written):
+    assert checkpoint.read_start(written)["w"].tolist() == list(range(50))
+    path = written / checkpoint.START
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(LookalikeError, match=r"start\.safetensors' is damaged"):
+        checkpoint.read_start(written)
+
+
+def test_a_start_that_is_gone_is_not_passed_over(written, tmp_path):
+    assert checkpoint.read_start(tmp_path / "none") is None
+    (written / checkpoint.START).unlink()
+    with pytest.raises(LookalikeError, match=r"start\.safetensors' is damaged"):
+        checkpoint.read_start(written)
+
+
+def test_a_full_disk_leaves_the_former_checkpoint(written, monkeypatch):
+    monkeypatch.setenv(FAULT, "rename:1:full")
+    with pytest.raises(LookalikeError, match=r"cannot write.*No space left.*free some space"):
+        checkpoint.save(written, {"model": {"w": torch.zeros(2)}}, {"step": 4})
+    monkeypatch.delenv(FAULT)
+    assert checkpoint.latest(written)[1] == {"step": 3}
 
 
 def test_no_checkpoint(tmp_path):
     assert checkpoint.latest_on_all_ranks(tmp_path) is None
+
+
+class FullDisk(Watcher):
+    """No file of this process may grow above 20 kB once training has come to a step."""
+
+    def __init__(self, step):
+        self.at = step
+
+    def stage(self, name, done, total, detail=""):
+        if name == "training" and done >= self.at:
+            _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+
+
+def test_a_full_disk_ends_a_run_in_one_sentence_and_it_resumes(tiny, tmp_path):
+    former = resource.getrlimit(resource.RLIMIT_FSIZE)
+    whole = train(tiny(f"runs_dir={tmp_path / 'whole'}"))
+    try:
+        with pytest.raises(LookalikeError, match=r"cannot write .*; free some space") as caught:
+            train(tiny(), FullDisk(5))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
+    assert "\n" not in str(caught.value)
+    assert list((tmp_path / "runs").glob("*/checkpoints/[0-9]*"))
+    assert train(tiny()).result == whole.result
+
+
+def test_a_full_disk_before_the_first_step(tiny):
+    former = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    class Full(Watcher):
+        def note(self, text):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, former[1]))
+
+    try:
+        with pytest.raises(LookalikeError, match=r"cannot write .*start\.safetensors"):
+            train(tiny("protocol.test_untrained=true"), Full())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)

@@ -45,8 +45,6 @@ def pictures(tmp_path_factory):
         labels=LABELS,
         class_names=tuple("abcdefghijkl"),
         test=LABELS >= 6,
-        query=None,
-        gallery=None,
         decode=pixels.__getitem__,
         fingerprint="noise",
         stamp="noise",

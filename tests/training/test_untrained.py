@@ -10,6 +10,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from lookalike.runs.run import Run
 from lookalike.training import Interrupted, train
 from lookalike.training.score import chance
 from lookalike.training.summary import summary, warnings
@@ -115,7 +116,7 @@ def test_the_command_says_so(tiny, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = tmp_path.glob("runs/*/result.json")
     (path,) = (one for one in found if one.parent.name != "latest")
-    result = json.loads(path.read_text())
+    result = Run(path.parent).result
     said = done.stdout
     assert f"chosen epoch 0 of 2, by map@r {100 * result['validation']['map@r']:.1f} %" in said
     assert "raw features  before training  trained  gain" in said

@@ -1,128 +1,27 @@
-"""The command ``lookalike``: one file per command, which parses, calls and prints."""
+"""The command ``lookalike``: one file per command, which parses, calls and prints.
 
-import importlib.metadata
-import os
-import sys
-import time
-import warnings
-from collections.abc import Callable
-from typing import Annotated, NoReturn, TextIO
+Nothing is imported here before signals are handled, so that Ctrl-C during the imports of a command
+is one sentence too.
+"""
 
-import typer
+from typing import Any
 
-from lookalike.cli.audit import audit
-from lookalike.cli.choose import choose
-from lookalike.cli.compare import compare
-from lookalike.cli.console import Command, Group
-from lookalike.cli.data import data
-from lookalike.cli.demo import demo
-from lookalike.cli.duplicates import duplicates
-from lookalike.cli.evaluate import evaluate
-from lookalike.cli.export import export
-from lookalike.cli.extras import missing_extra
-from lookalike.cli.index import index
-from lookalike.cli.list import list_parts
-from lookalike.cli.mislabelled import mislabelled
-from lookalike.cli.report import report
-from lookalike.cli.reproduce import reproduce
-from lookalike.cli.search import search
-from lookalike.cli.serve import serve
-from lookalike.cli.study import study
-from lookalike.cli.train import train
-from lookalike.errors import LookalikeError, LookalikeWarning
+from lookalike.cli.stopping import Stopping
 
 __all__ = ["app", "main"]
 
-SECONDS_FOR_THE_FIRST_RANK = 10
-
-STOPPED = 130
-"""The exit code after Ctrl-C."""
-
-app = typer.Typer(
-    cls=Group,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Teach a network which images look alike, and prove fairly how well it does.",
-)
-COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, choose, train, evaluate, reproduce, compare, audit, report),
-    *(search, export, duplicates, mislabelled, serve),
-)
-for command in COMMANDS:
-    app.command(no_args_is_help=command is train)(command)
-app.command("list")(list_parts)
-GROUPS = {"data": data, "study": study, "index": index}
-for name, group in GROUPS.items():
-    app.add_typer(group, name=name, cls=group.info.cls or Group)
-for one in (app, *GROUPS.values()):
-    for registered in one.registered_commands:
-        registered.cls = Command
-
-
-def show_version(asked: bool) -> None:
-    """Print the version and end."""
-    if asked:
-        print(importlib.metadata.version("lookalike"))
-        raise typer.Exit
-
-
-@app.callback()
-def common_options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
-    """Teach a network which images look alike, and prove fairly how well it does."""
-
 
 def main() -> None:
-    """Run the command line; an error becomes one sentence and an exit code."""
-    warnings.showwarning = show_warning
-    if os.getcwd() not in sys.path:  # as for ``python -m``: parts of one's own in this folder
-        sys.path.insert(0, os.getcwd())
-    try:
-        app()
-    except SystemExit as ended:
-        if ended.code == STOPPED:
-            print("lookalike: stopped; the same command starts again", file=sys.stderr)
-        raise
-    except LookalikeError as error:
-        end(str(error), error.exit_code)
-    except ModuleNotFoundError as error:
-        sentence = missing_extra(error.name or "")
-        if sentence is None:
-            raise
-        end(sentence, 2)
-    except (FileExistsError, NotADirectoryError, PermissionError, FileNotFoundError) as error:
-        end(f"{error.strerror}: '{error.filename}'", 2)
-    except OSError as error:
-        end(str(error), 1)
+    """Run the command line, until it ends or is stopped."""
+    with Stopping():
+        from lookalike.cli.commands import run
+
+        run()
 
 
-def end(sentence: str, exit_code: int) -> NoReturn:
-    """Print an error, once.
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        from lookalike.cli.commands import app
 
-    Of the processes that torchrun has started, rank 0 prints it. The others give it time, because
-    torchrun ends all processes when one has ended.
-    """
-    if "TORCHELASTIC_RUN_ID" in os.environ and os.environ["RANK"] != "0":
-        time.sleep(SECONDS_FOR_THE_FIRST_RANK)
-    else:
-        print(f"lookalike: {sentence}", file=sys.stderr)
-    sys.exit(exit_code)
-
-
-def show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """Show our own warnings as a sentence, others as Python does."""
-    text = f"lookalike: {message}\n"
-    if not issubclass(category, LookalikeWarning):
-        text = warnings.formatwarning(message, category, filename, lineno, line)
-    print(text, end="", file=file or sys.stderr)
+        return app
+    raise AttributeError(f"module 'lookalike.cli' has no attribute '{name}'")

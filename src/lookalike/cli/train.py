@@ -79,7 +79,7 @@ def train(
         for sentence in warnings(run.result):
             typer.echo(f"WARNING: {sentence}", err=True)
         return
-    print(f"{run.folder}: {run.result['protocol']}, {run.seconds:.0f} s of training")
+    print(f"{run.folder}: {run.result.get('protocol', '')}, {run.seconds:.0f} s of training")
     print("\n".join(summary(run.result)))
     latest = run.mark_latest()
     own = config.data.name in recipes.USER_DATASETS
@@ -107,7 +107,7 @@ def train_on_all_classes(folder: Path, arguments: list[str], as_json: bool) -> N
     if as_json:
         print(json.dumps(run.result, indent=2))
         return
-    print(f"{run.folder}: {run.result['protocol']}, {config.train.epochs} epochs")
+    print(f"{run.folder}: {run.result.get('protocol', '')}, {config.train.epochs} epochs")
     print(f"  no class is left to test it on; what is known are the scores of {validated.folder}")
 
 

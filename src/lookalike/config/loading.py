@@ -1,41 +1,31 @@
 """Settings as nested mappings: read from YAML, merged, overridden by ``key=value``, validated."""
 
 import re
+import reprlib
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from lookalike.config.keys import key_names, key_path
 from lookalike.config.schema import RunConfig
+from lookalike.config.yaml_text import parse_yaml
 from lookalike.errors import BadInput, did_you_mean
 
 PARTS = ("loss", "miner", "sampler")
 """Sections that name a part; its arguments are dropped when another part replaces it."""
 
 
-class ScientificLoader(yaml.SafeLoader):
-    """YAML that reads 1e-4 as a number; plain YAML 1.1 wants 1.0e-4."""
-
-
-ScientificLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
-    list("-+.0123456789"),
-)
-
-
 def plain_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; ``extends`` is not resolved."""
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=ScientificLoader)
+        values = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInput(f"cannot read '{path}': {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInput(f"'{path}' is not YAML: {' '.join(str(error).split())}") from error
+    except ValueError as error:
+        raise BadInput(f"'{path}' is not YAML that can be read: {error}") from error
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -88,9 +78,9 @@ def override(values: Mapping[str, Any], setting: str) -> dict[str, Any]:
     if not equals or not key:
         raise BadInput(f"'{setting}' is not of the form key=value, for example optim.lr=1e-4")
     try:
-        value = yaml.load(text, Loader=ScientificLoader)
-    except yaml.YAMLError as error:
-        raise BadInput(f"the value of '{setting}' is not YAML") from error
+        value = parse_yaml(text)
+    except ValueError as error:
+        raise BadInput(f"the value of '{shortened(setting)}' is not YAML") from error
     if isinstance(value, str) and text[:1] not in "'\"":
         value = text  # a path may contain '#', which begins a comment in YAML
     return set_keys(values, {key: value})
@@ -124,5 +114,23 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         return f"the key '{place}' is missing"
     if first["type"] == "literal_error":
         choices = re.findall(r"'([^']*)'", str(first["ctx"]["expected"]))
-        return f"{place} = {given!r} is invalid; {did_you_mean(str(given), choices)}"
-    return f"{place} = {given!r} is invalid: {first['msg'][0].lower()}{first['msg'][1:]}"
+        return f"{place} = {shown(given)} is invalid; {did_you_mean(str(given), choices)}"
+    message = " ".join(first["msg"].removeprefix("Value error, ").split())
+    reason = f"{message[0].lower()}{shortened(message[1:])}"
+    return f"{place} = {shown(given)} is invalid: {reason}" if place else reason
+
+
+def shown(value: Any) -> str:
+    """A value as a sentence shows it, however large it is.
+
+    >>> len(shown("x" * 1000)) <= 80
+    True
+    """
+    brief = reprlib.Repr()
+    brief.maxstring = brief.maxother = brief.maxlong = 80
+    return brief.repr(value)
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """The beginning of a text."""
+    return text if len(text) <= most else f"{text[:most]}..."

@@ -82,6 +82,8 @@ class ClassTable:
             head, *rows = csv.reader(io.StringIO(text))
             if head[:2] != ["class", "queries"]:
                 raise ValueError("it does not begin with 'class,queries'")
+            if not rows or any(int(row[1]) < 1 for row in rows):
+                raise ValueError("a class needs queries")
             return ClassTable(
                 tuple(row[0] for row in rows),
                 np.array([int(row[1]) for row in rows], np.int64),
@@ -90,5 +92,5 @@ class ClassTable:
                     len(rows), len(head) - 2
                 ),
             )
-        except (ValueError, IndexError) as error:
+        except (ValueError, IndexError, OverflowError, csv.Error) as error:
             raise BadInput(f"'{origin}' is not a table of scores per class: {error}") from None

@@ -1,6 +1,5 @@
 """Embeddings from files: one ``.npz`` with everything, or an ``.npy`` and a file of labels."""
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +84,9 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise
     except FileNotFoundError:
         raise BadInput(f"there is no file '{path}'") from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except MemoryError:
+        raise BadInput(f"'{path}' does not fit into memory") from None
+    except Exception as error:  # NumPy raises almost any exception for a forged header
         reason = str(error).partition("\n")[0] or type(error).__name__
         if "pickle" in str(error):
             reason = "it holds Python objects (save strings as an array of dtype str)"

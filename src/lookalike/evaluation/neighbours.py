@@ -104,16 +104,15 @@ def exact_search(
 
 def empty_index(
     sample: NDArray[np.float32],
-    kind: IndexKind | Literal["pq"],
+    kind: IndexKind,
     cells: int,
     distance: Distance = "cosine",
 ) -> Any:
-    """A FAISS index without items, trained on ``sample`` where it has cells ("ivf", "pq")."""
+    """A FAISS index without items, trained on ``sample`` where it has cells ("ivf")."""
     import faiss
 
     width = sample.shape[1]
-    parts = next(m for m in range(-(-width // 2), 0, -1) if width % m == 0)
-    names = {"hnsw": "HNSW32", "ivf": f"IVF{cells},Flat", "pq": f"IVF{cells},PQ{parts}x8"}
+    names = {"hnsw": "HNSW32", "ivf": f"IVF{cells},Flat"}
     metric = faiss.METRIC_INNER_PRODUCT if distance == "cosine" else faiss.METRIC_L2
     index: Any = faiss.index_factory(width, names.get(kind, "Flat"), metric)
     if kind == "hnsw":

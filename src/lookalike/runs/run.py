@@ -16,26 +16,41 @@ from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 import yaml
 from numpy.typing import NDArray
+from pydantic import BaseModel, ValidationError, model_validator
 from safetensors.torch import load_file
 from torch import Tensor
 
 from lookalike import config as configs
 from lookalike import data, models
 from lookalike.config import RunConfig
+from lookalike.config.loading import explain
 from lookalike.data import ImageSet
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.class_table import ClassTable
-from lookalike.files import atomically, write_json
+from lookalike.files import (
+    atomically,
+    checksum,
+    damaged,
+    file_checksum,
+    read_json,
+    write_json,
+)
 from lookalike.models.weights import read_tensors
 
 LATEST = "latest"
 """The name of the link to the run that was trained last."""
+SEALED = ("model.safetensors", "test.safetensors", "classes.csv", "metrics.jsonl")
+"""The files whose checksums are in ``result.json``, where they exist."""
+FILES = "files"
+"""The key of those checksums."""
+SEAL = "# checksum "
+"""Begins the first line of ``config.yaml``, with the checksum of its settings."""
 
 
 def run_name(config: RunConfig, data_fingerprint: str, weights_fingerprint: str) -> str:
@@ -44,6 +59,10 @@ def run_name(config: RunConfig, data_fingerprint: str, weights_fingerprint: str)
     digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
     loss = config.loss.name.rpartition(":")[2]
     return f"{config.data.name}-{loss}-{digest[:12]}"
+
+
+class RunIsBusy(LookalikeError):
+    """Another process trains the run."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +101,19 @@ class Run:
         path = self.folder / "config.yaml"
         if not path.is_file():
             raise BadInput(f"'{self.folder}' is not the folder of a run: it has no config.yaml")
-        return configs.load(path)
+        config = configs.load(path)
+        text = path.read_text(encoding="utf-8")
+        first, _, rest = text.partition("\n")
+        if not rest:
+            raise damaged(path)
+        if first.startswith(SEAL) and first.removeprefix(SEAL) != settings_checksum(
+            yaml.safe_load(rest)
+        ):
+            raise LookalikeError(
+                f"'{path}' has other settings than the run; if you changed them on purpose, remove "
+                "its first line"
+            )
+        return config
 
     @property
     def result(self) -> dict[str, Any]:
@@ -92,7 +123,34 @@ class Run:
                 f"the run in '{self.folder}' is not finished; 'lookalike train "
                 f"{self.folder / 'config.yaml'}' resumes it"
             )
-        return self._read("result.json")
+        found = self._read("result.json")
+        try:
+            ResultRecord.model_validate(found)
+        except ValidationError as error:
+            path = self.folder / "result.json"
+            raise LookalikeError(f"'{path}' is damaged: {explain(error, ResultRecord)}") from None
+        found.pop(FILES, None)
+        return found
+
+    def checked(self, name: str) -> Path:
+        """The path of a file of this run, compared with the checksum in its result.
+
+        Args:
+            name: One of the run's files.
+
+        Raises:
+            LookalikeError: It is not as the run wrote it, or it is gone.
+        """
+        path = self.folder / name
+        named = self._read("result.json").get(FILES, {}).get(name) if self.done else None
+        if named is not None:
+            try:
+                same = file_checksum(path) == named
+            except OSError as error:
+                raise LookalikeError(f"cannot read '{path}': {error.strerror}") from error
+            if not same:
+                raise damaged(path)
+        return path
 
     @property
     def scores(self) -> dict[str, float]:
@@ -117,10 +175,10 @@ class Run:
     @property
     def classes(self) -> ClassTable | None:
         """The test scores of each class; None where they were not kept."""
-        path = self.folder / "classes.csv"
+        path = self.checked("classes.csv")
         if not path.is_file():
             return None
-        return ClassTable.from_csv(path.read_text(encoding="utf-8"), str(path))
+        return ClassTable.from_csv(path.read_text(encoding="utf-8", errors="replace"), str(path))
 
     def write_classes(self, classes: ClassTable) -> None:
         """Write the test scores of each class; before the result."""
@@ -130,13 +188,31 @@ class Run:
     @property
     def seconds(self) -> float:
         """The duration of training, over all its restarts, without the final test."""
-        return float(self._read("timing.json")["training_seconds"])
+        try:
+            return float(self._read("timing.json")["training_seconds"])
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            path = self.folder / "timing.json"
+            raise LookalikeError(f"'{path}' is damaged: training_seconds") from error
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Versions and machine of the run; empty where they were not kept."""
+        there = (self.folder / "environment.json").is_file()
+        return self._read("environment.json") if there else {}
 
     def epochs(self) -> list[dict[str, Any]]:
         """The log: one mapping per epoch."""
-        if not self.log.is_file():
+        path = self.checked("metrics.jsonl")
+        if not path.is_file():
             return []
-        return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            found = [dict(json.loads(line)) for line in lines]
+            for entry in found:
+                _ = int(entry["epoch"]), [float(v) for k, v in entry.items() if _is_number_key(k)]
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise damaged(path) from error
+        return found
 
     def prepare(self, config: RunConfig, record: dict[str, Any]) -> None:
         """Create the folder and write the configuration and the environment.
@@ -151,13 +227,17 @@ class Run:
                 values["data"]["root"] = str(config.data.root.expanduser().resolve())
             if Path(config.model.weights).is_file():
                 values["model"]["weights"] = str(Path(config.model.weights).resolve())
-            draft.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
+            text = yaml.safe_dump(values, sort_keys=False)
+            draft.write_text(f"{SEAL}{settings_checksum(values)}\n{text}", encoding="utf-8")
         write_json(self.folder / "environment.json", environment() | record)
 
     def finish(self, result: dict[str, Any], training_seconds: float) -> None:
-        """Write the result, last and atomically."""
-        write_json(self.folder / "timing.json", {"training_seconds": round(training_seconds, 2)})
-        write_json(self.folder / "result.json", result)
+        """Write the result, last and atomically, with the checksums of the other files."""
+        seconds = {"training_seconds": round(training_seconds, 2)}
+        write_json(self.folder / "timing.json", seconds, sealed=True)
+        paths = [self.folder / name for name in SEALED]
+        files = {path.name: file_checksum(path) for path in paths if path.is_file()}
+        write_json(self.folder / "result.json", result | {FILES: files}, sealed=True)
 
     def mark_latest(self) -> Path:
         """Let ``latest`` beside this folder lead to it; returns that path.
@@ -185,7 +265,7 @@ class Run:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise LookalikeError(f"another process is working on '{self.folder}'") from None
+                raise RunIsBusy(f"another process is working on '{self.folder}'") from None
             try:
                 yield
             finally:
@@ -197,13 +277,58 @@ class Run:
 
     def _read(self, name: str) -> dict[str, Any]:
         path = self.folder / name
-        try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise LookalikeError(f"cannot read '{path}': {error}") from error
+        value = read_json(path)
         if not isinstance(value, dict):
             raise LookalikeError(f"'{path}' must hold a mapping")
         return value
+
+
+class ResultRecord(BaseModel):
+    """What a ``result.json`` has at least; other keys are kept as they are."""
+
+    data_fingerprint: str = ""
+    weights_fingerprint: str = ""
+    protocol: str = ""
+    steps: int = 0
+    epochs: int = 0
+    chosen_epoch: int | None = None
+    train_classes: int = 0
+    train_images: int = 0
+    test_classes: int = 0
+    test_images: int = 0
+    test_chance: float = 0.0
+    validation_classes: int = 0
+    validation_chance: float = 0.0
+    test: dict[str, float] = {}
+    untrained: dict[str, float] = {}
+    raw_features: dict[str, float] = {}
+    validation: dict[str, float] = {}
+
+    @model_validator(mode="after")
+    def counts_of_test(self) -> Self:
+        """Scores come with the numbers of classes and images that they are of."""
+        needed = ("data_fingerprint", "test_classes", "test_images", "train_classes")
+        missing = [name for name in needed if name not in self.model_fields_set]
+        if self.test and missing:
+            raise ValueError(f"the scores need {missing[0]}")
+        return self
+
+
+def _is_number_key(name: str) -> bool:
+    """Whether the values of a log under this name are numbers for sure."""
+    return name in ("loss", "lr", "step") or name.startswith("validation ")
+
+
+def settings_checksum(values: Any) -> str:
+    """The checksum of a configuration without its paths: data and runs may be moved."""
+    if not isinstance(values, dict):
+        return ""
+    kept = {name: part for name, part in values.items() if name != "runs_dir"}
+    for section, key in (("data", "root"), ("model", "weights")):
+        if isinstance(kept.get(section), dict):
+            place = str(kept[section].get(key))
+            kept[section] = kept[section] | ({key: None} if Path(place).is_absolute() else {})
+    return checksum(json.dumps(kept, sort_keys=True, default=str))
 
 
 def model_tensors(run: Run) -> dict[str, Tensor]:
@@ -211,10 +336,10 @@ def model_tensors(run: Run) -> dict[str, Tensor]:
 
     A run on frozen features stores its head only; the network is that of its configuration.
     """
-    wanted, kept = run.config.model, read_tensors(run.weights)
+    wanted, kept = run.config.model, read_tensors(run.checked(run.weights.name))
     if not wanted.frozen:
         return kept
-    if models.fingerprint(wanted.network, wanted.weights) != run.result["weights_fingerprint"]:
+    if models.fingerprint(wanted.network, wanted.weights) != run.result.get("weights_fingerprint"):
         raise LookalikeError(
             f"the weights of '{wanted.network}' are not those that '{run.folder}' was trained with"
         )
@@ -249,19 +374,43 @@ class TestEmbeddings:
         return None if self.images.gallery is None else self.images.gallery[self.indices]
 
 
-def test_embeddings(run: Run) -> TestEmbeddings:
-    """Read the embeddings of the final test of ``run``; the images must not have changed."""
+def test_embeddings(
+    run: Run,
+    images: ImageSet | None = None,  # noqa: PT028 - this is not a test
+) -> TestEmbeddings:
+    """Read the embeddings of the final test of ``run``; the images must not have changed.
+
+    Args:
+        run: A finished run.
+        images: Its data set, where it is loaded already; it may have been moved since.
+
+    Returns:
+        The embeddings with their labels.
+    """
     config, result = run.config, run.result
-    path = run.folder / "test.safetensors"
+    path = run.checked("test.safetensors")
     if not path.is_file():
         raise BadInput(f"the run in '{run.folder}' was not tested (protocol.test=false)")
-    images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
+    if images is None:
+        images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
     if images.fingerprint != result["data_fingerprint"]:
         raise LookalikeError(
             f"the images of '{config.data.name}' are not those that '{run.folder}' was tested on"
         )
-    tensors = load_file(str(path))
-    return TestEmbeddings(tensors["embeddings"], tensors["indices"].numpy(), images)
+    try:
+        tensors = load_file(str(path))
+        rows, indices = tensors["embeddings"], tensors["indices"].numpy()
+        whole = (
+            rows.dim() == 2
+            and indices.shape == (len(rows),)
+            and indices.dtype == np.int64
+            and (not len(rows) or 0 <= indices.min() <= indices.max() < len(images))
+        )
+    except Exception as error:  # the reader raises errors of its own
+        raise LookalikeError(f"'{path}' is damaged: {str(error)[:200]}") from error
+    if not whole:
+        raise LookalikeError(f"'{path}' is damaged: its rows are not those of the test images")
+    return TestEmbeddings(rows, indices, images)
 
 
 test_embeddings.__test__ = False  # type: ignore[attr-defined]

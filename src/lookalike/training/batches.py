@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from lookalike.data import ImageStore, Normalisation, Part, Preset, Subset
 from lookalike.samplers import BatchSampler
 from lookalike.training.distributed.gather import broadcast_from_first, gather_rows
-from lookalike.training.distributed.ranks import own_part, world_size
+from lookalike.training.distributed.ranks import own_part, sizes_of, world_size
 from lookalike.training.feeding import Feeding, UnreadBatch, feed
 
 
@@ -190,8 +190,11 @@ def embed(
     """
     shared = distributed and 1 < world_size() <= len(subset)
     own = subset.indices[own_part(len(subset)).rows] if shared else subset.indices
+    count = len(own)
     if shared:
         broadcast_from_first(model.buffers())
+        # all make equally many passes: with shared out weights each pass is everyone's
+        own = np.pad(own, (0, max(sizes_of(len(subset))) - count), mode="edge")
     was_training = model.training
     model.eval()
     like = next(model.parameters(), torch.empty(0))
@@ -201,11 +204,11 @@ def embed(
     unread = partial(unread_test, source)
     for indices, (images,) in feed(slices, unread, source.inputs, like.device, feeding):
         with autocast():
-            embeddings = model(images.to(like))
+            embeddings = model(images.to(like.device, like.dtype))
         rows.append(embeddings.float().cpu())
         done += len(indices)
         if progress:
             progress(done, len(own))
     model.train(was_training)
-    found = torch.cat(rows)
+    found = torch.cat(rows)[:count]
     return gather_rows(found.to(like.device), len(subset)).cpu() if shared else found

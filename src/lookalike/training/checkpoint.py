@@ -17,38 +17,50 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from lookalike.errors import LookalikeError
-from lookalike.files import atomically
-from lookalike.training.distributed.ranks import from_first, on_all_ranks
+from lookalike.files import atomically, fault_point, file_checksum, read_json, write_json
+from lookalike.training.distributed.ranks import from_first, is_first, on_all_ranks
+from lookalike.training.distributed.sharding import weights_as_held, whole_copy
 
 Weights = dict[str, Tensor]
 
 START = "start.safetensors"
 """The weights before training, written once, beside the checkpoints."""
+CHECKSUMS = "checksums.json"
 
 
 def save(folder: Path, weights: dict[str, Weights], state: dict[str, Any]) -> None:
-    """Write a checkpoint into ``folder``, then delete the older ones."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write a checkpoint into ``folder``, then delete the older ones.
+
+    Raises:
+        LookalikeError: It cannot be written, as the disk is full; the former one stays.
+    """
     draft = folder / f".draft-{os.getpid()}"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
-    for name, tensors in weights.items():
-        save_weights(draft / f"{name}.safetensors", tensors)
-    torch.save(state, draft / "state.pt")
-    for written in [*draft.iterdir(), draft]:
-        handle = os.open(written, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
-    former = complete(folder)
-    final = folder / f"{int(former[-1].name) + 1 if former else 1:06d}"
-    draft.rename(final)
-    for other in folder.iterdir():
-        if other.is_dir() and other != final:
-            shutil.rmtree(other, ignore_errors=True)
+    with explain_failed_write(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir()
+        for name, tensors in weights.items():
+            save_weights(draft / f"{name}.safetensors", tensors)
+        torch.save(state, draft / "state.pt")
+        sums = {file.name: file_checksum(file) for file in draft.iterdir()}
+        write_json(draft / CHECKSUMS, sums)
+        for written in [*draft.iterdir(), draft]:
+            handle = os.open(written, os.O_RDONLY)
+            os.fsync(handle)
+            os.close(handle)
+        former = complete(folder)
+        final = folder / f"{int(former[-1].name) + 1 if former else 1:06d}"
+        fault_point("rename")
+        draft.rename(final)
+        fault_point("renamed")
+        for other in folder.iterdir():
+            if other.is_dir() and other != final:
+                shutil.rmtree(other, ignore_errors=True)
 
 
 class Writer:
@@ -64,33 +76,20 @@ class Writer:
         self._writing: Future[None] | None = None
 
     def save(self, weights: dict[str, Weights], state: dict[str, Any]) -> None:
-        """Copy everything as it is now, and write the copy; waits for the one before."""
+        """Copy everything as it is now, and write the copy; waits for the one before.
+
+        Processes that share the weights out all call this; the first one writes.
+        """
         self.wait()
-        self._writing = self._threads.submit(save, self.folder, copied(weights), copied(state))
+        copies = whole_copy([weights, state], keep=is_first())
+        if copies is not None:
+            self._writing = self._threads.submit(save, self.folder, *copies)
 
     def wait(self) -> None:
         """Wait until the last checkpoint is written; an error of its thread is raised here."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
-
-
-def copied(value: Any) -> Any:
-    """The value with all its tensors, dictionaries, lists and tuples, in new memory of the host.
-
-    >>> rows = torch.zeros(2)
-    >>> kept = copied({"rows": [rows]})
-    >>> _ = rows.add_(1)
-    >>> kept
-    {'rows': [tensor([0., 0.])]}
-    """
-    if isinstance(value, Tensor):
-        return value.detach().to("cpu", copy=True)
-    if isinstance(value, dict):
-        return {name: copied(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(copied(part) for part in value)
-    return value
 
 
 def latest(folder: Path) -> tuple[dict[str, Weights], dict[str, Any]] | None:
@@ -101,6 +100,7 @@ def latest(folder: Path) -> tuple[dict[str, Weights], dict[str, Any]] | None:
 def read(checkpoint: Path) -> tuple[dict[str, Weights], dict[str, Any]]:
     """The weights of a checkpoint by name, and its state."""
     with explain_damage(checkpoint):
+        compare_checksums(checkpoint)
         weights = {file.stem: load_file(str(file)) for file in checkpoint.glob("*.safetensors")}
         return weights, torch.load(checkpoint / "state.pt", weights_only=True, map_location="cpu")
 
@@ -117,10 +117,33 @@ def latest_on_all_ranks(folder: Path) -> tuple[dict[str, Weights], dict[str, Any
 
 def read_start(folder: Path) -> Weights | None:
     """The weights before training; None if they were not stored."""
-    if not (path := folder / START).is_file():
+    path = folder / START
+    known = path.with_suffix(".json")
+    if not path.is_file() and not known.is_file():
         return None
     with explain_damage(path):
+        if known.is_file() and read_json(known)[START] != file_checksum(path):
+            raise ValueError(path)
         return load_file(str(path))
+
+
+def compare_checksums(checkpoint: Path) -> None:
+    """Raise an error unless every file is as it was written; an older version wrote no checksums.
+
+    A flipped bit would otherwise change the result of the run, and nobody would know.
+    """
+    if not (path := checkpoint / CHECKSUMS).is_file():
+        return
+    for name, known in read_json(path).items():
+        if file_checksum(checkpoint / name) != known:
+            raise ValueError(name)
+
+
+def save_start(folder: Path, tensors: Weights) -> None:
+    """Write the weights before training, beside the checkpoints, and their checksum."""
+    path = folder / START
+    save_weights(path, tensors)
+    write_json(path.with_suffix(".json"), {START: file_checksum(path)})
 
 
 @contextmanager
@@ -142,15 +165,33 @@ def complete(folder: Path) -> list[Path]:
 def save_weights(path: Path, tensors: Weights) -> None:
     """Write tensors as safetensors, each contiguous and in its own memory."""
     plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    with atomically(path) as draft:
+    with explain_failed_write(path), atomically(path) as draft:
         save_file(plain, str(draft))
+
+
+@contextmanager
+def explain_failed_write(path: Path) -> Iterator[None]:
+    """Turn the exception of a writer, such as for a full disk, into one sentence."""
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:  # torch.save raises the last
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise LookalikeError(
+            f"cannot write '{path}': {reason}; free some space, and the same command goes on from "
+            "the last complete checkpoint"
+        ) from error
+
+
+def load_weights(model: nn.Module, weights: Weights) -> None:
+    """Give ``model`` other weights, whole ones or in the form in which it has its own."""
+    model.load_state_dict(weights_as_held(model, weights))
 
 
 @contextmanager
 def temporary_weights(model: nn.Module, weights: Weights) -> Iterator[None]:
     """Give ``model`` other weights for the duration of the context."""
     own = {name: t.detach().clone() for name, t in model.state_dict().items()}
-    model.load_state_dict(weights)
+    load_weights(model, weights)
     try:
         yield
     finally:

@@ -7,7 +7,9 @@ are stored in one memory-mapped file of half-precision numbers, named by what th
 import hashlib
 import json
 import math
+import os
 import shutil
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,9 +24,10 @@ from torch import Tensor
 from lookalike.config import ModelConfig
 from lookalike.data import ImageSet, Part, Preset
 from lookalike.data.cache import cache_folder, remove_abandoned
+from lookalike.data.parallel import in_threads
 from lookalike.data.stores.sizes import format_bytes
 from lookalike.errors import BadInput
-from lookalike.files import atomically, one_at_a_time, write_json
+from lookalike.files import atomically, damaged, one_at_a_time, read_json, write_json
 from lookalike.models import fingerprint
 from lookalike.progress import Watcher
 from lookalike.training.batches import Pixels, read_training, unread_test
@@ -33,6 +36,7 @@ from lookalike.training.feeding import Feeding, UnreadBatch, feed
 LARGEST = float(np.finfo(np.float16).max)
 AT_A_TIME = 128
 """Images in a batch; fixed, since the augmented views are drawn batch by batch."""
+BLOCK_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -114,9 +118,25 @@ def open_features(
                 network = frozen()
                 with atomically(path) as draft:
                     compute(draft, network, len(images), views, watcher)
-                write_json(about, {"parameters": network.parameters, "of": named})
-    parameters = json.loads(about.read_text(encoding="utf-8"))["parameters"]
-    return Features(torch.from_numpy(np.load(path, mmap_mode="c")), parameters)
+                checked = {"blocks": block_checksums(path)}
+                known = {"parameters": network.parameters, "of": named} | checked
+                write_json(about, known, sealed=True)
+    known = read_json(about)
+    if known.get("blocks", found := block_checksums(path)) != found:
+        raise damaged(path)
+    return Features(torch.from_numpy(np.load(path, mmap_mode="c")), known["parameters"])
+
+
+def block_checksums(path: Path) -> list[int]:
+    """The CRC-32 of each block of a file, by all cores: as fast as the disk."""
+    size = path.stat().st_size
+
+    def one(start: int) -> int:
+        with path.open("rb") as file:
+            file.seek(start)
+            return zlib.crc32(file.read(BLOCK_BYTES))
+
+    return list(in_threads(one, range(0, size, BLOCK_BYTES)))
 
 
 def is_complete(path: Path, about: Path, shape: tuple[int, ...]) -> bool:
@@ -151,6 +171,8 @@ def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher
             shape = (views + 1, count, *maps.shape[1:])
             watcher.note(disk_space(shape, path.parent))
             written = np.lib.format.open_memmap(path, "w+", np.float16, shape)
+            with path.open("rb+") as file:  # else a disk that fills up kills the process
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
         written[view, slices[number]] = maps
         watcher.stage("computing features", done + 1, len(jobs))
     if isinstance(written, np.memmap):

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.loggers.logger import Logger
-from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
-from torch.optim import Adam
+from torch.optim import Adam, Optimizer
 
 from lookalike.config import RunConfig
 from lookalike.data import Split, Subset
@@ -21,10 +20,12 @@ from lookalike.samplers import StoreSampler
 from lookalike.training.activation_checkpointing import recompute_blocks
 from lookalike.training.batches import TrainingBatches, embed
 from lookalike.training.building import HeadStart, Learner, build_sampler, feeding_of, head_start
-from lookalike.training.checkpoint import temporary_weights
+from lookalike.training.checkpoint import load_weights, temporary_weights
 from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.gather import average_gradients, broadcast_from_first
-from lookalike.training.distributed.ranks import is_first, world_size
+from lookalike.training.distributed.ranks import from_first, is_first, world_size
+from lookalike.training.distributed.sharding import by_form, clip_norm
+from lookalike.training.ema import WeightAverage
 from lookalike.training.forward import Passes, PassRandom, Prepared
 from lookalike.training.grad_cache import backward_by_chunks
 from lookalike.training.monitor import Progress, StepMonitor
@@ -55,7 +56,7 @@ class TrainingLoop:
         self.watcher = watcher
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
-        self.ema: ModelEmaV3 | None = None
+        self.ema: WeightAverage | None = None
 
         torch.set_float32_matmul_precision(config.train.matmul_precision)
         self.model, self.source = learner.model, learner.source
@@ -82,10 +83,21 @@ class TrainingLoop:
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
         precision = fabric.strategy.precision.precision
-        # Fabric cannot clip gradients that a fused optimiser unscales itself, in 16-mixed.
-        fused = precision != "16-mixed"
-        optimizer = build_optimizer(config.optim, self.model, self.objective, fused=fused)
-        passes, self.optimizer = fabric.setup(Passes(self.model), optimizer)
+        self.sharded = config.train.fsdp and world_size() > 1
+        # Fabric cannot clip gradients that a fused optimiser unscales itself, in 16-mixed, and
+        # torch has not all of them for sharded weights.
+        fused = precision != "16-mixed" and not self.sharded
+
+        def optimizer_of() -> Optimizer:
+            return build_optimizer(config.optim, self.model, self.objective, fused=fused)
+
+        passes: Any
+        self.optimizer: Any
+        if self.sharded:  # the optimiser is of the parts that a process has
+            passes = fabric.setup_module(Passes(self.model))
+            self.optimizer = fabric.setup_optimizers(optimizer := optimizer_of())
+        else:
+            passes, self.optimizer = fabric.setup(Passes(self.model), optimizer := optimizer_of())
         self.schedule = build_schedule(config.optim, optimizer, self.per_epoch, config.train.epochs)
         self.backpropagate: Callable[[Tensor], Any] = fabric.backward
         self.optimizer_step: Callable[[], Any] = self.optimizer.step
@@ -99,6 +111,8 @@ class TrainingLoop:
         self.prepared = Prepared(passes, self.pass_random) if distributed else Prepared(passes)
         self.trainable = nn.ModuleList([self.model, self.objective])
         self.parameters = list(self.trainable.parameters())
+        whole = [self.objective, self.model.head] if self.sharded else [self.objective]
+        self.averaged = [weight for part in whole for weight in part.parameters()]
 
     def learn(self, start: HeadStart | None = None) -> None:
         """Train to the end, from ``start`` if computed, then load the weights of the best epoch.
@@ -116,9 +130,9 @@ class TrainingLoop:
         if unvalidated or (self.progress.step < self.total and not self.progress.stopped):
             self.fit()
         if self.best:
-            self.model.load_state_dict(self.best)
+            load_weights(self.model, self.best)
         elif self.ema is not None:
-            self.model.load_state_dict(self.ema.module.state_dict())
+            load_weights(self.model, self.ema.weights)
         merge_lora(self.model)
 
     def fit(self) -> None:
@@ -154,7 +168,7 @@ class TrainingLoop:
                 self.end_epoch(loggers)
                 monitor.restart_clock()
             due = time.monotonic() - saved >= self.config.train.checkpoint_seconds
-            if is_first() and (signals or due):
+            if self.takes_part_in_saving(is_first() and (bool(signals) or due)):
                 monitor.flush()
                 monitor.count_time()
                 self.save()
@@ -166,6 +180,13 @@ class TrainingLoop:
                     f"stopped at step {self.progress.step} of {self.total}; "
                     "the same command goes on from there"
                 )
+
+    def takes_part_in_saving(self, due: bool) -> bool:
+        """Whether this process calls :meth:`save` now, which is ``due`` in the first one.
+
+        Where weights are shared out, all do: a checkpoint is made of everyone's parts.
+        """
+        return from_first(lambda: due) if self.sharded else due
 
     def begin_epoch(self, epoch: int) -> None:
         """Set the training mode; the backbone does not learn during warm-up."""
@@ -180,7 +201,7 @@ class TrainingLoop:
         for parameter in self.parameters:
             parameter.grad = None
         loss, embeddings = self.backward(images, labels)
-        average_gradients(self.objective.parameters())
+        average_gradients(self.averaged)
         self.clip_gradients()
         self.optimizer_step()
         self.schedule.step()
@@ -215,6 +236,13 @@ class TrainingLoop:
         there with the step and the files of the batch.
         """
         optim = self.config.optim
+        if self.sharded:
+            if optim.clip_value is not None:
+                for parameters in by_form(self.parameters):
+                    nn.utils.clip_grad_value_(parameters, optim.clip_value)
+            if optim.clip_norm is not None:
+                clip_norm(self.parameters, optim.clip_norm)
+            return
         if optim.clip_value is not None:
             self.fabric.clip_gradients(self.trainable, self.optimizer, clip_val=optim.clip_value)
         if optim.clip_norm is not None:
@@ -240,7 +268,7 @@ class TrainingLoop:
     def validate(self, subset: Subset, epoch: int) -> dict[str, float]:
         """The scores of an epoch on the validation classes; the best weights are kept."""
         progress, config = self.progress, self.config.train
-        averaged = None if self.ema is None else self.ema.module.state_dict()
+        averaged = None if self.ema is None else self.ema.weights
         with nullcontext() if averaged is None else temporary_weights(self.model, averaged):
             found = self.score(subset, "validating")
             if found[config.metric] > progress.best_score:
@@ -290,7 +318,7 @@ class TrainingLoop:
     def start_ema(self) -> None:
         """Start the exponential moving average of weights and buffers, if configured."""
         if self.config.train.ema is not None:
-            self.ema = ModelEmaV3(self.model, decay=self.config.train.ema)
+            self.ema = WeightAverage(self.model, self.config.train.ema)
 
     def loggers(self) -> AbstractContextManager[list[Logger] | None]:
         """The loggers of the run; none here."""

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.loggers.logger import Logger
-from safetensors.torch import save_file
 from torch import Tensor
 
 from lookalike import models
@@ -19,7 +18,6 @@ from lookalike.data import ImageSet, ImageStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.evaluation.metrics import check_metrics, more_is_better
-from lookalike.files import atomically
 from lookalike.models.lora import merged_state
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, run_name
@@ -33,6 +31,11 @@ from lookalike.training.distributed.devices import (
 )
 from lookalike.training.distributed.launch import launch
 from lookalike.training.distributed.ranks import from_first, is_first
+from lookalike.training.distributed.sharding import (
+    optimizer_state_as_held,
+    weights_as_held,
+    whole_copy,
+)
 from lookalike.training.loggers import check_loggers, open_loggers
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.monitor import Progress
@@ -67,6 +70,16 @@ def train(config: RunConfig, watcher: Watcher | None = None, images: ImageSet | 
     """
     watcher = watcher if watcher and is_first() else Watcher()
     check(config)
+    with ranks.disconnected_after():
+        return _train(config, watcher, images)
+
+
+def _train(config: RunConfig, watcher: Watcher, images: ImageSet | None) -> Run:
+    connected = None
+    if ranks.launched():
+        connected = prepared_fabric(config.train, find_unused=may_be_unused(config))
+    if not ranks.on_all_ranks(images is not None):  # torchrun: not each looks at every file
+        images = ranks.from_first_of_machine(lambda: building.load_images(config)[0])
     images, preset = building.load_images(config, images)
     config = building.with_chosen_store(config, images, preset, watcher)
     split = building.chosen_split(config, images)
@@ -81,8 +94,8 @@ def train(config: RunConfig, watcher: Watcher | None = None, images: ImageSet | 
     if must_launch(config):
         launch(config, watcher, images)
         return run
-    with ranks.explain_lost_ranks(), run.locked() if is_first() else nullcontext():
-        fabric = prepared_fabric(config.train, find_unused=may_be_unused(config))
+    with run.locked() if is_first() else nullcontext():
+        fabric = connected or prepared_fabric(config.train)
         if from_first(lambda: run.done):  # by another process, meanwhile
             return run
         training = TrainingRun(config, fabric, run, split, store, preset, watcher)
@@ -143,7 +156,8 @@ class TrainingRun(TrainingLoop):
         self.run = run
         self.checkpoints = checkpoint.Writer(run.checkpoints)
         images = split.train.images
-        learner = building.build_learner(config, images, store, preset, fabric.device, watcher)
+        device = torch.device("cpu") if config.train.fsdp else fabric.device  # sharded from there
+        learner = building.build_learner(config, images, store, preset, device, watcher)
         super().__init__(config, fabric, split, learner, watcher)
 
     def complete(self, identity: dict[str, Any], record: dict[str, Any]) -> None:
@@ -152,8 +166,9 @@ class TrainingRun(TrainingLoop):
             self.run.prepare(self.config, identity | record)
         self.watcher.note(first_line(self.split, self.config.train.epochs, self.per_epoch))
         self.learn()
-        if is_first():
-            checkpoint.save_weights(self.run.weights, self.model.state_dict())
+        weights = self.whole_weights(self.model.state_dict())
+        if weights is not None:
+            checkpoint.save_weights(self.run.weights, weights)
         result = identity | {
             "run": self.run.folder.name,
             "seed": self.config.seed,
@@ -203,9 +218,8 @@ class TrainingRun(TrainingLoop):
         test = self.split.final_test()
         embeddings = self.embed(test, "testing", exact=True)
         if is_first():
-            with atomically(self.run.folder / "test.safetensors") as draft:
-                indices = torch.from_numpy(test.indices)
-                save_file({"embeddings": embeddings, "indices": indices}, str(draft))
+            tensors = {"embeddings": embeddings, "indices": torch.from_numpy(test.indices)}
+            checkpoint.save_weights(self.run.folder / "test.safetensors", tensors)
         with_training = needs_training(self.config.protocol.metrics)
         training = None
         if with_training:
@@ -255,9 +269,16 @@ class TrainingRun(TrainingLoop):
     def keep_start(self) -> None:
         """Store the weights before training, for the final test."""
         protocol = self.config.protocol
-        if is_first() and self.total and self.split.has_test and protocol.test_untrained:
-            path = self.run.checkpoints / checkpoint.START
-            checkpoint.save_weights(path, merged_state(self.model))
+        if self.total and self.split.has_test and protocol.test_untrained:
+            weights = self.whole_weights(merged_state(self.model))
+            if weights is not None:
+                checkpoint.save_start(self.run.checkpoints, weights)
+
+    def whole_weights(self, weights: checkpoint.Weights) -> checkpoint.Weights | None:
+        """Weights, whole, in the first process; None in the others."""
+        if self.sharded:
+            weights = whole_copy(weights, keep=is_first())
+        return weights if is_first() else None
 
     def save(self) -> None:
         """Write a checkpoint: weights, optimiser, schedule, sampler, random states, counters."""
@@ -265,7 +286,7 @@ class TrainingRun(TrainingLoop):
         if self.best:
             weights["best"] = self.best
         if self.ema is not None:
-            weights["average"] = self.ema.module.state_dict()
+            weights["average"] = self.ema.weights
         state = {
             "progress": vars(self.progress),
             "optimizer": self.optimizer.state_dict(),
@@ -286,13 +307,14 @@ class TrainingRun(TrainingLoop):
         if found is not None:
             weights, state = found
             self.progress = Progress(**state["progress"])
-            self.model.load_state_dict(weights["model"])
+            checkpoint.load_weights(self.model, weights["model"])
             self.objective.load_state_dict(weights.get("objective", {}))
-            self.best = weights.get("best", {})
+            self.best = weights_as_held(self.model, weights.get("best", {}))
             self.start_ema()
             if self.ema is not None:
-                self.ema.module.load_state_dict(weights["average"])
-            self.optimizer.load_state_dict(state["optimizer"])
+                self.ema.weights = weights_as_held(self.model, weights["average"])
+            held = optimizer_state_as_held(self.optimizer, state["optimizer"])
+            self.optimizer.load_state_dict(held)
             self.schedule.load_state_dict(state["schedule"])
             self.batches.load_state_dict(state["batches"], self.progress.step)
             if state.get("precision"):  # the scale of half-precision gradients
@@ -306,7 +328,10 @@ class TrainingRun(TrainingLoop):
 def append_line(run: Run, at: int, values: dict[str, Any]) -> int:
     """Write one line of the log at byte ``at``, replacing what a killed process wrote after it."""
     line = (json.dumps(values) + "\n").encode()
-    with run.log.open("r+b" if run.log.exists() else "w+b") as log:
+    with (
+        checkpoint.explain_failed_write(run.log),
+        run.log.open("r+b" if run.log.exists() else "w+b") as log,
+    ):
         log.seek(at)
         log.truncate()
         log.write(line)

@@ -1,0 +1,81 @@
+"""Files of a finished run that are not as the run wrote them."""
+
+import re
+import shutil
+
+import pytest
+
+from lookalike.errors import LookalikeError
+from lookalike.runs.run import Run, model_tensors, test_embeddings
+from lookalike.training.checkpoint import save_weights
+
+
+@pytest.fixture
+def run(make_run, tmp_path):
+    """A copy of a finished run."""
+    made = make_run("damaged").run
+    save_weights(made.weights, {"w": test_embeddings(made).embeddings})
+    made.finish(made.result, 12.34)
+    shutil.copytree(made.folder, tmp_path / made.folder.name)
+    return Run(tmp_path / made.folder.name)
+
+
+READERS = {
+    "model.safetensors": model_tensors,
+    "test.safetensors": test_embeddings,
+    "classes.csv": lambda run: run.classes,
+    "metrics.jsonl": lambda run: run.epochs(),
+    "result.json": lambda run: run.scores,
+    "timing.json": lambda run: run.seconds,
+    "config.yaml": lambda run: run.config,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_flipped_bit_is_a_sentence(run, name):
+    READERS[name](run)
+    path = run.folder / name
+    content = bytearray(path.read_bytes())
+    digit = re.search(rb"\d", content)
+    if name == "config.yaml":
+        digit = re.search(rb"(?<=seed: )\d", content)
+    content[digit.start()] ^= 1  # another digit
+    path.write_bytes(content)
+    with pytest.raises(LookalikeError, match=name.replace(".", r"\.")):
+        READERS[name](run)
+
+
+@pytest.mark.parametrize("name", ["test.safetensors", "classes.csv", "metrics.jsonl"])
+def test_a_file_that_is_gone_is_a_sentence(run, name):
+    (run.folder / name).unlink()
+    with pytest.raises(LookalikeError, match=f"cannot read '.*{name}'"):
+        READERS[name](run)
+
+
+def test_the_result_does_not_show_its_checksums(run):
+    assert not {"files", "checksum"} & run.result.keys()
+
+
+def test_a_configuration_changed_on_purpose_is_read_without_its_first_line(run):
+    path = run.folder / "config.yaml"
+    changed = path.read_text().replace("seed: 0", "seed: 5")
+    path.write_text(changed)
+    with pytest.raises(LookalikeError, match="remove its first line"):
+        run.config  # noqa: B018
+    path.write_text(changed.partition("\n")[2])
+    assert run.config.seed == 5
+
+
+@pytest.mark.parametrize("share", [0.005, 0.3, 0.6, 0.9])
+def test_a_configuration_that_was_cut_is_not_filled_with_defaults(run, share):
+    path = run.folder / "config.yaml"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[: max(1, int(share * len(lines)))]))
+    with pytest.raises(LookalikeError, match=r"config\.yaml"):
+        run.config  # noqa: B018
+
+
+def test_runs_and_images_may_be_moved(run):
+    path = run.folder / "config.yaml"
+    path.write_text(path.read_text().replace("root: null", "root: /elsewhere"))
+    assert str(run.config.data.root) == "/elsewhere"
