@@ -282,3 +282,44 @@ def test_a_hugging_face_dataset_of_ones_own(tmp_path, own):
 def test_what_is_no_dataset_gets_a_sentence(own, kind, said):
     with pytest.raises(BadInput, match=said):
         load(f"{own}:{kind}")
+
+
+def test_a_split_or_class_of_another_kind_gets_a_sentence(tmp_path):
+    path = tmp_path / "table.parquet"
+    for columns, sentence in (
+        ({"label": [0, 1], "split": ["train", None]}, "split"),
+        ({"label": [0, 1], "split": [[1], [2]]}, "split must be train, val or test"),
+        ({"label": [[0], [1]]}, "a class must be a name or a number"),
+        ({"label": [float("nan"), 1.0]}, "a class must be a name or a number"),
+    ):
+        pyarrow.parquet.write_table(pyarrow.table({"image": [b"1", b"2"]} | columns), path)
+        with pytest.raises(BadInput, match=sentence):
+            load("parquet", path)
+
+
+def test_an_image_column_without_bytes_is_unreadable(tmp_path):
+    path = tmp_path / "table.parquet"
+    columns = {"image": [-1, 2], "label": [0, 1], "split": ["train", "test"]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    with pytest.raises(UnreadableImage):
+        load("parquet", path).decode(0)
+
+
+def test_parquet_with_damaged_pages_gets_a_sentence(tmp_path):
+    path = tmp_path / "table.parquet"
+    columns = {"image": [b"1"] * 50, "label": [f"name {n}" for n in range(50)]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path, compression="gzip")
+    data = bytearray(path.read_bytes())
+    data[60 : len(data) // 2] = bytes(len(data) // 2 - 60)
+    path.write_bytes(data)
+    with pytest.raises(BadInput, match="cannot read"):
+        load("parquet", path)
+
+
+def test_a_class_of_thousands_of_digits_is_a_name(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name, content in (("0.png", b"1"), ("0.cls", b"1" * 5000)):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    assert load("webdataset", tmp_path).class_names == ("1" * 5000,)

@@ -255,3 +255,41 @@ def test_what_is_there_is_not_overwritten(tmp_path, target):
     with pytest.raises(BadInput, match="is there already"):
         unpack(make_tar(tmp_path / "a.tgz", (member("A/b"), b"")), target)
     assert [entry.name for entry in (target / "A").iterdir()] == ["mine"]
+
+
+def test_a_bomb_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros", bytes(150_000_000))
+    with tarfile.open(tmp_path / "bomb.tgz", "w:gz") as archive:
+        info = tarfile.TarInfo("zeros")
+        info.size = 150_000_000
+        archive.addfile(info, io.BytesIO(bytes(info.size)))
+    for name in ("bomb.zip", "bomb.tgz"):
+        with pytest.raises(LookalikeError, match="bytes become 150,000,000 or more"):
+            unpack(tmp_path / name, tmp_path / "target")
+        assert list((tmp_path / "target").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", "a/" * 2000 + "b", "x" * 300])
+def test_a_name_that_cannot_be_is_one_sentence(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / "odd.zip", "w") as archive:
+        info = zipfile.ZipInfo("x")
+        info.filename = name
+        archive.writestr(info, b"1")
+    with pytest.raises(LookalikeError, match="cannot unpack") as refused:
+        unpack(tmp_path / "odd.zip", tmp_path / "target")
+    assert "\n" not in refused.value.args[0]
+
+
+def test_a_password_and_a_file_of_another_kind_are_one_sentence(tmp_path):
+    with zipfile.ZipFile(tmp_path / "locked.zip", "w") as archive:
+        archive.writestr("a", b"1")
+    data = bytearray((tmp_path / "locked.zip").read_bytes())
+    data[6] |= 1  # in the file's header
+    data[data.index(b"PK\x01\x02") + 8] |= 1  # and in the directory
+    (tmp_path / "locked.zip").write_bytes(data)
+    (tmp_path / "text.tgz").write_text("hello")
+    for name in ("locked.zip", "text.tgz"):
+        with pytest.raises(LookalikeError, match="cannot unpack") as refused:
+            unpack(tmp_path / name, tmp_path / "target")
+        assert "\n" not in refused.value.args[0]

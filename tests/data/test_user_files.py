@@ -92,3 +92,14 @@ def test_check_says_what_train_will_refuse(photos):
             file.unlink()
         (photos / name).rmdir()
     assert data.check(data.load("folder", photos)).refusals
+
+
+def test_a_table_that_names_an_impossible_file(tmp_path):
+    from lookalike.data import UnreadableImage, load
+
+    (tmp_path / "t.csv").write_text('path,label,split\na\0b,x,train\n"c\nd",y,test\n')
+    images = load("csv", tmp_path / "t.csv")
+    for index in (0, 1):
+        with pytest.raises(UnreadableImage) as refused:
+            images.decode(index)
+        assert str(refused.value).isprintable()

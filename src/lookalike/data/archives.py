@@ -22,6 +22,8 @@ _TIMEOUT_SECONDS = 60
 _MAX_FAILURES = 3
 _RETRIED = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
 _MAC_METADATA = "__MACOSX"
+_MOST_BYTES, _MOST_RATIO = 100_000_000, 100
+"""An archive that becomes larger than both, many times its own size, is a bomb."""
 
 
 def download(
@@ -133,8 +135,8 @@ def unpack(archive: Path, target: Path) -> None:
     """Unpack a .tgz, .tar or .zip into ``target``.
 
     Only regular files and folders inside the target are allowed; anything else (links, devices,
-    absolute paths, "..") refuses the whole archive. The content is unpacked into a temporary folder
-    and moved at the end.
+    absolute paths, "..") refuses the whole archive, and so does a content of a hundred times the
+    archive's size. The content is unpacked into a temporary folder and moved at the end.
     """
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target, prefix=".unpacking-") as aside:
@@ -143,9 +145,12 @@ def unpack(archive: Path, target: Path) -> None:
                 _unpack_zip(archive, Path(aside))
             else:
                 _unpack_tar(archive, Path(aside))
-        except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+        except LookalikeError:
+            raise
+        except Exception as error:  # readers of archives raise almost any exception
+            reason = str(error).partition("\n")[0].rstrip(":") or type(error).__name__
             raise LookalikeError(
-                f"cannot unpack {archive}: {error}; remove it to download it again"
+                f"cannot unpack {archive}: {reason}; remove it to download it again"
             ) from error
         moves = {entry: target / entry.name for entry in sorted(Path(aside).iterdir())}
         for there in filter(Path.exists, moves.values()):
@@ -156,18 +161,32 @@ def unpack(archive: Path, target: Path) -> None:
 
 def _unpack_tar(archive: Path, aside: Path) -> None:
     with tarfile.open(archive) as opened:
+        total = 0
         for member in opened:
             _check_entry(archive, member.name, plain=member.isfile() or member.isdir())
+            total += member.size
+            _check_size(archive, total)
             opened.extract(member, aside, filter="data")
 
 
 def _unpack_zip(archive: Path, aside: Path) -> None:
     with zipfile.ZipFile(archive) as opened:
+        total = 0
         for info in opened.infolist():
+            total += info.file_size
+            _check_size(archive, total)
             kind = stat.S_IFMT(info.external_attr >> 16)
             _check_entry(archive, info.filename, plain=kind in (0, stat.S_IFREG, stat.S_IFDIR))
             if PurePosixPath(info.filename).parts[:1] != (_MAC_METADATA,):
                 opened.extract(info, aside)
+
+
+def _check_size(archive: Path, unpacked: int) -> None:
+    """Refuse an archive whose content is out of all proportion to its own size."""
+    if unpacked > max(_MOST_BYTES, _MOST_RATIO * _size(archive)):
+        raise LookalikeError(
+            f"refused to unpack {archive}: its {_size(archive):,} bytes become {unpacked:,} or more"
+        )
 
 
 def _check_entry(archive: Path, name: str, plain: bool) -> None:

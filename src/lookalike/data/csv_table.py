@@ -12,17 +12,19 @@ Row = dict[str, str]
 SEPARATORS = ",;\t"
 
 
-def read_table(path: Path) -> tuple[list[str], list[Row]]:
+def read_table(path: Path, needed: str | None = "path") -> tuple[list[str], list[Row]]:
     """The columns and rows of a table; the first line names the columns.
 
     Args:
         path: The file, in UTF-8.
+        needed: A column that must be there.
 
     Returns:
         The names of the columns, and for each row its values by name.
 
     Raises:
-        BadInput: The file cannot be read, ``path`` is missing, or a row has too few or many values.
+        BadInput: The file cannot be read, ``needed`` is missing, or a row has too few or many
+            values.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -37,8 +39,10 @@ def read_table(path: Path) -> tuple[list[str], list[Row]]:
         raise BadInput(f"cannot read {path}: {error}") from error
     if len(set(columns)) < len(columns):
         raise BadInput(f"{path}: a column occurs twice")
-    if "path" not in columns:
-        raise BadInput(f"{path}: the column 'path' is missing; the first line names the columns")
+    if needed is not None and needed not in columns:
+        raise BadInput(
+            f"{path}: the column '{needed}' is missing; the first line names the columns"
+        )
     for line, row in enumerate(rows, 2):
         if None in row or None in row.values():
             raise BadInput(f"{path}, row {line}: {len(columns)} values expected")

@@ -42,6 +42,12 @@ def from_encoded(
     Returns:
         The data set.
     """
+    for label in labels:
+        if (
+            not isinstance(label, str | int | float | np.integer) or label != label
+        ):  # NaN is no class
+            given = str(label)[:80]
+            raise BadInput(f"'{name}': a class must be a name or a number, not '{given}'")
     values, indices = np.unique(np.asarray(labels), return_inverse=True)
     numbers = indices.reshape(-1).astype(np.int64)
     names = [str(value) for value in values]
@@ -56,8 +62,6 @@ def from_encoded(
         labels=numbers,
         class_names=tuple(names),
         test=test,
-        query=None,
-        gallery=None,
         decode=partial(_decode, read, tuple(files)),
         fingerprint=fingerprint,
         stamp=digest(fingerprint, place),
@@ -72,10 +76,11 @@ def halves(
     """The masks of the test images and, if some are marked so, of the validation images."""
     if splits is None:
         return labels >= (classes + 1) // 2, None
+    for mark in splits:
+        if not isinstance(mark, str) or mark not in _SPLITS:
+            given = str(mark)[:80]
+            raise BadInput(f"'{name}': split must be train, val or test, not '{given}'")
     marks = np.asarray(splits)
-    for mark in np.unique(marks):
-        if mark not in _SPLITS:
-            raise BadInput(f"'{name}': split must be train, val or test, not '{mark}'")
     validation = marks == "val"
     return marks == "test", validation if validation.any() else None
 
@@ -83,6 +88,9 @@ def halves(
 def _decode(read: Callable[[int], bytes], files: Sequence[str], index: int) -> NDArray[np.uint8]:
     try:
         data = read(index)
-    except (OSError, TypeError) as error:  # a file that it names is gone, or there is no image
-        raise UnreadableImage(files[index], f"{type(error).__name__}: {error}") from error
+    except MemoryError:
+        raise
+    except Exception as error:  # a file that it names is gone, or there is no image
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise UnreadableImage(files[index], reason) from error
     return read_image(io.BytesIO(data), files[index], upright=True)

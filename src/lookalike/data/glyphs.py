@@ -62,8 +62,6 @@ def glyphs(root: Path | None = None) -> ImageSet:
         labels=labels,
         class_names=tuple(chr(int(files[i].partition("/")[0][2:], 16)) for i in first),
         test=labels >= len(first) // 2,
-        query=None,
-        gallery=None,
         decode=partial(_decode, drawings),
         fingerprint=fingerprint,
         stamp=fingerprint,

@@ -109,7 +109,8 @@ def read_image(source: Path | BinaryIO, file: str, upright: bool) -> NDArray[np.
     except MemoryError:
         raise
     except Exception as error:  # decoders raise almost any exception for a broken file
-        raise UnreadableImage(file, str(error) or type(error).__name__) from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UnreadableImage(file, reason) from error
 
 
 def _decode(folder: Path, files: Sequence[str], upright: bool, index: int) -> NDArray[np.uint8]:
@@ -138,7 +139,7 @@ def from_files(
     for index, file in enumerate(files):
         try:
             status = os.stat(folder / file)
-        except OSError:  # decoding will report it
+        except (OSError, ValueError):  # decoding will report it
             continue
         sizes[index], times[index] = status.st_size, status.st_mtime_ns
     masks = [mask for mask in (test, query, gallery, validation) if mask is not None]

@@ -59,11 +59,11 @@ class ImageSet:
     labels: NDArray[np.int64]
     class_names: tuple[str, ...]
     test: NDArray[np.bool_]
-    query: NDArray[np.bool_] | None
-    gallery: NDArray[np.bool_] | None
     decode: Callable[[int], Pixels]
     fingerprint: str
     stamp: str
+    query: NDArray[np.bool_] | None = None
+    gallery: NDArray[np.bool_] | None = None
     unreadable: tuple[str, ...] = ()
     super_labels: NDArray[np.int64] | None = None
     validation: NDArray[np.bool_] | None = None

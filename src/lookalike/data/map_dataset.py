@@ -99,8 +99,6 @@ def from_dataset(dataset: Any, name: str) -> ImageSet:
         labels=labels,
         class_names=class_names,
         test=test,
-        query=None,
-        gallery=None,
         decode=items,
         fingerprint=fingerprint,
         stamp=fingerprint,

@@ -1,5 +1,8 @@
 """Parquet files with the bytes of images, as Hugging Face publishes data sets."""
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -12,7 +15,7 @@ from lookalike.data.image_set import ImageSet, digest
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.registry import DATASETS
 
-__all__ = ["parquet"]
+__all__ = ["ParquetImages", "parquet", "scan"]
 
 
 class _Rows:
@@ -48,6 +51,98 @@ class _Rows:
             return self._read[group]
 
 
+@dataclass(frozen=True)
+class ParquetImages:
+    """The rows of Parquet files with images.
+
+    Attributes:
+        paths: The files.
+        counts: The rows of each file.
+        read: From the number of a row to the bytes of its image.
+        table: The other columns, of all files.
+        sizes: The bytes of each row group.
+    """
+
+    paths: list[Path]
+    counts: list[int]
+    read: Callable[[int], bytes]
+    table: Any
+    sizes: list[int]
+
+    @property
+    def files(self) -> list[str]:
+        """A name for each row."""
+        pairs = zip(self.paths, self.counts, strict=True)
+        return [f"{path.name}, row {row}" for path, count in pairs for row in range(count)]
+
+
+@contextmanager
+def explain_unreadable(path: Path) -> Iterator[None]:
+    """Refuse a Parquet file that cannot be read, in one sentence."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise BadInput(f"cannot read {path}: {reason}") from error
+
+
+def scan(
+    root: Path, needed: Sequence[str] = (), wanted: Callable[[Any], bool] | None = None
+) -> ParquetImages:
+    """Read all but the images of a Parquet file, or of a folder of them.
+
+    Args:
+        root: The file or folder.
+        needed: Columns that every file must have besides ``image``.
+        wanted: Whether a column (a ``pyarrow.Field``) is read; None: those of ``needed``.
+
+    Returns:
+        The rows of all files, in the order of the files' names.
+
+    Raises:
+        BadInput: There is no file, one cannot be read, or a column is missing.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    paths = [root] if root.is_file() else sorted(root.rglob("*.parquet"))
+    if not paths:
+        raise BadInput(f"'{root}' has no .parquet file")
+    groups: list[tuple[Path, int]] = []
+    counts: list[int] = []
+    sizes: list[int] = []
+    tables: list[Any] = []
+    for path in paths:
+        with explain_unreadable(path):
+            file = pyarrow.parquet.ParquetFile(path)
+        fields = file.schema_arrow
+        for column in ("image", *needed):
+            if column not in fields.names:
+                raise BadInput(
+                    f"{path}: the column '{column}' is missing; "
+                    f"{did_you_mean(column, fields.names)}"
+                )
+        chosen = [
+            field.name
+            for field in fields
+            if field.name != "image" and (field.name in needed if wanted is None else wanted(field))
+        ]
+        with explain_unreadable(path):
+            tables.append(file.read(columns=chosen))
+        for group in range(file.num_row_groups):
+            groups.append((path, group))
+            counts.append(file.metadata.row_group(group).num_rows)
+            sizes.append(file.metadata.row_group(group).total_byte_size)
+    try:
+        table = pyarrow.concat_tables(tables, promote_options="default")
+    except pyarrow.ArrowException as error:
+        raise BadInput(f"the files in {root} have columns of different types: {error}") from error
+    first = np.cumsum([0, *counts])[:-1]
+    return ParquetImages(paths, [len(one) for one in tables], _Rows(groups, first), table, sizes)
+
+
 @DATASETS.register("parquet")
 def parquet(root: Path | None = None) -> ImageSet:
     """Your own images in Parquet: a file, or a folder of them, with the columns image and label.
@@ -55,51 +150,21 @@ def parquet(root: Path | None = None) -> ImageSet:
     ``image`` has the bytes of a file (or a struct with ``bytes``), ``label`` a number or name, and
     ``split``, if there is one, train, val or test; without it the second half of the classes tests.
     """
-    import pyarrow
-    import pyarrow.parquet
-
     if root is None:
         raise BadInput("'parquet' needs data.root: a .parquet file, or a folder of them")
-    paths = [root] if root.is_file() else sorted(root.rglob("*.parquet"))
-    if not paths:
-        raise BadInput(f"data.root of 'parquet' has no .parquet file: {root}")
-    groups: list[tuple[Path, int]] = []
-    counts: list[int] = []
-    files: list[str] = []
-    labels: list[Any] = []
-    splits: list[str] = []
-    sizes: list[int] = []
-    for path in paths:
-        try:
-            file = pyarrow.parquet.ParquetFile(path)
-        except (pyarrow.ArrowException, OSError) as error:
-            raise BadInput(f"cannot read {path}: {error}") from error
-        names = file.schema_arrow.names
-        for column in ("image", "label"):
-            if column not in names:
-                raise BadInput(
-                    f"{path}: the column '{column}' is missing; {did_you_mean(column, names)}"
-                )
-        table = file.read(columns=[name for name in ("label", "split") if name in names])
-        labels += table["label"].to_pylist()
-        if "split" in names:
-            splits += table["split"].to_pylist()
-        files += [f"{path.name}, row {row}" for row in range(table.num_rows)]
-        for group in range(file.num_row_groups):
-            groups.append((path, group))
-            counts.append(file.metadata.row_group(group).num_rows)
-            sizes.append(file.metadata.row_group(group).total_byte_size)
+    found = scan(root, ["label"], lambda field: field.name in ("label", "split"))
+    files, labels = found.files, found.table["label"].to_pylist()
     if None in labels:
         raise BadInput(f"'{files[labels.index(None)]}' of {root} has no label")
-    if splits and len(splits) < len(files):
+    splits = found.table["split"].to_pylist() if "split" in found.table.column_names else None
+    if splits is not None and None in splits:
         raise BadInput(f"some files in {root} have a column 'split' and others do not")
-    first = np.cumsum([0, *counts])[:-1]
     return from_encoded(
         "parquet",
         files,
         labels,
         splits or None,
-        _Rows(groups, first),
-        digest(*map(str, sizes)),
-        digest(*(f"{path.resolve()} {path.stat().st_mtime_ns}" for path in paths)),
+        found.read,
+        digest(*map(str, found.sizes)),
+        digest(*(f"{path.resolve()} {path.stat().st_mtime_ns}" for path in found.paths)),
     )

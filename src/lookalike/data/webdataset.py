@@ -16,12 +16,12 @@ from lookalike.data.image_set import ImageSet, digest
 from lookalike.errors import BadInput
 from lookalike.registry import DATASETS
 
-__all__ = ["webdataset"]
+__all__ = ["Members", "about_sample", "samples_of", "shards_of", "webdataset"]
 
 _LABELS = (".cls", ".txt", ".json")
 
 
-class _Members:
+class Members:
     """Reads members of archives by their place, without unpacking; travels between processes."""
 
     def __init__(self, shards: list[Path], places: list[tuple[int, int, int]]) -> None:
@@ -29,6 +29,7 @@ class _Members:
         self.places = places
 
     def __call__(self, index: int) -> bytes:
+        """The bytes of a member."""
         shard, start, size = self.places[index]
         with self.shards[shard].open("rb", buffering=0) as file:
             return os.pread(file.fileno(), size, start)
@@ -43,7 +44,7 @@ def webdataset(root: Path | None = None) -> ImageSet:
     """
     if root is None:
         raise BadInput("'webdataset' needs data.root: a folder of .tar files, or one of them")
-    shards = [root] if root.is_file() else sorted(root.glob("*.tar"))
+    shards = shards_of(root)
     if not shards:
         raise BadInput(f"data.root of 'webdataset' has no .tar file: {root}")
     files: list[str] = []
@@ -51,8 +52,9 @@ def webdataset(root: Path | None = None) -> ImageSet:
     splits: list[str] = []
     places = []
     for number, shard in enumerate(shards):
-        for key, image, about in _samples(shard):
-            label, split = _label(shard, key, about)
+        for key, image, about in samples_of(shard):
+            values = about_sample(shard, key, about)
+            label, split = _label(shard, key, values), str(values.get("split", ""))
             files.append(f"{shard.name}/{image.name}")
             labels.append(label)
             splits.append(split)
@@ -70,13 +72,18 @@ def webdataset(root: Path | None = None) -> ImageSet:
         files,
         labels,
         splits if marked else None,
-        _Members(shards, places),
+        Members(shards, places),
         digest(*(str(size) for _, _, size in places)),
         digest(*(f"{shard.resolve()} {shard.stat().st_mtime_ns}" for shard in shards)),
     )
 
 
-def _samples(shard: Path) -> list[tuple[str, tarfile.TarInfo, dict[str, bytes]]]:
+def shards_of(root: Path) -> list[Path]:
+    """The archives: the file itself, or those of a folder."""
+    return [root] if root.is_file() else sorted(root.glob("*.tar"))
+
+
+def samples_of(shard: Path) -> list[tuple[str, tarfile.TarInfo, dict[str, bytes]]]:
     """The samples with an image: its name, its place, and the small files with its class."""
     images: dict[str, tarfile.TarInfo] = {}
     about: dict[str, dict[str, bytes]] = {}
@@ -97,22 +104,24 @@ def _samples(shard: Path) -> list[tuple[str, tarfile.TarInfo, dict[str, bytes]]]
     return [(key, image, about.get(key, {})) for key, image in images.items()]
 
 
-def _label(shard: Path, key: str, about: dict[str, bytes]) -> tuple[Any, str]:
-    """The class of a sample, a number where it is one, and its split or nothing."""
+def about_sample(shard: Path, key: str, about: dict[str, bytes]) -> dict[str, Any]:
+    """What the small files of a sample say: ``label``, ``split``, and other keys of its JSON."""
     name = key.removeprefix("/")
-    values: Any = {}
     try:
         if ".json" in about:
-            values = json.loads(about[".json"])
-            split, label = str(values.get("split", "")), values.get("label")
-        else:
-            split, label = "", (about.get(".cls") or about.get(".txt") or b"").decode().strip()
-    except (ValueError, AttributeError) as error:
+            return dict(json.loads(about[".json"]))
+        return {"label": (about.get(".cls") or about.get(".txt") or b"").decode().strip()}
+    except (ValueError, TypeError, RecursionError) as error:
         raise BadInput(f"the sample '{name}' of {shard} has an unreadable class: {error}") from None
+
+
+def _label(shard: Path, key: str, values: dict[str, Any]) -> Any:
+    """The class of a sample, a number where it is one."""
+    name, label = key.removeprefix("/"), values.get("label")
     if label in (None, ""):
         raise BadInput(
             f"the sample '{name}' of {shard} has no class: {name}.cls, {name}.txt, or "
             f"'label' in {name}.json is expected"
         )
     text = str(label)
-    return int(text) if text.isdecimal() else text, split
+    return int(text) if text.isdecimal() and len(text) < 19 else text

@@ -18,7 +18,7 @@ from PIL import Image
 from lookalike.data import JpegStore, UnreadableImage, chosen_store, load, open_store
 from lookalike.data.stores import shards, sizes
 from lookalike.data.stores.claims import STALE_SECONDS, claimed
-from lookalike.errors import BadInput
+from lookalike.errors import BadInput, LookalikeError
 
 
 def smooth(height, width, seed, grey=False):
@@ -138,6 +138,26 @@ def test_a_damaged_shard_is_built_again_and_the_others_are_not(mixed, few_images
     assert torch.equal(again.read(3), before)
     changed = [path.stat().st_mtime_ns != old for path, old in zip(store.paths, times, strict=True)]
     assert changed == [False, True, False, False]
+
+
+def test_one_flipped_bit_of_an_image_is_a_sentence(mixed, few_images):
+    images = load("folder", mixed / "pictures")
+    path = open_store(images, 64, mixed, kind="jpeg").paths[1]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 16
+    path.write_bytes(data)
+    store = open_store(images, 64, mixed, kind="jpeg")
+    with pytest.raises(LookalikeError, match=r"shard-00001\.jpegs' is damaged.*remove it"):
+        store.read_batch(range(len(store)))
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"images": 8, "per_shard": 3, "checksum": "0"}'])
+def test_a_damaged_plan_is_a_sentence(mixed, few_images, damage):
+    images = load("folder", mixed / "pictures")
+    folder = open_store(images, 64, mixed, kind="jpeg").paths[0].parent
+    (folder / "plan.json").write_text(damage)
+    with pytest.raises(LookalikeError, match=r"damaged \(plan\.json\); remove it"):
+        open_store(images, 64, mixed, kind="jpeg")
 
 
 def test_unreadable_images_are_all_named_and_the_other_shards_stay(tmp_path, image_set, few_images):

@@ -12,7 +12,7 @@ import torch
 
 from lookalike.data import UnreadableImage, load, open_store
 from lookalike.data.stores.raw import PixelStore
-from lookalike.errors import BadInput
+from lookalike.errors import BadInput, LookalikeError
 
 
 @pytest.fixture
@@ -104,6 +104,19 @@ def test_a_damaged_store_is_built_again(tmp_path, ragged, damage):
     )
     store = open_store(images, None, tmp_path)
     assert np.array_equal(store.read(4).permute(1, 2, 0).numpy(), pixels[4])
+
+
+def test_one_flipped_bit_of_an_image_is_a_sentence(tmp_path, ragged):
+    pixels, images = ragged
+    path = open_store(images, None, tmp_path).path
+    data = bytearray(path.read_bytes())
+    data[pixels[0].size + 5] ^= 4
+    path.write_bytes(data)
+    store = open_store(images, None, tmp_path)
+    assert np.array_equal(store.read(0).permute(1, 2, 0).numpy(), pixels[0])
+    for _ in range(2):
+        with pytest.raises(LookalikeError, match=r"pixels' is damaged \(image 1\); remove it"):
+            store.read(1)
 
 
 def test_unreadable_images_stop_the_build_with_their_names(tmp_path, ragged, image_set):

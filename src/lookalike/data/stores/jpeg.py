@@ -18,13 +18,13 @@ from torch import Tensor
 
 from lookalike.data.cache import Resize, resized
 from lookalike.data.image_set import ImageSet
-from lookalike.data.stores.indexed_file import read_index
+from lookalike.data.stores.indexed_file import ImageChecks, read_index
 from lookalike.data.stores.store import Indices
 
 __all__ = ["INDEX", "MAGIC", "JpegStore", "encode"]
 
-MAGIC = b"LOOKJPG1"
-INDEX = np.dtype([("end", "<i8"), ("shape", "<i4", (3,)), ("label", "<i8")])
+MAGIC = b"LOOKJPG2"
+INDEX = np.dtype([("end", "<i8"), ("shape", "<i4", (3,)), ("label", "<i8"), ("checksum", "<u4")])
 """One row per image of a shard."""
 
 _KEPT_RATIO = 2
@@ -53,6 +53,7 @@ class JpegStore:
         self._ends: NDArray[np.int64] = rows["end"]
         self.shapes: NDArray[np.int32] = rows["shape"]
         self.labels: NDArray[np.int64] = rows["label"]
+        self._checks = ImageChecks(rows["checksum"])
         self._first = np.cumsum([0, *(len(index) for index, _ in found)])
         self._files = [path.open("rb", buffering=0) for path in shards]
 
@@ -73,7 +74,9 @@ class JpegStore:
             raise IndexError(f"image {index} of {len(self)}")
         shard = int(np.searchsorted(self._first, index, "right")) - 1
         start = 0 if index == self._first[shard] else int(self._ends[index - 1])
-        return os.pread(self._files[shard].fileno(), int(self._ends[index]) - start, start)
+        data = os.pread(self._files[shard].fileno(), int(self._ends[index]) - start, start)
+        self._checks.compare(index, data, self.paths[shard])
+        return data
 
     def read(self, index: int) -> Tensor:
         """Image ``index`` as uint8 [C, H, W]."""

@@ -4,6 +4,7 @@ The pixels of all images follow one another ([H, W, C], the order in which the r
 fastest); the index has their shapes. The file appears under its name only when it is complete.
 """
 
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ from torch import Tensor
 
 from lookalike.data.cache import Progress, Resize, decoded, remove_abandoned
 from lookalike.data.image_set import ImageSet, UnreadableImage, refuse_unreadable
-from lookalike.data.stores.indexed_file import read_index, write_index
+from lookalike.data.stores.indexed_file import ImageChecks, read_index, write_index
 from lookalike.data.stores.store import Indices
 from lookalike.files import atomically, one_at_a_time
 
 __all__ = ["PixelStore", "build_raw", "existing_raw"]
 
-_MAGIC = b"LOOKPIX1"
+_MAGIC = b"LOOKPIX2"
+_INDEX = np.dtype([("shape", "<i4", (3,)), ("checksum", "<u4")])
 
 
 class PixelStore:
@@ -39,12 +41,17 @@ class PixelStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.shapes: NDArray[np.int32]
-        self.shapes, start = read_index(path, _MAGIC)
+        index, start = read_index(path, _MAGIC)
+        if index.dtype != _INDEX:
+            raise ValueError(f"{path} is no image store")
+        self.shapes = index["shape"]
+        self._checks = ImageChecks(index["checksum"])
         sizes = self.shapes.astype(np.int64).prod(1)
         self._offsets = np.concatenate([[0], sizes.cumsum()])
         if self._offsets[-1] != start:
             raise ValueError(f"{path} is damaged: its shapes and its pixels do not agree")
         mapped = np.memmap(path, np.uint8, "c", shape=(start,)) if start else np.empty(0, np.uint8)
+        self._mapped = mapped
         self._pixels = torch.from_numpy(mapped)
 
     def __len__(self) -> int:
@@ -64,6 +71,7 @@ class PixelStore:
             raise IndexError(f"image {index} of {len(self)}")
         height, width, channels = map(int, self.shapes[index])
         start = int(self._offsets[index])
+        self._checks.compare(index, self._mapped[start : self._offsets[index + 1]], self.path)
         return self._pixels.as_strided(
             (channels, height, width), (1, width * channels, channels), start
         )
@@ -88,16 +96,17 @@ def build_raw(images: ImageSet, resize: Resize, path: Path, progress: Progress |
             return
         remove_abandoned(path)
         with atomically(path) as draft, draft.open("wb") as file:
-            shapes = np.empty((len(images), 3), np.int32)
+            rows = np.empty(len(images), _INDEX)
             bad: list[UnreadableImage] = []
             for index, pixels in enumerate(decoded(images, resize)):
                 if isinstance(pixels, UnreadableImage):
                     bad.append(pixels)
                 elif not bad:
-                    shapes[index] = pixels.shape
-                    file.write(np.ascontiguousarray(pixels).data)
+                    content = np.ascontiguousarray(pixels).data
+                    rows[index] = pixels.shape, zlib.crc32(content)
+                    file.write(content)
                 if progress:
                     progress(index + 1, len(images))
             if bad:
                 raise refuse_unreadable(images.name, bad)
-            write_index(file, _MAGIC, shapes)
+            write_index(file, _MAGIC, rows)

@@ -7,11 +7,9 @@ its name only when it is complete, so a killed process loses one shard at most.
 
 import json
 import math
-import os
-import tempfile
 import time
+import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +22,8 @@ from lookalike.data.parallel import in_threads
 from lookalike.data.stores.claims import Claim, claimed
 from lookalike.data.stores.indexed_file import write_index
 from lookalike.data.stores.jpeg import INDEX, MAGIC, JpegStore, encode
-from lookalike.files import atomically
+from lookalike.errors import LookalikeError
+from lookalike.files import atomically, read_json, seal, write_new
 
 __all__ = ["Plan", "agree", "build_shards", "existing_shards", "missing_share", "planned"]
 
@@ -76,23 +75,20 @@ def agree(folder: Path, plan: Plan) -> Plan:
     """The plan of the folder; the first process writes its own, the others take it."""
     path = folder / "plan.json"
     if not path.exists():
-        text = json.dumps(asdict(plan))
-        handle, draft = tempfile.mkstemp(prefix=".plan.json.", dir=folder)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(draft, 0o644)
-            with suppress(FileExistsError):
-                os.link(draft, path)  # unlike a renaming, this never replaces a file
-        finally:
-            os.unlink(draft)
+        write_new(path, json.dumps(seal(asdict(plan))))
     return _read_plan(path)
 
 
 def _read_plan(path: Path) -> Plan:
-    return Plan(**json.loads(path.read_text(encoding="utf-8")))
+    if not path.exists():
+        raise FileNotFoundError(path)
+    try:
+        return Plan(**read_json(path))
+    except (LookalikeError, TypeError) as error:
+        raise LookalikeError(
+            f"the image cache '{path.parent}' is damaged (plan.json); remove it, and the same "
+            "command makes it again"
+        ) from error
 
 
 def missing_share(folder: Path) -> float:
@@ -209,6 +205,7 @@ def _write(
                     data, rows["shape"][place] = made
                     file.write(data)
                     rows["end"][place] = file.tell()
+                    rows["checksum"][place] = zlib.crc32(data)
                 tick(place + 1)
             if bad:
                 raise bad[0]  # so that the file does not appear
