@@ -40,6 +40,7 @@ def make_run(tmp_path):
         run.prepare(load(None, overrides), {})
         result = {"data_fingerprint": fingerprint, "epochs": 10}
         if test is not None:
+            result |= {"train_classes": 2, "test_classes": 2, "test_images": 8}
             result["test"] = {"recall@1": test, "map@r": test / 2}
         run.finish(result, 1.0)
         return run.folder

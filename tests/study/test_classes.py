@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lookalike.errors import BadInput
+from lookalike.errors import LookalikeError
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.study.classes import RowClasses, classes_file, read_classes, write_classes
 
@@ -43,7 +43,7 @@ def test_what_is_written_is_read_again(row, tmp_path):
     write_classes(path, RowClasses())
     assert read_classes(path) is None
     path.write_bytes(b"nonsense")
-    with pytest.raises(BadInput, match="cannot read"):
+    with pytest.raises(LookalikeError, match=r"classes\.npz' is damaged"):
         read_classes(path)
 
 

@@ -69,3 +69,16 @@ def test_what_does_not_decide_a_trial_does_not_rename_it(study_values, tmp_path)
     assert identity() == identity(tuner={"trials": 9}, repeats=7, methods=["triplet"])
     assert identity() != identity(seed=1)
     assert identity() != identity(tuner={"trials": 3, "prune": False})
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("data.label=../../other", "data.label=/tmp/other", "data.label=.."),
+        *("name=../other", "name=/tmp/other", "name=a/../../other"),
+    ],
+)
+def test_a_name_leads_nowhere_else(tmp_path, setting):
+    (tmp_path / "a.yaml").write_text("data: {name: glyphs}\nmethods: [triplet]\n")
+    with pytest.raises(BadInput, match="cannot be the name of a folder"):
+        load_study(tmp_path / "a.yaml", [setting])

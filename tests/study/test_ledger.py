@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from lookalike.errors import BadInput
-from lookalike.study.ledger import Ledger
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.study.ledger import TABLE, Ledger
 
 
 @pytest.fixture
@@ -48,6 +48,64 @@ def test_what_is_given_back_is_free_at_once(url):
         assert two.claim("a/1")
 
 
+def changed(ledger, **values):
+    with ledger.engine.begin() as connection:
+        connection.execute(TABLE.update().values(**values))
+
+
+def test_a_lease_ends_though_the_clock_was_set_back(url):
+    with Ledger(url, lease=0.4) as one:
+        assert one.claim("a/1")
+        one.mine.clear()  # as if killed: no renewal, no release
+    with Ledger(url, lease=60) as two:
+        changed(two, until=time.time() + 86_400)
+        assert not two.claim("a/1")
+        assert not two.claim("a/1")
+        time.sleep(0.6)
+        assert two.claim("a/1")
+
+
+def test_a_living_owner_keeps_its_claim_though_its_clock_is_ahead(url):
+    with Ledger(url, lease=0.6) as one, Ledger(url, lease=60) as two:
+        assert one.claim("a/1")
+        changed(two, until=time.time() + 86_400)
+        for _ in range(5):
+            time.sleep(0.3)
+            assert not two.claim("a/1")
+
+
+def test_a_record_of_a_clock_behind_is_read(url):
+    with Ledger(url, lease=1) as one, Ledger(url, lease=1) as two:
+        assert one.claim("a/1")
+        assert one.finish("a/1", {"score": 1})
+        _, newest = two.records(["a/"])
+        assert one.claim("a/2")
+        assert one.finish("a/2", {"score": 2})
+        changed(two, written=newest - 86_400)
+        assert two.records(["a/"], newest)[0] == {}  # not news
+        assert two.records(["a/2"])[0] == {"a/2": {"score": 2}}  # what the driver asks for then
+
+
+def test_a_record_that_was_changed_is_a_sentence(url, tmp_path):
+    with Ledger(url) as ledger:
+        ledger.add({"a/1": {"score": 0.25}})
+        with ledger.engine.begin() as connection:
+            text = connection.execute(TABLE.select()).one().record
+        changed(ledger, record=text.replace("0.25", "0.35"))
+        with pytest.raises(LookalikeError, match=r"study\.db.*the record of a/1.*remove the file"):
+            ledger.records(["a/"])
+
+
+def test_a_damaged_database_is_a_sentence(url, tmp_path):
+    with Ledger(url) as ledger:
+        ledger.add({f"a/{number}": {"score": number} for number in range(300)})
+    content = bytearray((tmp_path / "study.db").read_bytes())
+    content[2000:-100] = bytes(len(content) - 2100)
+    (tmp_path / "study.db").write_bytes(content)
+    with pytest.raises(LookalikeError, match=r"study\.db.*cannot be used"), Ledger(url) as ledger:
+        ledger.records(["a/"])
+
+
 def claims(url, keys, out):
     with Ledger(url) as ledger:
         out.put([key for key in keys if ledger.claim(key) and ledger.finish(key, {})])
@@ -72,3 +130,19 @@ def test_four_processes_share_without_doubles(url):
 def test_a_wrong_address_is_a_sentence(address):
     with pytest.raises(BadInput, match="storage"), Ledger(address):
         pass
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me:hunter2@127.0.0.1:1/none",
+        "postgresql://me@127.0.0.1:1/none?password=hunter2",
+        "nonsense://me:hunter2@host/db",
+        "postgresql://me:hunter2@host:port/db",
+        "postgresql://me:hunter2@",
+    ],
+)
+def test_a_password_is_never_repeated(address):
+    with pytest.raises(BadInput) as refused, Ledger(address):
+        pass
+    assert "hunter2" not in str(refused.value)

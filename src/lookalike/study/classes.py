@@ -9,7 +9,6 @@ the same bytes as text.
 
 import base64
 import io
-import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.errors import BadInput
-from lookalike.files import atomically
+from lookalike.files import atomically, damaged
 
 if TYPE_CHECKING:
     from lookalike.evaluation.class_table import ClassTable
@@ -139,5 +137,5 @@ def read_classes(path: Path) -> RowClasses | None:
         return None
     try:
         return RowClasses.from_bytes(path.read_bytes())
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise BadInput(f"cannot read '{path}': {error}") from error
+    except Exception as error:  # NumPy and zlib raise almost anything for a damaged file
+        raise damaged(path) from error

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
 from lookalike.config import recipes, schema
-from lookalike.config.loading import explain, merge, override, plain_yaml
+from lookalike.config.loading import explain, merge, override, plain_yaml, shown
 from lookalike.config.schema import MemoryConfig, MixConfig, PartConfig, Section
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.shipped import find_shipped
-from lookalike.study.results import label_of
+from lookalike.study.results import is_file_name, label_of
 from lookalike.study.tuning import SearchSpace, TunerConfig
 
 
@@ -230,6 +230,13 @@ def parse_study(values: Mapping[str, Any], origin: str = "the study") -> StudyCo
         raise BadInput(f"{origin}: {explain(error, StudyConfig)}") from None
     if not study.methods and not study.rows:
         raise BadInput(f"{origin}: a study needs methods (or rows)")
+    parts = [part or "/" for part in study.name.split("/")] if study.name else []
+    named = {"name": parts, "data.label": [one.display_name for one in study.data]}
+    named["rows.dataset"] = [row.dataset or "x" for row in study.rows]
+    for key, names in named.items():
+        for name in names:
+            if name and not is_file_name(name):
+                raise BadInput(f"{origin}: {key} = {shown(name)} cannot be the name of a folder")
     given = [name for name in REPLACED_BY_ROWS if name in study.model_fields_set]
     if study.rows and given:
         raise BadInput(f"{origin}: rows have their own settings, so '{given[0]}' has no effect")

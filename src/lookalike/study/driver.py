@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import optuna
+from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
+from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 
 from lookalike.progress import Watcher, duration
 from lookalike.study.config import StudyConfig
@@ -22,6 +24,7 @@ from lookalike.study.tuning import to_optuna
 DEATHS_ALLOWED = 5
 """Workers that may die during one task, before the task counts as failed."""
 SECONDS_BETWEEN_REFRESHES = 2.0
+SECONDS_FOR_OTHERS_TABLES = 2.0
 
 
 class Executor(Protocol):
@@ -61,7 +64,8 @@ def run_study(
     plan = make_plan(study, folder)
     known = plan.known()
     folder.mkdir(parents=True, exist_ok=True)
-    with Ledger(storage or f"sqlite:///{folder.resolve() / 'study.db'}", lease) as ledger:
+    address = storage or f"sqlite:///{folder.resolve() / 'study.db'}"
+    with Ledger(address, lease, watcher=watcher) as ledger:
         ledger.add(known)
         with executor() as pool:
             for name in plan.restart_outdated(ledger):
@@ -83,6 +87,7 @@ def _drive(plan: Plan, ledger: Ledger, pool: Executor, watcher: Watcher) -> None
     plan.take(records)
     refreshed = time.monotonic()
     while not plan.ended:
+        others: list[str] = []
         for task in plan.ready():
             if not pool.slots:
                 break
@@ -93,15 +98,20 @@ def _drive(plan: Plan, ledger: Ledger, pool: Executor, watcher: Watcher) -> None
                 running.add(task.key)
             else:
                 elsewhere[task.key] = time.monotonic() + min(ledger.lease / 4, 5.0)
+                others.append(task.key)
+        if others:  # perhaps written by a clock that was set back, and so never seen as new
+            plan.take(ledger.records(others)[0])
         for outcome in pool.wait(0.5):
             key, record = outcome.task.key, outcome.record
             if record is None:
                 deaths[key] += 1
             running.discard(key)
             if record is None and deaths[key] < DEATHS_ALLOWED:
+                watcher.note(f"a worker died ({outcome.reason}); another one does its task")
                 ledger.release([key])  # any free worker takes it
                 continue
-            record = record or {"error": f"{deaths[key]} workers died of it", "seconds": 0.0}
+            died = f"{deaths[key]} workers died of it, the last one {outcome.reason}"
+            record = record or {"error": died, "seconds": 0.0}
             if ledger.finish(key, record):
                 plan.take({key: record})
                 tables.update(plan)
@@ -154,28 +164,46 @@ class OptunaTables:
 
     def update(self, plan: Plan) -> None:
         """Write the trials that are finished and not written yet."""
+        self.ledger.patiently(lambda: self._update(plan))
+
+    def _update(self, plan: Plan) -> None:
         for progress in plan.methods:
             method = progress.method
             name = f"{plan.study.name}/{method.dataset}/{method.label}/{method.identity[:8]}"
             for trial in progress.trials[self.written[name] :]:
                 key = f"optuna/{method.identity}/{trial.number:03d}"
                 if self.ledger.claim(key):
-                    study = self._open(name)
-                    if len(study.get_trials(deepcopy=False)) <= trial.number:  # else before a kill
-                        study.add_trial(to_optuna(trial, method.search))
+                    self._write(name, to_optuna(trial, method.search), trial.number)
                     self.ledger.finish(key, {"study": name})
                 elif not self.ledger.done(key):
                     break  # another driver is writing it
                 self.written[name] += 1
 
+    def _write(self, name: str, trial: optuna.trial.FrozenTrial, number: int) -> None:
+        """Write one trial, unless it was written before a kill or a lost connection."""
+        try:
+            study = self._open(name)
+            if len(study.get_trials(deepcopy=False)) <= number:
+                study.add_trial(trial)
+        except StorageInternalError as error:  # Optuna's name for any error of the database
+            if isinstance(error.__cause__, DBAPIError):
+                raise error.__cause__ from error
+            raise
+
     def _open(self, name: str) -> optuna.Study:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         if self.storage is None:
             address = self.ledger.engine.url.render_as_string(hide_password=False)
-            waiting = {"connect_args": {"timeout": 60}} if address.startswith("sqlite") else {}
+            waiting: dict[str, Any] = {"pool_pre_ping": True}
+            if address.startswith("sqlite"):
+                waiting = {"connect_args": {"timeout": 60}}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self.storage = RDBStorage(address, engine_kwargs=waiting)
+                try:
+                    self.storage = RDBStorage(address, engine_kwargs=waiting)
+                except (IntegrityError, ProgrammingError):  # another driver creates the tables
+                    time.sleep(SECONDS_FOR_OTHERS_TABLES)
+                    self.storage = RDBStorage(address, engine_kwargs=waiting)
         return optuna.create_study(
             study_name=name, storage=self.storage, direction="maximize", load_if_exists=True
         )

@@ -6,6 +6,7 @@ a ``concurrent.futures`` pool, because there the death of one worker ends the wh
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ import torch
 from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
 from lookalike.study.runner import Outcome, Task, TaskRunner
+from lookalike.training.signals import Interrupted
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 """Set to 1: the same sums in the same order, however many cores there are."""
@@ -116,7 +118,20 @@ class LocalExecutor:
             raise LookalikeError(
                 f"workers die as soon as they are started (the last with exit code {code})"
             )
-        return [Outcome(worker.task, None)] if worker.task is not None else []
+        reason = describe_exit(code)
+        return [Outcome(worker.task, None, reason)] if worker.task is not None else []
+
+
+def describe_exit(code: int) -> str:
+    """How a process ended, for a message.
+
+    >>> describe_exit(-9), describe_exit(3)
+    ('killed by SIGKILL, as a system out of memory does', 'with exit code 3')
+    """
+    if code >= 0:
+        return f"with exit code {code}"
+    name = signal.Signals(-code).name
+    return f"killed by {name}" + ", as a system out of memory does" * (code == -signal.SIGKILL)
 
 
 class WorkerWatcher(Watcher):
@@ -148,7 +163,10 @@ def run_worker(connection: Connection) -> None:
             task = connection.recv()
         except EOFError:
             return
-        connection.send(runner.run(task))
+        try:
+            connection.send(runner.run(task))
+        except Interrupted as stopped:
+            sys.exit(stopped.exit_code)
 
 
 def exit_with(parent: int) -> None:

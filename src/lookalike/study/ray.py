@@ -1,8 +1,10 @@
-"""Tasks on a Ray cluster: long-lived actors, each with the CPUs and GPUs of one training."""
+"""Tasks on a Ray cluster: long-lived actors, each with the CPUs and GPUs of one task."""
 
 import logging
+import signal
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -41,7 +43,7 @@ class Worker:
     actor: Any
     ready: Any
     """Ray's reference to a call that returns once the actor has started."""
-    task: Task | None = None
+    task: Any = None
     record: Any = None
     """Ray's reference to the record of the task."""
     created: float = field(default_factory=time.monotonic)
@@ -71,6 +73,9 @@ class RayExecutor:
 
     An actor that has not started after ``start_seconds`` is given up; another one gets its task.
     (``ray.util.ActorPool`` does not report which task was lost when an actor dies.)
+
+    ``actor`` is the class of the actors: it is made with its number of threads and ``arguments``,
+    and has ``ready()`` and ``run(task)``. ``work`` is what a message calls the whole.
     """
 
     def __init__(
@@ -82,6 +87,8 @@ class RayExecutor:
         gpus: float = 0,
         start_seconds: float = START_SECONDS,
         watcher: Watcher | None = None,
+        actor: type = RunnerActor,
+        work: str = "study",
     ) -> None:
         try:
             import ray
@@ -102,9 +109,12 @@ class RayExecutor:
         self.watcher = watcher or Watcher()
         self.workers: list[Worker] = []
         self.connected = False
+        self.actor, self.work = actor, work
+        self.arguments: Sequence[Any] = ()
 
     def __enter__(self) -> Self:
         if not self.ray.is_initialized():
+            former = signal.getsignal(signal.SIGTERM)
             try:
                 self.ray.init(
                     address=self.address, log_to_driver=False, logging_level=logging.ERROR
@@ -113,6 +123,8 @@ class RayExecutor:
                 reason = " ".join(str(error).split())
                 raise BadInput(f"no Ray cluster at '{self.address}': {reason}") from None
             self.connected = True
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, former)  # Ray's own ends the process at once
         if not self.room():
             self.__exit__()
             raise BadInput(
@@ -147,7 +159,7 @@ class RayExecutor:
         wanted = {"CPU": self.cpus, "GPU": self.gpus}
         return {kind: amount for kind, amount in wanted.items() if amount} or {"CPU": 1.0}
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: Any) -> None:
         """Give a task to a free actor, starting one if needed."""
         worker = next((w for w in self.workers if w.task is None), None) or self._start()
         worker.task = task
@@ -207,13 +219,13 @@ class RayExecutor:
         self.limit = len(self.workers)
         self.watcher.note(
             f"{len(late)} of {len(late) + self.limit} workers did not start {within}; "
-            f"the study continues with {self.limit}"
+            f"the {self.work} continues with {self.limit}"
         )
         return [Outcome(worker.task, None) for worker in late if worker.task is not None]
 
     def _start(self) -> Worker:
-        remote = self.ray.remote(num_cpus=self.cpus, num_gpus=self.gpus)(RunnerActor)
-        actor = remote.remote(max(1, int(self.cpus)))
+        remote = self.ray.remote(num_cpus=self.cpus, num_gpus=self.gpus)(self.actor)
+        actor = remote.remote(max(1, int(self.cpus)), *self.arguments)
         self.workers.append(Worker(actor, actor.ready.remote()))
         return self.workers[-1]
 

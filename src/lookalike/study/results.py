@@ -10,8 +10,8 @@ A method's file grows while the study runs; ``load_results`` reads finished and 
 """
 
 import dataclasses
-import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from lookalike.errors import BadInput
-from lookalike.files import write_json
+from lookalike.files import read_json, write_json
 from lookalike.study.classes import RowClasses, classes_file, read_classes, write_classes
 from lookalike.study.intervals import Interval, summarize
 
@@ -258,6 +258,25 @@ class StudyResults:
         return next((row for row in self.of(dataset) if row.label == label), None)
 
 
+@dataclass(frozen=True)
+class Head:
+    """What reading the rows of a ``study.json`` needs."""
+
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    study: dict[str, Any]
+    planned: tuple[dict[str, Any], ...] | None = None
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name is that of one file or folder, and leads nowhere else.
+
+    >>> is_file_name("cub, small"), is_file_name("../cub"), is_file_name("")
+    (True, False, False)
+    """
+    return bool(name) and name not in (".", "..") and not set(name) & {"/", "\\", "\0"}
+
+
 def load_results(folder: Path | str) -> StudyResults:
     """The study in the folder of a ``study.json``, finished or not, and all rows that exist."""
     folder = Path(folder)
@@ -265,9 +284,16 @@ def load_results(folder: Path | str) -> StudyResults:
     if not path.is_file():
         raise BadInput(f"'{folder}' does not hold a study: it has no study.json")
     head = _read(path)
-    planned = [_parse(path, PlannedRow, row) for row in head.get("planned", _product(head))]
+    told = _parse(path, Head, head)
+    listed = _product(head) if told.planned is None else told.planned
+    planned = [_parse(path, PlannedRow, row) for row in listed]
+    for dataset in (*told.datasets, *(row.dataset for row in planned)):
+        if not is_file_name(dataset):
+            raise BadInput(
+                f"'{path}': the data set {dataset[:80]!r} cannot be the name of a folder"
+            )
     rows = [read_method(folder, *row.key) for row in planned]
-    baselines = [read_baselines(folder, dataset) for dataset in head["datasets"]]
+    baselines = [read_baselines(folder, dataset) for dataset in told.datasets]
     parts = {"folder": folder, "planned": planned, "rows": [r for r in rows if r is not None]}
     return _parse(path, StudyResults, head | parts | {"baselines": sum(baselines, ())})
 
@@ -275,14 +301,37 @@ def load_results(folder: Path | str) -> StudyResults:
 def _product(head: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The rows of a file that does not list them: every method on every data set."""
     study = head["study"]
-    protocol = study.get("protocol", {})
+    parts = (study.get(name) for name in ("protocol", "tuner"))
+    protocol, tuner = (part if isinstance(part, dict) else {} for part in parts)
     work = {
         "axes": {},
-        "trials": study.get("tuner", {}).get("trials") or 0,
+        "trials": tuner.get("trials") or 0,
         "repeats": study.get("repeats", 1),
-        "folds": protocol["folds"] if protocol.get("name") == "cross-validation" else 1,
+        "folds": protocol.get("folds") if protocol.get("name") == "cross-validation" else 1,
     }
     return [{"dataset": d, "method": m} | work for d in head["datasets"] for m in head["methods"]]
+
+
+def without_folders(text: str) -> str:
+    """A text in which only the last part is left of paths: results are shown to others.
+
+    >>> without_folders("cannot read the image '/home/me/photos/1.jpg': broken")
+    "cannot read the image '1.jpg': broken"
+    >>> without_folders("/home/my self/weights.pt"), without_folders("https://example.org/a/b")
+    ('weights.pt', 'https://example.org/a/b')
+    """
+    if text.startswith(("/", "~/")) and "\n" not in text:
+        return text.rstrip("/").rpartition("/")[2]
+    return re.sub(r"(?<![\w:/.])~?/(?:[^\s/'\"]+/)+", "", text)
+
+
+def _for_others(value: Any) -> Any:
+    """A value of JSON with every text :func:`without_folders`."""
+    if isinstance(value, str):
+        return without_folders(value)
+    if isinstance(value, Mapping):
+        return {key: _for_others(one) for key, one in value.items()}
+    return [_for_others(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def write_study(results: StudyResults) -> None:
@@ -291,7 +340,8 @@ def write_study(results: StudyResults) -> None:
     values = {name: getattr(results, name) for name in names}
     if results.planned:
         values["planned"] = [dataclasses.asdict(row) for row in results.planned]
-    write_json(results.folder / "study.json", {"format": FORMAT} | values)
+    values = _for_others(values)
+    write_json(results.folder / "study.json", {"format": FORMAT} | values, sealed=True)
 
 
 def row_file(folder: Path, dataset: str, label: str) -> Path:
@@ -303,7 +353,8 @@ def write_method(folder: Path, row: MethodRow, classes: RowClasses | None = None
     """Write the file of one row, and its scores per test class."""
     path = row_file(folder, row.dataset, row.label)
     write_classes(classes_file(path), classes or RowClasses())
-    write_json(path, {"format": FORMAT} | dataclasses.asdict(row))
+    values = _for_others(dataclasses.asdict(row))
+    write_json(path, {"format": FORMAT} | values, sealed=True)
 
 
 def read_method(folder: Path, dataset: str, label: str) -> MethodRow | None:
@@ -339,7 +390,8 @@ def write_baselines(
         found = (classes or {}).get((row.group, row.baseline))
         write_classes(_baseline_file(folder, row), found or RowClasses())
     values = [dataclasses.asdict(row) for row in rows]
-    write_json(folder / dataset / "baselines.json", {"format": FORMAT, "baselines": values})
+    content = {"format": FORMAT, "baselines": values}
+    write_json(folder / dataset / "baselines.json", content, sealed=True)
 
 
 def read_baselines(folder: Path, dataset: str) -> tuple[BaselineRow, ...]:
@@ -347,26 +399,25 @@ def read_baselines(folder: Path, dataset: str) -> tuple[BaselineRow, ...]:
     path = folder / dataset / "baselines.json"
     if not path.is_file():
         return ()
-    return tuple(_parse(path, BaselineRow, row) for row in _read(path)["baselines"])
+    rows = _read(path).get("baselines")
+    return _parse(path, tuple[BaselineRow, ...], rows)
 
 
 def _read(path: Path) -> dict[str, Any]:
     """The mapping in a results file of this format."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read '{path}': {error}") from error
+    values = read_json(path)
     found = values.pop("format", None) if isinstance(values, dict) else None
     if found != FORMAT:
-        raise BadInput(f"'{path}' has the format {found}, and this version reads {FORMAT}")
+        shown = found if isinstance(found, int) and abs(found) < 10**6 else "of something else"
+        raise BadInput(f"'{path}' has the format {shown}, and this version reads {FORMAT}")
     return dict(values)
 
 
-def _parse(path: Path, kind: type[Row], values: dict[str, Any]) -> Row:
+def _parse(path: Path, kind: type[Row], values: Any) -> Row:
     """A value of ``kind`` from the content of a file."""
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise BadInput(f"'{path}': {place}: {first['msg']}") from error
+        place = ".".join(str(part)[:80] for part in first["loc"])
+        raise BadInput(f"'{path}': {place}: {' '.join(first['msg'].split())[:300]}") from error

@@ -21,8 +21,9 @@ from lookalike.errors import LookalikeError
 from lookalike.models import multi_view
 from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
-from lookalike.runs.run import Run, test_embeddings
+from lookalike.runs.run import Run, RunIsBusy, test_embeddings
 from lookalike.study.baselines import FoldFeatures, baselines, final_scores
+from lookalike.study.results import without_folders
 from lookalike.training.batches import embed
 from lookalike.training.building import (
     HeadStart,
@@ -40,10 +41,12 @@ from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.runner import train
 from lookalike.training.score import TrainingRows, needs_training
+from lookalike.training.signals import Interrupted
 
 Made = TypeVar("Made")
 Kind = Literal["validate", "repeat", "baselines"]
 
+BUSY_SECONDS = 0.5
 KEPT = {"features": 2, "store": 4}
 """How much stays in memory where the rows of a study differ in data sets and networks."""
 
@@ -74,6 +77,8 @@ class Outcome:
 
     task: Task
     record: dict[str, Any] | None
+    reason: str = "its process ended"
+    """How the process died."""
 
 
 class TaskRunner:
@@ -84,7 +89,11 @@ class TaskRunner:
         self.cache: dict[str, dict[str, Any]] = {}
 
     def run(self, task: Task) -> dict[str, Any]:
-        """The record of a task; an exception becomes a record with an ``error``."""
+        """The record of a task; an exception becomes a record with an ``error``.
+
+        Raises:
+            Interrupted: A signal stopped the task, which says nothing about it.
+        """
         begun = time.monotonic()
         work: dict[str, Callable[[RunConfig, Task], dict[str, Any]]] = {
             "validate": self.validate,
@@ -92,11 +101,24 @@ class TaskRunner:
             "baselines": self.baselines,
         }
         try:
-            found = work[task.kind](parse(task.config, task.title), task)
+            found = self.when_free(lambda: work[task.kind](parse(task.config, task.title), task))
+        except Interrupted:  # this process is to end; the task is executed again
+            raise
         except Exception as error:  # a loss may raise anything; the study goes on
             kind = "" if isinstance(error, LookalikeError) else f"{type(error).__name__}: "
-            found = {"error": " ".join(f"{kind}{error}".split())}
+            found = {"error": without_folders(" ".join(f"{kind}{error}".split()))}
         return found | {"seconds": round(time.monotonic() - begun, 3)}
+
+    def when_free(self, work: Callable[[], Made]) -> Made:
+        """The result of ``work``, once no other process trains the same run.
+
+        That is a driver's whose lease ended while it could not reach the database.
+        """
+        while True:
+            try:
+                return work()
+            except RunIsBusy:
+                time.sleep(BUSY_SECONDS)
 
     def validate(self, config: RunConfig, task: Task) -> dict[str, Any]:
         """Train one fold without the test set; the best validation score."""
@@ -128,7 +150,7 @@ class TaskRunner:
                 runs.append(run)
                 if split.validation is not None:
                     validation.append(float(run.result["validation"][metric]))
-                embedded.append(l2_normalise(test_embeddings(run).embeddings))
+                embedded.append(l2_normalise(test_embeddings(run, images).embeddings))
                 tested.append(run.result["test"])
                 test = split.final_test()
             else:
