@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the rooms are imported when first asked for, so that the co
         regularizers,
         samplers,
     )
-    from lookalike.api import choose, compare, load, report, study, train
+    from lookalike.api import choose, compare, embed, load, report, study, train
     from lookalike.evaluation import evaluate, nearest
     from lookalike.search import Index
     from lookalike.training.estimator import MetricLearner
@@ -35,6 +35,7 @@ __all__ = [
     "compare",
     "data",
     "distances",
+    "embed",
     "evaluate",
     "load",
     "losses",
@@ -56,6 +57,7 @@ __version__ = version("lookalike")
 _HOMES = {
     "Index": "lookalike.search",
     "MetricLearner": "lookalike.training.estimator",
+    "embed": "lookalike.api",
     "evaluate": "lookalike.evaluation",
     "nearest": "lookalike.evaluation",
     "load": "lookalike.api",

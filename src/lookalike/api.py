@@ -1,4 +1,4 @@
-"""What the commands do, from Python: choose, train, load, study, compare, report.
+"""What the commands do, from Python: choose, train, load, embed, study, compare, report.
 
 Each function takes what its command takes, shows progress on a terminal or in a notebook, and
 returns an object that a notebook shows as a table.
@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -28,7 +28,7 @@ from lookalike.compare.comparison import compare as compare_rows
 from lookalike.compare.contenders import gather
 from lookalike.config import load as load_config
 from lookalike.config import recipes
-from lookalike.errors import BadInput
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.inference.embedder import Embedder
 from lookalike.progress import ConsoleWatcher, Watcher
 from lookalike.registry import NETWORKS
@@ -46,7 +46,20 @@ from lookalike.training import train as train_run
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Choice", "Compared", "Result", "choose", "compare", "load", "report", "study", "train"]
+    from lookalike.inference.bulk.job import Embedded
+
+__all__ = [
+    "Choice",
+    "Compared",
+    "Result",
+    "choose",
+    "compare",
+    "embed",
+    "load",
+    "report",
+    "study",
+    "train",
+]
 
 Result: TypeAlias = Run | StudyResults | Path | str
 """A finished run or study, or its folder."""
@@ -112,6 +125,58 @@ def load(source: Run | Path | str, **options: Any) -> Embedder:
     if (folder / "index.json").is_file():
         return Index.open(folder).embedder
     return Embedder.open(folder)
+
+
+def embed(
+    model: Embedder | Run | Path | str,
+    source: Path | str,
+    output: Path | str,
+    *,
+    shard: str = "1/1",
+    progress: bool = True,
+    **options: Any,
+) -> "Embedded":
+    """Embed very many pictures into files of vectors, as ``lookalike embed`` does.
+
+    Args:
+        model: What :func:`load` returned, or takes.
+        source: A folder of pictures, a CSV, Parquet with image bytes, WebDataset shards, or a store
+            of training.
+        output: The folder of the vectors.
+        shard: ``i/n``: the shards of the i-th of n machines.
+        progress: Whether to show progress.
+        **options: ``dtype``, ``device``, ``precision``, ``batch``, ``per_shard`` and ``threads``,
+            as those of :class:`lookalike.inference.bulk.job.Options`.
+
+    Returns:
+        What there is now; a call that was interrupted goes on, finished files are not made again.
+
+    Raises:
+        BadInput: There is no such model or source, or the folder was begun with others.
+
+    >>> found = embed("runs/latest", "photos", "vectors", dtype="float16")  # doctest: +SKIP
+    >>> found.rows, len(found.skipped)  # doctest: +SKIP
+    (1765, 2)
+    """
+    from lookalike.inference.bulk.job import Options, Share
+    from lookalike.inference.bulk.job import embed as embed_source
+    from lookalike.inference.bulk.source import open_source
+
+    unknown = set(options) - {one.name for one in fields(Options)}
+    if unknown:
+        names = [one.name for one in fields(Options)]
+        raise BadInput(f"there is no option '{min(unknown)}'; {did_you_mean(min(unknown), names)}")
+    embedder = model if isinstance(model, Embedder) else load(model)
+    pictures = open_source(Path(source))
+    with _watching(progress) as watcher:
+        return embed_source(
+            embedder,
+            pictures,
+            Path(output),
+            Options(**options),
+            share=Share.parse(shard),
+            watcher=watcher,
+        )
 
 
 def study(

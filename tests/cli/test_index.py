@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -124,7 +125,7 @@ def test_show_says_what_is_there(lookalike, shop, photos):
         (["{trained}", "{photos}", "--store", "mysql://h/d"], "is no address of PostgreSQL"),
         (["add", "nowhere", "{photos}"], "there is no index 'nowhere'"),
         (["add", "{shop}", "nowhere"], "there is no folder or CSV 'nowhere'"),
-        (["remove", "{shop}"], "say what to remove: paths, --label or --missing"),
+        (["remove", "{shop}"], "say what to remove: paths, --label, --where or --missing"),
         (["remove", "{shop}", "red/7.png"], "did you mean 'red/"),
         (["remove", "{shop}", "--label", "rod"], "label 'rod'; did you mean 'red'?"),
         (["show", "{photos}"], "is not an index"),
@@ -167,3 +168,39 @@ def test_the_same_in_postgresql(lookalike, refused, postgres, photos, trained, t
     Embedder.from_network("small-cnn", weights="none").save(tmp_path / "other")
     query = ["search", place, photos / "red" / "3.png", "--model", tmp_path / "other"]
     refused(*query, sentence="was made by another model")
+
+
+def test_compact_check_and_remove_by_a_filter(lookalike, own_index, own_photos):
+    done = lookalike("index", "remove", own_index, "--where", "path like 'pink/%'", "--json")
+    assert json.loads(done.stdout)["pictures"] == 5
+    done = lookalike("index", "compact", own_index)
+    assert (done.returncode, done.stdout) == (0, f"{own_index}: 5 pictures, search: exact\n")
+    (own_photos / "red" / "1.png").unlink()
+    told = json.loads(lookalike("index", "check", own_index, "--files", "--json").stdout)
+    assert (told["healthy"], told["recall"], told["missing"]) == (True, 1.0, ["red/1.png"])
+    path = next(own_index.glob("segments/*/vectors.npy"))
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    done = lookalike("index", "check", own_index)
+    assert done.returncode == 1
+    assert "vectors.npy" in done.stdout
+    done = lookalike("index", "show", own_index)
+    assert done.returncode == 2
+    assert "damaged" in done.stderr
+
+
+def test_vectors_may_be_stored_with_less_precision(lookalike, own_photos, trained, tmp_path):
+    done = lookalike("index", trained, own_photos, "-o", tmp_path / "i", "--vectors", "int8")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(lookalike("index", "show", tmp_path / "i", "--json").stdout)
+    assert (told["pictures"], told["vectors"]) == (11, "int8")
+
+
+def test_an_index_of_version_1_is_upgraded_by_one_command(lookalike, tmp_path):
+    old = Path(__file__).parents[1] / "search" / "folder" / "version-1"
+    place = shutil.copytree(old, tmp_path / "old.index")
+    done = lookalike("index", "show", place)
+    assert done.returncode == 2
+    assert f"'lookalike index upgrade {place}' upgrades it" in done.stderr
+    done = lookalike("index", "upgrade", place)
+    assert done.stdout == f"{place}: 6 pictures, upgraded from version 1\n"
+    assert len(Index.open(place)) == 6

@@ -165,3 +165,10 @@ def test_an_unfinished_run_is_refused(tmp_path, run_folder):
     (tmp_path / "run" / "result.json").unlink()
     with pytest.raises(BadInput, match="not finished"):
         Embedder.from_run(tmp_path / "run")
+
+
+def test_settings_that_are_no_text_are_refused(tmp_path, embedder):
+    embedder.save(tmp_path)
+    (tmp_path / "model.json").write_bytes(b"\xff\xfe{}")
+    with pytest.raises(BadInput, match=r"damaged: model\.json"):
+        Embedder.load(tmp_path)

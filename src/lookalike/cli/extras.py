@@ -10,8 +10,8 @@ MODULES = {
     ),
     "study": ("optuna", "sqlalchemy"),
     "report": ("jinja2", "markupsafe", "plotly"),
-    "search": ("faiss",),
-    "serve": ("fastapi", "multipart", "starlette", "uvicorn"),
+    "search": ("faiss", "sqlglot"),
+    "serve": ("fastapi", "multipart", "prometheus_client", "starlette", "uvicorn"),
     "cluster": ("ray",),
     "export": ("onnx", "onnxruntime", "onnxscript"),
     "heic": ("pillow_heif",),
@@ -21,7 +21,7 @@ MODULES = {
     "mlflow": ("mlflow",),
     "pandas": ("pandas",),
     "parquet": ("pyarrow",),
-    "postgres": ("pgvector", "psycopg"),
+    "postgres": ("pgvector", "psycopg", "psycopg_pool"),
     "wandb": ("wandb",),
 }
 """The modules that each extra brings; ``tests/test_dependencies.py`` compares with pyproject."""

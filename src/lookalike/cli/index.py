@@ -2,6 +2,8 @@
 
 import json
 from contextlib import suppress
+from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +11,14 @@ import typer
 
 from lookalike.cli.console import AsJson, Group, print_next
 from lookalike.progress import ConsoleWatcher
+
+
+class Precision(StrEnum):
+    """How exactly an index stores vectors."""
+
+    float32 = "float32"
+    float16 = "float16"
+    int8 = "int8"
 
 
 class WithDefault(Group):
@@ -55,6 +65,10 @@ def create(
     transform: Annotated[
         str, typer.Option(help="The transform of a pretrained network.")
     ] = "small",
+    vectors: Annotated[
+        Precision,
+        typer.Option(help="How exactly vectors are stored; 'index show' says what it costs."),
+    ] = Precision.float32,
     as_json: AsJson = False,
 ) -> None:
     """Embed pictures and write an index of them.
@@ -67,7 +81,6 @@ def create(
     """
     from lookalike.errors import BadInput
     from lookalike.search import Embedder, Index
-    from lookalike.search.index import is_postgres
     from lookalike.search.sources import require_pictures
 
     if len(given) != (2 if network is None else 1):
@@ -75,13 +88,7 @@ def create(
             "give a run and a folder of pictures: 'lookalike index RUN photos/ -o shop.index', or "
             "'--network efficientnet-lite0' and a folder of pictures"
         )
-    if (output is None) == (store is None):
-        raise BadInput("say where the index goes: '-o shop.index' or '--store postgresql://...'")
-    if store is not None and not is_postgres(store):
-        raise BadInput(
-            f"'{store}' is no address of PostgreSQL: '--store postgresql://HOST/DATABASE#NAME'; "
-            "'-o shop.index' writes a folder"
-        )
+    place = place_of(output, store)
     pictures = Path(given[-1])
     require_pictures(pictures)
     model = (
@@ -90,7 +97,7 @@ def create(
         else Embedder.open(given[0])
     )
     with ConsoleWatcher() as watcher:
-        made = Index.create(output or store or "", model)
+        made = Index.create(place, model, vectors=vectors.value)
         added = made.add(pictures, watcher)
         keep_for_quick_start(model)
     print_added(made, added, as_json)
@@ -114,6 +121,62 @@ def add(
     print_added(found, added, as_json)
 
 
+@index.command("import")
+def import_(
+    vectors: Annotated[
+        Path,
+        typer.Argument(
+            help="What 'lookalike embed' wrote; or one's own: .npy, .npz with 'vectors' (and "
+            "perhaps 'ids' and 'labels'), Parquet with a column of vectors, or a folder of it."
+        ),
+    ],
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="The folder of the index.")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Keep it in PostgreSQL: postgresql://HOST/DATABASE[#NAME].")
+    ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV or Parquet with a row for each vector: path or id, label, metadata."
+        ),
+    ] = None,
+    stored: Annotated[
+        Precision | None,
+        typer.Option("--vectors", help="How exactly vectors are stored; default: float32."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make vectors searchable that were computed before.
+
+    Example: lookalike index import vectors/ -o shop.index
+
+    Example: lookalike index import mine.npy --table mine.csv -o mine.index --vectors float16
+
+    If interrupted, the same command continues. Into an index of the same model it adds; a vector
+    whose path is there already replaces the former one.
+    """
+    from lookalike.search.importing import import_vectors, open_or_create
+    from lookalike.search.vector_files import open_vectors
+
+    place = place_of(output, store)
+    given = open_vectors(vectors, table)
+    with ConsoleWatcher() as watcher:
+        model = given.embedder()
+        found = open_or_create(place, model, given.dim, stored.value if stored else None)
+        done = import_vectors(found, given, watcher)
+        if model is not None:
+            keep_for_quick_start(model)
+    if as_json:
+        values = {"index": found.place, "pictures": len(found), **vars(done)}
+        print(json.dumps(values | {"search": found.approximation or "exact"}, indent=2))
+        return
+    print(f"{found.place}: {len(found):,} pictures ({done})")
+    if model is not None:
+        print_next(f"search {found.place} query.jpg", f"serve {found.place}")
+
+
 @index.command()
 def remove(
     place: Place,
@@ -121,6 +184,9 @@ def remove(
         list[str] | None, typer.Argument(help="Paths or folders as the index names them.")
     ] = None,
     label: Annotated[str | None, typer.Option(help="All pictures of a label.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help='All pictures that match a filter: "price > 50".')
+    ] = None,
     missing: Annotated[
         bool, typer.Option("--missing", help="Pictures whose files are gone.")
     ] = False,
@@ -133,10 +199,10 @@ def remove(
     from lookalike.errors import BadInput
     from lookalike.search import Index
 
-    if not paths and label is None and not missing:
-        raise BadInput("say what to remove: paths, --label or --missing")
+    if not paths and label is None and where is None and not missing:
+        raise BadInput("say what to remove: paths, --label, --where or --missing")
     found = Index.open(place)
-    chosen = found.select(paths or [], label, missing)
+    chosen = found.select(paths or [], label, missing, where)
     with ConsoleWatcher() as watcher:
         gone = found.remove(chosen, watcher)
     if as_json:
@@ -154,21 +220,102 @@ def show(place: Place, as_json: AsJson = False) -> None:
     from lookalike.search import Index
 
     found = Index.open(place)
+    model = found.embedder if found.fingerprint else None
     values = {
         "pictures": len(found),
-        "labels": len(found.label_names),
-        "dim": found.embedder.dim,
-        "network": found.embedder.blueprint.network,
-        "transform": found.embedder.preset.name,
-        "model": found.embedder.fingerprint,
+        "labels": len(found.label_counts()),
+        "columns": found.columns,
+        "dim": found.dim,
+        "vectors": found.precision,
+        "network": model.blueprint.network if model else "none: made of given vectors",
+        "transform": model.preset.name if model else "",
+        "model": found.fingerprint,
         "folders": [str(root) for root in found.roots],
         "search": found.approximation or "exact",
+        "generation": found.generation,
+        "updated": datetime.fromtimestamp(found.updated, UTC).isoformat(timespec="seconds"),
     }
     if as_json:
         print(json.dumps(values, indent=2))
         return
     for name, value in values.items():
         print(f"{name:<10} {', '.join(value) if isinstance(value, list) else value}")
+
+
+@index.command()
+def compact(place: Place, as_json: AsJson = False) -> None:
+    """Merge what was added in parts and give back the space of removed pictures.
+
+    Searches and additions go on meanwhile. Adding and removing do this by themselves where it
+    matters.
+
+    Example: lookalike index compact shop.index
+    """
+    from lookalike.search import Index
+
+    found = Index.open(place)
+    with ConsoleWatcher() as watcher:
+        found.compact(watcher)
+    if as_json:
+        print(json.dumps({"pictures": len(found), "search": found.approximation or "exact"}))
+    else:
+        print(f"{found.place}: {len(found):,} pictures, search: {found.approximation or 'exact'}")
+
+
+@index.command()
+def upgrade(place: Place, as_json: AsJson = False) -> None:
+    """Bring an index of an older lookalike to this version; pictures keep their ids.
+
+    If interrupted, it can be repeated.
+
+    Example: lookalike index upgrade shop.index
+    """
+    from lookalike.search import Index
+
+    before = Index.upgrade(place)
+    found = Index.open(place)
+    with ConsoleWatcher() as watcher:
+        found.optimize(watcher)
+    if as_json:
+        print(json.dumps({"from": before, "pictures": len(found)}))
+    else:
+        print(f"{found.place}: {len(found):,} pictures, upgraded from version {before}")
+
+
+@index.command()
+def check(
+    place: Place,
+    files: Annotated[
+        bool, typer.Option("--files", help="Look whether every picture's file is there.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check the files of an index and the quality of its search; exit code 1 if it is damaged.
+
+    Example: lookalike index check shop.index
+    """
+    from lookalike.search.check import check_index
+
+    with ConsoleWatcher() as watcher:
+        found = check_index(place, watcher, files=files)
+    print(json.dumps(found.as_dict(), indent=2) if as_json else found)
+    if not found.healthy:
+        raise typer.Exit(1)
+
+
+def place_of(output: str | None, store: str | None) -> str:
+    """The place of a new index."""
+    from lookalike.errors import BadInput
+    from lookalike.search.index import is_postgres
+
+    if (output is None) == (store is None):
+        raise BadInput("say where the index goes: '-o shop.index' or '--store postgresql://...'")
+    if store is not None and not is_postgres(store):
+        raise BadInput(
+            f"'{store}' is no address of PostgreSQL: '--store postgresql://HOST/DATABASE#NAME'; "
+            "'-o shop.index' writes a folder"
+        )
+    return output or store or ""
 
 
 def keep_for_quick_start(model: Any) -> None:

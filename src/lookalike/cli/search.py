@@ -14,6 +14,10 @@ def search(
     queries: Annotated[list[Path], typer.Argument(help="The query pictures.")],
     k: Annotated[int, typer.Option("-k", min=1, help="The number of results.")] = 10,
     label: Annotated[str | None, typer.Option(help="Search this label only.")] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(help="Search the pictures that match: \"price < 50 and brand = 'x'\"."),
+    ] = None,
     exact: Annotated[
         bool,
         typer.Option(
@@ -49,7 +53,8 @@ def search(
             unreadable[path] = error
     if not images:
         raise next(iter(unreadable.values()))
-    answers = index.query(list(images.values()), k, encoder=encoder, label=label, exact=exact)
+    given = list(images.values())
+    answers = index.query(given, k, encoder=encoder, label=label, where=where, exact=exact)
     found = dict(zip(images, answers, strict=True))
     if sheet is not None:
         rows = [(path.name, image, found[path]) for path, image in images.items()]

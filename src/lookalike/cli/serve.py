@@ -2,14 +2,13 @@
 
 import os
 import secrets
+from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import quote
 
 import typer
 
 from lookalike.progress import ConsoleWatcher
-
-MINIMUM_TOKEN_LENGTH = 8
 
 
 def serve(
@@ -22,16 +21,29 @@ def serve(
         str | None,
         typer.Option(envvar="LOOKALIKE_TOKEN", help="Require this token; 'new' generates one."),
     ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(help="Require one of the tokens of this file, lines of 'name = token'."),
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="How often each token may search: 10/s, 100/min, 5000/h.")
+    ] = None,
     runtime: Annotated[
         Literal["torch", "onnx"], typer.Option(help="The runtime that embeds uploaded pictures.")
     ] = "torch",
+    workers: Annotated[
+        int, typer.Option(min=1, max=256, help="Processes that answer, each with its model.")
+    ] = 1,
+    log: Annotated[
+        Literal["human", "json"], typer.Option(help="How the log is written to standard error.")
+    ] = "human",
 ) -> None:
     """Search by picture in a browser; the same as a JSON API under /api.
 
     Example: lookalike serve shop.index
 
-    By default only this machine can connect; set a --token with another --host. The API is
-    described at /api/openapi.json.
+    By default only this machine can connect; set a --token with another --host. Changes of the
+    index are seen within seconds. The API is described at /api/openapi.json.
     """
     from lookalike.errors import BadInput
 
@@ -41,20 +53,21 @@ def serve(
         raise BadInput(
             f"the search page needs the package '{error.name}': pip install 'lookalike[serve]'"
         ) from error
-    from lookalike.inference.onnx_encoder import OnnxEncoder
-    from lookalike.search import Encoder, Index
+    from lookalike.search import Index
     from lookalike.serve.gate import is_loopback
+    from lookalike.serve.tokens import SHORTEST_SENTENCE, SHORTEST_TOKEN, Rate, Tokens
 
     opened = Index.open(index)
     if token == "new":
         token = secrets.token_urlsafe(18)
-    if token is not None and len(token) < MINIMUM_TOKEN_LENGTH:
-        raise BadInput(
-            f"a token needs {MINIMUM_TOKEN_LENGTH} characters or more; 'new' generates one"
-        )
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise BadInput(f"{SHORTEST_SENTENCE}; 'new' generates one")
+    pairs = [("token", token)] if token is not None else []
+    pairs += Tokens.read(tokens) if tokens is not None else []
+    known = Tokens.of(pairs)
 
     def tell(address: str) -> None:
-        if token is None and not is_loopback(host):
+        if not known and not is_loopback(host):
             ConsoleWatcher().note(
                 f"everyone who can reach {host} can see the pictures; --token restricts access"
             )
@@ -62,7 +75,14 @@ def serve(
         shown = address if token is None or secret else f"{address}?token={quote(token)}"
         print(f"{len(opened):,} pictures of {index} at {shown}  (Ctrl-C stops)", flush=True)
 
-    encoder: Encoder = opened.embedder
-    if runtime == "onnx":
-        encoder = OnnxEncoder.of(opened.embedder)
-    server.serve(opened, host=host, port=port, token=token, encoder=encoder, ready=tell)
+    server.serve(
+        opened,
+        host=host,
+        port=port,
+        tokens=known,
+        rate=None if rate is None else Rate.parse(rate),
+        runtime=runtime,
+        workers=workers,
+        log=log,
+        ready=tell,
+    )

@@ -165,6 +165,8 @@ class Embedder(Encoder):
             text = (folder / "model.json").read_text(encoding="utf-8")
         except OSError as error:
             raise BadInput(f"'{folder}' does not hold a model: cannot read model.json") from error
+        except UnicodeDecodeError as error:
+            raise BadInput(f"the model in '{folder}' is damaged: model.json") from error
         return cls.restore(text, folder / "weights.safetensors", str(folder))
 
     @classmethod

@@ -60,10 +60,15 @@ class Encoder(ABC):
         found = np.empty((len(pixels), self.dim), np.float32)
         for start in range(0, len(pixels), batch_size):
             part = pixels[start : start + batch_size]
-            vectors = unit(self.run(self.batch(part)).float())
-            if not torch.isfinite(vectors).all():
-                raise LookalikeError("the network computes embeddings that are not finite")
-            found[start : start + len(part)] = vectors.numpy()
+            found[start : start + len(part)] = self.embed_batch(self.batch(part))
+        return found
+
+    def embed_batch(self, batch: Tensor) -> Vectors:
+        """The unit vectors of the network's input, float32 [B, dim]."""
+        vectors = unit(self.run(batch).float())
+        if not torch.isfinite(vectors).all():
+            raise LookalikeError("the network computes embeddings that are not finite")
+        found: Vectors = vectors.cpu().numpy()
         return found
 
     def embed(self, images: Pictures, batch_size: int = 64) -> Vectors:

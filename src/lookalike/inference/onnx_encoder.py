@@ -53,7 +53,7 @@ class OnnxEncoder(Encoder):
             raise BadInput(f"'{path}' is not a model that 'lookalike export' wrote") from error
 
     @classmethod
-    def of(cls, embedder: Embedder) -> "OnnxEncoder":
+    def of(cls, embedder: Embedder, threads: int = 1) -> "OnnxEncoder":
         """The network of ``embedder``, written to the cache folder once, and checked."""
         from lookalike.inference.export import write_onnx
 
@@ -61,7 +61,7 @@ class OnnxEncoder(Encoder):
         if not path.is_file():
             with atomically(path) as draft:
                 write_onnx(embedder, draft)
-        return cls(path)
+        return cls(path, threads)
 
     @classmethod
     def kept(cls, fingerprint: str) -> "OnnxEncoder | None":

@@ -1,5 +1,6 @@
 """Whatever holds pictures, as PIL images."""
 
+import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -28,10 +29,10 @@ class Unreadable(BadInput):
         self.reason = reason
 
 
-def read_picture(path: Path) -> Image.Image:
-    """The whole picture as RGB, upright."""
+def read_picture(path: Path, data: bytes | None = None) -> Image.Image:
+    """The whole picture as RGB, upright; ``data``: the bytes of the file, where it is no file."""
     try:
-        picture = open_rgb(path)
+        picture = open_rgb(path if data is None else io.BytesIO(data))
     except MemoryError:
         raise
     except Exception as error:  # decoders raise errors of many types for a broken file

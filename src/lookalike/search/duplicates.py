@@ -137,7 +137,7 @@ def find_duplicates(
 def _near_pairs(index: Index, start: int, threshold: float) -> Iterator[tuple[int, int, float]]:
     """The pairs of ids, the smaller first, of which one is in the block that begins at start."""
     ids = index.ids
-    rows = np.asarray(index.vectors[start : start + AT_A_TIME])
+    rows = index.vectors_of(ids[start : start + AT_A_TIME].tolist())
     for row, hits in enumerate(index.search(rows, NEIGHBOURS + 1), start):
         own = int(ids[row])
         for hit in hits:

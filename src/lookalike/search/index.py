@@ -3,8 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,10 +15,12 @@ from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder, Vectors
 from lookalike.inference.pictures import Pictures
 from lookalike.progress import Watcher
+from lookalike.search.filters import Filter
 from lookalike.search.items import Added, Column, Hit, Item, Record
 from lookalike.search.sources import embed_files, file_inside, list_pictures
 
 Found: TypeAlias = list[list[tuple[int, float]]]
+Precision: TypeAlias = Literal["float32", "float16", "int8"]
 
 
 class Index(ABC):
@@ -25,15 +28,24 @@ class Index(ABC):
 
     ``Index.create`` and ``Index.open`` take a folder, or ``postgresql://...#name``. Row ``i`` of
     ``ids``, ``paths``, ``labels``, ``metadata`` and ``vectors`` is one picture; ids stay the same
-    as long as the picture does, rows do not.
+    as long as the picture does, rows do not. An object shows one state of the index until it
+    changes that itself; :meth:`latest` gives the newest.
     """
 
     place: str
     embedder: Embedder
     fingerprint: str
-    """The fingerprint of the model."""
+    """The fingerprint of the model; empty where the index has none."""
     dim: int
     """The size of its vectors."""
+    dtype: Precision = "float32"
+    """How exactly they are stored."""
+    generation: int
+    """Grows with every commit."""
+    updated: float
+    """When the last commit was, in seconds since 1970."""
+    columns: list[str]
+    """The names of the metadata columns, sorted."""
     roots: tuple[Path, ...]
     """The folders that were indexed."""
     approximation: str | None
@@ -52,19 +64,27 @@ class Index(ABC):
     @staticmethod
     def create(
         place: Path | str,
-        embedder: Embedder,
+        embedder: Embedder | None,
         source: Path | None = None,
         watcher: Watcher | None = None,
+        *,
+        dim: int | None = None,
+        vectors: Precision = "float32",
     ) -> "Index":
         """Make a new index.
 
         Args:
             place: A folder, or ``postgresql://...#name``; it must not be in use.
-            embedder: The model of the index.
+            embedder: The model of the index; None: it will hold given vectors only.
             source: Pictures to add at once, see :meth:`add`.
             watcher: Is told the progress.
+            dim: The size of the vectors, where there is no model.
+            vectors: How exactly they are stored: "float32", "float16" or "int8".
+
+        Returns:
+            The index.
         """
-        index = index_class(place).create_empty(str(place), embedder)
+        index = index_class(place).create_empty(str(place), embedder, dim=dim, vectors=vectors)
         if source is not None:
             index.add(source, watcher)
         return index
@@ -76,13 +96,29 @@ class Index(ABC):
 
     @classmethod
     @abstractmethod
-    def create_empty(cls, place: str, embedder: Embedder) -> "Index":
+    def create_empty(
+        cls,
+        place: str,
+        embedder: Embedder | None,
+        dim: int | None = None,
+        vectors: Precision = "float32",
+    ) -> "Index":
         """A new index without pictures."""
 
     @classmethod
     @abstractmethod
     def open_at(cls, place: str) -> "Index":
         """An existing index."""
+
+    @classmethod
+    def upgrade(cls, place: str) -> int:
+        """Bring an index of an older version to this one; return the version that it had."""
+        return index_class(place).upgrade(place)
+
+    @property
+    def precision(self) -> str:
+        """How exactly vectors are stored, and what that costs where it was measured."""
+        return self.dtype
 
     @property
     def root(self) -> Path:
@@ -111,23 +147,64 @@ class Index(ABC):
     def records_of(self, ids: Sequence[int]) -> list[Record]:
         """What is stored about some pictures; an unknown id is refused."""
 
-    @abstractmethod
+    def check_ids(self, ids: Sequence[int]) -> None:
+        """Refuse an id that no picture has."""
+        self.records_of(ids)
+
     def vector_of(self, id: int) -> Vectors:
         """The unit vector of a picture."""
+        found: Vectors = self.vectors_of([id])[0]
+        return found
 
     @abstractmethod
-    def find(self, queries: Vectors, k: int, label: str | None, exact: bool) -> Found:
-        """Ids and similarities of the ``k`` nearest pictures of each query, or of all there are."""
+    def vectors_of(self, ids: Sequence[int]) -> Vectors:
+        """The unit vectors of some pictures, float32 [n, dim]; an unknown id is refused."""
+
+    @abstractmethod
+    def find(self, queries: Vectors, k: int, where: Filter | None, exact: bool) -> Found:
+        """Ids and similarities of the ``k`` nearest pictures of each query, or of all there are.
+
+        Only pictures that match ``where`` are found; with ``exact`` all of them are compared.
+        """
+
+    @abstractmethod
+    def count(self, where: Filter | None = None) -> int:
+        """How many pictures there are, or match a filter."""
+
+    @abstractmethod
+    def ids_where(self, where: Filter | None) -> NDArray[np.int64]:
+        """The ids of the pictures that match a filter (None: of all), ascending."""
+
+    @abstractmethod
+    def label_counts(self) -> dict[str, int]:
+        """How many pictures have each label, by name."""
+
+    @abstractmethod
+    def latest(self) -> "Index":
+        """This index as it is in its place now; itself where nothing has changed."""
 
     @abstractmethod
     def commit(
         self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int] = ()
     ) -> None:
-        """Add new pictures and drop others by id, all or nothing."""
+        """Add new pictures and drop others by id, all or nothing.
+
+        A picture whose folder and path are in the index already is replaced.
+        """
 
     @abstractmethod
     def optimize(self, watcher: Watcher) -> None:
         """Make search fast again after pictures were added or removed, where that is needed."""
+
+    @abstractmethod
+    def compact(self, watcher: Watcher) -> None:
+        """Give back the space of removed pictures, and make search as fast as it can be."""
+
+    def ids_of(self, records: Sequence[Record]) -> NDArray[np.int64]:
+        """The id of the picture with the same folder and path; -1: there is none."""
+        pairs = zip(self.ids.tolist(), self.records, strict=True)
+        known = {record.key: id for id, record in pairs}
+        return np.array([known.get(record.key, -1) for record in records], np.int64)
 
     def root_number(self, root: Path) -> int:
         """The number of a folder among ``roots``; a new one is stored with the next commit."""
@@ -136,7 +213,13 @@ class Index(ABC):
         return self.roots.index(root)
 
     def search(
-        self, vectors: ArrayLike, k: int = 10, *, label: str | None = None, exact: bool = False
+        self,
+        vectors: ArrayLike,
+        k: int = 10,
+        *,
+        label: str | None = None,
+        where: str | Filter | None = None,
+        exact: bool = False,
     ) -> list[list[Hit]]:
         """Find the pictures that are most similar to each vector.
 
@@ -144,26 +227,56 @@ class Index(ABC):
             vectors: One vector, or rows of vectors, of the index's own model.
             k: How many pictures to find.
             label: Search among the pictures of this label only.
+            where: Search among the pictures that match this filter only, for example
+                ``price < 50 and brand = 'x'``.
             exact: Compare with every picture even where a faster search is available.
 
         Returns:
             For each vector ``k`` hits, or as many as there are, the most similar first.
 
         Raises:
-            BadInput: A vector has another length or is not finite, or no picture has the label.
+            BadInput: A vector has another length or is not finite, no picture has the label, or
+                the filter cannot be read or names a column that no picture has.
         """
         queries = np.atleast_2d(np.asarray(vectors, np.float32))
         if k < 1:
             raise BadInput(f"k must be at least 1, not {k}")
-        dim = self.dim
-        if queries.ndim != 2 or queries.shape[1] != dim:
-            raise BadInput(f"the index holds vectors of {dim} numbers, not {queries.shape[-1]}")
-        lengths = np.linalg.norm(queries, axis=1, keepdims=True)
-        if not np.isfinite(lengths).all() or (lengths == 0).any():
+        if queries.ndim != 2 or queries.shape[1] != self.dim:
+            raise BadInput(
+                f"the index holds vectors of {self.dim} numbers, not {queries.shape[-1]}"
+            )
+        lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries))
+        if len(lengths) and not (lengths.min() > 0 and lengths.max() < np.inf):
             raise BadInput("a query must be a vector of finite numbers that is not zero")
-        if label is not None:
-            self._check_label(label)
-        found = self.find(queries / lengths, k, label, exact)
+        chosen = None
+        if label is not None or where is not None:
+            chosen = self.chosen(where, label)
+        return self.nearest(queries / lengths[:, None], k, chosen, exact)
+
+    def chosen(self, where: str | Filter | None = None, label: str | None = None) -> Filter | None:
+        """A filter and a label as one filter; one that this index cannot answer is refused."""
+        if label is not None and not self.has_label(label):
+            raise BadInput(
+                f"no picture has the label '{label}'; {did_you_mean(label, self.label_counts())}"
+            )
+        found = Filter.of(parsed(where) if isinstance(where, str) else where, label)
+        if found is not None:
+            self.check_filter(found)
+        return found
+
+    def has_label(self, label: str) -> bool:
+        """Whether a picture has a label."""
+        return label in self.label_counts()
+
+    def check_filter(self, where: Filter) -> None:
+        """Refuse a filter with a column that no picture has."""
+        where.check_columns(self.columns)
+
+    def nearest(
+        self, queries: Vectors, k: int, where: Filter | None, exact: bool
+    ) -> list[list[Hit]]:
+        """As :meth:`find`, with what is known about the pictures, from one state of the index."""
+        found = self.find(queries, k, where, exact)
         items = iter(self.items(id for one in found for id, _ in one))
         return [
             [Hit(**vars(next(items)), similarity=min(1.0, similarity)) for _, similarity in one]
@@ -177,6 +290,7 @@ class Index(ABC):
         *,
         encoder: Encoder | None = None,
         label: str | None = None,
+        where: str | Filter | None = None,
         exact: bool = False,
     ) -> list[list[Hit]]:
         """Find the pictures that look most like each image.
@@ -186,6 +300,7 @@ class Index(ABC):
             k: The number of results for each.
             encoder: Embeds them in place of the index's model; it must be the same model.
             label: Search this label only.
+            where: Search the pictures that match this filter only.
             exact: Compare with every picture instead of an approximate search.
 
         Returns:
@@ -193,7 +308,7 @@ class Index(ABC):
         """
         encoder = encoder or self.embedder
         self.check_encoder(encoder)
-        return self.search(encoder.embed(images), k, label=label, exact=exact)
+        return self.search(encoder.embed(images), k, label=label, where=where, exact=exact)
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Refuse an encoder whose vectors cannot be compared with those of the index."""
@@ -202,12 +317,6 @@ class Index(ABC):
             raise BadInput(
                 f"the index '{self.place}' was made by another model ({mine[:12]}, not "
                 f"{other[:12]}); its vectors cannot be compared"
-            )
-
-    def _check_label(self, label: str) -> None:
-        if label not in self.label_names:
-            raise BadInput(
-                f"no picture has the label '{label}'; {did_you_mean(label, self.label_names)}"
             )
 
     def items(self, ids: Iterable[int]) -> list[Item]:
@@ -229,7 +338,11 @@ class Index(ABC):
         return found
 
     def select(
-        self, paths: Sequence[str] = (), label: str | None = None, missing: bool = False
+        self,
+        paths: Sequence[str] = (),
+        label: str | None = None,
+        missing: bool = False,
+        where: str | Filter | None = None,
     ) -> list[int]:
         """Ids of the pictures to which any of these applies.
 
@@ -237,25 +350,33 @@ class Index(ABC):
             paths: Paths of pictures or folders, as the index names them.
             label: All pictures of this label.
             missing: All pictures whose files no longer exist.
+            where: All pictures that match this filter.
+
+        Returns:
+            The ids, ascending.
         """
-        if label is not None:
-            self._check_label(label)
-        wanted = {path.removeprefix("./").rstrip("/"): 0 for path in paths}
-        chosen = []
-        for id, record in zip(self.ids.tolist(), self.records, strict=True):
-            parts = record.path.split("/")
-            above = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
-            named = [path for path in above if path in wanted]
-            for path in named:
-                wanted[path] += 1
-            gone = missing and file_inside(self.roots[record.root], record.path) is None
-            if named or gone or (label is not None and record.label == label):
-                chosen.append(id)
-        for path, found in wanted.items():
+        chosen: set[int] = set()
+        for one in (self.chosen(label=label), self.chosen(where)):
+            if one is not None:
+                chosen.update(self.ids_where(one).tolist())
+        for path in paths:
+            found = self._below(path.removeprefix("./").rstrip("/"))
             if not found:
                 some = [record.path for record in self.records[:10_000]]
                 raise BadInput(f"the index has no '{path}'; {did_you_mean(path, some)}")
-        return chosen
+            chosen.update(found)
+        if missing:
+            for id, record in zip(self.ids.tolist(), self.records, strict=True):
+                if file_inside(self.roots[record.root], record.path) is None:
+                    chosen.add(id)
+        return sorted(chosen)
+
+    def _below(self, path: str) -> list[int]:
+        """The ids of a picture, or of those below a folder."""
+        own, first, after = (text.replace("'", "''") for text in (path, path + "/", path + "0"))
+        # In the order of code points '0' follows '/'.
+        inside = f"path = '{own}' or (path >= '{first}' and path < '{after}')"
+        return list(self.ids_where(Filter.parse(inside)).tolist())
 
     def add(self, source: Path | str, watcher: Watcher | None = None) -> Added:
         """Add the pictures of a folder or CSV; those that have not changed are not embedded again.
@@ -274,18 +395,20 @@ class Index(ABC):
         above = [root for root in self.roots if source.expanduser().resolve().is_relative_to(root)]
         listing = list_pictures(source, above[0] if above else None)
         number = self.root_number(listing.root)
-        pairs = zip(self.ids.tolist(), self.records, strict=True)
-        known = {record.key: (id, record) for id, record in pairs}
         done = Added(skipped=list(listing.skipped))
         given = [replace(record, root=number) for record in listing.records]
-        waiting = [r for r in given if r.key not in known or known[r.key][1] != r]
+        ids = self.ids_of(given)
+        there = np.flatnonzero(ids >= 0)
+        stored = dict(zip(there.tolist(), self.records_of(ids[there].tolist()), strict=True))
+        waiting = [record for row, record in enumerate(given) if stored.get(row) != record]
+        known = {record.key for record in stored.values()}
         done.unchanged = len(given) - len(waiting)
         batches = embed_files(self.embedder, listing.root, waiting, done.skipped, watcher)
         for records, vectors in batches:
-            dropped = [known[record.key][0] for record in records if record.key in known]
-            self.commit(records, vectors, dropped)
-            done.changed += len(dropped)
-            done.new += len(records) - len(dropped)
+            self.commit(records, vectors)
+            changed = sum(record.key in known for record in records)
+            done.changed += changed
+            done.new += len(records) - changed
         self.optimize(watcher)
         return done
 
@@ -295,11 +418,17 @@ class Index(ABC):
         If an id is unknown, nothing is dropped.
         """
         gone = sorted(set(ids))
-        self.records_of(gone)
+        self.check_ids(gone)
         if gone:
             self.commit([], np.empty((0, self.dim), np.float32), gone)
             self.optimize(watcher or Watcher())
         return len(gone)
+
+
+@lru_cache(maxsize=256)
+def parsed(where: str) -> Filter | None:
+    """A filter from its text; a service is asked the same ones again and again."""
+    return Filter.of(where)
 
 
 def is_postgres(place: Path | str) -> bool:
@@ -318,6 +447,6 @@ def index_class(place: Path | str) -> type[Index]:
                 "pip install 'lookalike[postgres]'"
             ) from error
         return PostgresIndex
-    from lookalike.search.folder_index import FolderIndex
+    from lookalike.search.folder.index import FolderIndex
 
     return FolderIndex

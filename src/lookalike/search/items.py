@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lookalike.inference.bulk.listing import Skipped
+
+__all__ = ["Added", "Column", "Hit", "Item", "Record", "Skipped"]
+
 
 @dataclass(frozen=True)
 class Record:
@@ -30,19 +34,6 @@ class Record:
     def key(self) -> tuple[int, str]:
         """What identifies a picture."""
         return self.root, self.path
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A picture that was left out.
-
-    Args:
-        path: Relative to the folder that was indexed.
-        reason: Why, in a few words.
-    """
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Vectors of very many pictures: sources, a pipeline, and resumable shards of vectors."""

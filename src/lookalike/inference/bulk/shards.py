@@ -1,0 +1,154 @@
+"""Shards of vectors: Parquet files, each whole or not there, that know what they belong to."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from lookalike.data.image_set import digest
+from lookalike.errors import BadInput
+from lookalike.files import atomically
+from lookalike.inference.bulk.columns import VECTOR
+from lookalike.inference.bulk.listing import Skipped
+from lookalike.inference.bulk.manifest import Dtype, Manifest, ShardFile
+from lookalike.inference.encoder import Vectors
+
+__all__ = ["finished", "read_shard", "skipped_of", "vector_column", "vectors_in", "write_shard"]
+
+_KEY = b"lookalike"
+
+
+def write_shard(
+    path: Path,
+    manifest: Manifest,
+    number: int,
+    table: pyarrow.Table,
+    vectors: Vectors,
+    skipped: Sequence[Skipped],
+) -> None:
+    """Write a shard, with its checksum.
+
+    Args:
+        path: The file.
+        manifest: What it belongs to.
+        number: Its number.
+        table: What is known of its pictures.
+        vectors: Their vectors.
+        skipped: The pictures of the shard that could not be read.
+    """
+    column = vector_column(vectors, manifest.dtype)
+    kept = pyarrow.table(
+        {
+            name: table[name].cast(pyarrow.string())
+            if pyarrow.types.is_large_string(table.schema.field(name).type)
+            else table[name]
+            for name in table.column_names
+        }
+        | {VECTOR: column}
+    )
+    about = {
+        "id": manifest.id,
+        "number": number,
+        "checksum": checksum(column),
+        "skipped": [vars(one) for one in skipped],
+    }
+    marked = kept.replace_schema_metadata({_KEY: json.dumps(about).encode()})
+    with atomically(path) as draft:
+        pyarrow.parquet.write_table(
+            marked, draft, write_page_checksum=True, use_dictionary=["label"]
+        )
+
+
+def vector_column(vectors: Vectors, dtype: Dtype) -> pyarrow.FixedSizeListArray:
+    """Vectors [n, dim] as a column."""
+    flat = pyarrow.array(np.ascontiguousarray(vectors, np.dtype(dtype)).reshape(-1))
+    return pyarrow.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+
+
+def vectors_in(column: Any) -> NDArray[Any]:
+    """A column of vectors as an array [n, dim], of the type that it has."""
+    whole = column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
+    if isinstance(whole, pyarrow.ChunkedArray):  # of an empty one there is no chunk
+        whole = pyarrow.concat_arrays(whole.chunks)
+    dim = whole.type.list_size
+    found: NDArray[Any] = whole.flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)
+    return found
+
+
+def checksum(column: Any) -> str:
+    """The checksum of a column of vectors."""
+    return digest(vectors_in(column))
+
+
+def about(path: Path) -> dict[str, Any]:
+    """What a shard says of itself; empty where it is no shard."""
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        told = dict(json.loads((file.schema_arrow.metadata or {})[_KEY]))
+        return told | {"rows": file.metadata.num_rows}
+    except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def finished(
+    folder: Path, manifest: Manifest, number: int, *, thorough: bool = True
+) -> ShardFile | None:
+    """A shard, if it is there and whole.
+
+    Args:
+        folder: Where it is.
+        manifest: What it belongs to.
+        number: Its number.
+        thorough: Whether all pages are read and the checksum is computed again.
+
+    Returns:
+        None where the shard must be made.
+    """
+    path = manifest.path_of(folder, number)
+    told = about(path)
+    given = len(manifest.rows_of(number))
+    if (told.get("id"), told.get("number")) != (manifest.id, number):
+        return None
+    if told["rows"] + len(told["skipped"]) != given:
+        return None
+    if thorough:
+        try:
+            table = pyarrow.parquet.read_table(path, page_checksum_verification=True)
+        except (pyarrow.ArrowException, OSError):
+            return None
+        if checksum(table[VECTOR]) != told["checksum"]:
+            return None
+    return ShardFile(
+        name=path.name,
+        rows=told["rows"],
+        skipped=len(told["skipped"]),
+        size=path.stat().st_size,
+        checksum=told["checksum"],
+    )
+
+
+def skipped_of(path: Path) -> list[Skipped]:
+    """The pictures of a shard that could not be read."""
+    return [Skipped(**one) for one in about(path).get("skipped", [])]
+
+
+def read_shard(folder: Path, file: ShardFile) -> Any:
+    """The table of a finished shard, whose vectors must have the checksum.
+
+    Raises:
+        BadInput: The shard is missing or damaged.
+    """
+    path = folder / file.name
+    again = "the command that made it makes it again"
+    try:
+        table = pyarrow.parquet.read_table(path, page_checksum_verification=True, partitioning=None)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise BadInput(f"cannot read the shard '{path}': {error}; {again}") from error
+    if table.num_rows != file.rows or checksum(table[VECTOR]) != file.checksum:
+        raise BadInput(f"the shard '{path}' is damaged; {again}")
+    return table

@@ -1,0 +1,253 @@
+"""Is an index whole, and does it search well?"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.inference.encoder import Vectors
+from lookalike.progress import Watcher
+from lookalike.search.effort import NEIGHBOURS, mean_recall
+from lookalike.search.index import Index, is_postgres
+from lookalike.search.sources import file_inside
+
+SAMPLE = 256
+DRIFT_SAMPLE = 500
+FEWEST = 20
+ROUNDS = 1_000
+BLOCK = 65_536
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How near the newest pictures are to the older ones, and older ones to each other.
+
+    ``new`` and ``old`` are mean similarities to the nearest picture of the older ones; ``low`` and
+    ``high`` bound the difference new - old with 95 % confidence (bootstrap over pictures).
+    """
+
+    new: float
+    old: float
+    low: float
+    high: float
+    pictures: int
+
+    @property
+    def found(self) -> bool:
+        """Whether the newest pictures are surely farther away."""
+        return self.high < 0
+
+    def __str__(self) -> str:
+        verdict = "they drift away" if self.found else "no drift"
+        return (
+            f"the newest {self.pictures:,} pictures have similarity {self.new:.3f} to the nearest "
+            f"older one, older ones {self.old:.3f} (difference {self.new - self.old:+.3f}, 95 % "
+            f"interval {self.low:+.3f} to {self.high:+.3f}): {verdict}"
+        )
+
+
+@dataclass
+class Health:
+    """What ``lookalike index check`` found.
+
+    Args:
+        index: The place of the index.
+        damage: Why its files cannot be trusted; empty where they can.
+        pictures: How many there are.
+        recall: The share of the true ten nearest that search finds, on ``queries`` pictures.
+        queries: How many pictures were held back as queries.
+        precision: How exactly vectors are stored, and what that costs.
+        duplicates: Groups of pictures with exactly the same vector, by id.
+        empty: Pictures whose vector is zero or not finite, by id.
+        missing: Pictures without a file, by path; None: not looked for.
+        drift: New pictures against old; None: too few.
+    """
+
+    index: str
+    damage: list[str] = field(default_factory=list)
+    pictures: int = 0
+    recall: float | None = None
+    queries: int = 0
+    search: str = "exact"
+    precision: str = ""
+    duplicates: list[list[int]] = field(default_factory=list)
+    empty: list[int] = field(default_factory=list)
+    missing: list[str] | None = None
+    drift: Drift | None = None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the files are as they were written."""
+        return not self.damage
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return {**asdict(self), "healthy": self.healthy}
+
+    def __str__(self) -> str:
+        lines = [f"{self.index}: {self.pictures:,} pictures"]
+        lines += [f"damaged    {reason}" for reason in self.damage]
+        if not self.damage:
+            lines.append("files      as they were written")
+        if self.pictures:
+            lines.append(f"search     {self.search}")
+            lines.append(f"vectors    {self.precision}")
+        if self.recall is not None:
+            lines.append(
+                f"recall     {self.recall:.3f} of the true {NEIGHBOURS} nearest of {self.queries} "
+                "pictures"
+            )
+        if self.pictures:
+            doubles = sum(map(len, self.duplicates))
+            lines.append(
+                f"duplicates {doubles:,} pictures have the vector of another, in "
+                f"{len(self.duplicates):,} groups{_some([group[:2] for group in self.duplicates])}"
+            )
+            lines.append(f"empty      {len(self.empty):,} vectors are zero{_some(self.empty)}")
+        if self.missing is not None:
+            lines.append(f"missing    {len(self.missing):,} files{_some(self.missing)}")
+        if self.drift is not None:
+            lines.append(f"drift      {self.drift}")
+        return "\n".join(lines)
+
+
+def _some(found: Sequence[Any]) -> str:
+    if not found:
+        return ""
+    return ": " + ", ".join(map(str, found[:SHOWN])) + (", ..." if len(found) > SHOWN else "")
+
+
+def check_index(place: str, watcher: Watcher | None = None, *, files: bool = False) -> Health:
+    """Look at the files of an index, and at how it searches.
+
+    Args:
+        place: A folder, or ``postgresql://...#name``.
+        watcher: Is told the progress.
+        files: Look for every picture's file.
+
+    Returns:
+        What was found; a damaged index is no error.
+
+    Raises:
+        BadInput: There is no index.
+    """
+    watcher = watcher or Watcher()
+    found = Health(place)
+    if not is_postgres(place):
+        from lookalike.search.folder.verify import damage_of
+
+        found.damage = damage_of(Path(place), watcher)
+        if found.damage:
+            return found
+    index = Index.open(place)
+    found.pictures, found.precision = len(index), index.precision
+    found.search = index.approximation or "exact"
+    ids = index.ids_where(None)
+    found.duplicates, found.empty = twins(index, ids, watcher)
+    usable = np.setdiff1d(ids, np.array(found.empty, np.int64))
+    if len(usable) > 1:
+        found.recall, found.queries = measured_recall(index, usable)
+    if len(usable) >= 2 * FEWEST:
+        found.drift = drift_of(index, usable)
+    if files:
+        found.missing = [
+            record.path
+            for record in index.records
+            if file_inside(index.roots[record.root], record.path) is None
+        ]
+    return found
+
+
+def twins(
+    index: Index, ids: NDArray[np.int64], watcher: Watcher
+) -> tuple[list[list[int]], list[int]]:
+    """Groups of pictures with one vector, and pictures with none."""
+    hashes, empty = np.empty(len(ids), np.uint64), []
+    weights = np.random.default_rng(0).integers(1, 2**63, index.dim, np.uint64) * 2 + 1
+    for start in range(0, len(ids), BLOCK):
+        some = ids[start : start + BLOCK]
+        rows = index.vectors_of(some.tolist()) + np.float32(0)  # -0 is 0
+        nothing = ~np.isfinite(rows).all(1) | ~rows.any(1)
+        empty += some[nothing].tolist()
+        bits = np.ascontiguousarray(rows).view(np.uint32).astype(np.uint64)
+        hashes[start : start + len(some)] = (bits * weights).sum(1, dtype=np.uint64)
+        watcher.stage("comparing", start + len(some), len(ids))
+    order = np.argsort(hashes, kind="stable")
+    same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
+    none = set(empty)
+    groups: dict[bytes, list[int]] = {}
+    candidates = np.unique(np.concatenate([order[same], order[same + 1]]))
+    for start in range(0, len(candidates), BLOCK):
+        some = ids[np.sort(candidates)[start : start + BLOCK]].tolist()
+        for id, row in zip(some, index.vectors_of(some) + np.float32(0), strict=True):
+            if id not in none:
+                groups.setdefault(row.tobytes(), []).append(id)
+    return sorted(group for group in groups.values() if len(group) > 1), empty
+
+
+def measured_recall(index: Index, ids: NDArray[np.int64]) -> tuple[float, int]:
+    """The recall of the index's search against comparing with every picture."""
+    random = np.random.default_rng(2)
+    own = np.sort(random.choice(ids, min(SAMPLE, len(ids)), replace=False)).tolist()
+    queries = unit(index.vectors_of(own))
+    truth, found = (
+        [[id for id, _ in one] for one in index.find(queries, NEIGHBOURS + 1, None, exact)]
+        for exact in (True, False)
+    )
+    return mean_recall(own, truth, found), len(own)
+
+
+def drift_of(index: Index, ids: NDArray[np.int64]) -> Drift:
+    """The newest tenth of the pictures against the others.
+
+    Both the newest and as many held-out older pictures are compared with the older pictures that
+    remain; exact copies count, too.
+    """
+    count = max(FEWEST, len(ids) // 10)
+    older, newest = ids[:-count], ids[-count:]
+    random = np.random.default_rng(3)
+    size = min(DRIFT_SAMPLE, count, max(1, len(older) // 2))
+    new = np.sort(random.choice(newest, min(size, len(newest)), replace=False))
+    held = np.sort(random.choice(older, size, replace=False))
+    left_out = {*newest.tolist(), *held.tolist()}
+    gallery = older[~np.isin(older, held)]
+    nearest_new = nearest_among(index, new, gallery, left_out)
+    nearest_old = nearest_among(index, held, gallery, left_out)
+    means = np.array(
+        [
+            [random.choice(part, len(part)).mean() for _ in range(ROUNDS)]
+            for part in (nearest_new, nearest_old)
+        ]
+    )
+    low, high = np.percentile(means[0] - means[1], [2.5, 97.5])
+    return Drift(
+        float(nearest_new.mean()), float(nearest_old.mean()), float(low), float(high), count
+    )
+
+
+def nearest_among(
+    index: Index, own: NDArray[np.int64], gallery: NDArray[np.int64], left_out: set[int]
+) -> NDArray[np.float64]:
+    """The similarity of each picture to its nearest of the gallery."""
+    queries = unit(index.vectors_of(own.tolist()))
+    best = np.full(len(own), -np.inf)
+    if len(gallery) <= BLOCK:
+        return np.asarray((queries @ unit(index.vectors_of(gallery.tolist())).T).max(1), float)
+    waiting, k = np.arange(len(own)), 64
+    while len(waiting):
+        found = index.find(queries[waiting], k, None, False)
+        for row, one in zip(waiting.tolist(), found, strict=True):
+            best[row] = max((s for id, s in one if id not in left_out), default=-np.inf)
+        waiting = waiting[np.isneginf(best[waiting])] if k < len(index) else waiting[:0]
+        k *= 8
+    return best
+
+
+def unit(rows: Vectors) -> Vectors:
+    """Rows of length 1."""
+    found: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return found

@@ -1,0 +1,1 @@
+"""An index in a folder: immutable segments, tombstones, and one file that names what is valid."""

@@ -1,0 +1,210 @@
+"""Fast search by cells (IVF: Sivic and Zisserman, ICCV 2003), with one quantiser for all segments.
+
+The coarse quantiser is trained once and kept until the collection has grown four-fold. A vector is
+assigned to its cell once; merging segments reuses the assignments. Cells hold the vectors in the
+precision of the index, or from :data:`PLAIN_BELOW` on compressed ones (PQ: Jegou et al., TPAMI
+2011). Where the cells are coarser than the stored vectors, candidates are compared again with
+those.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.inference.encoder import Vectors
+from lookalike.search.folder.disk import FileNote, fsync, mapped
+from lookalike.search.folder.manifest import CellsNote, Kind, Precision, QuantiserNote
+from lookalike.search.folder.vectors import VectorFile
+
+EXACT_BELOW = 50_000
+PLAIN_BELOW = 5_000_000
+GROWTH = 4
+LEAST_RECALL = 0.95
+SAMPLE = 256
+EFFORTS = (8, 16, 32, 64, 128, 256, 512)
+RERANKED: dict[Kind, int] = {"flat": 1, "fp16": 1, "sq8": 4, "pq": 10}
+BLOCK = 65_536
+FILE = "ann.faiss"
+CELLS = "cells.npy"
+
+Bits = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Quantiser:
+    """An empty FAISS index with trained cells, and the centroids of these."""
+
+    note: QuantiserNote
+    empty: Any
+    centroids: Vectors
+
+    def assign(self, vectors: Vectors) -> NDArray[np.uint32]:
+        """The cell of each vector."""
+        import faiss
+
+        _, cells = faiss.downcast_index(self.empty.quantizer).search(
+            np.ascontiguousarray(vectors, np.float32), 1
+        )
+        return np.asarray(cells[:, 0], np.uint32)
+
+    def nearest(self, queries: Vectors, count: int) -> tuple[Vectors, Ints]:
+        """Similarities and numbers of the ``count`` nearest cells of each query."""
+        similar, cells = self.empty.quantizer.search(queries, count)
+        return similar, cells
+
+
+def kind_for(precision: Precision, count: int) -> Kind:
+    """How cells hold vectors."""
+    if count >= PLAIN_BELOW:
+        return "pq"
+    kinds: dict[Precision, Kind] = {"float32": "flat", "float16": "fp16", "int8": "sq8"}
+    return kinds[precision]
+
+
+def cells_for(count: int) -> int:
+    """How many cells a collection gets."""
+    return max(1, int(2 * count**0.5))
+
+
+def train(path: Path, sample: Vectors, kind: Kind, count: int) -> QuantiserNote:
+    """Train the quantiser of a collection of ``count`` pictures and write it."""
+    import faiss
+
+    width, cells = sample.shape[1], min(cells_for(count), len(sample))
+    parts = next(m for m in range(-(-width // 2), 0, -1) if width % m == 0)
+    names: dict[Kind, str] = {
+        "flat": "Flat",
+        "fp16": "SQfp16",
+        "sq8": "SQ8",
+        "pq": f"PQ{parts}x8np",
+    }
+    index: Any = faiss.index_factory(width, f"IVF{cells},{names[kind]}", faiss.METRIC_INNER_PRODUCT)
+    index.cp.min_points_per_centroid = 1
+    index.cp.niter = 12
+    index.cp.spherical = True
+    index.train(np.ascontiguousarray(sample, np.float32))
+    faiss.write_index(index, str(path))
+    fsync(path)
+    return QuantiserNote(
+        file=path.name, note=FileNote.of(path), kind=kind, cells=cells, trained_on=count
+    )
+
+
+def load(path: Path, note: QuantiserNote) -> Quantiser:
+    """A quantiser from its file; ``ValueError`` where it is not one."""
+    import faiss
+
+    try:
+        index: Any = faiss.read_index(str(path))
+        coarse = faiss.downcast_index(index.quantizer)
+        # Into our own array: once any package has imported faiss.contrib.torch_utils, FAISS would
+        # return a tensor.
+        centroids = np.empty((coarse.ntotal, coarse.d), np.float32)
+        coarse.reconstruct_n(0, coarse.ntotal, centroids)
+    except (RuntimeError, AttributeError, MemoryError) as error:
+        if not path.exists():
+            raise FileNotFoundError(2, "no such file", str(path)) from error
+        raise ValueError(f"{path.name} cannot be read") from error
+    if len(centroids) != note.cells or index.nlist != note.cells:
+        raise ValueError(f"{path.name} does not have {note.cells} cells")
+    return Quantiser(note, index, centroids)
+
+
+def write(folder: Path, quantiser: Quantiser, vectors: VectorFile, cells: Any) -> None:
+    """Write the cells of a segment and its FAISS index, whose ids are rows of the segment."""
+    import faiss
+
+    index: Any = faiss.clone_index(quantiser.empty)
+    pointer: Any = faiss.swig_ptr
+    for start in range(0, len(vectors), BLOCK):
+        rows = np.ascontiguousarray(vectors[start : start + BLOCK])
+        numbers = np.arange(start, start + len(rows))
+        assigned = np.asarray(cells[start : start + len(rows)], np.int64)
+        index.add_core(len(rows), *map(pointer, (rows, numbers, assigned)))
+    faiss.write_index(index, str(folder / FILE))
+    np.save(folder / CELLS, np.asarray(cells, np.uint32))
+
+
+class Cells:
+    """The fast search of a segment; what a query visits is read from the file."""
+
+    def __init__(self, folder: Path, count: int, quantiser: Quantiser, note: CellsNote) -> None:
+        import faiss
+
+        self.note = note
+        self.quantiser = quantiser
+        self.cells: NDArray[np.uint32] = mapped(folder / CELLS, (count,), np.uint32)
+        path = folder / FILE
+        try:
+            index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
+        except RuntimeError as error:
+            if not path.exists():
+                raise FileNotFoundError(2, "no such file", str(path)) from error
+            raise ValueError(f"{path.name} cannot be read") from error
+        if (index.ntotal, index.nlist) != (count, quantiser.note.cells):
+            raise ValueError(f"{path.name} is of another segment")
+        # Threads that read ahead cost more than the whole search of a mapped file.
+        lists: Any = faiss.downcast_InvertedLists(index.invlists)
+        lists.prefetch_nthread = 0
+        self._index = index
+        self._reranked = RERANKED[quantiser.note.kind]
+        self._pointer: Any = faiss.swig_ptr
+        self.set_effort(note.effort)
+
+    def set_effort(self, effort: int) -> None:
+        """How many cells a query visits."""
+        self.effort = min(effort, self.quantiser.note.cells)
+        self._index.nprobe = self.effort
+
+    def search(self, queries: Vectors, k: int, vectors: VectorFile) -> tuple[Vectors, Ints]:
+        """Similarities and rows [queries, k] of neighbours among all rows; -1 fills up."""
+        wanted = k * self._reranked
+        similar = np.empty((len(queries), wanted), np.float32)
+        rows = np.empty((len(queries), wanted), np.int64)
+        asked, *given = map(self._pointer, (queries, similar, rows))
+        self._index.search_c(len(queries), asked, wanted, *given)
+        return self._rerank(queries, k, vectors, similar, rows)
+
+    def search_assigned(
+        self,
+        queries: Vectors,
+        k: int,
+        vectors: VectorFile,
+        assigned: tuple[Vectors, Ints],
+        allowed: Bits | None,
+    ) -> tuple[Vectors, Ints]:
+        """As :meth:`search`, in given cells (-1: none) and among the rows whose bits are set."""
+        import faiss
+
+        nearness, cells = (np.ascontiguousarray(part) for part in assigned)
+        settings: Any = cast(Any, faiss).SearchParametersIVF(nprobe=cells.shape[1])
+        if allowed is not None:
+            # One byte more than there are rows: FAISS reads the bits of whole bytes.
+            selector = faiss.IDSelectorBitmap(len(self.cells), self._pointer(allowed))
+            settings.sel = selector
+        wanted = k * self._reranked
+        similar = np.empty((len(queries), wanted), np.float32)
+        rows = np.empty((len(queries), wanted), np.int64)
+        given = map(self._pointer, (cells, nearness, similar, rows))
+        self._index.search_preassigned_c(
+            len(queries), self._pointer(queries), wanted, *given, False, settings
+        )
+        return self._rerank(queries, k, vectors, similar, rows)
+
+    def _rerank(
+        self, queries: Vectors, k: int, vectors: VectorFile, similar: Vectors, rows: Ints
+    ) -> tuple[Vectors, Ints]:
+        """The best ``k`` candidates by the stored vectors, where the cells are coarser."""
+        if self._reranked == 1:
+            return similar, rows
+        for number, query in enumerate(queries):
+            there = rows[number] >= 0
+            close = vectors[rows[number][there]] @ query
+            order = np.argsort(-close, kind="stable")
+            similar[number, : len(order)] = close[order]
+            rows[number, : len(order)] = rows[number][there][order]
+        return similar[:, :k], rows[:, :k]

@@ -1,0 +1,135 @@
+"""What the files of a folder index share: checksums, locks, mapping, one sentence for damage."""
+
+import fcntl
+import os
+import shutil
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from lookalike.errors import BadInput, LookalikeError
+
+LOCK_SECONDS = 30.0
+COMPACTION_SECONDS = 2.0
+CHUNK = 1 << 20
+
+WRITE_LOCK = ".lock"
+COMPACTION_LOCK = ".compact.lock"
+
+
+class FileNote(BaseModel):
+    """The size of a file, and the CRC-32 of its content."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    size: int
+    crc: int
+
+    @classmethod
+    def of(cls, path: Path) -> "FileNote":
+        """The note of a file as it is."""
+        crc = 0
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                crc = zlib.crc32(chunk, crc)
+        return cls(size=path.stat().st_size, crc=crc)
+
+    def refuse_size(self, folder: Path, path: Path) -> None:
+        """Refuse the index if the file does not have its size."""
+        if path.stat().st_size != self.size:
+            raise damaged(folder, f"{path.name} does not have {self.size} bytes")
+
+    def refuse_content(self, folder: Path, path: Path) -> None:
+        """Refuse the index if the file has changed by a single bit."""
+        if FileNote.of(path) != self:
+            raise damaged(folder, f"the content of {path.name} has changed")
+
+
+class Damaged(BadInput):
+    """The files of an index are not as they were written."""
+
+
+def damaged(folder: Path, reason: str) -> Damaged:
+    """The error for an index that cannot be trusted."""
+    return Damaged(f"the index '{folder}' is damaged: {reason}; make it again")
+
+
+def mapped(path: Path, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """An array in a file, which must have this shape; writing to it changes no file."""
+    try:
+        mode: Any = "c" if 0 not in shape else None
+        array: NDArray[Any] = np.load(path, mmap_mode=mode, allow_pickle=False)
+    except EOFError as error:
+        raise ValueError(f"{path.name} is cut off") from error
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(f"{path.name} is {array.dtype} {array.shape}, not {shape}")
+    return array
+
+
+def fsync(path: Path) -> None:
+    """Wait until a file or folder has reached the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def settle(folder: Path) -> dict[str, FileNote]:
+    """Wait until every file of a folder has reached the disk; return their notes."""
+    paths = sorted(folder.iterdir())
+    notes = {path.name: FileNote.of(path) for path in paths}
+    for path in (*paths, folder, folder.parent):
+        fsync(path)
+    return notes
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder with all it holds; nothing happens where there is none."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let one process write while others wait for some seconds."""
+    with _flock(folder / WRITE_LOCK, LOCK_SECONDS) as mine:
+        if not mine:
+            raise LookalikeError(
+                f"another process has been writing to '{folder}' for {LOCK_SECONDS:.0f} s"
+            )
+        yield
+
+
+@contextmanager
+def compacting(folder: Path, seconds: float | None = None) -> Iterator[bool]:
+    """Whether this process may compact: while it does, no other may, and none tidies its files."""
+    wait = COMPACTION_SECONDS if seconds is None else seconds
+    with _flock(folder / COMPACTION_LOCK, wait) as mine:
+        yield mine
+
+
+@contextmanager
+def _flock(path: Path, seconds: float) -> Iterator[bool]:
+    """Whether the lock could be taken; it ends with the block, or with the process."""
+    deadline = time.monotonic() + seconds
+    with path.open("a") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    yield False
+                    return
+                time.sleep(0.002)
+        yield True

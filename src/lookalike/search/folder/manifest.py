@@ -1,0 +1,197 @@
+"""``index.json``: which files are valid.
+
+It is replaced in one step: whatever kills a writer, a reader finds the state before or the state
+after. It names every file with its size and checksum, and has a checksum of itself.
+"""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from lookalike.errors import BadInput
+from lookalike.files import write_json
+from lookalike.search.effort import NEIGHBOURS
+from lookalike.search.folder.disk import FileNote, damaged, fsync
+
+FORMAT = "lookalike-index"
+VERSION = 2
+NAME = "index.json"
+SEGMENTS = "segments"
+
+Precision: TypeAlias = Literal["float32", "float16", "int8"]
+Kind: TypeAlias = Literal["flat", "fp16", "sq8", "pq"]
+HOW: dict[Kind, str] = {
+    "flat": "IVF",
+    "fp16": "IVF with float16 vectors",
+    "sq8": "IVF with 8-bit vectors, re-ranked",
+    "pq": "IVF with PQ, re-ranked",
+}
+
+
+class _Note(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class QuantiserNote(_Note):
+    """The coarse quantiser: trained once on ``trained_on`` pictures, shared by the segments."""
+
+    file: str
+    note: FileNote
+    kind: Kind
+    cells: int
+    trained_on: int
+
+
+class CellsNote(_Note):
+    """The fast search of a segment.
+
+    ``effort`` is the number of cells that a query visits; ``recall`` the share of the true ten
+    nearest that it then finds, on ``sample`` pictures of the segment.
+    """
+
+    quantiser: str
+    effort: int
+    recall: float
+    sample: int
+
+
+class SegmentNote(_Note):
+    """A segment: a folder of files that never change, with ids from ``first`` to ``last``.
+
+    ``refused`` is the quantiser by which a fast search of it had too little recall.
+    """
+
+    name: str
+    count: int
+    first: int
+    last: int
+    columns: tuple[str, ...] = ()
+    files: dict[str, FileNote]
+    fast: CellsNote | None = None
+    refused: str | None = None
+
+
+class LogNote(_Note):
+    """The tombstones: the first ``entries`` ids of a file, and their CRC-32."""
+
+    file: str
+    entries: int
+    crc: int
+
+
+class PrecisionNote(_Note):
+    """What the precision of the vectors costs: recall of the ten nearest among ``sample``."""
+
+    recall: float
+    sample: int
+
+    def __str__(self) -> str:
+        return f"recall@{NEIGHBOURS} {self.recall:.3f} against float32, on {self.sample:,} pictures"
+
+
+class Manifest(_Note):
+    """The content of ``index.json``."""
+
+    format: str = FORMAT
+    version: int = VERSION
+    model: str
+    dim: int
+    vectors: Precision = "float32"
+    generation: int = 0
+    updated: float = 0.0
+    next_id: int = 0
+    next_name: int = 0
+    roots: tuple[str, ...] = ()
+    segments: tuple[SegmentNote, ...] = ()
+    removed: LogNote | None = None
+    quantisers: tuple[QuantiserNote, ...] = ()
+    precision: PrecisionNote | None = None
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read ``index.json``; refuse what is not an index, damaged, or of another version."""
+        values = read_values(folder)
+        if values.get("version") == 1:
+            raise BadInput(
+                f"the index '{folder}' was written by an older lookalike; "
+                f"'lookalike index upgrade {folder}' upgrades it"
+            )
+        if values.get("version") != VERSION:
+            raise BadInput(
+                f"the index '{folder}' has version {values.get('version')}, and this lookalike "
+                f"reads version {VERSION}; make it again"
+            )
+        if values.pop("checksum", None) != _checksum(values):
+            raise damaged(folder, "the content of index.json has changed")
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise damaged(folder, "index.json") from error
+
+    def write(self, folder: Path) -> None:
+        """Put this manifest in the place of the former one."""
+        values = self.model_dump(mode="json")
+        write_json(folder / NAME, {**values, "checksum": _checksum(values)})
+        fsync(folder)
+
+    @property
+    def count(self) -> int:
+        """How many pictures the index has."""
+        stored = sum(segment.count for segment in self.segments)
+        return stored - (self.removed.entries if self.removed else 0)
+
+    @property
+    def approximation(self) -> str | None:
+        """How the largest segment with a fast search is searched, in words."""
+        fast = [segment for segment in self.segments if segment.fast is not None]
+        if not fast:
+            return None
+        note = max(fast, key=lambda segment: segment.count).fast
+        assert note is not None
+        kind = next(one.kind for one in self.quantisers if one.file == note.quantiser)
+        found = f"recall@{NEIGHBOURS} {note.recall:.3f} against exact search"
+        return f"{HOW[kind]}, {note.effort} cells a query; {found}, on {note.sample} pictures"
+
+    @property
+    def files(self) -> dict[str, FileNote]:
+        """Every file that the manifest names, but the tombstones, relative to the folder."""
+        found = {quantiser.file: quantiser.note for quantiser in self.quantisers}
+        for segment in self.segments:
+            for name, note in segment.files.items():
+                found[f"{SEGMENTS}/{segment.name}/{name}"] = note
+        return found
+
+
+def read_values(folder: Path) -> dict[str, Any]:
+    """The values of ``index.json``, of any version."""
+    try:
+        values = json.loads((folder / NAME).read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = f"there is no index '{folder}'"
+        if folder.exists():
+            reason = f"'{folder}' is not an index: it has no index.json"
+        hint = "'lookalike index RUN photos/ -o shop.index' makes one"
+        raise BadInput(f"{reason}; {hint}") from error
+    except ValueError as error:
+        raise damaged(folder, "index.json is not JSON") from error
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        raise BadInput(f"'{folder}' is not an index of lookalike")
+    return values
+
+
+def mark(folder: Path) -> tuple[int, int, int]:
+    """What changes whenever ``index.json`` is replaced."""
+    try:
+        status = os.stat(folder / NAME)
+    except OSError:
+        return (0, 0, 0)
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _checksum(values: dict[str, Any]) -> str:
+    text = json.dumps(values, sort_keys=True, ensure_ascii=False)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

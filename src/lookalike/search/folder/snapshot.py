@@ -1,0 +1,229 @@
+"""One consistent state of an index: its segments, and which of their rows were removed."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, overload
+
+import numpy as np
+
+from lookalike.errors import BadInput
+from lookalike.inference.encoder import Vectors
+from lookalike.search.filters import Filter
+from lookalike.search.folder import cells, keys
+from lookalike.search.folder.cells import Quantiser
+from lookalike.search.folder.disk import damaged
+from lookalike.search.folder.log import read_log
+from lookalike.search.folder.manifest import Manifest
+from lookalike.search.folder.segment import Ints, Segment, pack, unpack, without
+from lookalike.search.folder.selection import Selection
+from lookalike.search.items import Record
+
+VERIFIED = 64 << 20
+"""Files of so many bytes together are compared with their checksums when an index is opened."""
+
+
+class Snapshot:
+    """The segments that a manifest names.
+
+    Opening reads no data but the tombstones: files are mapped, and their sizes compared with the
+    manifest. Files of up to :data:`VERIFIED` bytes together, the smallest first, are compared with
+    their checksums, so that a flipped bit in a small index is noticed at once; ``lookalike index
+    check`` compares all.
+
+    Args:
+        folder: The folder of the index.
+        manifest: What is valid.
+        former: A state of the same index, whose segments are used again.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, former: "Snapshot | None" = None) -> None:
+        self.folder, self.manifest = folder, manifest
+        known = former.manifest.files if former else {}
+        verify(folder, manifest, known)
+        self.quantisers: dict[str, Quantiser] = dict(former.quantisers) if former else {}
+        for note in manifest.quantisers:
+            if note.file not in self.quantisers or self.quantisers[note.file].note != note:
+                note.note.refuse_size(folder, folder / note.file)
+                try:
+                    self.quantisers[note.file] = cells.load(folder / note.file, note)
+                except ValueError as error:
+                    raise damaged(folder, str(error)) from error
+        old = {segment.note.name: segment for segment in former.segments} if former else {}
+        self.segments: list[Segment] = []
+        for one in manifest.segments:
+            segment = old.get(one.name)
+            if segment is None or segment.note != one:
+                segment = Segment(folder, one, manifest.dim, manifest.vectors, self.quantisers)
+            self.segments.append(segment)
+        self.quantisers = {note.file: self.quantisers[note.file] for note in manifest.quantisers}
+        self._removed_rows = self._rows_removed(former)
+        self._selections: dict[tuple[int, str | None], Selection] = {}
+
+    @classmethod
+    def open(cls, folder: Path, former: "Snapshot | None" = None) -> Self:
+        """The newest state; a writer may remove files while they are being opened."""
+        manifest = Manifest.read(folder)
+        while True:
+            try:
+                return cls(folder, manifest, former)
+            except FileNotFoundError as error:
+                newer = Manifest.read(folder)
+                if newer.generation == manifest.generation:
+                    raise damaged(folder, f"'{error.filename}' is missing") from error
+                manifest = newer
+
+    def _rows_removed(self, former: "Snapshot | None") -> list[Ints]:
+        """The removed rows of each segment; every tombstone must have one."""
+        note = self.manifest.removed
+        before = former.manifest.removed if former else None
+        known: dict[str, Ints] = {}
+        if former and before and note and before.file == note.file:
+            pairs = zip(former.segments, former._removed_rows, strict=True)
+            known = {segment.note.name: rows for segment, rows in pairs if len(rows)}
+        if not known.keys() <= {segment.note.name for segment in self.segments}:
+            known = {}  # their tombstones may be of a merged segment now
+        if not known:
+            before = None
+        fresh = read_log(self.folder, note, before)
+        parts = []
+        for segment in self.segments:
+            inside = fresh[(fresh >= segment.note.first) & (fresh <= segment.note.last)]
+            rows = segment.rows_of(inside)
+            old = known.get(segment.note.name, np.empty(0, np.int64))
+            parts.append(np.sort(np.concatenate([old, rows[rows >= 0]]), kind="stable"))
+        if sum(map(len, parts)) != (note.entries if note else 0):
+            raise damaged(self.folder, "its tombstones name pictures that it does not have")
+        return parts
+
+    def selections(self, where: Filter | None = None) -> list[Selection]:
+        """The valid rows of each segment to which a filter applies."""
+        return [self._selection(number, where) for number in range(len(self.segments))]
+
+    def _selection(self, number: int, where: Filter | None) -> Selection:
+        key = (number, where.text if where is not None else None)
+        found = self._selections.get(key)
+        if found is not None:
+            return found
+        segment, gone = self.segments[number], self._removed_rows[number]
+        if where is None:
+            bits = without(len(segment), gone) if len(gone) else None
+            found = Selection(segment, bits, len(segment) - len(gone))
+        else:
+            mask = unpack(segment.matches(where), len(segment))
+            mask[gone] = False
+            count = int(np.count_nonzero(mask))
+            every = count == len(segment)
+            found = Selection(segment, None if every else pack(mask), count, filtered=True)
+        if len(self._selections) > 16 * max(8, len(self.segments)):
+            self._selections.clear()
+        self._selections[key] = found
+        return found
+
+    def locate(self, ids: Ints) -> tuple[Ints, Ints]:
+        """The segment and the row of each id; -1: there is no such picture."""
+        numbers, places = np.full(len(ids), -1), np.full(len(ids), -1)
+        for number, segment in enumerate(self.segments):
+            inside = np.flatnonzero((ids >= segment.note.first) & (ids <= segment.note.last))
+            if not len(inside):
+                continue
+            rows = segment.rows_of(ids[inside])
+            if len(self._removed_rows[number]):
+                rows = np.where(contains(self._removed_rows[number], rows), -1, rows)
+            numbers[inside[rows >= 0]] = number
+            places[inside[rows >= 0]] = rows[rows >= 0]
+        return numbers, places
+
+    def where_is(self, ids: Sequence[int]) -> tuple[Ints, Ints]:
+        """As :meth:`locate`; an unknown id is refused."""
+        wanted = np.asarray(ids, np.int64).reshape(-1)
+        numbers, rows = self.locate(wanted)
+        if (numbers < 0).any():
+            missing = int(wanted[numbers < 0][0])
+            raise BadInput(f"there is no picture {missing} in the index '{self.folder}'")
+        return numbers, rows
+
+    def lookup(self, wanted: Sequence[tuple[int, str]]) -> Iterator[tuple[int, int, int, int]]:
+        """Place among the wanted (root, path), id, segment and row of pictures that are there."""
+        if not wanted:
+            return
+        hashes = keys.hash_keys(wanted)
+        for number, segment in enumerate(self.segments):
+            gone = self._removed_rows[number]
+            for place, row in segment.lookup(wanted, hashes):
+                if not contains(gone, row):
+                    yield place, int(segment.ids[row]), number, row
+
+    def __len__(self) -> int:
+        return self.manifest.count
+
+    @cached_property
+    def layout(self) -> tuple[Ints, Ints, Ints]:
+        """Ids, segments and rows of all pictures, by id: for work on the whole collection."""
+        none = np.empty(0, np.int64)
+        ids, numbers, rows = [none], [none], [none]
+        for number, selection in enumerate(self.selections()):
+            chosen = np.arange(selection.count) if selection.rows is None else selection.rows
+            ids.append(selection.segment.ids_at(chosen))
+            numbers.append(np.full(len(chosen), number))
+            rows.append(chosen)
+        together = np.concatenate(ids)
+        order = np.argsort(together, kind="stable")
+        return together[order], np.concatenate(numbers)[order], np.concatenate(rows)[order]
+
+    def decoded(self, numbers: Ints, rows: Ints) -> Vectors:
+        """The vectors of rows of segments, float32."""
+        found = np.empty((len(rows), self.manifest.dim), np.float32)
+        for number in np.unique(numbers).tolist():
+            inside = numbers == number
+            found[inside] = self.segments[number].vectors[rows[inside]]
+        return found
+
+    @cached_property
+    def label_counts(self) -> dict[str, int]:
+        """How many pictures have each label, sorted by label."""
+        total: Counter[str] = Counter()
+        for segment, gone in zip(self.segments, self._removed_rows, strict=True):
+            total.update(segment.label_counts)
+            total.subtract(segment.count_labels(gone))
+        return {label: total[label] for label in sorted(total) if total[label]}
+
+
+class Records(Sequence[Record]):
+    """What is stored about each picture of a snapshot, read when it is needed."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def __len__(self) -> int:
+        return len(self._snapshot)
+
+    @overload
+    def __getitem__(self, row: int) -> Record: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Record]: ...
+    def __getitem__(self, row: int | slice) -> Record | list[Record]:
+        if isinstance(row, slice):
+            return [self[at] for at in range(*row.indices(len(self)))]
+        row = range(len(self))[row]
+        _, numbers, rows = self._snapshot.layout
+        return self._snapshot.segments[int(numbers[row])].table.record(int(rows[row]))
+
+
+def contains(ordered: Ints, wanted: Any) -> Any:
+    """Which of the wanted numbers occur among ascending ones."""
+    at = np.searchsorted(ordered, wanted)
+    if not len(ordered):
+        return np.zeros_like(at, bool)
+    return ordered[np.minimum(at, len(ordered) - 1)] == wanted
+
+
+def verify(folder: Path, manifest: Manifest, known: Iterable[str], budget: int = VERIFIED) -> None:
+    """Compare small files with their checksums, except known ones."""
+    fresh = [(note.size, name, note) for name, note in manifest.files.items() if name not in known]
+    for size, name, note in sorted(fresh, key=lambda one: one[:2]):
+        budget -= size
+        if budget < 0:
+            return
+        note.refuse_content(folder, folder / name)

@@ -1,0 +1,342 @@
+"""Vectors in files: what ``lookalike embed`` wrote, or one's own as NumPy or Parquet."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from lookalike.data.csv_table import read_table
+from lookalike.errors import BadInput, did_you_mean
+from lookalike.inference.bulk.columns import FIXED, VECTOR, column_of
+from lookalike.inference.bulk.manifest import MANIFEST, Manifest
+from lookalike.inference.bulk.shards import read_shard, vectors_in
+from lookalike.inference.embedder import Embedder
+from lookalike.inference.encoder import Vectors
+
+__all__ = ["VectorFile", "open_vectors"]
+
+Parts: TypeAlias = Iterator[tuple[NDArray[Any], pyarrow.Table]]
+"""Consecutive rows: their vectors, and what is known of them."""
+
+NAMES = ("vector", "embedding", "vectors", "embeddings")
+KEYS = ("path", "id")
+BLOCK = 65_536
+
+
+@dataclass(frozen=True)
+class VectorFile:
+    """Vectors, and what is known of each.
+
+    Attributes:
+        place: Where they are.
+        root: What paths are relative to.
+        rows: How many there are.
+        dim: The size of a vector.
+        parts: Reads them.
+        model: The folder of the model that made them, if it is known.
+    """
+
+    place: Path
+    root: Path
+    rows: int
+    dim: int
+    parts: Callable[[], Parts]
+    model: Path | None = None
+
+    def blocks(self, size: int) -> Iterator[tuple[int, Vectors, pyarrow.Table]]:
+        """About ``size`` rows at a time: the number of the first, unit vectors, and columns.
+
+        Columns are ``path``, ``label``, ``size`` and ``modified``, and metadata as text.
+
+        Raises:
+            BadInput: A vector is not finite or zero, or a file is damaged.
+        """
+        first, count = 0, 0
+        vectors: list[Vectors] = []
+        tables: list[pyarrow.Table] = []
+        for given, table in self.parts():
+            for start in range(0, len(given), size):
+                some = given[start : start + size]
+                vectors.append(_unit(some, first + count, self.place))
+                tables.append(table.slice(start, size))
+                count += len(some)
+                if count >= size:
+                    yield first, np.concatenate(vectors), _joined(tables)
+                    first, count, vectors, tables = first + count, 0, [], []
+        if count:
+            yield first, np.concatenate(vectors), _joined(tables)
+
+    def check(self, tick: Callable[[int], None]) -> None:
+        """Read everything once, so that nothing is imported from files that are damaged.
+
+        Raises:
+            BadInput: A vector is not finite or zero, or a path is there twice.
+        """
+        hashes = np.empty(self.rows, np.int64)
+        row = 0
+        for given, table in self.parts():
+            _unit(given, row, self.place)
+            hashes[row : row + len(given)] = [hash(path) for path in table["path"].to_pylist()]
+            row += len(given)
+            tick(row)
+        if row != self.rows:
+            raise BadInput(f"'{self.place}' has {row:,} vectors, not {self.rows:,}")
+        same = np.flatnonzero(np.diff(np.sort(hashes)) == 0)
+        if len(same):
+            self._refuse_twice(set(np.sort(hashes)[same].tolist()))
+
+    def _refuse_twice(self, suspicious: set[int]) -> None:
+        """Refuse a path that is there twice; two paths may have the same hash."""
+        seen: dict[str, int] = {}
+        row = 0
+        for _, table in self.parts():
+            for path in table["path"].to_pylist():
+                if hash(path) in suspicious and seen.setdefault(path, row) != row:
+                    raise BadInput(
+                        f"'{path}' is there twice in '{self.place}': rows {seen[path]} and {row}, "
+                        "counted from 0"
+                    )
+                row += 1
+
+    def embedder(self) -> Embedder | None:
+        """The model that made the vectors, if it is known."""
+        return None if self.model is None else Embedder.load(self.model)
+
+
+def open_vectors(place: Path, table: Path | None = None) -> VectorFile:
+    """Vectors in a file or folder.
+
+    Args:
+        place: The folder of ``lookalike embed``; an .npy [n, dim]; an .npz with ``vectors`` or
+            ``embeddings`` and perhaps ``ids``, ``paths`` or ``labels``; a Parquet file with a
+            column of vectors, or a folder of such files.
+        table: A CSV or Parquet file with a row for each vector: ``path`` or ``id``, perhaps
+            ``label``, and metadata.
+
+    Returns:
+        The vectors.
+
+    Raises:
+        BadInput: There is nothing, or it is no such file, or the numbers of rows differ.
+    """
+    place = place.expanduser()
+    if not place.exists():
+        raise BadInput(f"there is no file or folder of vectors '{place}'")
+    if (place / MANIFEST).is_file():
+        if table is not None:
+            raise BadInput(f"'{place}' knows its pictures; leave out --table")
+        return _of_embed(place)
+    if place.suffix in (".npy", ".npz"):
+        return _of_numpy(place, table)
+    if place.is_dir() or place.suffix == ".parquet":
+        return _of_parquet(place, table)
+    raise BadInput(
+        f"'{place}' holds no vectors: give a folder of 'lookalike embed', .npy, .npz or .parquet"
+    )
+
+
+def _of_embed(folder: Path) -> VectorFile:
+    manifest = Manifest.read(folder)
+    if not manifest.complete:
+        raise BadInput(
+            f"the vectors in '{folder}' are not complete; the 'lookalike embed' that began them "
+            "completes them"
+        )
+
+    def parts() -> Parts:
+        for file in manifest.files:
+            shard = read_shard(folder, file)
+            yield vectors_in(shard[VECTOR]), shard.drop_columns([VECTOR])
+
+    rows = manifest.rows or 0
+    return VectorFile(folder, Path(manifest.root), rows, manifest.dim, parts, folder / "model")
+
+
+def _of_numpy(place: Path, table: Path | None) -> VectorFile:
+    columns: dict[str, Any] = {}
+    try:
+        loaded = np.load(place, mmap_mode="r", allow_pickle=False)
+        if isinstance(loaded, np.lib.npyio.NpzFile):
+            arrays = {name: loaded[name] for name in loaded.files}
+            columns, loaded = _of_archive(place, arrays)
+    except (OSError, ValueError, EOFError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"cannot read '{place}': {error}") from error
+    given: NDArray[Any] = loaded
+    if given.ndim != 2 or not np.issubdtype(given.dtype, np.floating) or not given.shape[1]:
+        raise BadInput(
+            f"'{place}' must be floating-point numbers [n, dim], not {given.dtype} "
+            f"{list(given.shape)}"
+        )
+    known = _known(place, len(given), table, pyarrow.table(columns) if columns else None)
+
+    def parts() -> Parts:
+        for start in range(0, len(given), BLOCK):
+            yield given[start : start + BLOCK], known.slice(start, BLOCK)
+
+    return VectorFile(place, _root(place, table), len(given), given.shape[1], parts)
+
+
+def _of_archive(
+    place: Path, arrays: dict[str, NDArray[Any]]
+) -> tuple[dict[str, Any], NDArray[Any]]:
+    """The columns and vectors of an .npz."""
+    name = next((name for name in NAMES if name in arrays), None)
+    if name is None:
+        raise BadInput(f"'{place}' has no 'vectors'; {did_you_mean('vectors', arrays)}")
+    columns = {}
+    for key, column in (("paths", "path"), ("ids", "id"), ("labels", "label")):
+        if key in arrays:
+            if arrays[key].shape != (len(arrays[name]),):
+                raise BadInput(f"'{place}' needs one of '{key}' for each vector")
+            columns[column] = pyarrow.array([str(value) for value in arrays[key].tolist()])
+    return columns, arrays[name]
+
+
+def _of_parquet(place: Path, table: Path | None) -> VectorFile:
+    paths = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
+    if not paths:
+        raise BadInput(f"'{place}' has neither {MANIFEST} nor a .parquet file")
+    try:
+        files = [pyarrow.parquet.ParquetFile(path) for path in paths]
+    except (pyarrow.ArrowException, OSError) as error:
+        raise BadInput(f"cannot read the vectors in '{place}': {error}") from error
+    column = _vector_column(place, files[0].schema_arrow)
+    rows = sum(file.metadata.num_rows for file in files)
+    if not rows:
+        raise BadInput(f"'{place}' has no rows")
+    dim = next(
+        _array(batch[column], path).shape[1]
+        for path, file in zip(paths, files, strict=True)
+        for batch in file.iter_batches(1, columns=[column])
+    )
+    tables = []
+    for path, file in zip(paths, files, strict=True):
+        if column not in file.schema_arrow.names:
+            raise BadInput(f"{path}: the column '{column}' is missing")
+        flat = [f.name for f in file.schema_arrow if not pyarrow.types.is_nested(f.type)]
+        tables.append(file.read(columns=flat))
+    own = pyarrow.concat_tables(tables, promote_options="permissive")
+    known = _known(place, rows, table, own)
+
+    def parts() -> Parts:
+        start = 0
+        for path, file in zip(paths, files, strict=True):
+            for batch in file.iter_batches(BLOCK, columns=[column]):
+                found = _array(batch[column], path)
+                if found.shape[1] != dim:
+                    raise BadInput(f"{path}: vectors of {found.shape[1]} numbers, not {dim}")
+                yield found, known.slice(start, len(found))
+                start += len(found)
+
+    return VectorFile(place, _root(place, table), rows, dim, parts)
+
+
+def _vector_column(place: Path, schema: pyarrow.Schema) -> str:
+    kinds = pyarrow.types
+    lists = [
+        field.name
+        for field in schema
+        if (kinds.is_list(field.type) or kinds.is_large_list(field.type))
+        or kinds.is_fixed_size_list(field.type)
+    ]
+    named = [name for name in NAMES if name in lists]
+    if not named and len(lists) != 1:
+        raise BadInput(f"'{place}' has no column '{VECTOR}' of lists of numbers")
+    return named[0] if named else lists[0]
+
+
+def _array(column: Any, path: Path) -> NDArray[Any]:
+    """A column of lists as an array [n, dim]."""
+    if isinstance(column, pyarrow.ChunkedArray):
+        column = pyarrow.concat_arrays(column.chunks)
+    if column.null_count:
+        row = column.is_null().index(True).as_py()
+        raise BadInput(f"{path}: row {row} has no vector")
+    flat: NDArray[Any] = column.flatten().to_numpy(zero_copy_only=False)
+    lengths = column.value_lengths().unique().to_pylist()
+    if len(lengths) > 1 or not np.issubdtype(flat.dtype, np.floating):
+        raise BadInput(f"{path}: vectors must be lists of as many numbers each")
+    return flat.reshape(-1, lengths[0] if lengths else column.type.list_size)
+
+
+def _root(place: Path, table: Path | None) -> Path:
+    """The folder that paths are relative to."""
+    given = table or place
+    return (given if given.is_dir() else given.parent).expanduser().resolve()
+
+
+def _known(place: Path, rows: int, table: Path | None, own: pyarrow.Table | None) -> pyarrow.Table:
+    """What is known of each vector: a table of the user's, or columns beside the vectors."""
+    found = own
+    if table is not None:
+        found = _read_columns(table.expanduser())
+        if found.num_rows != rows:
+            raise BadInput(f"'{table}' has {found.num_rows:,} rows, and '{place}' {rows:,} vectors")
+    if found is None:
+        found = pyarrow.table({})
+    names = {name.lower().removesuffix("s"): name for name in reversed(found.column_names)}
+    key = next((names[name] for name in KEYS if name in names), None)
+    label = names.get("label")
+    text = pyarrow.large_string()
+    columns = {
+        "path": pyarrow.array([str(row) for row in range(rows)], text)
+        if key is None
+        else _as_text(found[key], key, place),
+        "label": pyarrow.nulls(rows, text) if label is None else _as_text(found[label], label),
+    }
+    for name in found.column_names:
+        if name not in (key, label):
+            columns[column_of(name)] = _as_text(found[name], name)
+    return pyarrow.table(columns)
+
+
+def _read_columns(table: Path) -> pyarrow.Table:
+    if table.suffix != ".parquet":
+        names, rows = read_table(table, needed=None)
+        return pyarrow.table({name: [row[name] for row in rows] for name in names})
+    try:
+        schema = pyarrow.parquet.read_schema(table)
+        flat = [field.name for field in schema if not pyarrow.types.is_nested(field.type)]
+        return pyarrow.parquet.read_table(table, columns=flat)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise BadInput(f"cannot read '{table}': {error}") from error
+
+
+def _as_text(column: Any, name: str, place: Path | None = None) -> Any:
+    try:
+        found = column.cast(pyarrow.large_string())
+    except pyarrow.ArrowException as error:
+        raise BadInput(f"the column '{name}' cannot be text: {error}") from error
+    if place is not None and found.null_count:
+        raise BadInput(f"some rows of '{place}' have no '{name}'")
+    return found
+
+
+def _joined(tables: list[pyarrow.Table]) -> pyarrow.Table:
+    found = pyarrow.concat_tables(tables, promote_options="permissive")
+    missing = [name for name in FIXED if name not in found.column_names]
+    for name in missing:
+        found = found.append_column(name, pyarrow.nulls(len(found), pyarrow.int64()))
+    return found
+
+
+def _unit(given: NDArray[Any], first: int, place: Path) -> Vectors:
+    """Rows of unit length in float32; those that are so already stay as they are, bit by bit."""
+    vectors = np.ascontiguousarray(given, np.float32)
+    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64))
+    bad = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
+    if len(bad):
+        what = "is zero" if lengths[bad[0]] == 0 else "is not finite"
+        raise BadInput(f"the vector in row {first + bad[0]} of '{place}', counted from 0, {what}")
+    off = np.flatnonzero(np.abs(lengths - 1) > 1e-6)
+    if len(off):
+        vectors = vectors.copy()
+        vectors[off] = (vectors[off] / lengths[off, None]).astype(np.float32)
+    return vectors
