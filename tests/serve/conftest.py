@@ -67,9 +67,17 @@ def shop_folder(tmp_path_factory):
             folder.mkdir(parents=True)
             for number in range(EACH):
                 drawn(value, shape, hash_of(colour, shape, number)).save(folder / f"{number}.png")
+    rows = [
+        f"{colour} {shape}/{number}.png,{colour} {shape},{10 * number + 5},maker of {colour}"
+        for colour in COLOURS
+        for shape in SHAPES
+        for number in range(EACH)
+    ]
+    listing = home / "photos" / "shop.csv"
+    listing.write_text("\n".join(["path,label,price,maker", *rows]) + "\n")
     torch.manual_seed(5)
     embedder = Embedder.from_network("small-cnn", weights="none")
-    Index.create(home / "shop.index", embedder, home / "photos")
+    Index.create(home / "shop.index", embedder, listing)
     return home
 
 
@@ -126,7 +134,7 @@ def start(tmp_path_factory):
     for process in running:
         process.terminate()
     for process in running:
-        process.wait(20)
+        process.wait(90)
 
 
 @pytest.fixture(scope="session")

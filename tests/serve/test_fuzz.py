@@ -13,23 +13,21 @@ CHECKS = (
 )
 
 
-def fuzz(server, seconds, folder):
+def fuzz(server, folder, *bounds):
     command = [Path(sys.executable).parent / "schemathesis", "run"]
-    command += [f"{server.address}api/openapi.json", "--max-time", str(seconds)]
+    command += [f"{server.address}api/openapi.json", *bounds]
     command += ["--checks", CHECKS, "--no-color", "--seed", "1"]
     command += ["--generation-database", "none"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=seconds + 120, cwd=folder
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=folder)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert "10/10" in done.stdout
+    assert "Tested: 13" in done.stdout
     assert not any("Traceback" in line for line in server.said)
 
 
-def test_five_seconds_of_fuzzing(server, tmp_path):
-    fuzz(server, 5, tmp_path)
+def test_a_few_hundred_requests_of_fuzzing(server, tmp_path):
+    fuzz(server, tmp_path, "--phases", "coverage,fuzzing", "--max-examples", "8")
 
 
 @pytest.mark.slow
 def test_two_minutes_of_fuzzing(server, tmp_path):
-    fuzz(server, 120, tmp_path)
+    fuzz(server, tmp_path, "--max-time", "120")

@@ -26,7 +26,7 @@ def test_a_rough_map_comes_at_once_and_a_good_one_later(shop):
     assert (rough.method, rough.final) == ("pca", False)
     good = wait_for(index_map)
     assert good.method == "t-sne"
-    assert good.rows.tolist() == rough.rows.tolist() == list(range(len(shop)))
+    assert good.ids.tolist() == rough.ids.tolist() == list(range(len(shop)))
     assert abs(good.places).max() == pytest.approx(1)
     nearest = np.linalg.norm(good.places[:, None] - good.places[None], axis=2) + 9 * np.eye(
         len(shop)
@@ -52,7 +52,7 @@ def test_a_damaged_map_is_made_again(shop, tmp_path):
 
 def test_large_indexes_are_shown_in_part(shop):
     found = IndexMap(shop, 20).layout()
-    assert len(set(found.rows.tolist())) == 20
+    assert len(set(found.ids.tolist())) == 20
 
 
 def test_an_empty_index_has_an_empty_map(tmp_path, shop):

@@ -327,3 +327,85 @@ def test_nothing_sticks_out_on_a_phone(open_page, path):
     tab = open_page(path, width=390, touch=True)
     tab.wait_for_load_state("networkidle")
     assert tab.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+
+def test_a_filter_narrows_and_its_error_stands_under_it(open_page):
+    tab = open_page("?item=7")
+    expect(cards(tab)).to_have_count(36)
+    chips = tab.locator("#columns button")
+    expect(chips).to_have_text(["label", "path", "maker", "price"])
+    chips.nth(3).click()
+    expect(tab.locator("#where")).to_be_focused()
+    expect(tab.locator("#where")).to_have_value("price ")
+    tab.keyboard.type("< 20")
+    tab.keyboard.press("Enter")
+    expect(cards(tab)).to_have_count(18 - 1 if shown_price(tab) < 20 else 18)
+    expect(tab).to_have_url(re.compile(r"where=price"))
+    prices = tab.locator("#grid .facts dt:text-is('price') + dd").all_inner_texts()
+    assert len(prices) > 10
+    assert all(float(price) < 20 for price in prices)
+    tab.locator("#where").fill("pric < 20")
+    tab.locator("#apply").click()
+    expect(tab.locator("#where-error")).to_have_text(
+        re.compile("no picture has.*did you mean", re.I)
+    )
+    expect(tab.locator("#where")).to_have_attribute("aria-invalid", "true")
+    expect(tab.locator("#error")).to_be_hidden()
+    tab.locator("#unfilter").click()
+    expect(cards(tab)).to_have_count(36)
+    expect(tab.locator("#where-error")).to_be_hidden()
+    open_page.expected += [422]
+
+
+def shown_price(tab):
+    return float(tab.locator("#query-facts dt:text-is('price') + dd").inner_text())
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_marks_move_the_search_and_can_be_undone(open_page, width):
+    tab = open_page("?item=7", width=width, touch=width < 600)
+    expect(cards(tab)).to_have_count(36)
+    before = [card.get_attribute("data-id") for card in cards(tab).all()]
+
+    def mark(place, kind):
+        cards(tab).nth(place).hover()
+        cards(tab).nth(place).locator(f".mark.{kind}").click()
+
+    height = tab.evaluate("() => document.body.scrollHeight")
+    mark(2, "right")
+    mark(0, "wrong")
+    expect(tab.locator("#marks-text")).to_have_text("1 right, 1 wrong")
+    assert tab.evaluate("() => document.body.scrollHeight") == height  # nothing jumps
+    mark(1, "wrong")
+    tab.locator("#undo").click()
+    expect(tab.locator("#marks-text")).to_have_text("1 right, 1 wrong")
+    tab.locator("#again").click()
+    expect(tab).to_have_url(re.compile(rf"right={before[2]}&wrong={before[0]}$"))
+    expect(tab.locator("#refined-text")).to_contain_text("1 right, 1 wrong")
+    after = [card.get_attribute("data-id") for card in cards(tab).all()]
+    assert before[0] not in after
+    assert after[0] == before[2]
+    pressed = tab.locator(f'.card[data-id="{before[2]}"] .mark.right')
+    expect(pressed).to_have_attribute("aria-pressed", "true")
+    assert tab.evaluate("() => document.documentElement.scrollWidth") <= width
+    tab.locator("#forget").click()
+    expect(tab.locator("#refined")).to_be_hidden()
+    assert [card.get_attribute("data-id") for card in cards(tab).all()] == before
+    tab.go_back()
+    expect(tab.locator("#refined")).to_be_visible()
+
+
+def test_an_upload_can_be_marked_and_filtered_too(open_page, picture, as_bytes):
+    tab = open_page()
+    upload(tab, as_bytes(picture("teal", "disc")))
+    expect(cards(tab)).to_have_count(36)
+    first = cards(tab).first.get_attribute("data-id")
+    cards(tab).first.hover()
+    cards(tab).first.locator(".mark.wrong").click()
+    tab.locator("#where").fill("maker = 'maker of teal'")
+    tab.locator("#again").click()
+    expect(tab.locator("#refined")).to_be_visible()
+    assert first not in [card.get_attribute("data-id") for card in cards(tab).all()]
+    tab.locator("#where").fill("maker = 'maker of amber'")
+    tab.locator("#apply").click()
+    expect(cards(tab)).to_have_count(18)

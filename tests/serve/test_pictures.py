@@ -22,7 +22,7 @@ def pictures(shop_folder, tmp_path):
     shutil.copytree(shop_folder / "photos" / "teal disc", tmp_path / "photos" / "teal disc")
     embedder = Embedder.load(shop_folder / "shop.index" / "model")
     index = Index.create(tmp_path / "own.index", embedder, tmp_path / "photos")
-    return Pictures(index, 10_000_000)
+    return Pictures(index, BoundedCache(10_000_000))
 
 
 def file_of(pictures, id):

@@ -222,7 +222,8 @@ def test_headers_guard_the_page(client):
 
 
 def test_the_page_asks_no_other_address(client):
-    for name in ("", "app.js", "api.js", "cards.js", "map.js", "why.js", "style.css"):
+    names = ("app.js", "api.js", "cards.js", "feedback.js", "map.js", "why.js", "style.css")
+    for name in ("", *names):
         text = client.get(f"/{name}").text
         assert not re.search(r"""(https?:)?//[a-z0-9-]+\.[a-z]""", text), name
 
@@ -316,9 +317,10 @@ def test_openapi_describes_every_route_and_refusal(client):
     assert set(found["paths"]) >= {
         "/api/search", "/api/why", "/api/map", "/api/labels", "/api/items", "/api/items/{id}",
         "/api/items/{id}/neighbours", "/api/items/{id}/image", "/api/health", "/api/about",
+        "/api/query", "/api/ready", "/metrics",
     }  # fmt: skip
     refusals = found["paths"]["/api/search"]["post"]["responses"]
-    assert {"200", "400", "401", "408", "413", "415", "422", "429"} <= set(refusals)
+    assert {"200", "400", "401", "408", "413", "415", "422", "429", "503"} <= set(refusals)
     problem = refusals["413"]["content"]["application/json"]["schema"]["$ref"]
     assert problem == refusals["422"]["content"]["application/json"]["schema"]["$ref"]
 

@@ -17,15 +17,26 @@ class Health(BaseModel):
     status: Literal["ok"] = "ok"
 
 
+class Ready(BaseModel):
+    """The server answers searches."""
+
+    status: Literal["ready"] = "ready"
+
+
 class About(BaseModel):
     """What is being searched."""
 
     name: str
     pictures: int
-    network: str
+    generation: int = Field(description="Grows with every change of the index.")
+    updated: float = Field(description="When the index was last changed, in epoch seconds.")
+    columns: list[str] = Field(description="The metadata that filters can read.")
+    network: str | None = Field(description="Null: the index was made from vectors.")
     dim: int = Field(description="The length of a vector.")
     fingerprint: str = Field(description="Identifies network, weights and transform.")
-    runtime: Literal["torch", "onnx"]
+    runtime: Literal["torch", "onnx"] | None = Field(
+        description="What embeds uploads; null: pictures cannot be uploaded."
+    )
     approximation: str | None = Field(
         description="How search is made fast, and its recall; null: search is exact."
     )
@@ -71,6 +82,7 @@ class NeighboursAnswer(BaseModel):
 
     neighbours: list[NeighbourAnswer]
     milliseconds: float = Field(description="How long the server computed.")
+    generation: int = Field(description="The state of the index that was searched.")
 
 
 class ShareMap(BaseModel):

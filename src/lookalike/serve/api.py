@@ -1,22 +1,27 @@
-"""The routes of the JSON API: they check requests, hand work to threads, and answer."""
+"""The routes of the JSON API: they check requests, hand work to threads and batches, and answer."""
 
+import asyncio
+import math
 import time
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, File, Form, Header, Path, Query, Response, UploadFile
+from fastapi import APIRouter, Body, File, Form, Header, Path, Query, Response, UploadFile
+from numpy.typing import NDArray
 from PIL.Image import Image
+from pydantic import BaseModel
 
-from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
-from lookalike.inference.encoder import Encoder, Vectors
-from lookalike.search.index import Index
-from lookalike.search.items import Item
-from lookalike.serve import answers
+from lookalike.inference.encoder import Vectors
+from lookalike.serve import answers, query
 from lookalike.serve.attribution import attribute, seen_part
-from lookalike.serve.limits import Limits, Refusal, Workers, cores
-from lookalike.serve.map import IndexMap
-from lookalike.serve.pictures import Pictures, decode_upload
+from lookalike.serve.collection import View
+from lookalike.serve.engine import Wanted, since
+from lookalike.serve.examples import Examples
+from lookalike.serve.limits import Refusal, Workers, cores
+from lookalike.serve.pictures import decode_upload
+from lookalike.serve.query import MOST
+from lookalike.serve.service import Service
 
 Id = Annotated[int, Path(ge=0, lt=2**63, description="The number of an indexed picture.")]
 Label = Annotated[
@@ -25,6 +30,15 @@ Label = Annotated[
 AtLeast = Annotated[
     float, Query(ge=-1, le=1, description="Leave out neighbours less similar than this.")
 ]
+Where = Annotated[
+    str | None,
+    Query(
+        max_length=MOST.filter_length,
+        description="Search pictures that this filter leaves, such as price < 50 and brand = 'x'.",
+    ),
+]
+FormIds = Annotated[list[query.Id], Form(max_length=MOST.examples)]
+FormLabels = Annotated[list[query.LabelName], Form(max_length=MOST.examples)]
 SizeName = Literal["tiny", "small", "large"]
 SIZES: dict[SizeName, int] = {"tiny": 96, "small": 320, "large": 1_024}
 """The longest sides that pictures are served in: on the map, in a grid, alone."""
@@ -44,8 +58,11 @@ ALWAYS = problems(
     _408="The request took too long.",
     _421="The host name is not this server's.",
     _422="A value is invalid.",
-    _429="Too much work is waiting.",
+    _431="The head of the request is too large.",
+    _429="Too much work is waiting, or this token has asked too often; see Retry-After.",
+    _503="The server is loading, stopping, or has too many connections; see Retry-After.",
 )
+UNREADABLE = problems(_400="The body cannot be read.", _413="The body is too large.")
 UNKNOWN = problems(_404="There is no such picture, or its file is missing.")
 UPLOADED = problems(
     _400="The form cannot be read.",
@@ -54,47 +71,70 @@ UPLOADED = problems(
 )
 
 
-def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
+def api_router(service: Service) -> APIRouter:
     """Every route under ``/api``, about one index."""
+    limits, engine, collection = service.limits, service.engine, service.collection
     router = APIRouter(prefix="/api", responses=ALWAYS)
-    heavy = Workers(cores(), limits.waiting, "embedding")
     light = Workers(cores(), 8 * limits.waiting, "reading")
-    pictures = Pictures(index, limits.thumbnail_bytes)
-    index_map = IndexMap(index, limits.map_points)
+    explaining = Workers(1, limits.waiting // 4, "explaining")
+    for queue in (light, explaining):
+        service.metrics.watch_queue(queue.name, queue)
     K = Annotated[int, Query(ge=1, le=limits.neighbours, description="How many neighbours.")]
 
-    def known(id: int) -> Item:
-        try:
-            return index.item(id)
-        except BadInput as error:
-            raise Refusal(404, f"There is no picture {id}.") from error
+    async def answer(
+        start: float,
+        view: View,
+        examples: Examples,
+        k: int,
+        label: str | None,
+        where: str | None,
+        at_least: float,
+    ) -> Response:
+        def plan() -> Wanted:
+            chosen = view.chosen(where, label)
+            vector = examples.combined(view)
+            return Wanted(view, vector, k + len(examples.excluded), chosen)
 
-    def nearest(
-        vector: Vectors, k: int, label: str | None, at_least: float, without: int | None
-    ) -> list[answers.NeighbourAnswer]:
-        if label is not None and label not in index.label_names:
-            raise Refusal(422, f"No picture has the label '{label}'.")
-        wanted = k if without is None else k + 1
-        (hits,) = index.search(vector, wanted, label=label)
-        found = [hit for hit in hits if hit.id != without and hit.similarity >= at_least]
-        return [answers.NeighbourAnswer.model_validate(hit) for hit in found[:k]]
+        wanted = await light.run(plan)
+        hits = await engine.search(wanted)
+        gone = examples.excluded
+        found = [hit for hit in hits if hit.id not in gone and hit.similarity >= at_least]
+        return as_json(
+            answers.NeighboursAnswer(
+                neighbours=[answers.NeighbourAnswer.model_validate(hit) for hit in found[:k]],
+                milliseconds=since(start),
+                generation=view.index.generation,
+            )
+        )
 
     @router.get("/health", tags=["about"])
     async def health() -> answers.Health:
         """Whether the server runs; needs no token."""
         return answers.Health()
 
+    @router.get("/ready", tags=["about"])
+    async def ready() -> answers.Ready:
+        """Whether the server answers searches: model loaded, index open; needs no token."""
+        if service.unready is not None:
+            raise Refusal(503, service.unready, {"Retry-After": "1"})
+        return answers.Ready()
+
     @router.get("/about", tags=["about"])
     @light.threaded
     def about() -> answers.About:
         """What is being searched, by which network, within which limits."""
+        view = collection.view
+        index = view.index
         return answers.About(
             name=name_of(index.place),
             pictures=len(index),
-            network=index.embedder.blueprint.network,
-            dim=encoder.dim,
-            fingerprint=encoder.fingerprint,
-            runtime="torch" if encoder is index.embedder else "onnx",
+            generation=index.generation,
+            updated=index.updated,
+            columns=view.columns,
+            network=index.embedder.blueprint.network if engine.encoder is not None else None,
+            dim=index.dim,
+            fingerprint=index.fingerprint,
+            runtime=engine.runtime,
             approximation=index.approximation,
             upload_bytes=limits.upload_bytes,
             neighbours=limits.neighbours,
@@ -104,14 +144,14 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
     @light.threaded
     def list_labels() -> list[answers.LabelAnswer]:
         """Every label with the number of its pictures, by name."""
-        counts = np.bincount(index.label_codes + 1, minlength=len(index.label_names) + 1)[1:]
-        pairs = zip(index.label_names, counts.tolist(), strict=True)
+        pairs = collection.view.label_counts.items()
         return [answers.LabelAnswer(name=name, count=count) for name, count in pairs]
 
     @router.get("/items", tags=["pictures"])
     @light.threaded
     def list_items(
         label: Label = None,
+        where: Where = None,
         offset: Annotated[int, Query(ge=0, lt=2**63)] = 0,
         limit: Annotated[int, Query(ge=1, le=limits.listed)] = 24,
         seed: Annotated[
@@ -120,13 +160,17 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         ] = None,
     ) -> answers.ItemsAnswer:
         """Pictures in the order of the index, or drawn at random."""
-        ids = index.ids
-        if label is not None:
-            code = index.label_names.index(label) if label in index.label_names else -2
-            ids = ids[index.label_codes == code]
+        view = collection.view
+        ids = view.ids
+        if label is not None and label not in view.label_counts:
+            return answers.ItemsAnswer(items=[], total=0)
+        chosen = view.chosen(where, label)
+        if chosen is not None:
+            ids = view.index.ids_where(chosen)
+        places = np.arange(min(offset, len(ids)), min(offset + limit, len(ids)))
         if seed is not None:
-            ids = np.random.default_rng(seed).permutation(ids)
-        found = index.items(ids[offset:][:limit])
+            places = shuffled(places, len(ids), seed)
+        found = view.index.items(ids[places].tolist())
         items = [answers.ItemAnswer.model_validate(item) for item in found]
         return answers.ItemsAnswer(items=items, total=len(ids))
 
@@ -134,7 +178,9 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
     @light.threaded
     def get_item(id: Id) -> answers.ItemAnswer:
         """What is known about a picture."""
-        return answers.ItemAnswer.model_validate(known(id))
+        view = collection.view
+        view.check(id)
+        return answers.ItemAnswer.model_validate(view.index.item(id))
 
     @router.get(
         "/items/{id}/image",
@@ -153,41 +199,84 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         if_none_match: Annotated[str | None, Header()] = None,
     ) -> Response:
         """A thumbnail of the picture, never the file itself."""
-        known(id)
-        tag = pictures.tag(id, SIZES[size])
+        view = collection.view
+        view.check(id)
+        tag = view.pictures.tag(id, SIZES[size])
         headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}
         if if_none_match is not None and tag in if_none_match:
             return Response(status_code=304, headers=headers)
-        thumbnail = pictures.thumbnail(id, SIZES[size], tag)
+        thumbnail = view.pictures.thumbnail(id, SIZES[size], tag)
         return Response(thumbnail.data, media_type=thumbnail.media_type, headers=headers)
 
-    @router.get("/items/{id}/neighbours", tags=["search"], responses=UNKNOWN)
-    @heavy.threaded
-    def neighbours_of_item(
-        id: Id, k: K = 24, label: Label = None, at_least: AtLeast = -1.0
-    ) -> answers.NeighboursAnswer:
+    @router.get(
+        "/items/{id}/neighbours",
+        tags=["search"],
+        responses=UNKNOWN,
+        response_model=answers.NeighboursAnswer,
+    )
+    async def neighbours_of_item(
+        id: Id, k: K = 24, label: Label = None, where: Where = None, at_least: AtLeast = -1.0
+    ) -> Response:
         """The pictures most similar to an indexed one, without itself."""
-        start = time.perf_counter()
-        known(id)
-        neighbours = nearest(index.vector_of(id), k, label, at_least, without=id)
-        return answers.NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
+        start, view = time.perf_counter(), collection.view
+        with engine.room.place():
+            return await answer(start, view, Examples(items=[id]), k, label, where, at_least)
 
-    @router.post("/search", tags=["search"], responses=UPLOADED)
-    @heavy.threaded
-    def search_by_picture(
-        image: Annotated[UploadFile, File(description="The query.")],
+    @router.post(
+        "/search",
+        tags=["search"],
+        responses=UNKNOWN | UPLOADED,
+        response_model=answers.NeighboursAnswer,
+    )
+    async def search_by_picture(
+        image: Annotated[
+            list[UploadFile], File(description="The query; of several the mean.", max_length=16)
+        ] = [],  # noqa: B006
+        item: FormIds = [],  # noqa: B006
+        right: FormIds = [],  # noqa: B006
+        wrong: FormIds = [],  # noqa: B006
+        plus: FormLabels = [],  # noqa: B006
+        minus: FormLabels = [],  # noqa: B006
+        weight: Annotated[float, Form(ge=0, le=10, allow_inf_nan=False)] = 1.0,
         k: K = 24,
         label: Label = None,
+        where: Where = None,
         at_least: AtLeast = -1.0,
-    ) -> answers.NeighboursAnswer:
-        """The indexed pictures most similar to an upload, which is not stored."""
-        start = time.perf_counter()
-        (vector,) = encoder.embed([decode_upload(image.file.read(), limits)])
-        neighbours = nearest(vector, k, label, at_least, without=None)
-        return answers.NeighboursAnswer(neighbours=neighbours, milliseconds=since(start))
+    ) -> Response:
+        """The indexed pictures most similar to uploads, which are not stored.
+
+        Ids, labels and marks may be given too; they mean the same as in ``/api/query``.
+        """
+        start, view = time.perf_counter(), collection.view
+        with engine.room.place():
+            tasks = [asyncio.ensure_future(engine.embed(one.file)) for one in image]
+            try:
+                vectors = await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+            examples = Examples(vectors, item, right, wrong, plus, minus, weight)
+            return await answer(start, view, examples, k, label, where, at_least)
+
+    @router.post(
+        "/query",
+        tags=["search"],
+        responses=UNKNOWN | UNREADABLE,
+        response_model=answers.NeighboursAnswer,
+    )
+    async def search_by_examples(body: Annotated[query.Query, Body()]) -> Response:
+        """The pictures most similar to ids, vectors and labels, without the ids themselves."""
+        start, view = time.perf_counter(), collection.view
+        with engine.room.place():
+            vectors = [np.asarray(vector, np.float64) for vector in body.vectors]
+            examples = Examples(
+                vectors, body.items, body.right, body.wrong, body.plus, body.minus, body.weight
+            )
+            k = min(body.k, limits.neighbours)
+            return await answer(start, view, examples, k, body.label, body.where, body.at_least)
 
     @router.post("/why", tags=["search"], responses=UNKNOWN | UPLOADED)
-    @heavy.threaded
+    @explaining.threaded
     def explain(
         neighbour: Annotated[int, Form(ge=0, lt=2**63, description="An indexed picture.")],
         item: Annotated[
@@ -196,22 +285,24 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
         image: Annotated[UploadFile | None, File(description="Or the query as a file.")] = None,
     ) -> answers.WhyAnswer:
         """Which places of two pictures make them similar. Give ``item`` or ``image``."""
-        start = time.perf_counter()
+        start, view = time.perf_counter(), collection.view
         if (item is None) == (image is None):
             raise Refusal(422, "Give either 'item' or 'image'.")
-        known(neighbour)
+        encoder = engine.needed()
+        embedder = view.index.embedder
+        view.check(neighbour)
         if image is not None:
-            query = decode_upload(image.file.read(), limits)
-            (vector,) = encoder.embed([query])
+            mine = decode_upload(image.file.read(), limits)
+            (vector,) = encoder.embed([mine])
         else:
             assert item is not None
-            known(item)
-            query, vector = pictures.whole(item), index.vector_of(item)
-        other = index.vector_of(neighbour)
+            view.check(item)
+            mine, vector = view.pictures.whole(item), view.index.vector_of(item)
+        other = view.index.vector_of(neighbour)
         return answers.WhyAnswer(
             similarity=round(float(vector @ other), 5),
-            query=share_map(index.embedder, query, other),
-            neighbour=share_map(index.embedder, pictures.whole(neighbour), vector),
+            query=share_map(embedder, mine, other),
+            neighbour=share_map(embedder, view.pictures.whole(neighbour), vector),
             milliseconds=since(start),
         )
 
@@ -219,20 +310,44 @@ def api_router(index: Index, encoder: Encoder, limits: Limits) -> APIRouter:
     @light.threaded
     def get_map() -> answers.MapAnswer:
         """The map of the pictures: near means similar."""
-        found = index_map.layout()
+        view = collection.view
+        found = view.map.layout()
         x, y = found.places.round(4).T.tolist()
+        names = list(view.label_counts)
+        codes = {name: code for code, name in enumerate(names)}
+        shown = [item.label for item in view.index.items(found.ids.tolist())]
         return answers.MapAnswer(
             method=found.method,
             final=found.final,
-            total=len(index),
-            ids=np.asarray(index.ids)[found.rows].tolist(),
+            total=len(view.index),
+            ids=found.ids.tolist(),
             x=x,
             y=y,
-            labels=index.label_codes[found.rows].tolist(),
-            label_names=index.label_names,
+            labels=[-1 if label is None else codes[label] for label in shown],
+            label_names=names,
         )
 
     return router
+
+
+def as_json(answer: BaseModel) -> Response:
+    """An answer that is not validated a second time."""
+    return Response(answer.model_dump_json(), media_type="application/json")
+
+
+def shuffled(places: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int64]:
+    """Places of a random order of ``range(count)``, without making the others.
+
+    Place i of the order is (a i + b) mod n, with a and n coprime.
+    """
+    if not count:
+        return places
+    rng = np.random.default_rng(seed)
+    step = int(rng.integers(1, count + 1))
+    while math.gcd(step, count) > 1:
+        step = int(rng.integers(1, count + 1))
+    first = int(rng.integers(count))
+    return np.array([(step * int(place) + first) % count for place in places], np.int64)
 
 
 def name_of(place: str) -> str:
@@ -243,11 +358,6 @@ def name_of(place: str) -> str:
     """
     last = place.rstrip("/").rpartition("/")[2].rpartition("#")[2]
     return last.removesuffix(".index") or "index"
-
-
-def since(start: float) -> float:
-    """Milliseconds since ``start``, to a tenth."""
-    return round(1e3 * (time.perf_counter() - start), 1)
 
 
 def share_map(embedder: Embedder, image: Image, vector: Vectors) -> answers.ShareMap:

@@ -1,11 +1,11 @@
 """The outermost layer: access, time and size of every request, security headers of every answer."""
 
 import asyncio
-import hashlib
 import ipaddress
+import math
 import re
-import secrets
-from collections.abc import Iterable
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -15,9 +15,17 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lookalike.serve.limits import Limits, Refusal
+from lookalike.serve.tokens import Buckets, Tokens
 
-OPEN_PATHS = frozenset({"/api/health", "/style.css", "/icon.svg"})
+STATE_PATHS = frozenset({"/api/health", "/api/ready", "/health", "/ready"})
+"""How the server is: answered always."""
+OPEN_PATHS = STATE_PATHS | {"/style.css", "/icon.svg"}
 """What needs no token: it says nothing about the pictures."""
+RATED = re.compile(r"/api/(search|query|why|map|items/[^/]*/neighbours)")
+"""What a rate counts: the requests that compute. A page of results shows many pictures."""
+TOKEN_NAME = "lookalike.token"
+"""Where the name of the token stands in the scope."""
+CLIENT_LEFT = "lookalike.left"
 ASKS_FOR_TOKEN = (Path(__file__).parent / "web" / "token.html").read_text(encoding="utf-8")
 _FORM_OVERHEAD = 64 * 1024
 """The most that a form adds to its file."""
@@ -48,26 +56,37 @@ def is_loopback(host: str) -> bool:
 
 
 class Gate:
-    """The outermost layer of the application.
+    """Access, time and size of requests.
 
     - On loopback only loopback's own names are answered, so that no other site can point its name
       at this machine and read the pictures (DNS rebinding); pages of other sites may not post.
-    - With a ``token`` all but ``OPEN_PATHS`` needs it: ``Authorization: Bearer``, a cookie, or
+    - With ``tokens`` all but ``OPEN_PATHS`` needs one: ``Authorization: Bearer``, a cookie, or
       once ``?token=`` in the address, which sets the cookie and redirects. A browser without it
       gets a page with a field for it.
-    - A body may have ``limits.upload_bytes``, a request ``limits.request_seconds``.
+    - ``buckets`` bound how often each token may search.
+    - A body may have ``limits.upload_bytes``, a request ``limits.request_seconds``; where the
+      client has left, its request is cancelled.
+    - ``unready`` says why searches cannot be answered yet, or any more.
     """
 
     def __init__(
-        self, app: ASGIApp, *, limits: Limits, token: str | None = None, loopback: bool = True
+        self,
+        app: ASGIApp,
+        *,
+        limits: Limits,
+        tokens: Tokens | None = None,
+        buckets: Buckets | None = None,
+        loopback: bool = True,
+        unready: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.app = app
         self.limits = limits
-        self.token = token
+        self.tokens = tokens or Tokens()
+        self.buckets = buckets
         self.loopback = loopback
+        self.unready = unready
         # cookies do not know ports: two servers on one machine must not share one
-        mark = hashlib.blake2b((token or "").encode(), digest_size=4).hexdigest()
-        self.cookie = f"lookalike-{mark}"
+        self.cookie = f"lookalike-{self.tokens.mark}"
         self._most_bytes = limits.upload_bytes + _FORM_OVERHEAD
         self._too_large = f"The file is larger than {limits.upload_bytes / 2**20:.0f} MB."
 
@@ -79,67 +98,128 @@ class Gate:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        begun = False
+        begun = ended = False
 
         async def with_headers(message: Message) -> None:
-            nonlocal begun
+            nonlocal begun, ended
             if message["type"] == "http.response.start":
                 begun = True
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-cache")
+            elif message["type"] == "http.response.body":
+                ended = not message.get("more_body", False)
             await send(message)
 
         try:
             async with asyncio.timeout(self.limits.request_seconds):
                 answer = self._answer(scope)
-                if answer is None:
-                    await self.app(scope, self._counted(receive), with_headers)
-                else:
+                if answer is not None:
                     await answer(scope, receive, with_headers)
+                elif scope["path"].startswith("/api/"):
+                    await self._pass_on(scope, receive, with_headers, lambda: ended)
+                else:
+                    await self.app(scope, self._counted(receive), with_headers)
         except TimeoutError:
             if not begun:
                 answer = refusal(408, "The request took too long and was dropped.")
                 await answer(scope, receive, with_headers)
 
+    async def _pass_on(
+        self, scope: Scope, receive: Receive, send: Send, ended: Callable[[], bool]
+    ) -> None:
+        """Let the application answer, as long as there is somebody who waits for it."""
+        whole = asyncio.Event()
+        counted = self._counted(receive)
+
+        async def body() -> Message:
+            if whole.is_set():  # the client's leaving is noticed below
+                await asyncio.Event().wait()
+            message = await counted()
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                whole.set()
+            return message
+
+        async def left() -> None:
+            if scope["method"] != "GET":
+                await whole.wait()
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        answering = asyncio.ensure_future(self.app(scope, body, send))
+        leaving = asyncio.ensure_future(left())
+        try:
+            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if answering.done() or ended():
+                await answering
+            else:
+                scope[CLIENT_LEFT] = True
+        finally:
+            for task in (answering, leaving):
+                if not task.done():
+                    task.cancel()
+                    with suppress(asyncio.CancelledError, Exception):
+                        await task
+
     def _answer(self, scope: Scope) -> Response | None:
         """The refusal of a request, or the redirection that sets the cookie; None: pass it on."""
         request = HTTPConnection(scope)
-        headers = request.headers
+        headers, path = request.headers, scope["path"]
         host = re.sub(r":\d*$", "", headers.get("host", ""))
+        if sum(len(key) + len(value) for key, value in scope["headers"]) > self.limits.head_bytes:
+            return refusal(431, "The head of the request is too large.")
         if self.loopback and not is_loopback(host):
             return refusal(421, "This server answers to this machine's own names only.")
         if scope["method"] == "POST" and headers.get("sec-fetch-site") == "cross-site":
             return refusal(403, "Requests from pages of other sites are refused.")
-        if self.token is not None and scope["path"] not in OPEN_PATHS:
+        name: str | None = None
+        if self.tokens and path not in OPEN_PATHS:
             given = request.query_params.getlist("token")
-            if self._is_token(given) and scope["method"] in ("GET", "HEAD"):
+            if self._name_of(given) and scope["method"] in ("GET", "HEAD"):
                 return self._set_cookie(request)
             kind, _, value = headers.get("authorization", "").partition(" ")
             given += [value.strip()] if kind.lower() == "bearer" else []
             given += [value for name, value in request.cookies.items() if name == self.cookie]
-            if not self._is_token(given):
+            name = self._name_of(given)
+            if name is None:
                 needed = {"WWW-Authenticate": "Bearer"}
                 if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
                     return asks_for_token(wrong=bool(given), headers=needed)
                 return refusal(401, "This server needs its token.", needed)
+            scope[TOKEN_NAME] = name
+        unready = self.unready()
+        if unready and path.startswith("/api/") and path not in STATE_PATHS:
+            return refusal(503, unready, {"Retry-After": "1"})
         length = headers.get("content-length", "")
         if length.isdigit() and int(length) > self._most_bytes:
             return refusal(413, self._too_large)
-        return None
+        return self._too_often(path, name)
 
-    def _is_token(self, given: Iterable[str]) -> bool:
-        expected = (self.token or "").encode()
-        return any(secrets.compare_digest(one.encode(), expected) for one in given)
+    def _too_often(self, path: str, name: str | None) -> Response | None:
+        """The refusal of a token that has searched too often."""
+        if self.buckets is None or not RATED.match(path):
+            return None
+        seconds = self.buckets.take(name or self.tokens.names[0])
+        if not seconds:
+            return None
+        again = {"Retry-After": str(max(1, math.ceil(seconds)))}
+        return refusal(429, "This token has searched too often; try again later.", again)
+
+    def _name_of(self, given: list[str]) -> str | None:
+        """Whose token is among those given."""
+        found = [self.tokens.name_of(one) for one in given[:4]]
+        return next((name for name in found if name is not None), None)
 
     def _set_cookie(self, request: HTTPConnection) -> Response:
         """Move the token from the address, and the browser's history, to a cookie."""
-        rest = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
+        pairs = request.query_params.multi_items()
+        rest = [pair for pair in pairs if pair[0] != "token"]
+        token = next(value for name, value in pairs if name == "token" and self._name_of([value]))
         path = "/" + quote(request.scope["path"]).lstrip("/")  # "//host": another site
         response = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
         secure = request.scope.get("scheme") == "https"
-        response.set_cookie(self.cookie, self.token or "", httponly=True, secure=secure)
+        response.set_cookie(self.cookie, token, httponly=True, secure=secure, samesite="lax")
         return response
 
     def _counted(self, receive: Receive) -> Receive:

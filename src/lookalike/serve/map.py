@@ -16,13 +16,15 @@ from lookalike.files import atomically
 from lookalike.search.index import Index
 
 SEED = 0
+_ONE = threading.Lock()
+"""Indexes may change faster than t-SNE runs: one at a time."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Rows of the index and their coordinates, between -1 and 1."""
+    """Ids of pictures and their coordinates, between -1 and 1."""
 
-    rows: NDArray[np.int64]
+    ids: NDArray[np.int64]
     places: NDArray[np.float64]
     method: Literal["pca", "t-sne"]
     final: bool
@@ -40,6 +42,11 @@ class IndexMap:
         self.points = points
         self._layout: Layout | None = None
         self._lock = threading.Lock()
+        self._retired = False
+
+    def retire(self) -> None:
+        """The index has changed: do not begin to improve this map."""
+        self._retired = True
 
     def layout(self) -> Layout:
         """The best layout so far; the first call computes PCA and starts t-SNE."""
@@ -50,35 +57,40 @@ class IndexMap:
             return self._layout
 
     def _begin(self) -> None:
-        count = len(self.index)
+        every = self.index.ids_where(None)
         rng = np.random.default_rng(SEED)
-        rows = np.sort(rng.permutation(count)[: self.points]).astype(np.int64)
-        vectors = np.array(self.index.vectors[rows] if count else np.empty((0, 1)), np.float32)
-        name = f"map-{digest(rows, vectors)}.npy"
-        cached = self._cached(name, len(rows))
+        rows = np.sort(rng.choice(len(every), min(self.points, len(every)), replace=False))
+        ids = np.asarray(every[rows], np.int64)
+        vectors = np.array(self.index.vectors_of(ids.tolist()), np.float32)
+        name = f"map-{digest(ids, vectors)}.npy"
+        cached = self._cached(name, len(ids))
         if cached is not None:
-            self._layout = Layout(rows, cached, "t-sne", final=True)
+            self._layout = Layout(ids, cached, "t-sne", final=True)
             return
         tensor = torch.from_numpy(vectors)
-        few = len(rows) < 8
-        self._layout = Layout(rows, project_pca(tensor), "pca", final=few)
+        few = len(ids) < 8
+        self._layout = Layout(ids, project_pca(tensor), "pca", final=few)
         if not few:
-            work = (rows, tensor, name)
+            work = (ids, tensor, name)
             threading.Thread(target=self._improve, args=work, name="map", daemon=True).start()
 
-    def _improve(self, rows: NDArray[np.int64], vectors: torch.Tensor, name: str) -> None:
+    def _improve(self, ids: NDArray[np.int64], vectors: torch.Tensor, name: str) -> None:
+        places = None
         try:
-            places = project_tsne(vectors, SEED)
-        except BaseException:
-            if self._layout is not None:  # clients must not wait for a better one
+            with _ONE:
+                if not self._retired:
+                    places = project_tsne(vectors, SEED)
+        finally:
+            if places is None and self._layout is not None:  # clients must not wait for it
                 self._layout = replace(self._layout, final=True)
-            raise
+        if places is None:
+            return
         try:
             with atomically(cache_folder() / name) as draft, draft.open("wb") as file:
                 np.save(file, places, allow_pickle=False)
         except (OSError, BadInput):
             pass  # it is computed again next time
-        self._layout = Layout(rows, places, "t-sne", final=True)
+        self._layout = Layout(ids, places, "t-sne", final=True)
 
     def _cached(self, name: str, count: int) -> NDArray[np.float64] | None:
         try:

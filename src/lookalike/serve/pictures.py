@@ -60,9 +60,9 @@ class Pictures:
     They are always encoded again, so that metadata in a file (place, camera) is not served.
     """
 
-    def __init__(self, index: Index, most_bytes: int) -> None:
+    def __init__(self, index: Index, cache: BoundedCache) -> None:
         self.index = index
-        self.cache = BoundedCache(most_bytes)
+        self.cache = cache
 
     def file(self, id: int) -> Path:
         """The file of an item: a real file inside an indexed folder."""

@@ -1,24 +1,29 @@
 """The search page and its API: an ASGI application, and the server that runs it."""
 
-import asyncio
+import resource
+import signal
 import socket
-from collections.abc import Callable
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, NoReturn
 
-import torch
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from fastapi.staticfiles import StaticFiles
-from PIL import Image
-from starlette.exceptions import HTTPException
+import uvicorn
 
-from lookalike.errors import BadInput, LookalikeError
+from lookalike.errors import BadInput
 from lookalike.inference.encoder import Encoder
 from lookalike.search.index import Index
-from lookalike.serve.api import api_router
-from lookalike.serve.gate import Gate, is_loopback
-from lookalike.serve.limits import Limits
+from lookalike.serve.application import application
+from lookalike.serve.engine import Runtime
+from lookalike.serve.gate import is_loopback
+from lookalike.serve.limits import Limits, cores
+from lookalike.serve.logs import LogFormat, set_up
+from lookalike.serve.observer import Observer
+from lookalike.serve.options import Options
+from lookalike.serve.protocol import closing_protocol
+from lookalike.serve.service import Service
+from lookalike.serve.tokens import Buckets, Rate, Tokens
 
 
 def create_app(
@@ -27,42 +32,29 @@ def create_app(
     encoder: Encoder | None = None,
     limits: Limits | None = None,
     token: str | None = None,
+    tokens: Tokens | None = None,
+    rate: Rate | None = None,
     loopback: bool = True,
-) -> Gate:
+) -> Observer:
     """The application for any ASGI server: the page at ``/``, the API under ``/api``.
 
-    ``encoder`` embeds uploaded pictures instead of the index's own network; requests must have the
-    ``token``, if any; ``loopback``: answer this machine only.
+    Args:
+        index: What is searched; its changes are followed.
+        encoder: Embeds uploaded pictures instead of the index's own network.
+        limits: What requests may use.
+        token: Requests must have it.
+        tokens: Or one of these.
+        rate: How often each token may search.
+        loopback: Answer this machine only.
+
+    Returns:
+        The application, which is ready.
     """
-    limits = limits or Limits()
-    encoder = encoder or index.embedder
-    index.check_encoder(encoder)
-    app = FastAPI(
-        title="Lookalike",
-        summary="Find the pictures that look like yours.",
-        version="1",
-        openapi_url="/api/openapi.json",
-        docs_url=None,  # the usual pages load scripts from elsewhere
-        redoc_url=None,
-    )
-    app.include_router(api_router(index, encoder, limits))
-    app.mount("/", StaticFiles(packages=[("lookalike.serve", "web")], html=True))
-    for kind in (HTTPException, RequestValidationError, LookalikeError, Exception):
-        app.add_exception_handler(kind, as_problem)
-    return Gate(app, limits=limits, token=token, loopback=loopback)
-
-
-async def as_problem(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001
-    """Every refusal as ``{"detail": "a sentence"}``."""
-    if isinstance(error, HTTPException):
-        return JSONResponse({"detail": str(error.detail)}, error.status_code, error.headers)
-    if isinstance(error, RequestValidationError):
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
-        return JSONResponse({"detail": f"'{where}': {first['msg']}."}, 422)
-    if isinstance(error, LookalikeError):
-        return JSONResponse({"detail": f"{error}."}, 422)
-    return JSONResponse({"detail": "The server failed; its log says why."}, 500)
+    tokens = tokens or Tokens.of([("token", token)] if token is not None else [])
+    options = Options(index.place, limits or Limits(), tokens, rate, loopback=loopback)
+    service = Service(index, options.limits)
+    service.load(encoder)
+    return application(service, options, options.buckets())
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -78,7 +70,7 @@ def listen(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(address)
-        bound.listen(128)
+        bound.listen(1_024)
     except OSError as error:
         bound.close()
         raise BadInput(
@@ -92,65 +84,139 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
-    token: str | None = None,
-    encoder: Encoder | None = None,
+    tokens: Tokens | None = None,
+    rate: Rate | None = None,
+    runtime: Runtime = "torch",
     limits: Limits | None = None,
+    workers: int = 1,
+    log: LogFormat = "human",
     ready: Callable[[str], None] | None = None,
-) -> None:
-    """Serve an index until interrupted; arguments as of :func:`create_app`.
+) -> NoReturn:
+    """Serve an index until interrupted, by SIGINT or SIGTERM: both end in ``KeyboardInterrupt``.
 
-    Port 0 is any free one. ``ready`` is called with the address once the server answers.
+    Args:
+        index: What is searched; its changes are followed.
+        host: The address to listen on.
+        port: 0 is any free one.
+        tokens: Requests must have one of them.
+        rate: How often each token may search.
+        runtime: What embeds uploaded pictures.
+        limits: What requests may use.
+        workers: How many processes answer.
+        log: How the log is written to standard error.
+        ready: Is called with the address once searches are answered.
     """
-    import faiss
-    import uvicorn
-
-    limits = limits or Limits()
-    torch.set_num_threads(1)  # there is a worker for each core
-    faiss.omp_set_num_threads(1)
+    options = Options(
+        index.place, limits or Limits(), tokens or Tokens(), rate, runtime, log, is_loopback(host)
+    )
     bound = listen(host, port)
-    app = create_app(index, encoder=encoder, limits=limits, token=token, loopback=is_loopback(host))
-    config = uvicorn.Config(
+    name = f"[{host}]" if ":" in host else host
+    address = f"http://{name}:{bound.getsockname()[1]}/"
+
+    def tell() -> None:
+        if ready is not None:
+            ready(address)
+
+    with bound, interrupted_by_sigterm():
+        if workers > 1:
+            from lookalike.serve.workers import supervise
+
+            supervise(options, bound, workers, tell)
+        else:
+            run(index, options, bound, options.buckets(), cores(), tell)
+    raise KeyboardInterrupt
+
+
+def run(
+    index: Index,
+    options: Options,
+    bound: socket.socket,
+    buckets: Buckets | None,
+    threads: int,
+    ready: Callable[[], None],
+) -> None:
+    """Answer requests in this process; the model is loaded while the server listens already."""
+    import faiss
+
+    limits = options.limits
+    set_up(options.log)
+    allow_connections(limits.connections)
+    faiss.omp_set_num_threads(threads)
+    service = Service(index, limits, threads)
+    app = application(service, options, buckets)
+    server = DrainingServer(service, server_config(app, limits))
+    failures: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            service.load(runtime=options.runtime)
+            ready()
+        except BaseException as error:
+            failures.append(error)
+            server.should_exit = True
+
+    threading.Thread(target=load, name="loading", daemon=True).start()
+    try:
+        server.run(sockets=[bound])
+    finally:
+        service.close()
+    if failures:
+        raise failures[0]
+
+
+class DrainingServer(uvicorn.Server):
+    """Says that it is not ready any more as soon as it is asked to stop."""
+
+    def __init__(self, service: Service, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop accepting, and finish what runs."""
+        self._service.drain()
+        super().handle_exit(sig, frame)
+
+
+def server_config(app: Any, limits: Limits) -> uvicorn.Config:
+    """How uvicorn runs the application."""
+    return uvicorn.Config(
         app,
-        http=closing_protocol(limits.silent_seconds),
+        http=closing_protocol(limits),
         ws="none",
         lifespan="off",
-        log_level="warning",
+        log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=limits.connections,
+        backlog=1_024,
         timeout_keep_alive=5,
-        timeout_graceful_shutdown=3,
+        timeout_graceful_shutdown=max(1, round(limits.drain_seconds)),
+        h11_max_incomplete_event_size=limits.head_bytes,
     )
-    (encoder or index.embedder).embed([Image.new("RGB", (64, 64))])  # the first call is slow
-    if ready is not None:
-        name = f"[{host}]" if ":" in host else host
-        ready(f"http://{name}:{bound.getsockname()[1]}/")
-    uvicorn.Server(config).run(sockets=[bound])
 
 
-def closing_protocol(seconds: float) -> type[asyncio.Protocol]:
-    """Uvicorn's HTTP protocol, which closes a connection without a complete request head in time.
+def allow_connections(count: int) -> None:
+    """Let this process have a file for each connection, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 512
+    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    if soft < most:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
-    Uvicorn's own limits do not: with ``limit_concurrency=256`` and a timeout round the application,
-    256 silent connections get every later request a 503 for as long as they stay open.
-    """
-    from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    class ClosingProtocol(H11Protocol):
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._await_request()
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # which cannot set handlers
+        yield
+        return
 
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self._await_request()
+    def handle(number: int, _: FrameType | None) -> None:  # noqa: ARG001
+        raise KeyboardInterrupt
 
-        def _await_request(self) -> None:
-            self.loop.call_later(seconds, self._close_if_none, self.cycle)
-
-        def _close_if_none(self, former: Any) -> None:
-            if self.cycle is former and not self.transport.is_closing():
-                self.transport.close()
-
-    return ClosingProtocol
+    former = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)

@@ -13,7 +13,7 @@ async function ask(path, options = {}) {
   try {
     sentence = (await answer.json()).detail || sentence;
   } catch { /* the answer was not from our server */ }
-  throw new Error(sentence);
+  throw Object.assign(new Error(sentence), { status: answer.status });
 }
 
 function query(values) {
@@ -27,14 +27,24 @@ export const labels = () => ask("api/labels");
 export const map = () => ask("api/map");
 export const item = (id, signal) => ask(`api/items/${id}`, { signal });
 export const sample = (seed, limit, signal) => ask(`api/items${query({ seed, limit })}`, { signal });
-export const neighbours = (id, k, label, signal) =>
-  ask(`api/items/${id}/neighbours${query({ k, label })}`, { signal });
+export function neighbours(id, { k, label, where, right, wrong }, signal) {
+  if (!right.length && !wrong.length) {
+    return ask(`api/items/${id}/neighbours${query({ k, label, where })}`, { signal });
+  }
+  const body = { items: [id], k, right, wrong };
+  if (label) body.label = label;
+  if (where) body.where = where;
+  const headers = { "Content-Type": "application/json" };
+  return ask("api/query", { method: "POST", body: JSON.stringify(body), headers, signal });
+}
 export const imageOf = (id, size) => `api/items/${id}/image?size=${size}`;
 
-export function search(file, k, label, signal) {
+export function search(file, { k, label, where, right, wrong }, signal) {
   const body = new FormData();
   body.append("image", file, file.name || "picture");
-  return ask(`api/search${query({ k, label })}`, { method: "POST", body, signal });
+  for (const id of right) body.append("right", id);
+  for (const id of wrong) body.append("wrong", id);
+  return ask(`api/search${query({ k, label, where })}`, { method: "POST", body, signal });
 }
 
 export function why(asking, neighbour, signal) {

@@ -2,12 +2,14 @@
 
 import * as api from "./api.js";
 import { breakable, card, facts, ghosts, nameOf, readable, walkable } from "./cards.js";
+import { prepareMarks } from "./feedback.js";
 import { prepareMap } from "./map.js";
 import { prepareWhy } from "./why.js";
 
 const $ = (id) => document.getElementById(id);
 const FIRST = 36; // neighbours of the first request
 const OPENING = 24;
+const MOST_MARKS = 64;
 const KEPT_UPLOADS = 20;
 
 const uploads = new Map(); // number -> {file, url}; until the page is closed
@@ -22,21 +24,28 @@ let lastItem = null;
 function read() {
   const given = new URLSearchParams(location.search);
   const number = (name) => (/^\d+$/.test(given.get(name) ?? "") ? Number(given.get(name)) : null);
+  const numbers = (name) => (given.get(name) ?? "").split(".").filter((part) => /^\d+$/.test(part)).slice(0, MOST_MARKS).map(Number);
   return {
     view: given.get("view") === "map" ? "map" : "search",
     item: number("item"),
     upload: number("upload"),
     label: given.get("label") ?? "",
+    where: given.get("where") ?? "",
+    right: numbers("right"),
+    wrong: numbers("wrong"),
     atLeast: Math.min(1, Math.max(0, Number(given.get("at-least")) || 0)),
   };
 }
 
-function address({ view, item, upload, label, atLeast }) {
+function address({ view, item, upload, label, where, right, wrong, atLeast }) {
   const parts = new URLSearchParams();
   if (view === "map") parts.set("view", "map");
   if (item !== null && item !== undefined) parts.set("item", item);
   if (upload !== null && upload !== undefined) parts.set("upload", upload);
   if (label) parts.set("label", label);
+  if (where) parts.set("where", where);
+  if (right?.length) parts.set("right", right.join("."));
+  if (wrong?.length) parts.set("wrong", wrong.join("."));
   if (atLeast) parts.set("at-least", atLeast);
   const text = parts.toString();
   return text ? `?${text}` : "./";
@@ -44,10 +53,10 @@ function address({ view, item, upload, label, atLeast }) {
 
 const hrefOf = (id) => address({ item: id, ...kept() });
 
-// The threshold stays from search to search; the label filter too.
+// The threshold stays from search to search; label and filter too.
 function kept() {
-  const { label, atLeast } = read();
-  return { label, atLeast };
+  const { label, where, atLeast } = read();
+  return { label, where, atLeast };
 }
 
 function freshState() {
@@ -106,7 +115,8 @@ async function show({ moved = false, back = false } = {}) {
       $(id).querySelectorAll(".ghost").forEach((ghost) => ghost.remove());
     }
     $("count").textContent = "";
-    complain(error.message, () => show());
+    if (error.status === 422 && where.where && !$("results").hidden) complainFilter(error.message);
+    else complain(error.message, () => show());
   }
   if (moved && !signal.aborted) scrollTo(0, back ? scrolls.get(history.state?.key) ?? 0 : 0);
 }
@@ -137,7 +147,7 @@ async function showItem(where, signal, moved) {
   const k = same ? current.k : FIRST;
   const [item, answer] = await Promise.all([
     api.item(where.item, signal),
-    api.neighbours(where.item, k, where.label, signal),
+    api.neighbours(where.item, { k, ...where }, signal),
   ]);
   lastItem = item.id;
   $("query-image").alt = `Query: ${nameOf(item)}, ${item.path}`;
@@ -145,7 +155,7 @@ async function showItem(where, signal, moved) {
   $("query-path").replaceChildren(...breakable(item.path));
   $("query-facts").replaceChildren(...facts(item.metadata));
   document.title = `${nameOf(item)} · Lookalike`;
-  found({ asking: { item: item.id }, item, k, ...answer }, moved);
+  await found({ asking: { item: item.id }, item, k, ...answer }, signal, moved);
 }
 
 async function showUpload(where, signal, moved) {
@@ -165,8 +175,8 @@ async function showUpload(where, signal, moved) {
   $("query-facts").replaceChildren();
   document.title = "Your picture · Lookalike";
   const k = same ? current.k : FIRST;
-  const answer = await api.search(upload.file, k, where.label, signal);
-  found({ asking: upload, item: null, k, ...answer }, moved);
+  const answer = await api.search(upload.file, { k, ...where }, signal);
+  await found({ asking: upload, item: null, k, ...answer }, signal, moved);
 }
 
 function prepareResults(where) {
@@ -174,6 +184,9 @@ function prepareResults(where) {
   $("query-image").hidden = false;
   $("query-unseen").hidden = true;
   $("label").value = where.label;
+  $("where").value = where.where;
+  complainFilter("");
+  $("unfilter").hidden = !where.where;
   $("threshold").value = where.atLeast;
   $("threshold-value").textContent = where.atLeast.toFixed(2);
   $("empty").hidden = $("more").hidden = $("agreement").hidden = true;
@@ -183,14 +196,17 @@ function prepareResults(where) {
   if (!grid.children.length) grid.replaceChildren(...ghosts(12));
 }
 
-function found(answer, moved) {
+async function found(answer, signal, moved) {
+  await started;
+  if (signal.aborted) return;
   current = answer;
-  const { label } = read();
+  const { label, right, wrong } = read();
   const own = answer.item?.label;
   $("grid").removeAttribute("aria-busy");
   $("grid").replaceChildren(...answer.neighbours.map((near) => card(near, {
     href: hrefOf(near.id),
-    onWhy: (item) => why(current.asking, item),
+    onWhy: canExplain() ? (item) => why(current.asking, item) : null,
+    onMark: (item, kind) => marks.toggle(item.id, kind, nameOf(item)),
     same: own !== null && own !== undefined && near.label === own && !label,
   })));
   if (own && !label && answer.neighbours.length) {
@@ -200,6 +216,9 @@ function found(answer, moved) {
     $("agreement").replaceChildren(agreeing, " nearest have the same label.");
     $("agreement").hidden = false;
   }
+  marks.show(right, wrong);
+  $("refined").hidden = !right.length && !wrong.length;
+  $("refined-text").textContent = `Moved by your marks: ${right.length} right, ${wrong.length} wrong.`;
   sift();
   if (moved) $("title").focus({ preventScroll: true });
 }
@@ -220,14 +239,16 @@ function sift() {
   $("empty").hidden = shown > 0;
   $("grid").hidden = shown === 0;
   if (!shown) {
-    const { label } = read();
+    const { label, where } = read();
     const tooHigh = all > 0;
     $("empty-text").textContent = tooHigh
       ? `Nothing is that similar: the nearest has ${current.neighbours[0].similarity.toFixed(2)}.`
+      : where ? "The filter leaves no other picture."
       : label ? `No other picture has the label “${readable(label)}”.` : "There is nothing to compare with.";
-    $("empty-button").textContent = tooHigh ? "Show all" : "All labels";
-    $("empty-button").hidden = !tooHigh && !label;
-    $("empty-button").onclick = () => go(address({ ...read(), ...(tooHigh ? { atLeast: 0 } : { label: "" }) }));
+    $("empty-button").textContent = tooHigh ? "Show all" : where ? "Remove the filter" : "All labels";
+    $("empty-button").hidden = !tooHigh && !label && !where;
+    const wider = tooHigh ? { atLeast: 0 } : where ? { where: "" } : { label: "" };
+    $("empty-button").onclick = () => go(address({ ...read(), ...wider }));
   }
   const reached = current.k >= (info?.neighbours ?? FIRST) || all < current.k;
   $("more").hidden = reached || shown < all;
@@ -261,6 +282,19 @@ function complain(sentence, retry) {
   }
 }
 
+// What is wrong with the filter stands under it.
+function complainFilter(sentence) {
+  $("where-error").textContent = sentence;
+  $("where-error").hidden = !sentence;
+  $("where").setAttribute("aria-invalid", String(Boolean(sentence)));
+  if (!sentence) return;
+  $("grid").replaceChildren();
+  $("empty-text").textContent = "Nothing is searched until the filter can be read.";
+  $("empty-button").textContent = "Remove the filter";
+  $("empty-button").hidden = $("empty").hidden = false;
+  $("empty-button").onclick = () => go(address({ ...read(), where: "" }));
+}
+
 function say(sentence) {
   $("live").textContent = sentence;
 }
@@ -269,6 +303,10 @@ function say(sentence) {
 
 function take(file) {
   if (!file) return;
+  if (info && !info.runtime) {
+    complain("This index has no model: pictures cannot be uploaded.");
+    return;
+  }
   if (file.type && !file.type.startsWith("image/")) {
     complain(`“${file.name}” is not a picture.`);
     return;
@@ -327,6 +365,17 @@ $("query-image").addEventListener("error", () => {
 
 $("label").addEventListener("change", (event) => go(address({ ...read(), label: event.target.value })));
 $("map-label").addEventListener("change", (event) => go(address({ ...read(), label: event.target.value }), { replace: true }));
+$("filter").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const where = $("where").value.trim();
+  if (where !== read().where) go(address({ ...read(), where }));
+  else show();
+});
+$("unfilter").addEventListener("click", () => {
+  go(address({ ...read(), where: "" }));
+  $("where").focus();
+});
+$("forget").addEventListener("click", () => go(address({ ...read(), right: [], wrong: [] })));
 $("threshold").addEventListener("input", sift);
 $("threshold").addEventListener("change", (event) => {
   history.replaceState(history.state, "", address({ ...read(), atLeast: Number(event.target.value) }));
@@ -353,8 +402,33 @@ function paintTheme(name) {
   $("theme").setAttribute("aria-label", dark ? "Light colours" : "Dark colours");
 }
 
+// A click on a column writes it into the filter, ready to be compared.
+function offerColumns(columns) {
+  const names = ["label", "path", ...columns];
+  $("columns").replaceChildren(...names.map((name) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "chip";
+    button.textContent = name;
+    button.addEventListener("click", () => {
+      const field = $("where");
+      const quoted = /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`;
+      const before = field.value.trimEnd();
+      const joined = before && !/(\band|\bor|\bnot|\()$/i.test(before) ? `${before} and ` : before && `${before} `;
+      field.value = `${joined}${quoted} `;
+      field.focus();
+      field.setSelectionRange(field.value.length, field.value.length);
+    });
+    return button;
+  }));
+  $("columns").hidden = false;
+}
+
+const canExplain = () => Boolean(info?.runtime);
+
 // ---- start
 
+const marks = prepareMarks({ say, again: (marked) => go(address({ ...read(), ...marked })) });
 const why = prepareWhy(hrefOf);
 const sea = prepareMap({ hrefOf, say, go: (id) => go(hrefOf(id)) });
 walkable($("grid"));
@@ -368,11 +442,17 @@ try {
 paintTheme(theme === "dark" || theme === "light" ? theme : "");
 
 const count = (number, one) => `${number.toLocaleString("en")} ${one}${number === 1 ? "" : "s"}`;
-Promise.all([api.about(), api.labels()]).then(([about, labels]) => {
+const started = Promise.all([api.about(), api.labels()]).then(([about, labels]) => {
   info = about;
   $("about").textContent = `${about.name} · ${count(about.pictures, "picture")}${labels.length ? ` · ${count(labels.length, "label")}` : ""}`;
   $("zone-note").textContent = `It is compared and not stored. Up to ${Math.floor(about.upload_bytes / 2 ** 20)} MB.`;
-  $("engine").textContent = `${about.network}, ${about.dim} numbers per picture${about.approximation ? ", fast search" : ", exact search"}${about.runtime === "onnx" ? ", ONNX" : ""} ·`;
+  offerColumns(about.columns);
+  if (!about.runtime) {
+    $("zone").hidden = true;
+    $("no-model").hidden = false;
+    $("hero").textContent = "Find the pictures that look alike";
+  }
+  $("engine").textContent = `${about.network ? `${about.network}, ` : ""}${about.dim} numbers per picture${about.approximation ? ", fast search" : ", exact search"}${about.runtime === "onnx" ? ", ONNX" : ""} ·`;
   for (const id of ["label", "map-label"]) {
     $(id).append(...labels.map(({ name, count: pictures }) => new Option(`${readable(name)} (${pictures})`, name)));
     $(id).value = read().label;

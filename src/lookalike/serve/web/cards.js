@@ -40,7 +40,7 @@ export function facts(metadata) {
   });
 }
 
-export function card(item, { href, onWhy, same } = {}) {
+export function card(item, { href, onWhy, onMark, same } = {}) {
   const entry = node("li", "card");
   entry.dataset.id = item.id;
   const link = node("a");
@@ -81,11 +81,14 @@ export function card(item, { href, onWhy, same } = {}) {
       entry.classList.add("same");
       name.append(node("span", "unseen", ", same label"));
     }
-    const button = node("button", "ask-why", "Why?");
-    button.type = "button";
-    button.setAttribute("aria-label", `Why is ${nameOf(item)} similar?`);
-    button.addEventListener("click", () => onWhy(item));
-    entry.append(button);
+    if (onWhy) {
+      const button = node("button", "ask-why", "Why?");
+      button.type = "button";
+      button.setAttribute("aria-label", `Why is ${nameOf(item)} similar?`);
+      button.addEventListener("click", () => onWhy(item));
+      entry.append(button);
+    }
+    if (onMark) entry.append(marks(item, onMark));
   }
   const told = facts(item.metadata ?? {});
   if (told.length) {
@@ -94,6 +97,22 @@ export function card(item, { href, onWhy, same } = {}) {
     entry.append(list);
   }
   return entry;
+}
+
+// Two buttons on the picture's lower edge; a pressed one stays visible.
+function marks(item, onMark) {
+  const group = node("span", "mark-pair");
+  for (const [kind, sign] of [["right", "✓"], ["wrong", "✗"]]) {
+    const button = node("button", `mark ${kind}`, sign);
+    button.type = "button";
+    button.value = kind;
+    button.title = kind === "right" ? "This is what I look for" : "This is not what I look for";
+    button.setAttribute("aria-label", `${nameOf(item)} is ${kind}`);
+    button.setAttribute("aria-pressed", "false");
+    button.addEventListener("click", () => onMark(item, kind));
+    group.append(button);
+  }
+  return group;
 }
 
 export function ghosts(count) {

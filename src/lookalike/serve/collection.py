@@ -1,0 +1,146 @@
+"""The index that is being served, in its latest state."""
+
+import logging
+import threading
+from collections import OrderedDict
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.errors import BadInput
+from lookalike.inference.encoder import Vectors
+from lookalike.search.filters import Filter
+from lookalike.search.index import Index
+from lookalike.serve.limits import Limits, Refusal
+from lookalike.serve.logs import event
+from lookalike.serve.map import IndexMap
+from lookalike.serve.metrics import Metrics
+from lookalike.serve.pictures import BoundedCache, Pictures
+
+MEAN_OF = 1_000
+"""How many pictures of a label its mean is taken of, at most."""
+MEANS_KEPT = 256
+
+
+class View:
+    """One state of the index, and what was computed from it; a request uses one from end to end."""
+
+    def __init__(self, index: Index, limits: Limits, thumbnails: BoundedCache) -> None:
+        self.index = index
+        self.pictures = Pictures(index, thumbnails)
+        self.map = IndexMap(index, limits.map_points)
+        self._means: OrderedDict[str, Vectors] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @cached_property
+    def ids(self) -> NDArray[np.int64]:
+        """The id of each picture."""
+        return self.index.ids_where(None)
+
+    @cached_property
+    def label_counts(self) -> dict[str, int]:
+        """Every label with the number of its pictures, by name."""
+        return dict(sorted(self.index.label_counts().items()))
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The names of metadata columns."""
+        return list(self.index.columns)
+
+    def chosen(self, where: str | None, label: str | None) -> Filter | None:
+        """The filter of a request; what it cannot mean here is refused in a sentence."""
+        found = Filter.of(where, label)
+        if found is not None:
+            found.check_columns(self.columns)
+        if label is not None and label not in self.label_counts:
+            raise Refusal(422, f"No picture has the label '{label}'.")
+        return found
+
+    def check(self, *ids: int) -> None:
+        """Refuse ids that the index does not have."""
+        for id in ids:
+            try:
+                self.index.records_of([id])
+            except BadInput as error:
+                raise Refusal(404, f"There is no picture {id}.") from error
+
+    def label_mean(self, label: str) -> Vectors:
+        """The mean of the vectors of a label, as a unit vector.
+
+        Of a label with more than ``MEAN_OF`` pictures, so many are taken, evenly spaced.
+        """
+        if label not in self.label_counts:
+            raise Refusal(422, f"No picture has the label '{label}'.")
+        with self._lock:
+            if label in self._means:
+                self._means.move_to_end(label)
+                return self._means[label]
+        ids = self.index.ids_where(Filter.of(label=label))
+        some = ids[np.unique(np.linspace(0, len(ids) - 1, min(MEAN_OF, len(ids))).astype(int))]
+        mean: Vectors = self.index.vectors_of(some.tolist()).mean(0)
+        mean /= max(float(np.linalg.norm(mean)), 1e-12)
+        with self._lock:
+            self._means[label] = mean
+            while len(self._means) > MEANS_KEPT:
+                self._means.popitem(last=False)
+        return mean
+
+
+class Collection:
+    """Holds the latest view; a thread looks every second whether the index has changed.
+
+    Requests that run keep the view that they have begun with. A state that cannot be opened is
+    logged once, and the former one stays.
+    """
+
+    def __init__(self, index: Index, limits: Limits, metrics: Metrics) -> None:
+        self._limits, self._metrics = limits, metrics
+        self._thumbnails = BoundedCache(limits.thumbnail_bytes)
+        self._stop = threading.Event()
+        self._complaint = ""
+        self._thread: threading.Thread | None = None
+        self.view = View(index, limits, self._thumbnails)
+        self._tell()
+
+    def _tell(self) -> None:
+        index = self.view.index
+        self._metrics.observe_index(len(index), index.generation, index.updated)
+
+    def follow(self) -> None:
+        """Start to look for changes."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._follow, name="reload", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def _follow(self) -> None:
+        while not self._stop.wait(self._limits.reload_seconds):
+            try:
+                self.refresh()
+                self._complaint = ""
+            except Exception as error:  # whatever it is, the former state is still good
+                if str(error) != self._complaint:
+                    self._complaint = str(error)
+                    self._metrics.reloads.labels("failed").inc()
+                    event(f"the changed index cannot be opened: {error}", logging.ERROR)
+
+    def refresh(self) -> bool:
+        """Switch to the latest state; whether there was a new one."""
+        former = self.view.index
+        latest = former.latest()
+        if latest is former:
+            return False
+        if (latest.fingerprint, latest.dim) != (former.fingerprint, former.dim):
+            raise BadInput("it was made by another model; start the server again")
+        self.view.map.retire()
+        self.view = View(latest, self._limits, self._thumbnails)
+        self._metrics.reloads.labels("ok").inc()
+        self._tell()
+        event("index reloaded", generation=latest.generation, pictures=len(latest))
+        return True

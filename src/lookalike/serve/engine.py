@@ -1,0 +1,126 @@
+"""Where the server computes: decoding in threads, embedding and searching in batches."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO, Literal
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from lookalike.inference.embedder import Embedder
+from lookalike.inference.encoder import Encoder, Vectors
+from lookalike.search.filters import Filter
+from lookalike.search.items import Hit
+from lookalike.serve.batching import Batcher
+from lookalike.serve.collection import View
+from lookalike.serve.limits import Limits, Refusal, Room, Workers, cores
+from lookalike.serve.metrics import Metrics
+from lookalike.serve.pictures import decode_upload
+
+Runtime = Literal["torch", "onnx"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A vector to search with."""
+
+    view: View
+    vector: Vectors
+    k: int
+    where: Filter | None
+
+    @property
+    def key(self) -> tuple[int, int, Filter | None]:
+        """What searches must share to be one call of the index."""
+        return id(self.view), self.k, self.where
+
+
+class Engine:
+    """Embeds pictures and searches vectors, several requests at a time.
+
+    Each of ``threads`` cores takes the pictures that wait, up to a batch, and computes them alone:
+    cores that share a batch wait for each other.
+    """
+
+    def __init__(self, limits: Limits, metrics: Metrics, threads: int | None = None) -> None:
+        self.limits = limits
+        self.threads = threads or cores()
+        self.encoder: Encoder | None = None
+        self.runtime: Runtime | None = None
+        self.room = Room(limits.waiting)
+        batched = limits.batch_pictures > 1
+        most = limits.waiting * limits.examples
+        self._decoding = Workers(self.threads, most, "decoding")
+        self._embedding: Batcher[Tensor, Vectors] = Batcher(
+            self._embed,
+            "embedding",
+            most=limits.batch_pictures,
+            waiting=most,
+            threads=self.threads,
+            seconds=limits.batch_seconds if batched else 0.0,
+            observe=partial(metrics.observe_batch, "embedding"),
+        )
+        self._searching: Batcher[Wanted, list[Hit]] = Batcher(
+            self._search,
+            "searching",
+            most=limits.batch_vectors if batched else 1,
+            waiting=limits.waiting,
+            threads=self.threads,
+            key=lambda wanted: wanted.key,
+            observe=partial(metrics.observe_batch, "searching"),
+        )
+        for queue in (self._decoding, self._embedding, self._searching):
+            metrics.watch_queue(queue.name, queue)
+
+    def use(self, encoder: Encoder) -> None:
+        """Embed pictures by ``encoder``; the first batch, which is slow, is computed now."""
+        torch.set_num_threads(self.limits.torch_threads)
+        image = encoder.prepare(Image.new("RGB", (64, 64)))
+        for count in {1, self.limits.batch_pictures}:
+            encoder.embed_prepared([image] * count, self.limits.batch_pictures)
+        self.runtime = "torch" if isinstance(encoder, Embedder) else "onnx"
+        self.encoder = encoder
+
+    def close(self) -> None:
+        """End the threads."""
+        self._embedding.close()
+        self._searching.close()
+
+    def needed(self) -> Encoder:
+        """The encoder; a refusal if the index has none."""
+        if self.encoder is None:
+            sentence = "This index was made from vectors and has no model: search by id or vector."
+            raise Refusal(422, sentence)
+        return self.encoder
+
+    async def embed(self, file: BinaryIO) -> Vectors:
+        """The unit vector of an uploaded picture."""
+        encoder = self.needed()
+        with self._embedding.announced():
+            pixels = await self._decoding.run(self._decode, encoder, file)
+            future = self._embedding.put(pixels)
+        return await asyncio.wrap_future(future)
+
+    async def search(self, wanted: Wanted) -> list[Hit]:
+        """The most similar pictures."""
+        return await self._searching.submit(wanted)
+
+    def _decode(self, encoder: Encoder, file: BinaryIO) -> Tensor:
+        return encoder.prepare(decode_upload(file.read(), self.limits))
+
+    def _embed(self, pixels: list[Tensor]) -> list[Vectors]:
+        return list(self.needed().embed_prepared(pixels, self.limits.batch_pictures))
+
+    def _search(self, wanted: list[Wanted]) -> list[list[Hit]]:
+        first = wanted[0]
+        vectors = np.stack([one.vector for one in wanted])
+        return first.view.index.search(vectors, first.k, where=first.where)
+
+
+def since(start: float) -> float:
+    """Milliseconds since ``start``, to a tenth."""
+    return round(1e3 * (time.perf_counter() - start), 1)

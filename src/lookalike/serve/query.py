@@ -1,0 +1,41 @@
+"""The body of ``POST /api/query``."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+
+from lookalike.serve.limits import Limits
+
+MOST = Limits()
+"""The limits that the description of the API names."""
+Id = Annotated[int, Field(ge=0, lt=2**63)]
+Ids = Annotated[list[Id], Field(max_length=MOST.examples)]
+LabelName = Annotated[str, Field(max_length=1_000)]
+Labels = Annotated[list[LabelName], Field(max_length=MOST.examples)]
+Vector = Annotated[list[FiniteFloat], Field(min_length=1, max_length=65_536)]
+
+
+class Query(BaseModel):
+    """A search by ids, vectors and labels."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    vectors: Annotated[list[Vector], Field(max_length=MOST.examples)] = Field(
+        [], description="Vectors of the index's own model."
+    )
+    items: Ids = Field([], description="Indexed pictures; the query is the mean of all vectors.")
+    right: Ids = Field([], description="Pictures that were marked as right.")
+    wrong: Ids = Field([], description="Pictures that were marked as wrong.")
+    plus: Labels = Field([], description="Labels whose mean is added.")
+    minus: Labels = Field([], description="Labels whose mean is subtracted.")
+    weight: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = Field(
+        1.0, description="How much a label counts, against 1 of the pictures."
+    )
+    k: Annotated[int, Field(ge=1, le=MOST.neighbours)] = Field(24, description="How many.")
+    label: LabelName | None = Field(None, description="Search pictures of this label only.")
+    where: Annotated[str, Field(max_length=MOST.filter_length)] | None = Field(
+        None, description="Search pictures that this filter leaves, such as price < 50."
+    )
+    at_least: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] = Field(
+        -1.0, description="Leave out neighbours less similar than this."
+    )

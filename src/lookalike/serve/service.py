@@ -1,0 +1,76 @@
+"""What the routes share: the collection, the engine, the limits, and whether they are ready."""
+
+import logging
+from typing import Literal
+
+from lookalike.inference.encoder import Encoder
+from lookalike.inference.onnx_encoder import OnnxEncoder
+from lookalike.search.index import Index
+from lookalike.serve.collection import Collection
+from lookalike.serve.engine import Engine, Runtime
+from lookalike.serve.limits import Limits
+from lookalike.serve.logs import event
+from lookalike.serve.metrics import Metrics
+
+Phase = Literal["loading", "ready", "draining"]
+SENTENCES: dict[Phase, str] = {
+    "loading": "The server is loading its model; try again soon.",
+    "draining": "The server is being stopped.",
+}
+
+
+class Service:
+    """One index being served by one process."""
+
+    def __init__(self, index: Index, limits: Limits, threads: int | None = None) -> None:
+        self.limits = limits
+        self.metrics = Metrics()
+        self.collection = Collection(index, limits, self.metrics)
+        self.engine = Engine(limits, self.metrics, threads)
+        self._phase: Phase = "loading"
+
+    @property
+    def phase(self) -> Phase:
+        """Loading, ready or draining."""
+        return self._phase
+
+    @phase.setter
+    def phase(self, phase: Phase) -> None:
+        self._phase = phase
+        self.metrics.ready.set(phase == "ready")
+
+    @property
+    def unready(self) -> str | None:
+        """Why the server does not answer searches; None: it does."""
+        return SENTENCES.get(self.phase)
+
+    def load(self, encoder: Encoder | None = None, runtime: Runtime = "torch") -> None:
+        """Load the model, if the index has one, and begin to answer.
+
+        Args:
+            encoder: Embeds uploads instead of the index's own model; it must be the same model.
+            runtime: What runs the index's own model.
+        """
+        index = self.collection.view.index
+        if encoder is None and index.fingerprint:
+            embedder = index.embedder
+            encoder = embedder
+            if runtime == "onnx":
+                encoder = OnnxEncoder.of(embedder, self.limits.torch_threads)
+        if encoder is not None:
+            index.check_encoder(encoder)
+            self.engine.use(encoder)
+        self.collection.follow()
+        if self.phase == "loading":
+            self.phase = "ready"
+            event("ready", logging.DEBUG, pictures=len(index), generation=index.generation)
+
+    def drain(self) -> None:
+        """Answer what runs, and nothing new."""
+        self.phase = "draining"
+
+    def close(self) -> None:
+        """End the threads."""
+        self.drain()
+        self.collection.close()
+        self.engine.close()

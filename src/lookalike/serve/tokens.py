@@ -1,0 +1,150 @@
+"""Who may ask: tokens with names, and how often each may."""
+
+import hashlib
+import hmac
+import math
+import re
+import stat
+import time
+from collections.abc import Iterable, MutableSequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from lookalike.errors import BadInput
+
+SHORTEST_TOKEN = 8
+SHORTEST_SENTENCE = f"a token needs {SHORTEST_TOKEN} characters or more"
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Names and the SHA-256 of their tokens; without any, everybody may ask."""
+
+    digests: tuple[tuple[str, bytes], ...] = ()
+
+    @classmethod
+    def of(cls, tokens: Iterable[tuple[str, str]]) -> Self:
+        """Tokens from names and secrets."""
+        found: dict[str, bytes] = {}
+        for name, token in tokens:
+            if not NAME.fullmatch(name):
+                raise BadInput(
+                    f"the name '{name}' of a token is invalid: letters, digits, '.', '_', '-'"
+                )
+            if name in found:
+                raise BadInput(f"the name '{name}' stands for two tokens")
+            if len(token) < SHORTEST_TOKEN:
+                raise BadInput(f"{SHORTEST_SENTENCE}; that of '{name}' has {len(token)}")
+            found[name] = digest(token)
+        if len(set(found.values())) < len(found):
+            raise BadInput("two names have the same token")
+        return cls(tuple(found.items()))
+
+    @classmethod
+    def read(cls, path: Path) -> list[tuple[str, str]]:
+        """The lines ``name = token`` of a file that only its owner can read; ``#`` comments."""
+        try:
+            mode = path.stat().st_mode
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise BadInput(f"the tokens '{path}' cannot be read: {reason}") from error
+        if stat.S_IMODE(mode) & 0o077:
+            raise BadInput(f"other users can read the tokens '{path}': chmod 600 '{path}'")
+        pairs = []
+        for number, line in enumerate(text.splitlines(), 1):
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            name, equals, token = line.partition("=")
+            if not equals or not name.strip() or not token.strip():
+                raise BadInput(f"line {number} of '{path}' is not 'name = token'")
+            pairs.append((name.strip(), token.strip()))
+        if not pairs:
+            raise BadInput(f"there is no token in '{path}'")
+        return pairs
+
+    def __bool__(self) -> bool:
+        return bool(self.digests)
+
+    @property
+    def names(self) -> list[str]:
+        """The names, or one for everybody."""
+        return [name for name, _ in self.digests] or ["anyone"]
+
+    @property
+    def mark(self) -> str:
+        """A short hash of all tokens."""
+        return hashlib.blake2b(b"".join(d for _, d in self.digests), digest_size=4).hexdigest()
+
+    def name_of(self, given: str) -> str | None:
+        """Whose token it is; the time that takes does not depend on the token."""
+        wanted, found = digest(given), None
+        for name, known in self.digests:
+            if hmac.compare_digest(wanted, known):
+                found = name
+        return found
+
+
+def digest(token: str) -> bytes:
+    """What is kept of a token."""
+    return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
+
+
+@dataclass(frozen=True)
+class Rate:
+    """So many requests a second on average; up to ``burst`` at once.
+
+    >>> Rate.parse("90/min")
+    Rate(per_second=1.5, burst=90.0)
+    """
+
+    per_second: float
+    burst: float
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """``10/s``, ``100/min`` or ``5000/h``."""
+        match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*/\s*(s|min|h)\s*", text)
+        if match is None or not 0 < float(match[1]) < math.inf:
+            raise BadInput(f"the rate '{text}' is invalid: write it as 10/s, 100/min or 5000/h")
+        count = float(match[1])
+        return cls(count / UNITS[match[2]], max(1.0, count))
+
+
+class Buckets:
+    """A token bucket for each name: it fills at the rate, and each request takes one out.
+
+    ``state`` has two numbers a name, the content and when it was that. Several processes may share
+    it, with their lock; by default it belongs to this one.
+    """
+
+    def __init__(
+        self,
+        rate: Rate,
+        names: Iterable[str],
+        state: MutableSequence[float] | None = None,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        self.rate = rate
+        self._slots = {name: 2 * slot for slot, name in enumerate(names)}
+        self._state: MutableSequence[float] = (
+            [0.0, -math.inf] * len(self._slots) if state is None else state
+        )
+        self._lock = lock or nullcontext()
+
+    def take(self, name: str, now: float | None = None) -> float:
+        """0: the request may go on; otherwise the seconds until one may."""
+        now = time.monotonic() if now is None else now
+        slot = self._slots[name]
+        with self._lock:
+            content, then = self._state[slot], self._state[slot + 1]
+            gained = self.rate.per_second * (now - then)
+            content = min(self.rate.burst, content + max(0.0, gained))
+            allowed = content >= 1
+            self._state[slot] = content - 1 if allowed else content
+            self._state[slot + 1] = now
+        return 0.0 if allowed else (1 - content) / self.rate.per_second
