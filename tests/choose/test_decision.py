@@ -1,9 +1,8 @@
-import json
-
 import pytest
 
 from lookalike.choose.decision import decide
 from lookalike.compare.contenders import gather
+from lookalike.files import read_json, write_json
 
 
 def decision(folder, metric="recall@1"):
@@ -13,8 +12,7 @@ def decision(folder, metric="recall@1"):
 def set_validation(folder, method, value):
     """Change what validation said of a method; its test scores stay."""
     path = folder / "glyphs" / f"{method}.json"
-    row = json.loads(path.read_text())
-    path.write_text(json.dumps(row | {"validation": value}))
+    write_json(path, read_json(path) | {"validation": value}, sealed=True)
 
 
 @pytest.fixture

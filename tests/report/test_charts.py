@@ -31,6 +31,7 @@ def test_epochs_that_were_not_validated_leave_a_gap(make_run, gathered):
     lines = run.run.log.read_text().splitlines()
     lines[1] = '{"epoch": 2, "loss": 0.5}'
     run.run.log.write_text("\n".join(lines))
+    run.run.finish(run.run.result, 12.34)
     curve = curves(gathered([run]).contenders)[0]
     assert curve.epochs == [1, 2, 3]
     assert curve.validated == [1, 3]

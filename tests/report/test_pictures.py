@@ -26,8 +26,6 @@ def pictures_of(tmp_path):
             labels=np.zeros(count, np.int64),
             class_names=("only",),
             test=np.ones(count, bool),
-            query=None,
-            gallery=None,
             decode=lambda index: arrays[index],
             fingerprint="made",
             stamp=f"made{[a.shape for a in arrays]}",

@@ -49,3 +49,16 @@ def test_before_the_first_score_the_status_is_shown(make_study, tmp_path):
 def test_a_folder_without_a_study_is_refused(tmp_path):
     with pytest.raises(BadInput, match="does not hold a study yet"):
         LivePage(tmp_path)
+
+
+def test_only_names_of_this_machine_are_answered(make_study, tmp_path):
+    page = LivePage(make_study(tmp_path / "study"))
+    told = []
+    threading.Thread(target=serve_page, args=(page, 0, told.append), daemon=True).start()
+    while not told:
+        pass
+    request = urllib.request.Request(told[0], headers={"Host": "evil.example"})
+    with pytest.raises(urllib.error.HTTPError, match="421"):
+        urllib.request.urlopen(request)
+    with urllib.request.urlopen(told[0]) as answer:
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"

@@ -57,7 +57,7 @@ def write_outcome(outcome: Outcome, command: str) -> Written:
     title = f"Which method for {outcome.label}?"
     summary = _summary(outcome, written)
     if decision is None or decision.trained is None or outcome.gathered is None:
-        css = Markup(template_text("page.css"))
+        css = Markup(template_text("page.css") + own_css())
         alone = template("alone.html.j2", "lookalike.choose")
         _write(page, alone.render(title=title, lead=headline(outcome), summary=summary, css=css))
     else:
@@ -69,9 +69,15 @@ def write_outcome(outcome: Outcome, command: str) -> Written:
             commands=[command],
             metric=decision.metric,
             summary=summary,
+            css=own_css(),
         )
     write_json(folder / "recommendation.json", as_dict(outcome))
     return written
+
+
+def own_css() -> str:
+    """The style sheet of the summary."""
+    return (Path(__file__).parent / "templates" / "summary.css").read_text(encoding="utf-8")
 
 
 def _summary(outcome: Outcome, written: Written) -> Markup:

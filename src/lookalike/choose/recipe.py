@@ -21,9 +21,11 @@ def run_of(candidate: Candidate, base: RunConfig) -> RunConfig:
     Returns:
         Its configuration; of a baseline, with its projection as the head and no epochs.
     """
-    data = base.data.model_dump(mode="json")
     if isinstance(candidate.row, MethodRow):
-        return parse(merge(candidate.row.config, {"data": data}), "the recipe")
+        # Results are shown to others and name no folders: those come from the base.
+        data = base.data.model_dump(mode="json")
+        places = {"data": data, "model": {"weights": base.model.weights}}
+        return parse(merge(candidate.row.config, places), "the recipe")
     row = candidate.row
     heads: dict[str, dict[str, Any]] = {
         "raw-features": {"dim": 0, "head_init": "random"},

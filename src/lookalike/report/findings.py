@@ -33,7 +33,7 @@ class Finding:
 
 def write_findings(path: Path, title: str, lead: Sequence[str], rows: Sequence[Finding]) -> Path:
     """Write the page: the first :data:`MOST` rows, and how many there are."""
-    css = Markup(template_text("page.css"))
+    css = Markup(template_text("page.css") + template_text("findings.css"))
     text = template("findings.html.j2").render(
         title=title, lead=lead, rows=rows[:MOST], total=len(rows), css=css
     )

@@ -1,8 +1,12 @@
 """How numbers and names are shown, and the templates that show them."""
 
+import base64
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 from lookalike.study.intervals import Interval
 
@@ -52,6 +56,22 @@ def plus_minus(score: Interval | None) -> str:
     return "" if score is None or score.half is None else f"{100 * score.half:.1f}"
 
 
+def policy(styles: Sequence[str] = (), scripts: Sequence[str] = ()) -> Markup:
+    """The Content-Security-Policy of a page that is one file: these texts, and nothing else.
+
+    A style sheet or script is known by its hash, so that nothing that came from data can run. An
+    empty style sheet is what Plotly adds its rules to.
+    """
+    parts = ["default-src 'none'", "img-src data: blob:", "base-uri 'none'", "form-action 'none'"]
+    for directive, texts in (("style-src", styles), ("script-src", scripts)):
+        hashes = [
+            base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts
+        ]
+        if hashes:
+            parts.append(" ".join([directive, *(f"'sha256-{one}'" for one in hashes)]))
+    return Markup("; ".join(parts))
+
+
 def template(name: str, package: str = "lookalike.report") -> Template:
     """The template of a page, of another package too; an undefined variable is an error."""
     environment = Environment(
@@ -63,6 +83,7 @@ def template(name: str, package: str = "lookalike.report") -> Template:
     )
     filters = (percent, signed, plus_minus, metric_label)
     environment.filters |= {function.__name__: function for function in filters}
+    environment.globals["policy"] = policy
     return environment.get_template(name)
 
 

@@ -1,6 +1,5 @@
 """One HTML file about runs and studies that fetches nothing, and table files beside it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -119,6 +118,7 @@ def write_page(
     anyway: bool = False,
     paper: str | None = None,
     summary: Markup | None = None,
+    css: str = "",
     seed: int = 0,
 ) -> list[Path]:
     """Write a page about runs and studies, and its tables beside it.
@@ -133,6 +133,7 @@ def write_page(
         anyway: Rank rows that differ beyond the method, and say so.
         paper: A paper in whose table our rows are shown too.
         summary: A section before the scores.
+        css: Its style sheet.
         seed: Of the map.
 
     Returns:
@@ -159,7 +160,9 @@ def write_page(
         if part.to_best:
             suffix = f".differences-{number}.svg" if len(blocks) > 1 else ".differences.svg"
             texts[suffix] = difference_figure(part, found.metric, alone=True)
-    texts = {".html": _page(title, lead, commands, found, blocks, gathered, texts, summary)} | texts
+    texts = {
+        ".html": _page(title, lead, commands, found, blocks, gathered, texts, summary, css)
+    } | texts
     return write_texts(path, texts)
 
 
@@ -208,6 +211,7 @@ def _page(
     gathered: Gathered,
     texts: dict[str, str],
     summary: Markup | None,
+    css: str,
 ) -> str:
     methods = [asdict(method) for method in charts.method_styles(gathered.contenders)]
     tested = found.tournament is not None and found.tournament.distance is not None
@@ -242,7 +246,7 @@ def _page(
             "blocks": [block.for_script() for block in blocks],
         },
         plotly=Markup(get_plotlyjs()),
-        css=Markup(template_text("page.css")),
+        css=Markup(template_text("page.css") + css),
         script=Markup("\n".join(template_text(f"script/{name}.js") for name in SCRIPTS)),
     )
     return page
@@ -270,11 +274,12 @@ def _environments(gathered: Gathered) -> list[str]:
     lines = []
     for one in gathered.contenders:
         for run in one.runs:
-            path = run.folder / "environment.json"
-            found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            found = run.environment
             parts = [f"Python {found['python']}"] if "python" in found else []
-            parts += [f"{name} {version}" for name, version in found.get("versions", {}).items()]
+            versions = found.get("versions")
+            if isinstance(versions, dict):
+                parts += [f"{name} {version}" for name, version in versions.items()]
             if found.get("commit"):
-                parts.append(f"commit {found['commit'][:12]}")
+                parts.append(f"commit {str(found['commit'])[:12]}")
             lines.append(", ".join(parts))
     return [line for line in dict.fromkeys(lines) if line]

@@ -21,6 +21,7 @@ HEAD = '<meta charset="utf-8">'
 REFRESH = '<meta http-equiv="refresh" content="{seconds}">'
 STATUS = """<!DOCTYPE html>
 <html lang="en"><head>{head}
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>{name}</title></head>
 <body><h1>{name}</h1><p>{sentence}</p><pre>{table}</pre></body></html>
@@ -84,7 +85,11 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*args)
 
     def do_GET(self) -> None:
-        """The page."""
+        """The page; for this machine's own names only, as another site may use its address."""
+        host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
+        if host not in ("127.0.0.1", "localhost"):
+            self.send_error(421)
+            return
         if self.path.partition("?")[0] != "/":
             self.send_error(404)
             return
@@ -93,6 +98,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
+        self.send_header("Content-Security-Policy", "frame-ancestors 'none'")
+        self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
         self.wfile.write(body)
 
@@ -110,7 +117,4 @@ def serve_page(page: LivePage, port: int, ready: Callable[[str], None]) -> None:
     """
     with ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, page)) as server:
         ready(f"http://127.0.0.1:{server.server_port}/")
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            return
+        server.serve_forever()

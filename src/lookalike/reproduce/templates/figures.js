@@ -1,4 +1,5 @@
 // Charts of a reproduction: lines, points, bars, areas, spans, rows, heat maps.
+document.querySelectorAll("[data-height]").forEach((chart) => { chart.style.height = `${chart.dataset.height}px`; });
 const bars = (one, scores, chart, way) => {
   const [low, high] = chart.bounds || [-Infinity, Infinity];
   return {

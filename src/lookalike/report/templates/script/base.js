@@ -35,12 +35,24 @@ const upAxis = (title, more) => axis({ title: { text: title, standoff: 6 }, ntic
 const methodNamed = (name) => page.methods.find((method) => method.name === name);
 const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
 
+// Plotly sets some styles as attributes, which the page's Content-Security-Policy refuses, as it
+// refuses those of markup that came from data. As properties they are what a script may set.
+const setAttribute = Element.prototype.setAttribute;
+Element.prototype.setAttribute = function (name, value) {
+  if (name === "style") this.style.cssText = value;
+  else setAttribute.call(this, name, value);
+};
+
 // Most of this page is plotly.js. It is kept as text, so that the page can be read at once, and
 // is run when the browser has nothing else to do, or when the first chart needs it.
 const loadPlotly = () => {
   if (window.Plotly) return;
   const script = document.createElement("script");
   script.textContent = byId("plotly").textContent;
+  // the style sheet of its street maps, which no page here has, is left out where its id is taken
+  for (const [, id] of script.textContent.matchAll(/getElementById\("([0-9a-f]{64})"\)/g)) {
+    document.head.append(Object.assign(document.createElement("template"), { id }));
+  }
   document.head.append(script);
 };
 const plot = (target, traces, shape) => {
