@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-portable test-all lint chromium bench bench-losses bench-eval bench-train bench-search clean keys docs gallery
+.PHONY: install demo test test-portable test-all lint chromium bench bench-losses bench-eval bench-train bench-search chaos clean keys docs gallery
 
 install: $(STAMP)
 
@@ -53,6 +53,11 @@ chromium:
 	@command -v chromium >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null)
 
+# Random faults over the whole product for MINUTES; the counts go to docs/reliability.md.
+MINUTES ?= 20
+chaos: install
+	$(BIN)/python -m chaos --minutes $(MINUTES) --write
+
 bench: bench-losses bench-eval bench-train bench-search
 
 bench-losses: install
@@ -70,6 +75,8 @@ bench-train: install
 
 bench-search: install
 	$(BIN)/python benchmarks/search.py
+	$(BIN)/python benchmarks/embedding.py
+	$(BIN)/python benchmarks/serving.py
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,130 @@
+"""The scheduler: shares the time among scenarios by weight, and goes on after failures."""
+
+import shutil
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from chaos.scenario import Outcome, Scenario, Unavailable
+
+__all__ = ["Entry", "replay_command", "run_campaign"]
+
+
+@dataclass(eq=False)
+class Entry:
+    """A scenario, and what came of it so far."""
+
+    scenario: Scenario
+    attempts: int = 0
+    total: Outcome = field(default_factory=Outcome)
+    seconds: float = 0.0
+    failures: list[tuple[int, Outcome]] = field(default_factory=list)
+    """The seed and the outcome of each failed attempt."""
+    unavailable: str = ""
+    prepared: bool = False
+    broken: bool = False
+    """Its preparation failed, so there is nothing to compare with."""
+
+    @property
+    def due(self) -> float:
+        """The smaller, the sooner it is this scenario's turn."""
+        return self.seconds / self.scenario.weight
+
+
+def replay_command(name: str, seed: int) -> str:
+    """The command that makes one attempt again."""
+    return f"python -m chaos --only {name} --seed {seed} --attempts 1"
+
+
+def run_campaign(
+    chosen: Sequence[Scenario],
+    folder: Path,
+    *,
+    seed: int,
+    seconds: float,
+    attempts: int | None = None,
+    jobs: int = 1,
+    say: Callable[[str], None] = print,
+) -> list[Entry]:
+    """Make attempts until the time is over, at least one of each scenario.
+
+    Attempt ``n`` of a scenario has the seed ``seed + n``. A scenario makes one attempt at a time;
+    ``jobs`` scenarios do so together.
+
+    Args:
+        chosen: The scenarios.
+        folder: For references and attempts.
+        seed: Of the first attempts.
+        seconds: The time; what has begun by then is brought to its end.
+        attempts: At most so many of each.
+        jobs: How many scenarios are at work together.
+        say: Prints a line.
+    """
+    entries = [Entry(scenario) for scenario in chosen]
+    until = time.monotonic() + seconds
+    lock = threading.Lock()
+
+    def line(text: str) -> None:
+        with lock:
+            say(text)
+
+    def more(entry: Entry) -> bool:
+        if (
+            entry.unavailable
+            or entry.broken
+            or (attempts is not None and entry.attempts >= attempts)
+        ):
+            return False
+        return not entry.attempts or time.monotonic() < until
+
+    with ThreadPoolExecutor(jobs) as threads:
+        waiting, running = list(entries), dict[Future[None], Entry]()
+        while running or waiting:
+            waiting.sort(key=lambda entry: (entry.attempts > 0, entry.due))
+            while waiting and len(running) < jobs:
+                entry = waiting.pop(0)
+                if more(entry):
+                    running[threads.submit(_once, entry, folder, seed, line)] = entry
+            for ended in wait(running, return_when=FIRST_COMPLETED).done:
+                ended.result()
+                waiting.append(running.pop(ended))
+    for entry in entries:
+        entry.scenario.close()
+    return entries
+
+
+def _once(entry: Entry, folder: Path, seed: int, say: Callable[[str], None]) -> None:
+    """One attempt, after the preparation if it is the first."""
+    scenario, begun = entry.scenario, time.monotonic()
+    place = folder / f"{scenario.name}-{entry.attempts}"
+    this = seed + entry.attempts
+    try:
+        if not entry.prepared:
+            home = folder / scenario.name
+            home.mkdir(parents=True)
+            scenario.prepare(home)
+            entry.prepared = True
+        place.mkdir(parents=True)
+        outcome = scenario.attempt(Random(this), place)
+    except Unavailable as reason:
+        entry.unavailable = str(reason)
+        say(f"{scenario.name}: cannot run here: {reason}")
+        return
+    except Exception:  # the campaign goes on, and this counts as a failure
+        outcome = Outcome(wrong=1, problems=(traceback.format_exc(),))
+        entry.broken = not entry.prepared
+    shutil.rmtree(place, ignore_errors=True)
+    entry.attempts += 1
+    entry.seconds += time.monotonic() - begun
+    entry.total += outcome
+    state = "FAILED" if outcome.failed else "ok"
+    say(f"{scenario.name} seed {this}: {outcome.done} {scenario.unit}, {state}")
+    if outcome.failed:
+        entry.failures.append((this, outcome))
+        say("\n".join(f"  {problem}" for problem in outcome.problems))
+        say(f"  again: {replay_command(scenario.name, this)}")

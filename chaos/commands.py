@@ -1,0 +1,166 @@
+"""Commands of ``lookalike`` as processes that can be killed, and what they say."""
+
+import atexit
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+__all__ = ["Command", "cold", "warm"]
+
+ROOT = Path(__file__).resolve().parent.parent
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+PATIENCE = 600.0
+"""Seconds after which a command counts as one that does not end."""
+_numbers = itertools.count()
+_lock = threading.Lock()
+
+
+class Command:
+    """A running or ended command.
+
+    Args:
+        folder: Has its standard output and error, and from :func:`warm` its number and exit code.
+        process: The process, if this one started it itself.
+    """
+
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.folder = folder
+        self.process = process
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        if self.process is not None:
+            return self.process.pid
+        while not (path := self.folder / "pid").exists():
+            time.sleep(0.005)
+        return int(path.read_text())
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs."""
+        if self.process is not None:
+            return self.process.poll()
+        path = self.folder / "code"
+        return int(path.read_text()) if path.exists() else None
+
+    def wait(self, seconds: float = PATIENCE) -> int | None:
+        """The exit code; None if it has not ended after ``seconds``."""
+        until = time.monotonic() + seconds
+        while (code := self.poll()) is None and time.monotonic() < until:
+            time.sleep(0.01)
+        return code
+
+    def kill(self, number: int = signal.SIGKILL) -> bool:
+        """Send a signal; whether the command was still running."""
+        if self.poll() is not None:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+            return True
+        return False
+
+    def kill_after(self, seconds: float) -> bool:
+        """Kill it ``seconds`` after now, and wait for its end; False if it had ended before."""
+        self.wait(seconds)
+        killed = self.kill()
+        self.wait()
+        return killed and self.poll() == -signal.SIGKILL
+
+    def children(self) -> list[int]:
+        """The processes that the command has started."""
+        with suppress(OSError):
+            path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+            return [int(number) for number in path.read_text().split()]
+        return []
+
+    @property
+    def output(self) -> str:
+        """What it wrote to standard output."""
+        return (self.folder / "stdout").read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def errors(self) -> str:
+        """What it wrote to standard error."""
+        path = self.folder / "stderr"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    @property
+    def traceback(self) -> bool:
+        """Whether it showed a traceback."""
+        return "Traceback (most recent call last)" in self.errors
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables of every command: this source tree, one thread."""
+    paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    known = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), **dict.fromkeys(THREADS, "1")}
+    return {**os.environ, **known, **variables}
+
+
+def cold(
+    arguments: Sequence[str | Path],
+    folder: Path,
+    variables: Mapping[str, str] | None = None,
+    before: Sequence[str] = (),
+) -> Command:
+    """Start ``python -m lookalike ARGUMENTS`` as a user would, after the command ``before``."""
+    place = new_place(folder)
+    with (place / "stdout").open("wb") as out, (place / "stderr").open("wb") as err:
+        process = subprocess.Popen(
+            [*before, sys.executable, "-m", "lookalike", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=place,
+            env=environment(variables or {}),
+            start_new_session=True,
+        )
+    return Command(place, process)
+
+
+def warm(
+    arguments: Sequence[str | Path],
+    folder: Path,
+    variables: Mapping[str, str] | None = None,
+    limits: Mapping[str, int] | None = None,
+) -> Command:
+    """The same from a process that has imported everything; ``limits`` as ``RLIMIT_FSIZE``."""
+    place = new_place(folder)
+    request = {
+        "arguments": [str(argument) for argument in arguments],
+        "folder": str(place),
+        "variables": dict(variables or {}),
+        "limits": dict(limits or {}),
+    }
+    with _lock:
+        stream = server().stdin
+        assert stream is not None
+        stream.write(json.dumps(request).encode() + b"\n")
+        stream.flush()
+    return Command(place)
+
+
+def new_place(folder: Path) -> Path:
+    """A new folder for what a command says."""
+    place = (folder / f"command-{next(_numbers)}").resolve()
+    place.mkdir(parents=True)
+    return place
+
+
+@cache
+def server() -> subprocess.Popen[bytes]:
+    """The process of :mod:`chaos.warm`; it ends with this one."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "chaos.warm"], stdin=subprocess.PIPE, env=environment({}), cwd=ROOT
+    )
+    atexit.register(process.communicate)
+    return process

@@ -1,0 +1,173 @@
+"""Filters: SQL that is none of ours, injected, huge and nested, and labels that look like SQL."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+from PIL import Image
+
+from chaos.hostile.fuzzer import Broken, Fuzzer, Input
+from chaos.hostile.mutation import mutated
+from lookalike.search import Embedder, Index
+from lookalike.search.filters import Filter
+
+__all__ = ["Filters"]
+
+LABELS = (
+    "'; drop table items; --",
+    'a"b',
+    "50%",
+    "a_b",
+    "\\",
+    "<script>alert(1)</script>",
+    "é",
+    "0",
+)
+GOOD = (
+    "price < 50",
+    "label = 'a'",
+    "price between 1 and 2",
+    "label in ('a', 'b')",
+    "path like '%x'",
+)
+ATOMS = (
+    *(
+        "1=1",
+        "true",
+        "label",
+        "price",
+        "(select 1)",
+        "label = (select 1)",
+        "exists(select 1)",
+        "null",
+    ),
+    *(
+        "price < 'x'",
+        "price is not null",
+        "label = label",
+        "pg_sleep(9)",
+        "label || 'x' = 'x'",
+        "*",
+    ),
+    *(
+        "label like '%%%%%%%%%%%%%%%a'",
+        "label ~ '(a+)+$'",
+        "label similar to 'x'",
+        "1/0 = 1",
+        "-- x",
+    ),
+    *(
+        "price::text = '1'",
+        "cast(price as int) = 1",
+        "current_user = 'x'",
+        "$1 = 1",
+        ":a = 1",
+        "? = 1",
+    ),
+    *(
+        "price = 1e999",
+        "price = 9" + "9" * 400,
+        "label = 'a\0b'",
+        "@@version = 1",
+        "price << 2 = 4",
+    ),
+    *(
+        "label = 'x'; delete from items",
+        "label = 'x' union select 1",
+        "array[1] = 1",
+        "{fn x()} = 1",
+    ),
+    *(
+        "label = E'\\x41'",
+        "label = x'41'",
+        "label = $$x$$",
+        "price + 1 < 3",
+        "count(price) > 1",
+        "/* */",
+    ),
+)
+FORBIDDEN = (
+    "select",
+    "pg_sleep",
+    "union",
+    "delete",
+    "drop",
+    "cast(",
+    "::",
+    "current_user",
+    "count(",
+)
+
+
+class Filters(Fuzzer):
+    """Through ``Filter.parse`` and the search of an index with hostile labels."""
+
+    name = "filters"
+    count = 200
+
+    def prepare(self, folder: Path) -> None:
+        """Index pictures whose labels look like SQL and markup."""
+        table = ["path,label,price"]
+        rng = np.random.default_rng(0)
+        for number, label in enumerate(LABELS):
+            Image.fromarray(rng.integers(0, 256, (16, 16, 3), np.uint8)).save(
+                folder / f"{number}.png"
+            )
+            quoted = label.replace('"', '""')
+            table.append(f'{number}.png,"{quoted}",{number}')
+        (folder / "t.csv").write_text("\n".join(table), encoding="utf-8")
+        torch.manual_seed(0)
+        embedder = Embedder.from_network("small-cnn", weights="none")
+        self.index = Index.create(folder / "a.index", embedder, folder / "t.csv")
+        self.query = rng.normal(size=(1, embedder.dim)).astype(np.float32)
+
+    def inputs(self, random: Random, folder: Path) -> Iterator[Input]:  # noqa: ARG002
+        """Filters, and labels to filter by."""
+        while True:
+            draw = random.random()
+            if draw < 0.1:
+                label = random.choice(LABELS)
+                yield Input("label", self.by_label(label), keep=label)
+                continue
+            kind, text = "damaged", mutated(random, random.choice(GOOD).encode()).decode("latin-1")
+            if draw < 0.6:
+                kind = "forged"
+                parts = [random.choice((*ATOMS, *GOOD)) for _ in range(random.choice((1, 1, 2, 3)))]
+                text = random.choice((" and ", " or ", " ", ", ")).join(parts)
+                text = random.choice(("{}", "not {}", "({})", "(({})", "{}'", "{};")).format(text)
+            elif draw < 0.7:
+                kind, size = "huge", random.choice((100, 2000, 100_000))
+                text = random.choice(
+                    (
+                        "(" * size + "price < 1" + ")" * size,
+                        "not " * size + "price < 1",
+                        " or ".join(["price < 1"] * size),
+                        "label in (" + ", ".join(["'a'"] * size) + ")",
+                        "label = '" + "a" * size + "'",
+                        "label like '" + "%a" * size + "'",
+                    )
+                )
+            refuse = any(word in text.lower() for word in FORBIDDEN) and "'" not in text
+            yield Input(kind, self.by_filter(text), refuse, text)
+
+    def by_label(self, label: str) -> Callable[[], None]:
+        """The label finds its own picture, and no other."""
+
+        def run() -> None:
+            hits = self.index.search(self.query, 20, label=label)[0]
+            if [hit.label for hit in hits] != [label]:
+                raise Broken(f"found {[hit.label for hit in hits]}")
+
+        return run
+
+    def by_filter(self, text: str) -> Callable[[], None]:
+        """Parse it, and search with it."""
+
+        def run() -> None:
+            Filter.parse(text)
+            self.index.search(self.query, 5, where=text)
+            self.index.count(Filter.of(text))
+
+        return run

@@ -1,0 +1,182 @@
+"""Many damaged files a second, read by the functions that the commands read them with."""
+
+import hashlib
+import shutil
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+
+from chaos.commands import warm
+from chaos.damage import KINDS, damage, files_in
+from chaos.pictures import make_pictures
+from chaos.scenario import Outcome, Scenario
+from chaos.study import findings, study_command, write_study
+from chaos.training import settings
+from lookalike import data
+from lookalike.errors import LookalikeError
+from lookalike.runs.run import Run, model_tensors, test_embeddings
+from lookalike.study.ledger import Ledger
+from lookalike.study.results import load_results, method_classes
+from lookalike.training import checkpoint
+
+DAMAGES = 40
+"""In one attempt."""
+PICTURES = ("data.root",)
+Reader = Callable[[Path, Path], Any]
+
+
+class DamagedFiles(Scenario):
+    """Copies of a folder, each with one damaged file, and what a reader says of them."""
+
+    weight = 0.5
+
+    def __init__(
+        self, name: str, make: Callable[[Path], Path], read: Reader, kinds: Sequence[str] = KINDS
+    ) -> None:
+        self.name = f"disks.readers.{name}"
+        self.make = make
+        self.read = read
+        self.kinds = kinds
+
+    def prepare(self, folder: Path) -> None:
+        """Make the folder, and read it undamaged."""
+        self.home = folder
+        self.whole = self.make(folder)
+        self.expected = plain(self.read(self.whole, folder))
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Damage and read, many times."""
+        total = Outcome()
+        for number in range(DAMAGES):
+            place = folder / str(number) / self.whole.name
+            shutil.copytree(self.whole, place, symlinks=True)
+            path = random.choice(files_in(place, "tensorboard"))
+            total += Outcome(1) + self.judged(place, path, damage(random, path, self.kinds))
+            shutil.rmtree(place.parent)
+        return total
+
+    def judged(self, place: Path, path: Path, done: str) -> Outcome:
+        """Read a damaged folder: the same values, or a sentence that names the file."""
+        try:
+            found = plain(self.read(place, self.home))
+        except LookalikeError as error:
+            # or the pictures at a path of its configuration that is not one any more
+            if any(name in str(error) for name in (path.name, path.parent.name, *PICTURES)):
+                return Outcome()
+            return Outcome(wrong=1, problems=(f"{done}: not named in '{error}'",))
+        except Exception:
+            return Outcome(tracebacks=1, problems=(f"{done}: {traceback.format_exc()}",))
+        if found != self.expected:
+            return Outcome(wrong=1, problems=(f"{done}: other values",))
+        return Outcome()
+
+
+def plain(value: Any) -> str:
+    """A text that differs where the values do."""
+    digest = hashlib.sha256()
+
+    def add(part: Any) -> None:
+        if isinstance(part, torch.Tensor):
+            part = part.detach().cpu().contiguous().numpy()
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype} {part.shape}".encode() + part.tobytes())
+        elif isinstance(part, dict):
+            for key in sorted(part, key=str):
+                digest.update(str(key).encode())
+                add(part[key])
+        elif isinstance(part, list | tuple):
+            digest.update(str(len(part)).encode())
+            for one in part:
+                add(one)
+        else:
+            digest.update(repr(part).encode())
+
+    add(value)
+    return digest.hexdigest()
+
+
+def trained(folder: Path, *fault: str) -> Path:
+    """The folder of a run; with a fault, of one that was killed."""
+    pictures = make_pictures(folder / "pictures")
+    variables = {"LOOKALIKE_CACHE": str(folder / "cache")}
+    if fault:
+        variables["LOOKALIKE_FAULT"] = fault[0]
+    command = warm(settings("ema", pictures, folder / "runs"), folder, variables)
+    command.wait()
+    (found,) = (path for path in (folder / "runs").iterdir() if not path.is_symlink())
+    return found
+
+
+def read_run(folder: Path, _: Path) -> Sequence[Any]:
+    """Everything that a finished run says."""
+    run = Run(folder)
+    config = run.config.model_dump(mode="json")
+    del config["runs_dir"], config["data"]["root"]  # others tell only where things are
+    classes = run.classes
+    return [
+        config, run.result, run.seconds, run.epochs(), model_tensors(run),
+        test_embeddings(run).embeddings, None if classes is None else classes.as_csv(),
+    ]  # fmt: skip
+
+
+def read_checkpoint(folder: Path, _: Path) -> Sequence[Any]:
+    """What an interrupted run is continued from."""
+    place = folder / "checkpoints"
+    return [checkpoint.latest(place), checkpoint.read_start(place)]
+
+
+def stored(kind: Any) -> Callable[[Path], Path]:
+    """Makes a cache folder with one kind of image store."""
+
+    def make(folder: Path) -> Path:
+        images = data.load("folder", make_pictures(folder / "pictures", images=30))
+        data.open_store(images, None, folder / "cache", kind=kind)
+        return folder / "cache"
+
+    return make
+
+
+def reader_of(kind: Any) -> Reader:
+    """Reads all images of a store."""
+
+    def read(folder: Path, home: Path) -> Sequence[Any]:
+        images = data.load("folder", home / "pictures")
+        store = data.open_store(images, None, folder, kind=kind)
+        return store.read_batch(range(len(store)))
+
+    return read
+
+
+def studied(folder: Path) -> Path:
+    """The folder of a finished study."""
+    study = write_study(folder, make_pictures(folder / "pictures"))
+    cache = {"LOOKALIKE_CACHE": str(folder / "cache")}
+    command = warm(study_command(study, folder / "study", "--workers", "1"), folder, cache)
+    if command.wait() != 0:
+        raise RuntimeError(command.errors)
+    return folder / "study"
+
+
+def read_study(folder: Path, _: Path) -> Sequence[Any]:
+    """Everything that a study found, and the records in its database."""
+    found = load_results(folder)
+    classes = [method_classes(folder, row) for row in found.rows]
+    with Ledger(f"sqlite:///{folder / 'study.db'}") as ledger:
+        records = ledger.records([""])[0]
+    tables = [None if one is None else one.as_bytes() for one in classes]
+    kept = {key: record for key, record in records.items() if not key.startswith("optuna/")}
+    return [findings(folder), tables, kept]
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    DamagedFiles("run", trained, read_run),
+    DamagedFiles("checkpoint", lambda place: trained(place, "rename:20:kill"), read_checkpoint),
+    DamagedFiles("raw-store", stored("raw"), reader_of("raw")),
+    DamagedFiles("jpeg-store", stored("jpeg"), reader_of("jpeg")),
+    DamagedFiles("study", studied, read_study, ("cut", "flip", "flip")),
+)

@@ -1,0 +1,224 @@
+"""``kill -9`` while image stores are built, tables are reproduced, and on Ray."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import psutil
+
+from chaos.checks import after_fault, failure, unexpected
+from chaos.commands import cold, environment, warm
+from chaos.parts.kills_study import StudyScenario
+from chaos.parts.kills_training import POINTS
+from chaos.pictures import make_pictures
+from chaos.scenario import Outcome, Scenario, Unavailable, Unit
+from chaos.study import study_command
+from chaos.training import outcome, settings
+from lookalike.files import file_checksum
+from lookalike.study.results import load_results
+
+
+class StoreKills(Scenario):
+    """A store of some hundred images is built by a training that is killed meanwhile."""
+
+    unit: Unit = "kills"
+
+    def __init__(self, kind: str) -> None:
+        self.name = f"kills.store.{kind}"
+        self.kind = kind
+        self.quick = int(kind == "jpeg")
+
+    def prepare(self, folder: Path) -> None:
+        """Build the store undisturbed."""
+        self.pictures = make_pictures(folder / "pictures", images=60)
+        begun = time.monotonic()
+        command = warm(self.arguments(folder / "runs"), folder, self.cache(folder))
+        if command.wait() != 0:
+            raise RuntimeError(f"the undisturbed run failed: {command.errors}")
+        self.seconds = time.monotonic() - begun
+        self.expected = (outcome(folder / "runs"), self.content(folder))
+
+    def arguments(self, runs: Path) -> list[str]:
+        """A training that needs the store, and does little with it."""
+        common = settings("plain", self.pictures, runs)
+        return [*common, "train.epochs=0", f"data.store={self.kind}"]
+
+    def cache(self, folder: Path) -> dict[str, str]:
+        """The variable that names the cache folder."""
+        return {"LOOKALIKE_CACHE": str(folder / "cache")}
+
+    def content(self, folder: Path) -> dict[str, str]:
+        """The files of the store, without those that killed processes have left."""
+        files = (path for path in (folder / "cache").rglob("*") if path.is_file())
+        return {
+            path.name: file_checksum(path)
+            for path in files
+            if not path.name.startswith(".") and path.suffix != ".claim"
+        }
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Kill up to four times while the store is built."""
+        arguments, total = self.arguments(folder / "runs"), Outcome()
+        for _ in range(random.randint(1, 4)):
+            fault = {}
+            if random.random() < 0.5:
+                fault = {"LOOKALIKE_FAULT": f"{random.choice(POINTS)}:{random.randint(1, 6)}:kill"}
+            command = warm(arguments, folder, self.cache(folder) | fault)
+            if fault:
+                total += after_fault(command)
+            else:
+                killed = command.kill_after(random.uniform(0, self.seconds))
+                total += Outcome(int(killed)) + unexpected(command, (0, -signal.SIGKILL))
+        command = warm(arguments, folder, self.cache(folder))
+        if command.wait() != 0:
+            total += failure(command, f"exit code {command.poll()} after kills")
+        if (outcome(folder / "runs"), self.content(folder)) != self.expected:
+            total += Outcome(wrong=1, problems=("not the store or result of the undisturbed run",))
+        return total
+
+
+class ReproduceKills(Scenario):
+    """A table of a paper in its smallest form, killed and started again."""
+
+    name = "kills.reproduce"
+    unit: Unit = "kills"
+    quick = 0
+
+    def prepare(self, folder: Path) -> None:
+        """Reproduce it undisturbed."""
+        self.pictures = make_pictures(folder / "pictures", classes=16)
+        self.variables = {"LOOKALIKE_CACHE": str(folder / "cache")}
+        begun = time.monotonic()
+        command = warm(self.arguments(folder / "whole"), folder, self.variables)
+        if command.wait() != 0:
+            raise RuntimeError(f"the undisturbed table failed: {command.errors}")
+        self.seconds = time.monotonic() - begun
+        self.expected = self.scores(folder / "whole")
+
+    def arguments(self, results: Path) -> list[str]:
+        """One of the shortest tables, with the smallest network."""
+        return [
+            "reproduce", "thesis/fixed-validation", "--scale", "small", "--results", str(results),
+            "--workers", "1", "--repeats", "1", "data.name=folder", f"data.root={self.pictures}",
+            "data.transform=none", "model.network=small-cnn", "model.weights=none",
+            "model.frozen=false", "model.frozen_until=null", "model.head_init=random",
+            "model.freeze_bn_statistics=false", "model.freeze_bn_affine=false",
+            "sampler.batch_size=8", "train.epochs=1", "train.batches_per_epoch=2",
+        ]  # fmt: skip
+
+    def scores(self, results: Path) -> str:
+        """The scores of every row."""
+        rows = load_results(results).rows
+        return json.dumps([[r.label, [x.separate for x in r.repeats]] for r in rows])
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Kill up to three times."""
+        arguments, total = self.arguments(folder / "results"), Outcome()
+        for _ in range(random.randint(1, 3)):
+            command = warm(arguments, folder, self.variables)
+            killed = command.kill_after(random.uniform(0, self.seconds))
+            total += Outcome(int(killed)) + unexpected(command, (0, -signal.SIGKILL))
+        command = warm(arguments, folder, self.variables)
+        if command.wait() != 0:
+            return total + failure(command, f"exit code {command.poll()} after kills")
+        if self.scores(folder / "results") != self.expected:
+            total += Outcome(wrong=1, problems=("other scores than the undisturbed table",))
+        return total
+
+
+class RayKills(StudyScenario):
+    """A study on a Ray cluster of two nodes: a worker, a node or the driver is killed."""
+
+    name = "kills.study.ray"
+    weight = 2.0
+    quick = 0
+    cluster: subprocess.Popen[str] | None = None
+
+    def prepare(self, folder: Path) -> None:
+        """Run the study undisturbed, and start a cluster."""
+        if importlib.util.find_spec("ray") is None:
+            raise Unavailable("ray is not installed")
+        super().prepare(folder)
+        self.cluster = subprocess.Popen(
+            [sys.executable, "-m", "chaos.ray_cluster"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment({}),
+            start_new_session=True,
+        )
+        self.address = self.answer("address ")
+
+    def answer(self, beginning: str) -> str:
+        """The rest of the next line of the cluster that begins so."""
+        assert self.cluster is not None
+        assert self.cluster.stdout is not None
+        for line in self.cluster.stdout:
+            if line.startswith(beginning):
+                return line.removeprefix(beginning).strip()
+        raise RuntimeError("the Ray cluster has ended")
+
+    def kill_node(self) -> None:
+        """Kill the second node; another one takes its place."""
+        assert self.cluster is not None
+        assert self.cluster.stdin is not None
+        self.cluster.stdin.write("node\n")
+        self.cluster.stdin.flush()
+        self.answer("node")
+
+    def kill_worker(self, random: Random) -> bool:
+        """Kill one of the cluster's processes that train; whether there was one."""
+        assert self.cluster is not None
+        found = []
+        for process in psutil.Process(self.cluster.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if "ray::RunnerActor" in " ".join(process.cmdline()):
+                    found.append(process.pid)
+        with suppress(ProcessLookupError, IndexError):
+            os.kill(random.choice(found), signal.SIGKILL)
+            return True
+        return False
+
+    def close(self) -> None:
+        """Stop the cluster."""
+        if self.cluster is not None:
+            self.cluster.communicate()
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Kill up to three times."""
+        results = folder / "results"
+        options = ("--executor", "ray", "--address", self.address)
+        start = study_command(self.study_in(folder), results, *options)
+        command = cold(start, folder, self.cache)
+        total = Outcome()
+        for _ in range(random.randint(1, 3)):
+            command.wait(random.uniform(0.1, 1.2) * self.seconds)
+            if command.poll() is not None:
+                break
+            what = random.choice(("driver", "worker", "node"))
+            if what == "driver":
+                total += Outcome(int(command.kill_after(0)))
+                command = cold(start, folder, self.cache)
+            elif what == "worker":
+                total += Outcome(int(self.kill_worker(random)))
+            else:
+                self.kill_node()
+                total += Outcome(1)
+        total += self.to_the_end(start, folder, command)
+        return total + self.compare(results, f"sqlite:///{results / 'study.db'}")
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    StoreKills("raw"),
+    StoreKills("jpeg"),
+    ReproduceKills(),
+    RayKills(),
+)

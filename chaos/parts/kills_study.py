@@ -1,0 +1,155 @@
+"""``kill -9`` of drivers, workers and the database of a study: nothing lost, nothing twice."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from chaos.checks import failure, unexpected
+from chaos.commands import Command, warm
+from chaos.pictures import make_pictures
+from chaos.postgres import Postgres
+from chaos.scenario import Outcome, Scenario, Unit
+from chaos.study import findings, ledger_problems, study_command, write_study
+
+STARTS = 6
+"""Of a driver until it must have ended."""
+
+
+class StudyScenario(Scenario):
+    """A study, what it finds undisturbed, and how that is compared."""
+
+    unit: Unit = "kills"
+
+    def prepare(self, folder: Path) -> None:
+        """Run the study undisturbed."""
+        self.pictures = make_pictures(folder / "pictures")
+        study = self.study_in(folder)
+        self.cache = {"LOOKALIKE_CACHE": str(folder / "cache")}
+        begun = time.monotonic()
+        first = warm(study_command(study, folder / "whole", "--workers", "1"), folder, self.cache)
+        if first.wait() != 0:
+            raise RuntimeError(f"the undisturbed study failed: {first.errors}")
+        self.seconds = time.monotonic() - begun
+        self.expected = findings(folder / "whole")
+        if problems := ledger_problems(f"sqlite:///{folder / 'whole' / 'study.db'}"):
+            raise RuntimeError(f"the undisturbed study is not whole: {problems}")
+
+    def study_in(self, folder: Path) -> Path:
+        """The study's file of an attempt, whose runs are its own."""
+        return write_study(folder, self.pictures)
+
+    def compare(self, results: Path, url: str) -> Outcome:
+        """Compare what was found, and count what is missing or there twice."""
+        total = Outcome()
+        if findings(results) != self.expected:
+            total += Outcome(wrong=1, problems=("the results are not those of the whole study",))
+        lost = ledger_problems(url)
+        return total + Outcome(lost=len(lost), problems=tuple(lost))
+
+    def to_the_end(self, start: "list[str]", folder: Path, running: Command | None) -> Outcome:
+        """Let a driver end, or start it again."""
+        total = Outcome()
+        for _ in range(STARTS):
+            command = running or warm(start, folder, self.cache)
+            running = None
+            if command.wait() == 0:
+                return total
+            total += failure(command, f"exit code {command.poll()}")
+        return total
+
+
+class LocalKills(StudyScenario):
+    """A driver with two workers: the driver or a worker is killed."""
+
+    name = "kills.study.local"
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Kill up to four times."""
+        results = folder / "results"
+        start = study_command(self.study_in(folder), results, "--workers", "2")
+        total = Outcome()
+        command: Command | None = None
+        for _ in range(random.randint(1, 4)):
+            fault = {}
+            if random.random() < 0.3:
+                fault = {"LOOKALIKE_FAULT": f"{random.choice(('rename', 'renamed'))}:"
+                                            f"{random.randint(1, 8)}:kill"}  # fmt: skip
+            command = command or warm(start, folder, self.cache | fault)
+            if command.wait(random.uniform(0, self.seconds)) is not None:
+                total += Outcome(done=int(command.poll() != 0))
+                total += unexpected(command, (0, -signal.SIGKILL))
+                command = None
+                continue
+            workers = command.children()
+            if workers and random.random() < 0.5:
+                with suppress(ProcessLookupError):
+                    os.kill(random.choice(workers), signal.SIGKILL)
+                    total += Outcome(done=1)
+            else:
+                total += Outcome(done=int(command.kill_after(0)))
+                command = None
+        if command is not None and command.poll() not in (None, 0):
+            command = None  # killed by its fault point
+        total += self.to_the_end(start, folder, command)
+        return total + self.compare(results, f"sqlite:///{results / 'study.db'}")
+
+
+class PostgresKills(StudyScenario):
+    """Two drivers on one PostgreSQL: a driver, a worker or the server is killed."""
+
+    name = "kills.study.postgres"
+    weight = 2.0
+    quick = 0
+
+    def prepare(self, folder: Path) -> None:
+        """Run the study undisturbed, and start a server."""
+        super().prepare(folder)
+        self.postgres = Postgres()
+
+    def close(self) -> None:
+        """Stop the server."""
+        if hasattr(self, "postgres"):
+            self.postgres.close()
+
+    def places(self, random: Random, folder: Path) -> tuple[str, list[Path], list[list[str]]]:
+        """A new database, and the results and arguments of two drivers on it."""
+        url = self.postgres.database(f"{folder.name}-{random.randrange(10**9)}")
+        results = [folder / name for name in ("one", "two")]
+        options = ("--workers", "1", "--storage", url)
+        study = self.study_in(folder)
+        starts = [study_command(study, one, *options) for one in results]
+        return url, results, starts
+
+    def compared(self, results: list[Path], url: str) -> Outcome:
+        """Compare what both drivers wrote."""
+        return self.compare(results[0], url) + self.compare(results[1], url)
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Kill up to three times, the server among others."""
+        url, results, starts = self.places(random, folder)
+        drivers = [warm(start, folder, self.cache) for start in starts]
+        total = Outcome()
+        for _ in range(random.randint(1, 3)):
+            time.sleep(random.uniform(0, self.seconds / 2))
+            chosen = random.randrange(2)
+            what = random.choice(("driver", "worker", "server"))
+            if what == "server":
+                self.postgres.restart(random.random() < 0.5, random.uniform(0, 2))
+                total += Outcome(done=1)
+            elif what == "worker":
+                workers = drivers[chosen].children()
+                with suppress(ProcessLookupError, IndexError):
+                    os.kill(random.choice(workers), signal.SIGKILL)
+                    total += Outcome(done=1)
+            else:
+                total += Outcome(done=int(drivers[chosen].kill_after(0)))
+                drivers[chosen] = warm(starts[chosen], folder, self.cache)
+        for start, driver in zip(starts, drivers, strict=True):
+            total += self.to_the_end(start, folder, driver)
+        return total + self.compared(results, url)
+
+
+SCENARIOS: tuple[Scenario, ...] = (LocalKills(), PostgresKills())

@@ -1,0 +1,148 @@
+"""Clocks that are set back or differ, a database that pauses or fails over, and little memory."""
+
+import shutil
+import signal
+import time
+from pathlib import Path
+from random import Random
+
+from chaos.checks import same_or_sentence, unexpected
+from chaos.commands import cold, warm
+from chaos.parts.kills_study import PostgresKills, StudyScenario
+from chaos.parts.kills_training import TrainingKills
+from chaos.scenario import Outcome, Scenario, Unavailable
+from chaos.study import study_command
+from chaos.training import outcome, settings
+
+LONGEST_PAUSE = 60.0
+LIBRARIES = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1")
+
+
+def clock(offset: str) -> dict[str, str]:
+    """Variables of a process whose clock is wrong by ``offset``.
+
+    Raises:
+        Unavailable: libfaketime is not installed.
+    """
+    found = [path for pattern in LIBRARIES for path in Path("/").glob(pattern[1:])]
+    if not found:
+        raise Unavailable("libfaketime is not installed (apt install faketime)")
+    return {"LD_PRELOAD": str(found[0]), "FAKETIME": offset}
+
+
+class Pause(PostgresKills):
+    """The database stands still for up to a minute while two drivers work."""
+
+    name = "time.database-pause"
+    unit = "faults"
+    weight = 1.0
+    quick = 0
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Pause once, at a random moment."""
+        url, results, starts = self.places(random, folder)
+        drivers = [warm(start, folder, self.cache) for start in starts]
+        time.sleep(random.uniform(0, self.seconds / 2))
+        self.postgres.pause(random.choice((5.0, 20.0, LONGEST_PAUSE)))
+        total = Outcome(done=1)
+        for start, driver in zip(starts, drivers, strict=True):
+            total += self.to_the_end(start, folder, driver)
+        return total + self.compared(results, url)
+
+
+class ClocksApart(PostgresKills):
+    """Two drivers whose clocks differ by up to days; one of them is killed."""
+
+    name = "time.clocks-apart"
+    unit = "faults"
+    weight = 1.0
+    quick = 0
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Let one clock be wrong, and kill perhaps."""
+        url, results, starts = self.places(random, folder)
+        wrong = clock(random.choice(("-1d", "+1d", "-1h", "+1h", "-5s", "+5s")))
+        drivers = [
+            warm(starts[0], folder, self.cache),
+            cold(starts[1], folder, self.cache | wrong),
+        ]
+        if random.random() < 0.5:
+            drivers[random.randrange(2)].kill_after(random.uniform(0, self.seconds))
+        total = Outcome(done=1)
+        for start, driver in zip(starts, drivers, strict=True):
+            running = driver if driver.poll() in (None, 0) else None
+            total += self.to_the_end(start, folder, running)
+        return total + self.compared(results, url)
+
+
+class ClockSetBack(StudyScenario):
+    """A study is killed, and the clock is set back before it is continued."""
+
+    name = "time.clock-back.study"
+    unit = "faults"
+    quick = 0
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Work in the future, go on today."""
+        results = folder / "results"
+        start = study_command(self.study_in(folder), results, "--workers", "1")
+        driver = cold(start, folder, self.cache | clock(random.choice(("+2h", "+1d", "+40d"))))
+        driver.kill_after(random.uniform(0.3, 1.5) * self.seconds)
+        total = Outcome(1) + unexpected(driver, (0, -signal.SIGKILL))
+        total += self.to_the_end(start, folder, None)
+        return total + self.compare(results, f"sqlite:///{results / 'study.db'}")
+
+
+class ClockSetBackTraining(TrainingKills):
+    """The same of a training."""
+
+    unit = "faults"
+
+    def __init__(self) -> None:
+        super().__init__("plain")
+        self.name = "time.clock-back.training"
+        self.quick = 0
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Work in the future, go on today."""
+        arguments = settings(self.variant, self.pictures, folder / "runs")
+        cache = {"LOOKALIKE_CACHE": str(folder / "cache")}
+        future = cold(arguments, folder, cache | clock("+1d"))
+        future.kill_after(random.uniform(0.5, 4) * self.seconds)
+        today = warm(arguments, folder, cache)
+        total = Outcome(1) + unexpected(today, (0,) if today.wait() == 0 else ())
+        if outcome(folder / "runs") != self.expected:
+            total += Outcome(wrong=1, problems=("not the result of the undisturbed run",))
+        return total
+
+
+class LittleMemory(TrainingKills):
+    """The address space is limited: the same result, or a sentence."""
+
+    unit = "faults"
+
+    def __init__(self) -> None:
+        super().__init__("plain")
+        self.name = "memory.limit"
+        self.quick = 1
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Limit the memory of a training."""
+        if shutil.which("prlimit") is None:
+            raise Unavailable("the command prlimit is missing")
+        limit = int(2**20 * 10 ** random.uniform(2.3, 3.5))
+        arguments = settings(self.variant, self.pictures, folder / "runs")
+        command = cold(arguments, folder, self.cache, before=("prlimit", f"--as={limit}"))
+        command.wait()
+        return Outcome(1) + same_or_sentence(
+            command, outcome(folder / "runs") == self.expected, "memory"
+        )
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Pause(),
+    ClocksApart(),
+    ClockSetBack(),
+    ClockSetBackTraining(),
+    LittleMemory(),
+)
