@@ -30,7 +30,7 @@ NOT_IMPORTED = {
 }
 """Declared packages that no file of ours imports by name, and what needs them."""
 
-FOLDERS = ("tests", "benchmarks", "website", "examples")
+FOLDERS = ("tests", "benchmarks", "chaos", "website", "examples")
 """Where what only `dev` installs may be used."""
 
 
@@ -60,7 +60,12 @@ SHIPPED = CORE.union(*(given for name, given in EXTRAS.items() if name != "dev")
 
 def imported(*folders):
     """The third-party packages that any line of the files imports, and a file that does."""
-    ours = {"lookalike", "website", *(path.stem for path in (ROOT / "benchmarks").glob("*.py"))}
+    ours = {
+        "lookalike",
+        "website",
+        "chaos",
+        *(path.stem for path in (ROOT / "benchmarks").glob("*.py")),
+    }
     found = {}
     for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
