@@ -54,7 +54,7 @@ def run_campaign(
     """Make attempts until the time is over, at least one of each scenario.
 
     Attempt ``n`` of a scenario has the seed ``seed + n``. A scenario makes one attempt at a time;
-    ``jobs`` scenarios do so together.
+    ``jobs`` scenarios do so together. Scenarios with a share of the time come last, one by one.
 
     Args:
         chosen: The scenarios.
@@ -66,7 +66,13 @@ def run_campaign(
         say: Prints a line.
     """
     entries = [Entry(scenario) for scenario in chosen]
-    until = time.monotonic() + seconds
+    alone = [entry for entry in entries if entry.scenario.share]
+    shares = sum(entry.scenario.share for entry in alone)
+    if len(alone) < len(entries):
+        shares = max(1.0, shares)
+    for entry in alone:
+        entry.scenario.seconds = seconds * entry.scenario.share / shares
+    until = time.monotonic() + seconds - sum(entry.scenario.seconds for entry in alone)
     lock = threading.Lock()
 
     def line(text: str) -> None:
@@ -83,7 +89,8 @@ def run_campaign(
         return not entry.attempts or time.monotonic() < until
 
     with ThreadPoolExecutor(jobs) as threads:
-        waiting, running = list(entries), dict[Future[None], Entry]()
+        waiting = [entry for entry in entries if entry not in alone]
+        running = dict[Future[None], Entry]()
         while running or waiting:
             waiting.sort(key=lambda entry: (entry.attempts > 0, entry.due))
             while waiting and len(running) < jobs:
@@ -93,6 +100,8 @@ def run_campaign(
             for ended in wait(running, return_when=FIRST_COMPLETED).done:
                 ended.result()
                 waiting.append(running.pop(ended))
+    for entry in alone:
+        _once(entry, folder, seed, line)
     for entry in entries:
         entry.scenario.close()
     return entries

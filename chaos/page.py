@@ -6,8 +6,10 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from chaos.campaign import Entry
+from chaos.scenario import Unit
 
 __all__ = ["PAGE", "table", "write"]
 
@@ -32,7 +34,7 @@ def table(entries: Sequence[Entry]) -> str:
                 remark or entry.scenario.remark(),
             )
         )
-    units = ("kills", "faults", "inputs")
+    units = get_args(Unit)
     done = {
         unit: sum(entry.total.done for entry in entries if entry.scenario.unit == unit)
         for unit in units

@@ -8,7 +8,7 @@ from typing import Literal
 
 __all__ = ["Outcome", "Scenario", "Unavailable", "Unit"]
 
-Unit = Literal["kills", "faults", "inputs"]
+Unit = Literal["kills", "faults", "inputs", "requests"]
 
 
 class Unavailable(Exception):
@@ -20,7 +20,7 @@ class Outcome:
     """What one attempt did, and what went wrong in it.
 
     Attributes:
-        done: Kills, faults or inputs.
+        done: Kills, faults, inputs or requests.
         wrong: Results that differ from the undisturbed ones, inputs accepted that should not be,
             and work that did not end.
         lost: Records or pictures that are missing or there twice.
@@ -58,12 +58,17 @@ class Scenario(ABC):
         unit: What an attempt does to the work.
         weight: Its share of the time, compared with the others.
         quick: Attempts in ``make test``; 0 for those that take too long there.
+        share: Part of the whole time for its one attempt, which is made alone, after all others;
+            0: it makes attempts beside others.
+        seconds: The time of that attempt, set by the campaign.
     """
 
     name: str
     unit: Unit = "faults"
     weight: float = 1.0
     quick: int = 1
+    share: float = 0.0
+    seconds: float = 0.0
 
     def prepare(self, folder: Path) -> None:  # noqa: B027 - not every scenario needs one
         """Make what attempts are compared with; called once, before the first attempt.

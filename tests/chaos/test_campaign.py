@@ -76,6 +76,19 @@ def test_a_preparation_that_fails_is_one_failure(tmp_path):
     assert "no reference" in "".join(lines)
 
 
+def test_a_share_of_the_time_is_for_one_attempt_alone_at_the_end(tmp_path):
+    loads = [Counted("load.a"), Counted("load.b")]
+    loads[0].share, loads[1].share = 0.5, 0.1
+    beside = Counted("c")
+    entries, lines = run([*loads, beside], tmp_path / "all", seconds=0.6, attempts=None, jobs=2)
+    assert [entry.attempts for entry in entries[:2]] == [1, 1]
+    assert entries[2].attempts > 1
+    assert [load.seconds for load in loads] == pytest.approx([0.3, 0.06])
+    assert [line.split()[0] for line in lines[-2:]] == ["load.a", "load.b"]
+    run([loads[0]], tmp_path / "one", seconds=6)
+    assert loads[0].seconds == pytest.approx(6)  # nothing else is there
+
+
 def test_the_table_takes_its_place_on_the_page(tmp_path):
     entries, _ = run([Counted("c")], tmp_path)
     place = tmp_path / "page.md"

@@ -1,0 +1,286 @@
+"""A small shop: its pictures and index, a real server, and requests whose answers are checked."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+from PIL import Image
+
+from chaos.commands import Command, cold, warm
+from lookalike.inference.embedder import Embedder
+from lookalike.search import Index
+
+__all__ = ["Shop", "ShopServer", "Traffic"]
+
+LABELS = ("amber", "indigo", "teal", "rose")
+BASE = 150
+"""Pictures that are in the index all the time."""
+EXTRA = 20
+"""Pictures that are added and removed."""
+ALL = 200
+"""The largest k that a server allows: more than the index ever holds."""
+START_SECONDS = 120.0
+REQUEST_SECONDS = 60.0
+
+
+class Shop:
+    """Pictures with labels and prices, and an index of the first of them.
+
+    Args:
+        folder: A new folder for everything.
+        network: Embeds the pictures.
+        weights: Of the network.
+    """
+
+    def __init__(self, folder: Path, network: str, weights: str) -> None:
+        self.photos = folder / "photos"
+        self.photos.mkdir(parents=True)
+        self.index = folder / "shop.index"
+        base = self._listing("base.csv", range(BASE))
+        self._extra = self._listing("extra.csv", range(BASE, BASE + EXTRA))
+        Index.create(self.index, Embedder.from_network(network, weights=weights), base)
+        self.uploads = [(self.photos / f"{number}.jpg").read_bytes() for number in range(50)]
+
+    def _listing(self, name: str, numbers: range) -> Path:
+        """Draw pictures and write a CSV of them."""
+        lines = ["path,label,price"]
+        for number in numbers:
+            rng = np.random.default_rng(number)
+            coarse = rng.integers(0, 256, (12, 16, 3), dtype=np.uint8)
+            Image.fromarray(coarse).resize((320, 240)).save(self.photos / f"{number}.jpg")
+            lines.append(f"{number}.jpg,{LABELS[number % len(LABELS)]},{number % 50}")
+        path = self.photos / name
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    def change(self, folder: Path) -> list[str]:
+        """Add the extra pictures and remove them again, by real commands.
+
+        Args:
+            folder: For what the commands print.
+
+        Returns:
+            What went wrong.
+        """
+        names = [f"{number}.jpg" for number in range(BASE, BASE + EXTRA)]
+        index, extra = str(self.index), str(self._extra)
+        commands = (["index", "add", index, extra], ["index", "remove", index, *names])
+        problems = []
+        for arguments in commands:
+            command = warm(arguments, folder)
+            if command.wait() != 0:
+                problems.append(f"index {arguments[1]}: {command.errors.strip()}")
+        return problems
+
+
+class ShopServer:
+    """``lookalike serve`` as a user starts it.
+
+    Args:
+        shop: What it serves.
+        folder: For what it prints.
+        workers: Processes that answer.
+    """
+
+    def __init__(self, shop: Shop, folder: Path, workers: int = 1) -> None:
+        arguments = ["serve", str(shop.index), "--port", "0", "--workers", str(workers)]
+        self.command: Command = cold(arguments, folder)
+        until = time.monotonic() + START_SECONDS
+        while "http://" not in self.command.output:
+            if self.command.poll() is not None or time.monotonic() > until:
+                self.command.kill()
+                raise RuntimeError(f"the server did not start: {self.command.errors[-2000:]}")
+            time.sleep(0.05)
+        words = self.command.output.split()
+        self.address = next(word for word in words if word.startswith("http://"))
+
+    @property
+    def megabytes(self) -> float:
+        """Resident memory of all its processes."""
+        processes = [psutil.Process(self.command.pid)]
+        processes += processes[0].children(recursive=True)
+        return float(sum(process.memory_info().rss for process in processes)) / 2**20
+
+    def stop(self) -> list[str]:
+        """Ask it to stop; what went wrong."""
+        self.command.kill(15)
+        code = self.command.wait(60)
+        problems = [] if code == 130 else [f"the server stopped with exit code {code}"]
+        if self.command.traceback:
+            problems.append(f"the server's log has a traceback: {self.command.errors[-2000:]}")
+        return problems
+
+
+@dataclass
+class Phase:
+    """What was answered in one stretch of time.
+
+    Attributes:
+        seconds: How long it was.
+        statuses: How many answers had each status.
+        latencies: Seconds of each answer of status 200.
+        disconnected: Requests that had no answer.
+        problems: What was wrong with answers.
+    """
+
+    seconds: float = 0.0
+    statuses: Counter[int] = field(default_factory=Counter)
+    latencies: list[float] = field(default_factory=list)
+    disconnected: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def requests(self) -> int:
+        """How many were sent."""
+        return sum(self.statuses.values()) + self.disconnected
+
+    @property
+    def rate(self) -> float:
+        """Good answers per second."""
+        return self.statuses[200] / self.seconds
+
+    def percentile(self, percent: float) -> float:
+        """So many percent of the good answers took at most this many milliseconds."""
+        return 1e3 * float(np.percentile(self.latencies, percent)) if self.latencies else 0.0
+
+
+Run = Callable[[httpx.AsyncClient, Phase, float], Coroutine[Any, Any, None]]
+"""Sends requests by the client until a time, and notes the answers."""
+
+
+class Traffic:
+    """Visitors of a shop: they upload, search by id and by marks, filter, and look at pictures.
+
+    Every answer of status 200 is checked: similarities in order, no picture twice, label and filter
+    obeyed, and for each generation of the index the same pictures in every whole answer.
+
+    Args:
+        shop: What the server serves.
+        seed: Of the visitors.
+    """
+
+    def __init__(self, shop: Shop, seed: int) -> None:
+        self._uploads = shop.uploads
+        self._random = random.Random(seed)
+        self._pictures: dict[int, set[int]] = {}
+        """By generation of the index: the ids of all its pictures."""
+
+    @property
+    def generations(self) -> int:
+        """How many states of the index were seen."""
+        return len(self._pictures)
+
+    def closed(self, address: str, clients: int, seconds: float) -> Phase:
+        """Clients that wait for each answer before they send the next request."""
+
+        async def run(client: httpx.AsyncClient, phase: Phase, until: float) -> None:
+            async def visitor() -> None:
+                while time.monotonic() < until:
+                    await self._request(client, phase)
+
+            await asyncio.gather(*(visitor() for _ in range(clients)))
+
+        return asyncio.run(self._phase(run, address, seconds))
+
+    def open(self, address: str, rate: float, seconds: float) -> Phase:
+        """Requests that come at random, ``rate`` per second, whatever the server does."""
+
+        async def run(client: httpx.AsyncClient, phase: Phase, until: float) -> None:
+            due = time.monotonic()
+            async with asyncio.TaskGroup() as requests:
+                while (due := due + self._random.expovariate(rate)) < until:
+                    await asyncio.sleep(due - time.monotonic())
+                    requests.create_task(self._request(client, phase))
+
+        return asyncio.run(self._phase(run, address, seconds))
+
+    async def _phase(self, run: Run, address: str, seconds: float) -> Phase:
+        phase, start = Phase(), time.monotonic()
+        limits = httpx.Limits(
+            max_connections=None, max_keepalive_connections=100, keepalive_expiry=2.0
+        )
+        async with httpx.AsyncClient(
+            base_url=address, timeout=REQUEST_SECONDS, limits=limits
+        ) as client:
+            await run(client, phase, start + seconds)
+        phase.seconds = time.monotonic() - start
+        return phase
+
+    async def _request(self, client: httpx.AsyncClient, phase: Phase) -> None:
+        """Send a request of a random kind, and check its answer."""
+        draw = self._random
+        label = draw.choice([None, None, *LABELS])
+        most = draw.choice([None, None, 10, 25])
+        filters: dict[str, str | int] = {"k": draw.choice([10, ALL])}
+        if label is not None:
+            filters["label"] = label
+        if most is not None:
+            filters["where"] = f"price < {most}"
+        kind = draw.choice(("upload", "upload", "item", "marks", "look", "look"))
+        some = draw.randrange(BASE)
+        excluded = {some} if kind == "item" else set()
+        begun = time.monotonic()
+        try:
+            if kind == "upload":
+                files = {"image": draw.choice(self._uploads)}
+                answer = await client.post("/api/search", files=files, params=filters)
+            elif kind == "item":
+                answer = await client.get(f"/api/items/{some}/neighbours", params=filters)
+            elif kind == "marks":
+                excluded = {some, (some + 4) % BASE, (some + 1) % BASE}
+                marks = {
+                    "items": [some],
+                    "right": [(some + 4) % BASE],
+                    "wrong": [(some + 1) % BASE],
+                }
+                answer = await client.post("/api/query", json=marks | filters)
+            else:
+                paths = (f"/api/items/{some}/image", "/api/items?seed=3", "/api/labels")
+                answer = await client.get(draw.choice(paths))
+        except httpx.TransportError:
+            phase.disconnected += 1
+            return
+        phase.statuses[answer.status_code] += 1
+        if answer.status_code == 200:
+            phase.latencies.append(time.monotonic() - begun)
+            if kind != "look":
+                phase.problems += self._wrong(answer.json(), filters, label, most, excluded)
+        elif "Retry-After" not in answer.headers or answer.status_code not in (429, 503):
+            phase.problems.append(f"{kind}: {answer.status_code} {answer.text[:200]}")
+
+    def _wrong(
+        self,
+        answer: dict[str, Any],
+        filters: dict[str, str | int],
+        label: str | None,
+        most: int | None,
+        excluded: set[int],
+    ) -> list[str]:
+        """What is wrong with the answer to a search."""
+        hits, generation = answer["neighbours"], answer["generation"]
+        similarities = [hit["similarity"] for hit in hits]
+        ids = {hit["id"] for hit in hits}
+        whole = filters["k"] == ALL and label is None and most is None
+        pictures = self._pictures.setdefault(generation, ids | excluded) if whole else set()
+        claims = {
+            "similarities are not in order": all(a >= b for a, b in pairwise(similarities)),
+            "a picture is there twice": len(ids) == len(hits),
+            "a label was not obeyed": label is None or all(hit["label"] == label for hit in hits),
+            "a filter was not obeyed": most is None
+            or all(float(hit["metadata"]["price"]) < most for hit in hits),
+            f"two answers of generation {generation} differ": not whole
+            or pictures == ids | excluded,
+            "a picture is missing": not whole or pictures >= set(range(BASE)),
+            f"a state has {len(pictures)} pictures": not whole
+            or len(pictures) in (BASE, BASE + EXTRA),
+        }
+        return [sentence for sentence, holds in claims.items() if not holds]
