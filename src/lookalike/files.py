@@ -27,6 +27,7 @@ __all__ = [
     "one_at_a_time",
     "read_json",
     "seal",
+    "unseal",
     "write_json",
     "write_new",
 ]
@@ -153,6 +154,20 @@ def seal(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**value, CHECKSUM: checksum(_canonical(value))}
 
 
+def unseal(value: Any) -> Any:
+    """What :func:`seal` was given; a value without a checksum is returned as it is.
+
+    Raises:
+        ValueError: It is not as it was sealed.
+    """
+    if not isinstance(value, dict) or CHECKSUM not in value:
+        return value
+    plain = {key: one for key, one in value.items() if key != CHECKSUM}
+    if value[CHECKSUM] != checksum(_canonical(plain)):
+        raise ValueError("the checksum differs")
+    return plain
+
+
 def read_json(path: Path) -> Any:
     """The content of a JSON file, without its checksum.
 
@@ -163,11 +178,10 @@ def read_json(path: Path) -> Any:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise LookalikeError(f"cannot read '{path}': {error}") from error
-    if isinstance(value, dict) and CHECKSUM in value:
-        named = value.pop(CHECKSUM)
-        if named != checksum(_canonical(value)):
-            raise damaged(path)
-    return value
+    try:
+        return unseal(value)
+    except ValueError as error:
+        raise damaged(path) from error
 
 
 def damaged(path: Path) -> LookalikeError:
