@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import signal
 import tempfile
 import time
@@ -34,6 +35,8 @@ __all__ = [
 
 CHECKSUM = "checksum"
 """The key of a JSON file's own checksum."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The system's numbers of errors for which space has to be freed."""
 FAULT = "LOOKALIKE_FAULT"
 _passed = defaultdict[str, Iterator[int]](lambda: itertools.count(1))
 
@@ -61,12 +64,21 @@ def atomically(path: Path) -> Iterator[Path]:
         fault_point("rename")
         draft.replace(path)
         fault_point("renamed")
-    except OSError as error:
-        if error.errno is None or error.filename not in (None, name):
+    except Exception as error:
+        number = _number_of(error)
+        if number is None or getattr(error, "filename", None) not in (None, name):
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        raise OSError(number, os.strerror(number), str(path)) from error
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _number_of(error: Exception) -> int | None:
+    """The system's number of an error, also of a writer in Rust, such as that of safetensors."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found.group(1)) if found else None
 
 
 def fault_point(name: str) -> None:
