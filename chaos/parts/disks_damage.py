@@ -25,9 +25,7 @@ READERS = (
 """Commands that read a finished run."""
 
 
-def judged(
-    command: Command, same: bool, path: Path, done: str, anything: bool = False
-) -> Outcome:
+def judged(command: Command, same: bool, path: Path, done: str, anything: bool = False) -> Outcome:
     """The outcome of a command after a file was damaged; the file or its folder is to be named."""
     names = () if anything else (path.name, path.parent.name)
     found = same_or_sentence(command, same, *names)

@@ -18,7 +18,15 @@ from lookalike.inference.bulk.listing import Skipped
 from lookalike.inference.bulk.manifest import Dtype, Manifest, ShardFile
 from lookalike.inference.encoder import Vectors
 
-__all__ = ["finished", "is_shard", "read_shard", "skipped_of", "vector_column", "vectors_in", "write_shard"]
+__all__ = [
+    "finished",
+    "is_shard",
+    "read_shard",
+    "skipped_of",
+    "vector_column",
+    "vectors_in",
+    "write_shard",
+]
 
 _KEY = b"lookalike"
 
