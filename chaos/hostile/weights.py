@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from chaos.hostile.fuzzer import Broken, Fuzzer, Input
 from chaos.hostile.mutation import mutated
 from lookalike.evaluation.files import read_embeddings
+from lookalike.files import CHECKSUM
 from lookalike.inference.embedder import Embedder
 from lookalike.models.weights import load_by_name, read_tensors
 from lookalike.training import checkpoint
@@ -234,6 +235,7 @@ class Models(Fuzzer):
         torch.manual_seed(0)
         Embedder.from_network("small-cnn", weights="none").save(folder / "model")
         self.record = json.loads((folder / "model" / "model.json").read_text())
+        del self.record[CHECKSUM]  # as a forger does
         self.weights = (folder / "model" / "weights.safetensors").read_bytes()
 
     def inputs(self, random: Random, folder: Path) -> Iterator[Input]:

@@ -3,15 +3,19 @@
 import shutil
 from pathlib import Path
 from random import Random
+from typing import Any
+
+import yaml
 
 from chaos.checks import same_or_sentence
 from chaos.commands import Command, warm
 from chaos.damage import damage, files_in
 from chaos.parts.kills_study import StudyScenario
 from chaos.parts.kills_training import TrainingKills
+from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario
 from chaos.study import findings, study_command
-from chaos.training import outcome, settings
+from chaos.training import outcome, settings, trained_weights
 
 READERS = (
     ("evaluate", "{run}", "--json"),
@@ -21,9 +25,10 @@ READERS = (
 """Commands that read a finished run."""
 
 
-def judged(command: Command, same: bool, path: Path, done: str) -> Outcome:
+def judged(command: Command, same: bool, path: Path, done: str, anything: bool = False) -> Outcome:
     """The outcome of a command after a file was damaged; the file or its folder is to be named."""
-    found = same_or_sentence(command, same, path.name, path.parent.name)
+    names = () if anything else (path.name, path.parent.name)
+    found = same_or_sentence(command, same, *names)
     problems = tuple(f"{done}: {problem}" for problem in found.problems)
     return Outcome(1, found.wrong, found.lost, found.tracebacks, problems)
 
@@ -53,6 +58,67 @@ class CheckpointDamage(TrainingKills):
         command.wait()
         same = outcome(folder / "runs") == self.expected
         return judged(command, same, path, done)
+
+
+class GivenDamage(TrainingKills):
+    """The recipe or the file of weights that a training is given was damaged before.
+
+    Either may be anybody's work, so a changed one may be used; but the run then has another name.
+    """
+
+    unit = "faults"
+
+    def __init__(self) -> None:
+        super().__init__("frozen")
+        self.name = "disks.damage.recipe"
+        self.quick = 0
+
+    def prepare(self, folder: Path) -> None:
+        """Train undisturbed, by a recipe."""
+        self.pictures = make_pictures(folder / "pictures")
+        self.cache = {"LOOKALIKE_CACHE": str(folder / "cache")}
+        self.weights = trained_weights(self.pictures)
+        done = self.trained(folder, self.write(folder / "whole"))
+        if done.poll() != 0:
+            raise RuntimeError(f"the undisturbed run failed: {done.errors}")
+        self.expected, self.run = outcome(folder / "runs"), self.runs(folder)
+
+    def write(self, place: Path) -> Path:
+        """A folder with the recipe, and a copy of the weights that it names."""
+        place.mkdir()
+        shutil.copy(self.weights, place)
+        given = settings(self.variant, self.pictures, place)[1:]
+        nested: dict[str, Any] = {}
+        for key, _, value in (text.partition("=") for text in given):
+            if key not in ("data.root", "runs_dir"):
+                part, _, name = key.partition(".")
+                nested.setdefault(part, {})[name] = yaml.safe_load(value)
+        nested["model"]["weights"] = str(place / self.weights.name)
+        recipe = place / "recipe.yaml"
+        recipe.write_text(yaml.safe_dump(nested))
+        return recipe
+
+    def trained(self, folder: Path, recipe: Path) -> Command:
+        """The training by the recipe, ended."""
+        places = [f"data.root={self.pictures}", f"runs_dir={folder / 'runs'}"]
+        command = warm(["train", str(recipe), *places], folder, self.cache)
+        command.wait()
+        return command
+
+    def runs(self, folder: Path) -> set[str]:
+        """The names of the runs, which end in the hash of everything that they depend on."""
+        return {path.parent.name for path in (folder / "runs").glob("*-*/result.json")}
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Damage, train."""
+        recipe = self.write(folder / "given")
+        path = random.choice(files_in(recipe.parent))
+        done = damage(random, path)
+        command = self.trained(folder, recipe)
+        other = command.poll() == 0 and self.runs(folder) != self.run
+        same = other or outcome(folder / "runs") == self.expected
+        # of a recipe also the value that is no valid one
+        return judged(command, same, path, done, anything=path == recipe)
 
 
 class CacheDamage(TrainingKills):
@@ -157,6 +223,7 @@ class StudyDamage(StudyScenario):
 
 SCENARIOS: tuple[Scenario, ...] = (
     CheckpointDamage(),
+    GivenDamage(),
     CacheDamage("plain", "raw-store"),
     CacheDamage("jpeg-store", "jpeg-store"),
     CacheDamage("frozen", "features"),

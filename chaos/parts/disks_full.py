@@ -8,8 +8,11 @@ from random import Random
 
 from chaos.checks import failure, same_or_sentence
 from chaos.commands import warm
+from chaos.parts.kills_search import CLASSES, EVERY_CLASS, EmbedKills, IndexKills, to_the_end
+from chaos.parts.kills_study import StudyScenario
 from chaos.parts.kills_training import POINTS, TrainingKills
 from chaos.scenario import Outcome, Scenario, Unavailable
+from chaos.study import study_command
 from chaos.training import outcome, settings
 
 
@@ -66,6 +69,67 @@ class Full(DiskFault):
             return total + self.again(disk, folder)
 
 
+class FullEmbed(EmbedKills):
+    """The same while pictures are embedded."""
+
+    name = "disks.full.embed"
+    unit = "faults"
+    weight = 0.5
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Fill the disk at a random byte, and go on when there is space."""
+        with mounted(folder / "disk", f"size={int(10 ** random.uniform(3.5, 6))}") as disk:
+            total = tried(self.arguments(disk / "vectors"), folder, disk)
+            mount("-o", "remount,size=200m", disk)
+            return total + self.completed(disk / "vectors", folder)
+
+
+class FullIndex(IndexKills):
+    """The same while an index is made, added to and compacted."""
+
+    name = "disks.full.index"
+    unit = "faults"
+    weight = 0.5
+    quick = 0
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Fill the disk at a random byte, and complete the index when there is space."""
+        with mounted(folder / "disk", f"size={int(10 ** random.uniform(4, 6))}") as disk:
+            place, label = disk / "shop.index", f"{random.randrange(CLASSES):02}"
+            more = ["index", "add", str(place), str(self.pictures)]
+            total = Outcome()
+            for change in (
+                self.creation(place),
+                ["index", "remove", str(place), "--label", label],
+                more,
+                ["index", "compact", str(place)],
+            ):
+                total += tried(change, folder, disk)
+            mount("-o", "remount,size=200m", disk)
+            whole = more if (place / "index.json").exists() else self.creation(place)
+            total += to_the_end(whole, folder) + to_the_end(["index", "check", str(place)], folder)
+            return total if total.failed else total + self.compare(place, EVERY_CLASS)
+
+
+class FullStudy(StudyScenario):
+    """The same of a study: a trial that had no space is no failed trial."""
+
+    name = "disks.full.study"
+    unit = "faults"
+    quick = 0
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Fill the disk at a random byte, and go on when there is space."""
+        with mounted(folder / "disk", f"size={int(10 ** random.uniform(4.5, 6.5))}") as disk:
+            start = study_command(self.study_in(disk), disk / "results", "--workers", "1")
+            total = tried(start, folder, disk)
+            mount("-o", "remount,size=200m", disk)
+            total += self.to_the_end(start, folder, None)
+            return total + self.compare(
+                disk / "results", f"sqlite:///{disk / 'results' / 'study.db'}"
+            )
+
+
 class ReadOnly(DiskFault):
     """A file system that becomes read-only, before or after a training was killed on it."""
 
@@ -111,6 +175,13 @@ class Refusing(DiskFault):
         return self.tried(disk, folder, fault) + self.again(disk, folder)
 
 
+def tried(arguments: list[str], folder: Path, disk: Path) -> Outcome:
+    """A command on a disk with a fault: it ends well, or with a sentence that names the disk."""
+    command = warm(arguments, folder)
+    command.wait()
+    return Outcome(1) + same_or_sentence(command, True, str(disk))
+
+
 @contextmanager
 def mounted(folder: Path, options: str) -> Iterator[Path]:
     """A file system of its own in memory."""
@@ -137,6 +208,9 @@ SCENARIOS: tuple[Scenario, ...] = (
     Full("plain"),
     Full("frozen"),
     Full("jpeg-store"),
+    FullEmbed(),
+    FullIndex(),
+    FullStudy(),
     ReadOnly("plain"),
     Quota("ema"),
     Refusing("plain"),

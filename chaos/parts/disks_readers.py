@@ -19,7 +19,12 @@ from chaos.study import findings, study_command, write_study
 from chaos.training import settings
 from lookalike import data
 from lookalike.errors import LookalikeError
+from lookalike.inference.bulk.job import Options, embed
+from lookalike.inference.bulk.source import open_source
+from lookalike.inference.embedder import Embedder
 from lookalike.runs.run import Run, model_tensors, test_embeddings
+from lookalike.search import Index
+from lookalike.search.vector_files import open_vectors
 from lookalike.study.ledger import Ledger
 from lookalike.study.results import load_results, method_classes
 from lookalike.training import checkpoint
@@ -173,10 +178,44 @@ def read_study(folder: Path, _: Path) -> Sequence[Any]:
     return [findings(folder), tables, kept]
 
 
+def embedded(folder: Path) -> Path:
+    """A folder of vectors as ``lookalike embed`` writes it."""
+    source = open_source(make_pictures(folder / "pictures"))
+    model = Embedder.from_network("small-cnn", weights="none")
+    embed(model, source, folder / "vectors", Options(device="cpu", per_shard=30))
+    return folder / "vectors"
+
+
+def read_vectors(folder: Path, _: Path) -> Sequence[Any]:
+    """What ``lookalike index import`` takes from it."""
+    found = open_vectors(folder)
+    model = found.embedder()
+    parts = [[vectors, table.to_pydict()] for _, vectors, table in found.blocks(1000)]
+    return [found.root, found.dim, model and model.fingerprint, parts]
+
+
+def indexed(folder: Path) -> Path:
+    """The folder of an index from which a picture was removed."""
+    model = Embedder.from_network("small-cnn", weights="none")
+    index = Index.create(folder / "shop.index", model, make_pictures(folder / "pictures"))
+    index.remove([3])
+    return folder / "shop.index"
+
+
+def read_index(folder: Path, _: Path) -> Sequence[Any]:
+    """Everything that an index has."""
+    index = Index.open(folder)
+    hits = index.search(index.vectors[:5], 5)
+    files = [index.file_of(id) for id in index.ids.tolist()]
+    return [index.ids, index.vectors, list(index.labels), files, index.embedder.fingerprint, hits]
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     DamagedFiles("run", trained, read_run),
     DamagedFiles("checkpoint", lambda place: trained(place, "rename:20:kill"), read_checkpoint),
     DamagedFiles("raw-store", stored("raw"), reader_of("raw")),
     DamagedFiles("jpeg-store", stored("jpeg"), reader_of("jpeg")),
     DamagedFiles("study", studied, read_study, ("cut", "flip", "flip")),
+    DamagedFiles("vectors", embedded, read_vectors),
+    DamagedFiles("index", indexed, read_index),
 )

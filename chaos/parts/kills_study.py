@@ -10,7 +10,7 @@ from random import Random
 from chaos.checks import failure, unexpected
 from chaos.commands import Command, warm
 from chaos.pictures import make_pictures
-from chaos.postgres import Postgres
+from chaos.postgres import Postgres, StandbyPair
 from chaos.scenario import Outcome, Scenario, Unit
 from chaos.study import findings, ledger_problems, study_command, write_study
 
@@ -114,9 +114,12 @@ class PostgresKills(StudyScenario):
         if hasattr(self, "postgres"):
             self.postgres.close()
 
-    def places(self, random: Random, folder: Path) -> tuple[str, list[Path], list[list[str]]]:
+    def places(
+        self, random: Random, folder: Path, server: Postgres | StandbyPair | None = None
+    ) -> tuple[str, list[Path], list[list[str]]]:
         """A new database, and the results and arguments of two drivers on it."""
-        url = self.postgres.database(f"{folder.name}-{random.randrange(10**9)}")
+        server = server or self.postgres
+        url = server.database(f"{folder.name}-{random.randrange(10**9)}")
         results = [folder / name for name in ("one", "two")]
         options = ("--workers", "1", "--storage", url)
         study = self.study_in(folder)

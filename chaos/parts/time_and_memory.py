@@ -10,6 +10,7 @@ from chaos.checks import same_or_sentence, unexpected
 from chaos.commands import cold, warm
 from chaos.parts.kills_study import PostgresKills, StudyScenario
 from chaos.parts.kills_training import TrainingKills
+from chaos.postgres import StandbyPair
 from chaos.scenario import Outcome, Scenario, Unavailable
 from chaos.study import study_command
 from chaos.training import outcome, settings
@@ -48,6 +49,34 @@ class Pause(PostgresKills):
         for start, driver in zip(starts, drivers, strict=True):
             total += self.to_the_end(start, folder, driver)
         return total + self.compared(results, url)
+
+
+class FailOver(PostgresKills):
+    """The database's server is killed while two drivers work, and its copy takes over."""
+
+    name = "time.database-fail-over"
+    unit = "faults"
+    weight = 1.0
+    quick = 0
+
+    def prepare(self, folder: Path) -> None:
+        """Run the study undisturbed; every attempt has servers of its own."""
+        StudyScenario.prepare(self, folder)
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Fail over once, at a random moment."""
+        pair = StandbyPair()
+        try:
+            url, results, starts = self.places(random, folder, pair)
+            drivers = [warm(start, folder, self.cache) for start in starts]
+            time.sleep(random.uniform(0, self.seconds / 2))
+            pair.fail_over(random.uniform(0, 5))
+            total = Outcome(done=1)
+            for start, driver in zip(starts, drivers, strict=True):
+                total += self.to_the_end(start, folder, driver)
+            return total + self.compared(results, url)
+        finally:
+            pair.close()
 
 
 class ClocksApart(PostgresKills):
@@ -141,6 +170,7 @@ class LittleMemory(TrainingKills):
 
 SCENARIOS: tuple[Scenario, ...] = (
     Pause(),
+    FailOver(),
     ClocksApart(),
     ClockSetBack(),
     ClockSetBackTraining(),

@@ -12,6 +12,7 @@ __all__ = [
     "LookalikeError",
     "LookalikeWarning",
     "Unsupported",
+    "WriteFailed",
     "did_you_mean",
     "one_line",
 ]
@@ -24,6 +25,10 @@ class LookalikeError(Exception):
 
     def __str__(self) -> str:
         return one_line(super().__str__())
+
+
+class WriteFailed(LookalikeError):
+    """A disk is full, read-only or broken: the same work succeeds when it is not."""
 
 
 class BadInput(LookalikeError, ValueError, AssertionError):

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import signal
 import tempfile
 import time
@@ -27,12 +28,15 @@ __all__ = [
     "one_at_a_time",
     "read_json",
     "seal",
+    "unseal",
     "write_json",
     "write_new",
 ]
 
 CHECKSUM = "checksum"
 """The key of a JSON file's own checksum."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The system's numbers of errors for which space has to be freed."""
 FAULT = "LOOKALIKE_FAULT"
 _passed = defaultdict[str, Iterator[int]](lambda: itertools.count(1))
 
@@ -60,12 +64,21 @@ def atomically(path: Path) -> Iterator[Path]:
         fault_point("rename")
         draft.replace(path)
         fault_point("renamed")
-    except OSError as error:
-        if error.errno is None or error.filename not in (None, name):
+    except Exception as error:
+        number = _number_of(error)
+        if number is None or getattr(error, "filename", None) not in (None, name):
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        raise OSError(number, os.strerror(number), str(path)) from error
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _number_of(error: Exception) -> int | None:
+    """The system's number of an error, also of a writer in Rust, such as that of safetensors."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found.group(1)) if found else None
 
 
 def fault_point(name: str) -> None:
@@ -153,6 +166,20 @@ def seal(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**value, CHECKSUM: checksum(_canonical(value))}
 
 
+def unseal(value: Any) -> Any:
+    """What :func:`seal` was given; a value without a checksum is returned as it is.
+
+    Raises:
+        ValueError: It is not as it was sealed.
+    """
+    if not isinstance(value, dict) or CHECKSUM not in value:
+        return value
+    plain = {key: one for key, one in value.items() if key != CHECKSUM}
+    if value[CHECKSUM] != checksum(_canonical(plain)):
+        raise ValueError("the checksum differs")
+    return plain
+
+
 def read_json(path: Path) -> Any:
     """The content of a JSON file, without its checksum.
 
@@ -163,11 +190,10 @@ def read_json(path: Path) -> Any:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise LookalikeError(f"cannot read '{path}': {error}") from error
-    if isinstance(value, dict) and CHECKSUM in value:
-        named = value.pop(CHECKSUM)
-        if named != checksum(_canonical(value)):
-            raise damaged(path)
-    return value
+    try:
+        return unseal(value)
+    except ValueError as error:
+        raise damaged(path) from error
 
 
 def damaged(path: Path) -> LookalikeError:

@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lookalike.cli import app
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SENTENCES = ("lookalike: stopped; the same command", "lookalike: stopped at step ")
 TINY = (
@@ -91,7 +93,15 @@ def commands(photos, trained, shop):
         "demo": ["demo"],
         "export": ["export", trained, "--to", "onnx", "-o", "model.onnx"],
         "audit": ["audit", "docs/audits/every-flaw.yaml"],
+        "embed": ["embed", trained, photos, "-o", "vectors", "--per-shard", "4"],
+        "data": ["data", "check", "folder", "--root", photos],
     }
+
+
+def test_no_command_is_left_out():
+    found = {command.name or command.callback.__name__ for command in app.registered_commands}
+    found |= {group.name for group in app.registered_groups}
+    assert found == set(NAMES)
 
 
 NAMES = sorted(commands(Path(), Path(), Path()))

@@ -1,4 +1,3 @@
-import json
 import shutil
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from lookalike import data, models
 from lookalike.config import load
 from lookalike.errors import BadInput
+from lookalike.files import write_json
 from lookalike.search import Embedder
 from lookalike.training import Run, train
 
@@ -133,6 +133,15 @@ def test_a_changed_weight_is_noticed(tmp_path, embedder):
         Embedder.load(tmp_path)
 
 
+def test_a_changed_score_is_noticed(tmp_path, embedder):
+    """It changes no vector, but it would be on the model card."""
+    embedder.save(tmp_path)
+    path = tmp_path / "model.json"
+    path.write_text(path.read_text().replace('"weights": "none"', '"weights": "nine"'))
+    with pytest.raises(BadInput, match=r"damaged: model\.json"):
+        Embedder.load(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -145,8 +154,7 @@ def test_a_changed_weight_is_noticed(tmp_path, embedder):
 )
 def test_a_model_that_will_not_do_is_refused(tmp_path, embedder, change, sentence):
     embedder.save(tmp_path)
-    record = json.loads((tmp_path / "model.json").read_text()) | change
-    (tmp_path / "model.json").write_text(json.dumps(record))
+    write_json(tmp_path / "model.json", embedder.record() | change, sealed=True)
     with pytest.raises(BadInput, match=sentence):
         Embedder.load(tmp_path)
 

@@ -1,6 +1,7 @@
 import json
 import re
 
+import markdown
 import numpy as np
 import pytest
 import torch
@@ -8,7 +9,7 @@ from PIL import Image
 
 from lookalike.config import TransformConfig
 from lookalike.errors import BadInput
-from lookalike.inference.export import export
+from lookalike.inference.export import export, write_card
 from lookalike.inference.onnx_encoder import load_encoder
 from lookalike.search import Embedder
 
@@ -106,6 +107,25 @@ def test_the_card_says_what_the_run_wrote_down(tmp_path, embedder):
     for fact in ("1,234", "56 classes", "fixed-validation", "0.5000 [0.4000, 0.6000]", "0.2500"):
         assert fact in card
     assert embedder.fingerprint in card
+
+
+def test_what_looks_like_markup_in_a_card_is_text(tmp_path, embedder, browser):
+    """A card is Markdown, which may have HTML, and a model may be anybody's."""
+    hostile = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
+    result = dict.fromkeys(("run", "seed", "epochs", "data_fingerprint", "protocol"), hostile)
+    result |= dict.fromkeys(("train_images", "train_classes", "test_images", "test_classes"), 9)
+    result |= {"test": {hostile: 0.5}}
+    known = Embedder(embedder.model, embedder.blueprint, {"data": hostile, "result": result})
+    write_card(tmp_path / "card.md", known, "onnx", hostile, 1.0)
+    card = (tmp_path / "card.md").read_text()
+    page = tmp_path / "card.html"
+    page.write_text(markdown.markdown(card, extensions=["tables", "fenced_code"]))
+    tab = browser.new_page()
+    tab.goto(page.as_uri())
+    assert "onerror" in tab.inner_text("body")
+    assert tab.locator("script, img").count() == 0
+    assert tab.evaluate("window.hacked") is None
+    tab.close()
 
 
 def test_bad_wishes_are_refused(tmp_path, embedder):

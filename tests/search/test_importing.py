@@ -199,6 +199,19 @@ def test_vectors_that_are_not_complete(tmp_path, embedder, photos):
         open_vectors(tmp_path / "v")
 
 
+def test_shards_without_what_belongs_to_them(tmp_path, embedder, photos):
+    """They are no Parquet files of somebody's own, whose paths mean something else."""
+    embed(embedder, open_source(photos), tmp_path / "v", Options(device="cpu"))
+    manifest = tmp_path / "v" / "embedding.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"root": "/', '"root": "?'))
+    with pytest.raises(BadInput, match=r"embedding\.json' is damaged"):
+        open_vectors(tmp_path / "v")
+    manifest.unlink()
+    with pytest.raises(BadInput, match=r"without their embedding\.json"):
+        open_vectors(tmp_path / "v")
+
+
 def test_straight_into_an_index(tmp_path, embedder, photos):
     index = Index.create(tmp_path / "i", embedder)
     (photos / "red" / "cut.png").write_bytes(b"cut")

@@ -1,6 +1,7 @@
 """Whole studies of seconds, by real worker processes."""
 
 import dataclasses
+import errno
 import json
 import shutil
 import statistics
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from lookalike.cli import app
 from lookalike.config import parse
-from lookalike.errors import LookalikeError
+from lookalike.errors import LookalikeError, WriteFailed
 from lookalike.progress import Watcher
 from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
@@ -119,6 +120,23 @@ def test_other_workers_and_an_interruption_change_nothing(
     again = run(study_values(), tmp_path / "s", workers=2)
     assert timeless(again) == timeless(finished)
     assert class_scores(again) == class_scores(finished)
+
+
+@pytest.mark.parametrize(
+    "error", [WriteFailed("cannot write 'a'"), OSError(errno.ENOSPC, "full", "a")]
+)
+def test_a_full_disk_is_no_failed_trial(run, study_values, tmp_path, monkeypatch, error):
+    values = study_values(methods=["triplet"], tuner={"trials": 1}, repeats=1)
+
+    def full(*_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TaskRunner, "validate", full)
+        with pytest.raises(LookalikeError, match="'a'; the same command goes on"):
+            run(values, tmp_path / "s")
+    (row,) = run(values, tmp_path / "s").rows
+    assert [trial.state for trial in row.trials] == ["complete"]
 
 
 def test_a_finished_study_does_nothing(finished, study_values, timeless):

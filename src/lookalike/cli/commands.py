@@ -1,6 +1,5 @@
 """All commands of ``lookalike``, and what their errors become."""
 
-import errno
 import importlib.metadata
 import os
 import sys
@@ -32,11 +31,11 @@ from lookalike.cli.serve import serve
 from lookalike.cli.study import study
 from lookalike.cli.train import train
 from lookalike.errors import LookalikeError, LookalikeWarning
+from lookalike.files import FULL
 
 __all__ = ["app", "run"]
 
 SECONDS_FOR_THE_FIRST_RANK = 10
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 OUT_OF_MEMORY = (
     "can't allocate memory",
     "out of memory",

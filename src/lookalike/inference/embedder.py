@@ -14,7 +14,7 @@ from lookalike.config import RunConfig, TransformConfig
 from lookalike.data import Preset
 from lookalike.data.image_set import digest
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.files import atomically, write_json
+from lookalike.files import atomically, unseal, write_json
 from lookalike.inference.encoder import Encoder
 from lookalike.models import EmbeddingModel
 from lookalike.models.hubs import HUBS
@@ -173,7 +173,7 @@ class Embedder(Encoder):
     def restore(cls, settings: str, weights: Path, place: str) -> Self:
         """A model from the text of its ``model.json`` and its file of weights."""
         try:
-            record = json.loads(settings)
+            record = unseal(json.loads(settings))
             if not isinstance(record, dict) or record.get("format") != FORMAT:
                 raise BadInput(f"'{place}' does not hold a model of lookalike")
             if record["version"] != VERSION:
@@ -202,7 +202,7 @@ class Embedder(Encoder):
         with atomically(folder / "weights.safetensors") as draft:
             tensors = {name: t.contiguous() for name, t in self.model.state_dict().items()}
             save_file(tensors, str(draft))
-        write_json(folder / "model.json", self.record())
+        write_json(folder / "model.json", self.record(), sealed=True)
 
     def record(self) -> dict[str, Any]:
         """The content of ``model.json``."""

@@ -104,6 +104,7 @@ def write_card(path: Path, embedder: Embedder, kind: str, name: str, cosine: flo
     environment = Environment(
         loader=PackageLoader("lookalike.inference", "."),
         undefined=StrictUndefined,
+        autoescape=True,  # Markdown may have HTML, and a run's names may be anybody's
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -14,7 +14,7 @@ from lookalike.data.csv_table import read_table
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.inference.bulk.columns import FIXED, VECTOR, column_of
 from lookalike.inference.bulk.manifest import MANIFEST, Manifest
-from lookalike.inference.bulk.shards import read_shard, vectors_in
+from lookalike.inference.bulk.shards import is_shard, read_shard, vectors_in
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
 
@@ -207,6 +207,11 @@ def _of_parquet(place: Path, table: Path | None) -> VectorFile:
         files = [pyarrow.parquet.ParquetFile(path) for path in paths]
     except (pyarrow.ArrowException, OSError) as error:
         raise BadInput(f"cannot read the vectors in '{place}': {error}") from error
+    if place.is_dir() and any(is_shard(file.schema_arrow) for file in files):
+        raise BadInput(
+            f"'{place}' has shards of 'lookalike embed' without their {MANIFEST}; restore it, or "
+            "embed again into another folder"
+        )
     column = _vector_column(place, files[0].schema_arrow)
     rows = sum(file.metadata.num_rows for file in files)
     if not rows:

@@ -13,12 +13,13 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 
+from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher, duration
 from lookalike.study.config import StudyConfig
 from lookalike.study.ledger import LEASE_SECONDS, Ledger
 from lookalike.study.plan import Plan, make_plan, results_folder
 from lookalike.study.results import StudyResults, load_results
-from lookalike.study.runner import Outcome, Task
+from lookalike.study.runner import UNWRITTEN, Outcome, Task
 from lookalike.study.tuning import to_optuna
 
 DEATHS_ALLOWED = 5
@@ -106,6 +107,8 @@ def _drive(plan: Plan, ledger: Ledger, pool: Executor, watcher: Watcher) -> None
             if record is None:
                 deaths[key] += 1
             running.discard(key)
+            if record is not None and UNWRITTEN in record:
+                raise LookalikeError(f"{record[UNWRITTEN]}; the same command goes on")
             if record is None and deaths[key] < DEATHS_ALLOWED:
                 watcher.note(f"a worker died ({outcome.reason}); another one does its task")
                 ledger.release([key])  # any free worker takes it

@@ -3,6 +3,7 @@
 A task and its record are plain values, so that any process can execute it.
 """
 
+import errno
 import math
 import shutil
 import time
@@ -17,7 +18,8 @@ from torch import Tensor
 from lookalike.config import RunConfig, parse
 from lookalike.data import ImageSet, ImageStore, Preset, Split, Subset
 from lookalike.data.presets import NETWORK, preset_name
-from lookalike.errors import LookalikeError
+from lookalike.errors import LookalikeError, WriteFailed
+from lookalike.files import FULL
 from lookalike.models import multi_view
 from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
@@ -46,6 +48,8 @@ from lookalike.training.signals import Interrupted
 Made = TypeVar("Made")
 Kind = Literal["validate", "repeat", "baselines"]
 
+UNWRITTEN = "unwritten"
+"""The key of a record that says which file could not be written."""
 BUSY_SECONDS = 0.5
 KEPT = {"features": 2, "store": 4}
 """How much stays in memory where the rows of a study differ in data sets and networks."""
@@ -91,6 +95,8 @@ class TaskRunner:
     def run(self, task: Task) -> dict[str, Any]:
         """The record of a task; an exception becomes a record with an ``error``.
 
+        Where a disk failed, which says nothing about the task, it is ``unwritten`` instead.
+
         Raises:
             Interrupted: A signal stopped the task, which says nothing about it.
         """
@@ -105,8 +111,7 @@ class TaskRunner:
         except Interrupted:  # this process is to end; the task is executed again
             raise
         except Exception as error:  # a loss may raise anything; the study goes on
-            kind = "" if isinstance(error, LookalikeError) else f"{type(error).__name__}: "
-            found = {"error": without_folders(" ".join(f"{kind}{error}".split()))}
+            found = failure_of(error)
         return found | {"seconds": round(time.monotonic() - begun, 3)}
 
     def when_free(self, work: Callable[[], Made]) -> Made:
@@ -264,3 +269,13 @@ class TaskRunner:
         while len(kept) > KEPT.get(kind, 64):
             del kept[next(iter(kept))]
         return made
+
+
+def failure_of(error: Exception) -> dict[str, str]:
+    """The record of a task that raised an exception."""
+    kind = "" if isinstance(error, LookalikeError) else f"{type(error).__name__}: "
+    sentence = " ".join(f"{kind}{error}".split())
+    full = isinstance(error, OSError) and error.errno in (*FULL, errno.EROFS)
+    if full or isinstance(error, WriteFailed):
+        return {UNWRITTEN: sentence}
+    return {"error": without_folders(sentence)}

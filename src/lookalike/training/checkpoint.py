@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from lookalike.errors import LookalikeError
+from lookalike.errors import LookalikeError, WriteFailed
 from lookalike.files import atomically, fault_point, file_checksum, read_json, write_json
 from lookalike.training.distributed.ranks import from_first, is_first, on_all_ranks
 from lookalike.training.distributed.sharding import weights_as_held, whole_copy
@@ -37,7 +37,7 @@ def save(folder: Path, weights: dict[str, Weights], state: dict[str, Any]) -> No
     """Write a checkpoint into ``folder``, then delete the older ones.
 
     Raises:
-        LookalikeError: It cannot be written, as the disk is full; the former one stays.
+        WriteFailed: It cannot be written, as the disk is full; the former one stays.
     """
     draft = folder / f".draft-{os.getpid()}"
     with explain_failed_write(folder):
@@ -176,7 +176,7 @@ def explain_failed_write(path: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:  # torch.save raises the last
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise LookalikeError(
+        raise WriteFailed(
             f"cannot write '{path}': {reason}; free some space, and the same command goes on from "
             "the last complete checkpoint"
         ) from error

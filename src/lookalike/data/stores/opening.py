@@ -11,7 +11,7 @@ from lookalike.data.stores.jpeg import JpegStore
 from lookalike.data.stores.raw import PixelStore, build_raw, existing_raw
 from lookalike.data.stores.sizes import measure, require_space
 from lookalike.data.stores.store import ImageStore
-from lookalike.errors import LookalikeError
+from lookalike.errors import WriteFailed
 
 __all__ = ["QUALITY", "Kind", "chosen_store", "open_store"]
 
@@ -73,7 +73,7 @@ def open_store(
     Raises:
         BadInput: Some images cannot be decoded (the message names them), or the disk has too little
             space.
-        LookalikeError: Writing failed; what a JPEG store has by then is kept.
+        WriteFailed: Writing failed; what a JPEG store has by then is kept.
     """
     place = cache_folder(folder)
     name = f"{images.name}-{size_name(resize)}"
@@ -89,7 +89,7 @@ def _opened(path: Path, opening: Callable[[], ImageStore]) -> ImageStore:
         return opening()
     except OSError as error:
         kept = "; what is stored is kept, and the same command goes on" if path.is_dir() else ""
-        raise LookalikeError(
+        raise WriteFailed(
             f"cannot write the image cache {path}: {error}{kept}; "
             "LOOKALIKE_CACHE names another folder"
         ) from error

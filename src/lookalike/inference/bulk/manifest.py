@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lookalike.data.image_set import digest
 from lookalike.errors import BadInput
-from lookalike.files import write_json, write_new
+from lookalike.files import seal, unseal, write_json, write_new
 from lookalike.inference.bulk.columns import metadata_name
 from lookalike.inference.bulk.device import Precision
 from lookalike.inference.bulk.source import Source
@@ -97,11 +97,11 @@ class Manifest(BaseModel):
         """
         path = folder / MANIFEST
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = unseal(json.loads(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise BadInput(f"'{folder}' has no vectors: cannot read {MANIFEST}") from error
         except ValueError as error:
-            raise BadInput(f"'{path}' is damaged: it is not JSON") from error
+            raise BadInput(f"'{path}' is damaged: it is not what was written") from error
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise BadInput(f"'{path}' is not of 'lookalike embed'")
         if values.get("version") != VERSION:
@@ -121,7 +121,7 @@ class Manifest(BaseModel):
             folder.mkdir(parents=True, exist_ok=True)
             if any(not entry.name.startswith(".") for entry in folder.iterdir()):
                 raise BadInput(f"'{folder}' exists already and has no {MANIFEST}; give another -o")
-            write_new(path, self.model_dump_json(indent=2) + "\n")
+            write_new(path, json.dumps(seal(self.model_dump(mode="json")), indent=2) + "\n")
         there = Manifest.read(folder)
         for name, what in _IDENTITY.items():
             before, now = getattr(there, name), getattr(self, name)
@@ -157,7 +157,7 @@ class Manifest(BaseModel):
         changes = {"complete": True, "rows": rows, "files": tuple(files)}
         done = self.model_copy(update=changes)
         if done != self:
-            write_json(folder / MANIFEST, done.model_dump(mode="json"))
+            write_json(folder / MANIFEST, done.model_dump(mode="json"), sealed=True)
         return done
 
 

@@ -18,7 +18,15 @@ from lookalike.inference.bulk.listing import Skipped
 from lookalike.inference.bulk.manifest import Dtype, Manifest, ShardFile
 from lookalike.inference.encoder import Vectors
 
-__all__ = ["finished", "read_shard", "skipped_of", "vector_column", "vectors_in", "write_shard"]
+__all__ = [
+    "finished",
+    "is_shard",
+    "read_shard",
+    "skipped_of",
+    "vector_column",
+    "vectors_in",
+    "write_shard",
+]
 
 _KEY = b"lookalike"
 
@@ -93,6 +101,11 @@ def about(path: Path) -> dict[str, Any]:
         return told | {"rows": file.metadata.num_rows}
     except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+def is_shard(schema: pyarrow.Schema) -> bool:
+    """Whether a Parquet file is a shard, by its schema."""
+    return _KEY in (schema.metadata or {})
 
 
 def finished(

@@ -1,0 +1,90 @@
+"""Ctrl-C, SIGTERM and a closed terminal at random moments: one sentence, 130, and nothing lost."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from chaos.checks import failure
+from chaos.commands import Command, warm
+from chaos.parts.kills_study import StudyScenario
+from chaos.parts.kills_training import TrainingKills
+from chaos.scenario import Outcome, Scenario
+from chaos.study import study_command
+from chaos.training import outcome, settings
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPED = 130
+
+
+def stopped(command: Command, random: Random, seconds: float) -> Outcome:
+    """Send a signal to the command's group, as a terminal does, after up to so many seconds."""
+    while command.poll() is None and not is_handling(command.pid):
+        time.sleep(0.005)
+    command.wait(random.uniform(0, seconds))
+    with suppress(ProcessLookupError):
+        os.killpg(command.pid, random.choice(SIGNALS))
+    said = [] if command.wait() == 0 else sentences(command)
+    if command.traceback or command.poll() not in (0, STOPPED) or len(said) > 1:
+        return failure(command, f"exit code {command.poll()} after a signal")
+    if command.poll() == STOPPED and not said:
+        return failure(command, "no sentence after a signal")
+    return Outcome(done=int(command.poll() == STOPPED))
+
+
+def sentences(command: Command) -> list[str]:
+    """What the command says of its end."""
+    return [line for line in command.errors.splitlines() if line.startswith("lookalike: stopped")]
+
+
+def is_handling(process: int) -> bool:
+    """Whether a process has come so far that it handles SIGTERM; before that Python starts."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:  # it has ended
+        return True
+    caught = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt"))
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+
+class TrainingSignals(TrainingKills):
+    """A training is stopped up to three times, and ends with the bits of an undisturbed one."""
+
+    unit = "faults"
+
+    def __init__(self) -> None:
+        super().__init__("plain")
+        self.name = "signals.training"
+        self.quick = 1
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Stop, go on, compare."""
+        arguments, total = settings(self.variant, self.pictures, folder / "runs"), Outcome()
+        for _ in range(random.randint(1, 3)):
+            total += stopped(warm(arguments, folder, self.cache), random, self.seconds)
+        last = warm(arguments, folder, self.cache)
+        if last.wait() != 0 or outcome(folder / "runs") != self.expected:
+            total += failure(last, "not the result of the undisturbed run")
+        return total
+
+
+class StudySignals(StudyScenario):
+    """A study is stopped up to three times: no trial is lost, counted twice or failed."""
+
+    name = "signals.study"
+    unit = "faults"
+    quick = 0
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Stop, go on, compare."""
+        results, total = folder / "results", Outcome()
+        start = study_command(self.study_in(folder), results, "--workers", "2")
+        for _ in range(random.randint(1, 3)):
+            total += stopped(warm(start, folder, self.cache), random, self.seconds)
+        total += self.to_the_end(start, folder, None)
+        return total + self.compare(results, f"sqlite:///{results / 'study.db'}")
+
+
+SCENARIOS: tuple[Scenario, ...] = (TrainingSignals(), StudySignals())
