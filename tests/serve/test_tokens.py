@@ -58,3 +58,10 @@ def test_a_bucket_gives_the_rate_and_a_burst():
     allowed = sum(buckets.take("a", 101 + step / 100) == 0 for step in range(1000))
     assert 20 <= allowed <= 22  # ten seconds at two a second, and what was left
     assert buckets.take("a", 50.0) >= 0  # a clock that goes back gives nothing
+
+
+@pytest.mark.parametrize("token", ["пароль-пароль", "new\nline-token", "schlüssel"])
+def test_tokens_that_no_header_can_carry_are_refused(token):
+    with pytest.raises(BadInput, match="ASCII") as caught:
+        Tokens.of([("shop", token)])
+    assert token not in str(caught.value)

@@ -17,6 +17,8 @@ from lookalike.errors import BadInput
 SHORTEST_TOKEN = 8
 SHORTEST_SENTENCE = f"a token needs {SHORTEST_TOKEN} characters or more"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+TOKEN = re.compile(r"[ -~]*")
+"""What a header and a cookie carry unchanged."""
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -39,6 +41,8 @@ class Tokens:
                 raise BadInput(f"the name '{name}' stands for two tokens")
             if len(token) < SHORTEST_TOKEN:
                 raise BadInput(f"{SHORTEST_SENTENCE}; that of '{name}' has {len(token)}")
+            if not TOKEN.fullmatch(token):
+                raise BadInput(f"the token of '{name}' is invalid: write it in ASCII characters")
             found[name] = digest(token)
         if len(set(found.values())) < len(found):
             raise BadInput("two names have the same token")
