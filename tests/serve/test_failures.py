@@ -10,9 +10,13 @@ import pytest
 from lookalike.errors import LookalikeError
 from lookalike.search import Index
 from lookalike.search.items import Record
+from lookalike.serve.application import application
 from lookalike.serve.collection import View
 from lookalike.serve.limits import Limits
+from lookalike.serve.options import Options
 from lookalike.serve.server import create_app
+from lookalike.serve.service import Service
+from lookalike.serve.tokens import Tokens
 
 
 @pytest.fixture
@@ -76,3 +80,49 @@ def test_a_known_path_with_another_method_is_not_a_missing_page(index):
         return [[one.status_code for one in some] for some in (wrong, head, missing)]
 
     assert asked(create_app(index), scene) == [[405, 405], [200, 200, 200], [404, 404, 404]]
+
+
+def test_requests_that_come_while_the_server_stops_are_answered(index):
+    async def scene(client):
+        service.drain()
+        paths = ("/ready", "/health", "/api/items/1/neighbours")
+        return [(await client.get(path)).status_code for path in paths]
+
+    options = Options(index.place, Limits(), Tokens())
+    service = Service(index, options.limits)
+    service.load()
+    assert asked(application(service, options, None), scene) == [503, 200, 200]
+    service.close()
+
+
+def test_json_may_not_be_as_large_as_a_file(index):
+    async def endless():
+        for _ in range(20):
+            yield b" " * 2**20
+
+    async def scene(client):
+        declared = await client.post("/api/query", content=bytes(5 * 2**20))
+        counted = await client.post("/api/query", content=endless())
+        return declared.status_code, counted.status_code
+
+    assert asked(create_app(index), scene) == (413, 413)
+
+
+def test_who_leaves_during_the_upload_is_not_counted_as_a_bad_request(index):
+    app = create_app(index)
+    scope = {
+        "type": "http", "method": "POST", "path": "/api/search", "query_string": b"",
+        "headers": [(b"host", b"localhost"), (b"content-type", b"multipart/form-data; boundary=x")],
+    }  # fmt: skip
+    messages = [{"type": "http.request", "body": b"--x", "more_body": True}]
+
+    async def receive():
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    async def send(_):
+        pass
+
+    asyncio.run(app(scope, receive, send))
+    text = app.metrics.text().decode()
+    assert 'route="/api/search",status="499"} 1.0' in text
+    assert 'status="400"' not in text

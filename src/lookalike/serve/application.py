@@ -56,7 +56,7 @@ def application(service: Service, options: Options, buckets: Buckets | None) -> 
         tokens=options.tokens,
         buckets=buckets,
         loopback=options.loopback,
-        unready=lambda: service.unready,
+        refusing=lambda: service.refusing,
     )
     return Observer(gate, options.limits, service.metrics)
 

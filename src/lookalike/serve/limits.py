@@ -21,7 +21,8 @@ class Limits:
     """What one request, and all of them together, may use.
 
     ``side_ratio``: a picture of 1 x 50,000,000 pixels is small until its short side is resized for
-    the network. ``scans``: a progressive JPEG of a few megabytes can have a hundred thousand scans
+    the network. ``json_bytes``: a body that is not a form is parsed in one piece, and nothing else is
+    answered meanwhile (20 MB of numbers: a second). ``scans``: a progressive JPEG of a few megabytes can have a hundred thousand scans
     over its pixels. ``waiting``: how many searches may be in the server at a time.
     ``silent_seconds``: how long a connection may be open without a complete request head.
     ``batch_pictures``: how many pictures the network sees at a time; 1: each alone. Each core
@@ -32,6 +33,7 @@ class Limits:
     """
 
     upload_bytes: int = 20 * 2**20
+    json_bytes: int = 4 * 2**20
     pixels: int = 50_000_000
     side_ratio: float = 20.0
     scans: int = 100

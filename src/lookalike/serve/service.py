@@ -13,10 +13,11 @@ from lookalike.serve.logs import event
 from lookalike.serve.metrics import Metrics
 
 Phase = Literal["loading", "ready", "draining"]
-SENTENCES: dict[Phase, str] = {
+UNREADY: dict[Phase, str] = {
     "loading": "The server is loading its model; try again soon.",
     "draining": "The server is being stopped.",
 }
+"""What ``/ready`` says."""
 
 
 class Service:
@@ -41,8 +42,13 @@ class Service:
 
     @property
     def unready(self) -> str | None:
-        """Why the server does not answer searches; None: it does."""
-        return SENTENCES.get(self.phase)
+        """Why no further requests should be sent here; None: they are welcome."""
+        return UNREADY.get(self.phase)
+
+    @property
+    def refusing(self) -> str | None:
+        """Why searches are refused; None: they are answered, while draining too."""
+        return self.unready if self.phase == "loading" else None
 
     def load(self, encoder: Encoder | None = None, runtime: Runtime = "torch") -> None:
         """Load the model, if the index has one, and begin to answer.
@@ -66,7 +72,7 @@ class Service:
             event("ready", logging.DEBUG, pictures=len(index), generation=index.generation)
 
     def drain(self) -> None:
-        """Answer what runs, and nothing new."""
+        """Say that no further requests should be sent; those that come are still answered."""
         self.phase = "draining"
 
     def close(self) -> None:
