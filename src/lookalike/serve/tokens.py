@@ -1,5 +1,6 @@
 """Who may ask: tokens with names, and how often each may."""
 
+import fcntl
 import hashlib
 import hmac
 import math
@@ -10,7 +11,7 @@ from collections.abc import Iterable, MutableSequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from lookalike.errors import BadInput
 
@@ -119,29 +120,71 @@ class Rate:
         return cls(count / UNITS[match[2]], max(1.0, count))
 
 
+class FileLock:
+    """A lock between processes.
+
+    The system releases it when its holder dies; ``multiprocessing.Lock`` would stay locked, and
+    every worker would wait for a killed one.
+
+    Args:
+        path: A file for the lock alone; each process opens it for itself.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w")
+
+    def __enter__(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
+
+@dataclass(frozen=True)
+class SharedState:
+    """The state of the buckets of several processes.
+
+    Args:
+        numbers: Shared memory, as :class:`Buckets` keeps it.
+        lock: The file of its lock.
+    """
+
+    numbers: MutableSequence[float]
+    lock: Path
+
+
 class Buckets:
     """A token bucket for each name: it fills at the rate, and each request takes one out.
 
-    ``state`` has two numbers a name, the content and when it was that. Several processes may share
-    it, with their lock; by default it belongs to this one.
+    Args:
+        rate: How fast a bucket fills, and how much it holds.
+        names: Of the tokens.
+        shared: The state, where several processes count together; None: this one counts alone.
     """
 
-    def __init__(
-        self,
-        rate: Rate,
-        names: Iterable[str],
-        state: MutableSequence[float] | None = None,
-        lock: AbstractContextManager[Any] | None = None,
-    ) -> None:
+    def __init__(self, rate: Rate, names: Iterable[str], shared: SharedState | None = None) -> None:
         self.rate = rate
         self._slots = {name: 2 * slot for slot, name in enumerate(names)}
-        self._state: MutableSequence[float] = (
-            [0.0, -math.inf] * len(self._slots) if state is None else state
+        self._state = self.initial(len(self._slots)) if shared is None else shared.numbers
+        self._lock: AbstractContextManager[None] = (
+            nullcontext() if shared is None else FileLock(shared.lock)
         )
-        self._lock = lock or nullcontext()
+
+    @staticmethod
+    def initial(count: int) -> MutableSequence[float]:
+        """The state of ``count`` full buckets: of each its content, and when that was measured."""
+        return [0.0, -math.inf] * count
 
     def take(self, name: str, now: float | None = None) -> float:
-        """0: the request may go on; otherwise the seconds until one may."""
+        """Take one request out of a bucket, if there is one.
+
+        Args:
+            name: Of the token.
+            now: The time, in seconds of ``time.monotonic``, which all processes share.
+
+        Returns:
+            0: the request may go on; otherwise the seconds until one may.
+        """
         now = time.monotonic() if now is None else now
         slot = self._slots[name]
         with self._lock:

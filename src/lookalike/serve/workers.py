@@ -1,7 +1,6 @@
 """Several processes that answer on one socket, and the one that looks after them."""
 
 import logging
-import math
 import multiprocessing
 import os
 import signal
@@ -11,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -21,6 +21,7 @@ from lookalike.serve.limits import cores
 from lookalike.serve.logs import event, set_up
 from lookalike.serve.metrics import SHARED
 from lookalike.serve.options import Options
+from lookalike.serve.tokens import Buckets, SharedState
 
 LOOK_SECONDS = 0.2
 SHORT_LIFE = 10.0
@@ -47,13 +48,12 @@ def supervise(
     ends: they would die again.
     """
     context = multiprocessing.get_context("spawn")  # threads and fork do not go together
-    shared = None
-    if options.rate is not None:
-        shared = context.Array("d", [0.0, -math.inf] * len(options.tokens.names))
+    numbers = context.RawArray("d", Buckets.initial(len(options.tokens.names)))
     prepared = context.Semaphore(0)
     set_up(options.log)
     with TemporaryDirectory(prefix="lookalike-metrics-") as folder:
         os.environ[SHARED] = folder  # prometheus_client reads it when a worker imports it
+        shared = SharedState(numbers, Path(folder) / "rates.lock")
         workers = [Worker() for _ in range(count)]
         arguments = (options, bound, shared, max(1, cores() // count), prepared)
         serving, waiting_for = False, count
@@ -115,7 +115,9 @@ def _stop(workers: list[Worker], seconds: float) -> None:
             process.join()
 
 
-def work(options: Options, bound: socket.socket, shared: Any, threads: int, prepared: Any) -> None:
+def work(
+    options: Options, bound: socket.socket, shared: SharedState, threads: int, prepared: Any
+) -> None:
     """The life of a worker."""
     from lookalike.search.index import Index
     from lookalike.serve.server import interrupted_by_sigterm, run
