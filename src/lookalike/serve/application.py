@@ -1,5 +1,9 @@
 """The ASGI application: the page, the API, the metrics, and the layers around them."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -17,8 +21,24 @@ from lookalike.serve.tokens import Buckets
 
 
 def application(service: Service, options: Options, buckets: Buckets | None) -> Observer:
-    """The page at ``/``, the API under ``/api``, and ``/health``, ``/ready`` and ``/metrics``."""
+    """The page at ``/``, the API under ``/api``, and ``/health``, ``/ready`` and ``/metrics``.
+
+    Args:
+        service: What the routes share; it is closed when the ASGI server shuts down.
+        options: How the index is served.
+        buckets: Count how often each token has searched; None: as often as it likes.
+
+    Returns:
+        The application with all its layers.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(service.close)
+
     app = FastAPI(
+        lifespan=lifespan,
         title="Lookalike",
         summary="Find the pictures that look like yours.",
         version="1",

@@ -53,7 +53,7 @@ class Engine:
         self.runtime: Runtime | None = None
         self.room = Room(limits.waiting)
         batched = limits.batch_pictures > 1
-        most = limits.waiting * limits.examples
+        most = limits.waiting * limits.pictures
         self._decoding = Workers(self.threads, most, "decoding")
         self._embedding: Batcher[Tensor, Vectors] = Batcher(
             self._embed,
@@ -87,6 +87,7 @@ class Engine:
 
     def close(self) -> None:
         """End the threads."""
+        self._decoding.close()
         self._embedding.close()
         self._searching.close()
 

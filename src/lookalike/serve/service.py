@@ -8,7 +8,7 @@ from lookalike.inference.onnx_encoder import OnnxEncoder
 from lookalike.search.index import Index
 from lookalike.serve.collection import Collection
 from lookalike.serve.engine import Engine, Runtime
-from lookalike.serve.limits import Limits
+from lookalike.serve.limits import Limits, Workers
 from lookalike.serve.logs import event
 from lookalike.serve.metrics import Metrics
 
@@ -28,6 +28,12 @@ class Service:
         self.metrics = Metrics()
         self.collection = Collection(index, limits, self.metrics)
         self.engine = Engine(limits, self.metrics, threads)
+        # pictures and maps take long: what a search looks up must not wait behind them
+        self.lookups = Workers(self.engine.threads, 8 * limits.waiting, "lookups")
+        self.thumbnails = Workers(self.engine.threads, 8 * limits.waiting, "thumbnails")
+        self.analyses = Workers(1, limits.waiting, "analyses")
+        for queue in (self.lookups, self.thumbnails, self.analyses):
+            self.metrics.watch_queue(queue.name, queue)
         self._phase: Phase = "loading"
 
     @property
@@ -79,4 +85,6 @@ class Service:
         """End the threads."""
         self.drain()
         self.collection.close()
+        for workers in (self.lookups, self.thumbnails, self.analyses):
+            workers.close()
         self.engine.close()
