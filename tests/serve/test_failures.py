@@ -82,6 +82,18 @@ def test_a_known_path_with_another_method_is_not_a_missing_page(index):
     assert asked(create_app(index), scene) == [[405, 405], [200, 200, 200], [404, 404, 404]]
 
 
+def test_a_label_that_is_new_in_the_database_does_not_fail_the_map(index):
+    async def scene(client):
+        return (await client.get("/api/map")).json()["labels"]
+
+    options = Options(index.place, Limits(), Tokens())
+    service = Service(index, options.limits)
+    service.load()
+    service.collection.view.__dict__["label_counts"] = {}  # as they were a second ago
+    assert asked(application(service, options, None), scene) == [-1] * 4
+    service.close()
+
+
 def test_requests_that_come_while_the_server_stops_are_answered(index):
     async def scene(client):
         service.drain()

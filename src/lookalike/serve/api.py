@@ -16,11 +16,11 @@ from lookalike.inference.encoder import Vectors
 from lookalike.serve import answers, query
 from lookalike.serve.attribution import attribute, seen_part
 from lookalike.serve.collection import View
-from lookalike.serve.engine import Wanted, since
+from lookalike.serve.engine import SearchTask, milliseconds_since
 from lookalike.serve.examples import Examples
 from lookalike.serve.limits import Refusal
 from lookalike.serve.pictures import decode_upload
-from lookalike.serve.query import MOST
+from lookalike.serve.query import DEFAULTS
 from lookalike.serve.service import Service
 
 Id = Annotated[int, Path(ge=0, lt=2**63, description="The number of an indexed picture.")]
@@ -33,12 +33,12 @@ AtLeast = Annotated[
 Where = Annotated[
     str | None,
     Query(
-        max_length=MOST.filter_length,
+        max_length=DEFAULTS.filter_length,
         description="Search pictures that this filter leaves, such as price < 50 and brand = 'x'.",
     ),
 ]
-FormIds = Annotated[list[query.Id], Form(max_length=MOST.examples)]
-FormLabels = Annotated[list[query.LabelName], Form(max_length=MOST.examples)]
+FormIds = Annotated[list[query.Id], Form(max_length=DEFAULTS.examples)]
+FormLabels = Annotated[list[query.LabelName], Form(max_length=DEFAULTS.examples)]
 SizeName = Literal["tiny", "small", "large"]
 SIZES: dict[SizeName, int] = {"tiny": 96, "small": 320, "large": 1_024}
 """The longest sides that pictures are served in: on the map, in a grid, alone."""
@@ -86,10 +86,10 @@ def api_router(service: Service) -> APIRouter:
         where: str | None,
         at_least: float,
     ) -> Response:
-        def plan() -> Wanted:
+        def plan() -> SearchTask:
             chosen = view.chosen(where, label)
             vector = examples.combined(view)
-            return Wanted(view, vector, k + len(examples.excluded), chosen)
+            return SearchTask(view, vector, k + len(examples.excluded), chosen)
 
         wanted = await service.lookups.run(plan)
         hits = await engine.search(wanted)
@@ -98,7 +98,7 @@ def api_router(service: Service) -> APIRouter:
         return as_json(
             answers.NeighboursAnswer(
                 neighbours=[answers.NeighbourAnswer.model_validate(hit) for hit in found[:k]],
-                milliseconds=since(start),
+                milliseconds=milliseconds_since(start),
                 generation=view.index.generation,
             )
         )
@@ -215,7 +215,7 @@ def api_router(service: Service) -> APIRouter:
     ) -> Response:
         """The pictures most similar to an indexed one, without itself."""
         start, view = time.perf_counter(), collection.view
-        with engine.room.place():
+        with engine.admission.slot():
             return await answer(start, view, Examples(items=[id]), k, label, where, at_least)
 
     @router.post(
@@ -245,7 +245,7 @@ def api_router(service: Service) -> APIRouter:
         Ids, labels and marks may be given too; they mean the same as in ``/api/query``.
         """
         start, view = time.perf_counter(), collection.view
-        with engine.room.place():
+        with engine.admission.slot():
             tasks = [asyncio.ensure_future(engine.embed(one.file)) for one in image]
             try:
                 vectors = await asyncio.gather(*tasks)
@@ -264,7 +264,7 @@ def api_router(service: Service) -> APIRouter:
     async def search_by_examples(body: Annotated[query.Query, Body()]) -> Response:
         """The pictures most similar to ids, vectors and labels, without the ids themselves."""
         start, view = time.perf_counter(), collection.view
-        with engine.room.place():
+        with engine.admission.slot():
             vectors = [np.asarray(vector, np.float64) for vector in body.vectors]
             examples = Examples(
                 vectors, body.items, body.right, body.wrong, body.plus, body.minus, body.weight
@@ -285,7 +285,7 @@ def api_router(service: Service) -> APIRouter:
         start, view = time.perf_counter(), collection.view
         if (item is None) == (image is None):
             raise Refusal(422, "Give either 'item' or 'image'.")
-        encoder = engine.needed()
+        encoder = engine.require_encoder()
         embedder = view.index.embedder
         view.check(neighbour)
         if image is not None:
@@ -300,7 +300,7 @@ def api_router(service: Service) -> APIRouter:
             similarity=round(float(vector @ other), 5),
             query=share_map(embedder, mine, other),
             neighbour=share_map(embedder, view.pictures.whole(neighbour), vector),
-            milliseconds=since(start),
+            milliseconds=milliseconds_since(start),
         )
 
     @router.get("/map", tags=["map"])

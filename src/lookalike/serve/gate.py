@@ -26,7 +26,7 @@ RATED = re.compile(r"/api/(search|query|why|map|items/[^/]*/neighbours)")
 TOKEN_NAME = "lookalike.token"
 """Where the name of the token stands in the scope."""
 CLIENT_LEFT = "lookalike.left"
-ASKS_FOR_TOKEN = (Path(__file__).parent / "web" / "token.html").read_text(encoding="utf-8")
+TOKEN_FORM = (Path(__file__).parent / "web" / "token.html").read_text(encoding="utf-8")
 _FORM_OVERHEAD = 64 * 1024
 """The most that a form adds to its file."""
 
@@ -116,7 +116,7 @@ class Gate:
                 if answer is not None:
                     await answer(scope, receive, with_headers)
                 elif scope["path"].startswith("/api/"):
-                    await self._pass_on(scope, receive, with_headers, lambda: ended)
+                    await self._forward(scope, receive, with_headers, lambda: ended)
                 else:
                     await self.app(scope, self._counted(scope, receive), with_headers)
         except TimeoutError:
@@ -124,7 +124,7 @@ class Gate:
                 answer = refusal(408, "The request took too long and was dropped.")
                 await answer(scope, receive, with_headers)
 
-    async def _pass_on(
+    async def _forward(
         self, scope: Scope, receive: Receive, send: Send, ended: Callable[[], bool]
     ) -> None:
         """Let the application answer, as long as there is somebody who waits for it."""
@@ -185,7 +185,7 @@ class Gate:
             if name is None:
                 needed = {"WWW-Authenticate": "Bearer"}
                 if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
-                    return asks_for_token(wrong=bool(given), headers=needed)
+                    return token_form(wrong=bool(given), headers=needed)
                 return refusal(401, "This server needs its token.", needed)
             scope[TOKEN_NAME] = name
         refused = self.refusing()
@@ -194,9 +194,9 @@ class Gate:
         length, most = headers.get("content-length", ""), self._most_bytes(scope)
         if length.isdigit() and int(length) > most:
             return refusal(413, too_large(most))
-        return self._too_often(path, name)
+        return self._rate_limited(path, name)
 
-    def _too_often(self, path: str, name: str | None) -> Response | None:
+    def _rate_limited(self, path: str, name: str | None) -> Response | None:
         """The refusal of a token that has searched too often."""
         if self.buckets is None or not RATED.match(path):
             return None
@@ -249,7 +249,7 @@ def too_large(most_bytes: int) -> str:
     return f"The body of the request is larger than {most_bytes // 2**20} MB."
 
 
-def asks_for_token(*, wrong: bool, headers: dict[str, str]) -> Response:
+def token_form(*, wrong: bool, headers: dict[str, str]) -> Response:
     """A page with a field for the token, which comes back once in the address."""
     complaint = '<p class="notice error" role="alert">That is not its token.</p>' if wrong else ""
     policy = SECURITY_HEADERS["Content-Security-Policy"]
@@ -257,7 +257,7 @@ def asks_for_token(*, wrong: bool, headers: dict[str, str]) -> Response:
         "Content-Security-Policy": policy.replace("form-action 'none'", "form-action 'self'"),
         "Connection": "close",
     }
-    page = ASKS_FOR_TOKEN.replace("<!-- complaint -->", complaint)
+    page = TOKEN_FORM.replace("<!-- complaint -->", complaint)
     return HTMLResponse(page, 401, headers | own)
 
 

@@ -91,16 +91,23 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Room:
-    """A place for so many requests at a time; what comes when it is full is refused."""
+class Admission:
+    """A limit on the requests that are in work at a time; further ones are refused.
+
+    Args:
+        most: The limit.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.held = 0
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """Hold a place; used on the event loop only, so no lock is needed."""
+    def slot(self) -> Iterator[None]:
+        """Count a request while it is in work; a refusal (429) beyond the limit.
+
+        Used on the event loop only, so no lock is needed.
+        """
         if self.held >= self.most:
             raise overloaded()
         self.held += 1
@@ -113,9 +120,13 @@ class Room:
 class Workers:
     """A pool of threads with a queue of bounded length; what comes when it is full is refused.
 
-    Work whose visitor has gone, or whose time is up, is dropped if it has not begun; if it has, it
-    keeps its thread (anyio's limiter would start the next task beside it). The workers of a study
-    are another thing: processes that run for hours, receive JSON and may be killed.
+    Work whose client has left, or whose time is up, is dropped if it has not begun; if it has, it
+    keeps its thread (anyio's limiter would start the next task beside it).
+
+    Args:
+        threads: How many there are.
+        waiting: How many tasks may wait for one.
+        name: Of the threads, and of the queue in the metrics.
     """
 
     def __init__(self, threads: int, waiting: int, name: str) -> None:
@@ -130,7 +141,19 @@ class Workers:
         return max(0, self._unfinished - self._threads)
 
     async def run(self, work: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """The result of ``work``, computed in a thread."""
+        """Compute something in a thread.
+
+        Args:
+            work: What to call.
+            arguments: Of the call.
+            options: Of the call.
+
+        Returns:
+            The result of ``work``.
+
+        Raises:
+            Refusal: Too much is waiting (429).
+        """
         with self._lock:
             if self._unfinished >= self._most:
                 raise overloaded()

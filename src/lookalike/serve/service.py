@@ -21,7 +21,13 @@ UNREADY: dict[Phase, str] = {
 
 
 class Service:
-    """One index being served by one process."""
+    """One index being served by one process.
+
+    Args:
+        index: What is searched; its changes are followed.
+        limits: What requests may use.
+        threads: How many cores to use; None: all that this process may use.
+    """
 
     def __init__(self, index: Index, limits: Limits, threads: int | None = None) -> None:
         self.limits = limits

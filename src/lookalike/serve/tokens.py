@@ -31,7 +31,17 @@ class Tokens:
 
     @classmethod
     def of(cls, tokens: Iterable[tuple[str, str]]) -> Self:
-        """Tokens from names and secrets."""
+        """Keep the hashes of tokens.
+
+        Args:
+            tokens: Names and tokens.
+
+        Returns:
+            What recognises them.
+
+        Raises:
+            BadInput: A name or a token is invalid, or occurs twice.
+        """
         found: dict[str, bytes] = {}
         for name, token in tokens:
             if not NAME.fullmatch(name):
@@ -51,7 +61,17 @@ class Tokens:
 
     @classmethod
     def read(cls, path: Path) -> list[tuple[str, str]]:
-        """The lines ``name = token`` of a file that only its owner can read; ``#`` comments."""
+        """Read a file of tokens.
+
+        Args:
+            path: A file that only its owner can read, of lines ``name = token``; ``#`` comments.
+
+        Returns:
+            Names and tokens.
+
+        Raises:
+            BadInput: The file cannot be read, others can read it, or it has other lines.
+        """
         try:
             mode = path.stat().st_mode
             text = path.read_text(encoding="utf-8")
@@ -86,7 +106,14 @@ class Tokens:
         return hashlib.blake2b(b"".join(d for _, d in self.digests), digest_size=4).hexdigest()
 
     def name_of(self, given: str) -> str | None:
-        """Whose token it is; the time that takes does not depend on the token."""
+        """Recognise a token, in a time that does not depend on it.
+
+        Args:
+            given: What a client has sent.
+
+        Returns:
+            The name of the token; None: it is unknown.
+        """
         wanted, found = digest(given), None
         for name, known in self.digests:
             if hmac.compare_digest(wanted, known):
@@ -112,7 +139,17 @@ class Rate:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """``10/s``, ``100/min`` or ``5000/h``."""
+        """Read a rate.
+
+        Args:
+            text: Such as ``10/s``, ``100/min`` or ``5000/h``.
+
+        Returns:
+            The rate, with a burst of the same number.
+
+        Raises:
+            BadInput: It is not written like that.
+        """
         match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*/\s*(s|min|h)\s*", text)
         if match is None or not 0 < float(match[1]) < math.inf:
             raise BadInput(f"the rate '{text}' is invalid: write it as 10/s, 100/min or 5000/h")

@@ -18,7 +18,7 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from lookalike.errors import LookalikeError
 from lookalike.serve.limits import cores
-from lookalike.serve.logs import event, set_up
+from lookalike.serve.logs import configure_logging, event
 from lookalike.serve.metrics import SHARED
 from lookalike.serve.options import Options
 from lookalike.serve.tokens import Buckets, SharedState
@@ -90,7 +90,7 @@ def supervise(
     context = multiprocessing.get_context("spawn")  # threads and fork do not go together
     numbers = context.RawArray("d", Buckets.initial(len(options.tokens.names)))
     loaded = context.Semaphore(0)
-    set_up(options.log)
+    configure_logging(options.log)
     with TemporaryDirectory(prefix="lookalike-metrics-") as folder, StopSignals() as stop:
         os.environ[SHARED] = folder  # prometheus_client reads it when a worker imports it
         shared = SharedState(numbers, Path(folder) / "rates.lock")
@@ -175,7 +175,7 @@ def run_worker(
     except KeyboardInterrupt:
         pass
     except LookalikeError as error:
-        set_up(options.log)
+        configure_logging(options.log)
         event(str(error), logging.ERROR)
         raise SystemExit(error.exit_code) from error
 
