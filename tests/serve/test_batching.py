@@ -105,3 +105,17 @@ def test_what_nobody_waits_for_is_not_computed_and_a_full_queue_refuses(slow):
         batcher.close()
 
     asyncio.run(scene())
+
+
+def test_items_that_nobody_waits_for_do_not_fill_the_queue(slow):
+    batcher = Batcher(slow, "test", most=1, waiting=2)
+    first = batcher.put(1)
+    while len(batcher):
+        pass  # until the thread has taken it
+    for future in [batcher.put(2), batcher.put(3)]:
+        assert future.cancel()
+    last = batcher.put(4)
+    slow.open.set()
+    assert (first.result(20), last.result(20)) == (2, 8)
+    assert slow.batches == [[1], [4]]
+    batcher.close()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lookalike.search import Index
-from lookalike.serve.map import IndexMap
+from lookalike.serve.map import _ONE, IndexMap
 
 
 def wait_for(index_map):
@@ -59,3 +59,11 @@ def test_an_empty_index_has_an_empty_map(tmp_path, shop):
     found = IndexMap(Index.create(tmp_path / "empty.index", shop.embedder), 20).layout()
     assert found.final
     assert found.places.shape == (0, 2)
+
+
+def test_a_retired_map_does_not_wait_for_the_one_that_is_computed(shop):
+    with _ONE:
+        index_map = IndexMap(shop, 30)  # of which the cache has no map
+        assert not index_map.layout().final
+        index_map.retire()
+        assert wait_for(index_map).method == "pca"

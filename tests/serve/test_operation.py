@@ -5,6 +5,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -42,6 +44,19 @@ def say(*arguments):
     return bound
 Service.load, server.listen = slowly, say
 sys.argv = ["lookalike", "serve", {index!r}, "--port", "0"]
+main()
+"""
+
+STOPPED_AT_START = """
+import os, signal, sys
+from multiprocessing.popen_spawn_posix import Popen
+from lookalike.cli import main
+launch = Popen._launch
+def stop(self, process):
+    os.kill(os.getpid(), signal.SIGTERM)
+    launch(self, process)
+Popen._launch = stop
+sys.argv = ["lookalike", "serve", {index!r}, "--port", "0", "--workers", "2"]
 main()
 """
 
@@ -307,6 +322,12 @@ def test_workers_stop_together(team):
     team.process.send_signal(signal.SIGTERM)
     assert team.process.wait(30) == 130
     assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_a_signal_while_a_worker_is_started_stops_all_in_order(shop_folder):
+    program = STOPPED_AT_START.format(index=str(shop_folder / "shop.index"))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (130, False), done.stderr
 
 
 @pytest.mark.slow

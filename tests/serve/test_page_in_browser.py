@@ -357,6 +357,27 @@ def test_a_filter_narrows_and_its_error_stands_under_it(open_page):
     open_page.expected += [422]
 
 
+def test_a_link_with_a_bad_filter_still_shows_its_picture(open_page, shop):
+    tab = open_page("?item=7&where=pric < 20")
+    expect(tab.locator("#where-error")).to_be_visible()
+    expect(tab.locator("#query-path")).to_have_text(shop.item(7).path)
+    open_page.expected += [422]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_all_of_a_long_filter_can_be_read(open_page, width):
+    tab = open_page("?item=7&where=price < 50 and maker != 'maker of teal' and price > 5", width)
+    expect(cards(tab).first).to_be_visible()
+    field = tab.locator("#where")
+    hidden = (
+        "field => [field.scrollHeight - field.clientHeight, field.scrollWidth - field.clientWidth]"
+    )
+    assert field.evaluate(hidden) == [0, 0]
+    lines = field.evaluate("field => field.clientHeight")
+    field.fill("price < 50")
+    assert field.evaluate("field => field.clientHeight") < lines
+
+
 def shown_price(tab):
     return float(tab.locator("#query-facts dt:text-is('price') + dd").inner_text())
 
@@ -405,6 +426,8 @@ def test_an_upload_can_be_marked_and_filtered_too(open_page, picture, as_bytes):
     tab.locator("#where").fill("maker = 'maker of teal'")
     tab.locator("#again").click()
     expect(tab.locator("#refined")).to_be_visible()
+    expect(tab).to_have_url(re.compile("where=maker"))  # what was typed counts
+    expect(cards(tab)).to_have_count(17)
     assert first not in [card.get_attribute("data-id") for card in cards(tab).all()]
     tab.locator("#where").fill("maker = 'maker of amber'")
     tab.locator("#apply").click()

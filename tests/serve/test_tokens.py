@@ -1,7 +1,12 @@
+import multiprocessing
+import os
+import signal
+import threading
+
 import pytest
 
 from lookalike.errors import BadInput
-from lookalike.serve.tokens import Buckets, Rate, Tokens
+from lookalike.serve.tokens import Buckets, Rate, SharedState, Tokens
 
 
 def test_tokens_have_names(tmp_path):
@@ -58,3 +63,31 @@ def test_a_bucket_gives_the_rate_and_a_burst():
     allowed = sum(buckets.take("a", 101 + step / 100) == 0 for step in range(1000))
     assert 20 <= allowed <= 22  # ten seconds at two a second, and what was left
     assert buckets.take("a", 50.0) >= 0  # a clock that goes back gives nothing
+
+
+@pytest.mark.parametrize("token", ["пароль-пароль", "new\nline-token", "schlüssel"])
+def test_tokens_that_no_header_can_carry_are_refused(token):
+    with pytest.raises(BadInput, match="ASCII") as caught:
+        Tokens.of([("shop", token)])
+    assert token not in str(caught.value)
+
+
+def test_a_worker_that_is_killed_while_it_counts_does_not_stop_the_others(tmp_path):
+    def die():
+        Buckets(rate, ["a"], shared)._lock.__enter__()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    context = multiprocessing.get_context("fork")
+    rate = Rate.parse("2/h")
+    shared = SharedState(context.RawArray("d", Buckets.initial(1)), tmp_path / "lock")
+    assert Buckets(rate, ["a"], shared).take("a") == 0
+    worker = context.Process(target=die)
+    worker.start()
+    worker.join()
+    others = Buckets(rate, ["a"], shared)
+    taken = []
+    thread = threading.Thread(target=lambda: taken.append(others.take("a")), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert taken == [0]
+    assert others.take("a") > 0  # all count together

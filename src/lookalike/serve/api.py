@@ -16,11 +16,11 @@ from lookalike.inference.encoder import Vectors
 from lookalike.serve import answers, query
 from lookalike.serve.attribution import attribute, seen_part
 from lookalike.serve.collection import View
-from lookalike.serve.engine import Wanted, since
+from lookalike.serve.engine import SearchTask, milliseconds_since
 from lookalike.serve.examples import Examples
-from lookalike.serve.limits import Refusal, Workers, cores
+from lookalike.serve.limits import Refusal
 from lookalike.serve.pictures import decode_upload
-from lookalike.serve.query import MOST
+from lookalike.serve.query import DEFAULTS
 from lookalike.serve.service import Service
 
 Id = Annotated[int, Path(ge=0, lt=2**63, description="The number of an indexed picture.")]
@@ -33,12 +33,12 @@ AtLeast = Annotated[
 Where = Annotated[
     str | None,
     Query(
-        max_length=MOST.filter_length,
+        max_length=DEFAULTS.filter_length,
         description="Search pictures that this filter leaves, such as price < 50 and brand = 'x'.",
     ),
 ]
-FormIds = Annotated[list[query.Id], Form(max_length=MOST.examples)]
-FormLabels = Annotated[list[query.LabelName], Form(max_length=MOST.examples)]
+FormIds = Annotated[list[query.Id], Form(max_length=DEFAULTS.examples)]
+FormLabels = Annotated[list[query.LabelName], Form(max_length=DEFAULTS.examples)]
 SizeName = Literal["tiny", "small", "large"]
 SIZES: dict[SizeName, int] = {"tiny": 96, "small": 320, "large": 1_024}
 """The longest sides that pictures are served in: on the map, in a grid, alone."""
@@ -60,7 +60,7 @@ ALWAYS = problems(
     _422="A value is invalid.",
     _431="The head of the request is too large.",
     _429="Too much work is waiting, or this token has asked too often; see Retry-After.",
-    _503="The server is loading, stopping, or has too many connections; see Retry-After.",
+    _503="The server is loading, or overloaded, or cannot read its index; see Retry-After.",
 )
 UNREADABLE = problems(_400="The body cannot be read.", _413="The body is too large.")
 UNKNOWN = problems(_404="There is no such picture, or its file is missing.")
@@ -75,10 +75,6 @@ def api_router(service: Service) -> APIRouter:
     """Every route under ``/api``, about one index."""
     limits, engine, collection = service.limits, service.engine, service.collection
     router = APIRouter(prefix="/api", responses=ALWAYS)
-    light = Workers(cores(), 8 * limits.waiting, "reading")
-    explaining = Workers(1, limits.waiting // 4, "explaining")
-    for queue in (light, explaining):
-        service.metrics.watch_queue(queue.name, queue)
     K = Annotated[int, Query(ge=1, le=limits.neighbours, description="How many neighbours.")]
 
     async def answer(
@@ -90,19 +86,19 @@ def api_router(service: Service) -> APIRouter:
         where: str | None,
         at_least: float,
     ) -> Response:
-        def plan() -> Wanted:
+        def plan() -> SearchTask:
             chosen = view.chosen(where, label)
             vector = examples.combined(view)
-            return Wanted(view, vector, k + len(examples.excluded), chosen)
+            return SearchTask(view, vector, k + len(examples.excluded), chosen)
 
-        wanted = await light.run(plan)
+        wanted = await service.lookups.run(plan)
         hits = await engine.search(wanted)
         gone = examples.excluded
         found = [hit for hit in hits if hit.id not in gone and hit.similarity >= at_least]
         return as_json(
             answers.NeighboursAnswer(
                 neighbours=[answers.NeighbourAnswer.model_validate(hit) for hit in found[:k]],
-                milliseconds=since(start),
+                milliseconds=milliseconds_since(start),
                 generation=view.index.generation,
             )
         )
@@ -120,7 +116,7 @@ def api_router(service: Service) -> APIRouter:
         return answers.Ready()
 
     @router.get("/about", tags=["about"])
-    @light.threaded
+    @service.lookups.threaded
     def about() -> answers.About:
         """What is being searched, by which network, within which limits."""
         view = collection.view
@@ -141,14 +137,14 @@ def api_router(service: Service) -> APIRouter:
         )
 
     @router.get("/labels", tags=["about"])
-    @light.threaded
+    @service.lookups.threaded
     def list_labels() -> list[answers.LabelAnswer]:
         """Every label with the number of its pictures, by name."""
         pairs = collection.view.label_counts.items()
         return [answers.LabelAnswer(name=name, count=count) for name, count in pairs]
 
     @router.get("/items", tags=["pictures"])
-    @light.threaded
+    @service.lookups.threaded
     def list_items(
         label: Label = None,
         where: Where = None,
@@ -175,7 +171,7 @@ def api_router(service: Service) -> APIRouter:
         return answers.ItemsAnswer(items=items, total=len(ids))
 
     @router.get("/items/{id}", tags=["pictures"], responses=UNKNOWN)
-    @light.threaded
+    @service.lookups.threaded
     def get_item(id: Id) -> answers.ItemAnswer:
         """What is known about a picture."""
         view = collection.view
@@ -192,7 +188,7 @@ def api_router(service: Service) -> APIRouter:
             304: {"description": "The picture has not changed."},
         },
     )
-    @light.threaded
+    @service.thumbnails.threaded
     def get_image(
         id: Id,
         size: Annotated[SizeName, Query(description="Longest side: 96, 320, 1024.")] = "small",
@@ -219,7 +215,7 @@ def api_router(service: Service) -> APIRouter:
     ) -> Response:
         """The pictures most similar to an indexed one, without itself."""
         start, view = time.perf_counter(), collection.view
-        with engine.room.place():
+        with engine.admission.slot():
             return await answer(start, view, Examples(items=[id]), k, label, where, at_least)
 
     @router.post(
@@ -230,7 +226,8 @@ def api_router(service: Service) -> APIRouter:
     )
     async def search_by_picture(
         image: Annotated[
-            list[UploadFile], File(description="The query; of several the mean.", max_length=16)
+            list[UploadFile],
+            File(description="The query; of several the mean.", max_length=limits.pictures),
         ] = [],  # noqa: B006
         item: FormIds = [],  # noqa: B006
         right: FormIds = [],  # noqa: B006
@@ -248,7 +245,7 @@ def api_router(service: Service) -> APIRouter:
         Ids, labels and marks may be given too; they mean the same as in ``/api/query``.
         """
         start, view = time.perf_counter(), collection.view
-        with engine.room.place():
+        with engine.admission.slot():
             tasks = [asyncio.ensure_future(engine.embed(one.file)) for one in image]
             try:
                 vectors = await asyncio.gather(*tasks)
@@ -267,7 +264,7 @@ def api_router(service: Service) -> APIRouter:
     async def search_by_examples(body: Annotated[query.Query, Body()]) -> Response:
         """The pictures most similar to ids, vectors and labels, without the ids themselves."""
         start, view = time.perf_counter(), collection.view
-        with engine.room.place():
+        with engine.admission.slot():
             vectors = [np.asarray(vector, np.float64) for vector in body.vectors]
             examples = Examples(
                 vectors, body.items, body.right, body.wrong, body.plus, body.minus, body.weight
@@ -276,7 +273,7 @@ def api_router(service: Service) -> APIRouter:
             return await answer(start, view, examples, k, body.label, body.where, body.at_least)
 
     @router.post("/why", tags=["search"], responses=UNKNOWN | UPLOADED)
-    @explaining.threaded
+    @service.analyses.threaded
     def explain(
         neighbour: Annotated[int, Form(ge=0, lt=2**63, description="An indexed picture.")],
         item: Annotated[
@@ -288,7 +285,7 @@ def api_router(service: Service) -> APIRouter:
         start, view = time.perf_counter(), collection.view
         if (item is None) == (image is None):
             raise Refusal(422, "Give either 'item' or 'image'.")
-        encoder = engine.needed()
+        encoder = engine.require_encoder()
         embedder = view.index.embedder
         view.check(neighbour)
         if image is not None:
@@ -303,11 +300,11 @@ def api_router(service: Service) -> APIRouter:
             similarity=round(float(vector @ other), 5),
             query=share_map(embedder, mine, other),
             neighbour=share_map(embedder, view.pictures.whole(neighbour), vector),
-            milliseconds=since(start),
+            milliseconds=milliseconds_since(start),
         )
 
     @router.get("/map", tags=["map"])
-    @light.threaded
+    @service.analyses.threaded
     def get_map() -> answers.MapAnswer:
         """The map of the pictures: near means similar."""
         view = collection.view
@@ -323,7 +320,8 @@ def api_router(service: Service) -> APIRouter:
             ids=found.ids.tolist(),
             x=x,
             y=y,
-            labels=[-1 if label is None else codes[label] for label in shown],
+            # in a database there may be new labels already
+            labels=[-1 if label is None else codes.get(label, -1) for label in shown],
             label_names=names,
         )
 

@@ -95,6 +95,8 @@ class Batcher(Generic[T, R]):
         """The future result of ``item``."""
         task: Task[T, R] = Task(item, self._key(item))
         with self._changed:
+            if len(self._queue) >= self._waiting:
+                self._drop_cancelled()
             if self._closed or len(self._queue) >= self._waiting:
                 raise overloaded()
             self._queue.append(task)
@@ -130,6 +132,12 @@ class Batcher(Generic[T, R]):
             left = until - time.monotonic()
             if left <= 0 or not self._changed.wait(left):
                 return
+
+    def _drop_cancelled(self) -> None:
+        """Forget the tasks whose waiters have gone; they must not fill the queue."""
+        waiting = [task for task in self._queue if not task.future.cancelled()]
+        self._queue.clear()
+        self._queue.extend(waiting)
 
     def _take(self) -> list[Task[T, R]]:
         """The first task, and others of its key."""

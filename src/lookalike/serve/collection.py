@@ -49,7 +49,19 @@ class View:
         return list(self.index.columns)
 
     def chosen(self, where: str | None, label: str | None) -> Filter | None:
-        """The filter of a request; what it cannot mean here is refused in a sentence."""
+        """The filter of a request.
+
+        Args:
+            where: A condition on metadata.
+            label: A label that pictures must have.
+
+        Returns:
+            The filter; None: all pictures.
+
+        Raises:
+            BadInput: The condition cannot be read, or names an unknown column.
+            Refusal: No picture has the label.
+        """
         found = Filter.of(where, label)
         if found is not None:
             found.check_columns(self.columns)
@@ -101,9 +113,9 @@ class Collection:
         self._complaint = ""
         self._thread: threading.Thread | None = None
         self.view = View(index, limits, self._thumbnails)
-        self._tell()
+        self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         index = self.view.index
         self._metrics.observe_index(len(index), index.generation, index.updated)
 
@@ -141,6 +153,6 @@ class Collection:
         self.view.map.retire()
         self.view = View(latest, self._limits, self._thumbnails)
         self._metrics.reloads.labels("ok").inc()
-        self._tell()
+        self._report()
         event("index reloaded", generation=latest.generation, pictures=len(latest))
         return True

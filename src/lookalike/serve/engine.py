@@ -17,7 +17,7 @@ from lookalike.search.filters import Filter
 from lookalike.search.items import Hit
 from lookalike.serve.batching import Batcher
 from lookalike.serve.collection import View
-from lookalike.serve.limits import Limits, Refusal, Room, Workers, cores
+from lookalike.serve.limits import Admission, Limits, Refusal, Workers, cores
 from lookalike.serve.metrics import Metrics
 from lookalike.serve.pictures import decode_upload
 
@@ -25,8 +25,8 @@ Runtime = Literal["torch", "onnx"]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A vector to search with."""
+class SearchTask:
+    """One search: a vector, in one state of the index."""
 
     view: View
     vector: Vectors
@@ -42,8 +42,13 @@ class Wanted:
 class Engine:
     """Embeds pictures and searches vectors, several requests at a time.
 
-    Each of ``threads`` cores takes the pictures that wait, up to a batch, and computes them alone:
-    cores that share a batch wait for each other.
+    Each core takes the pictures that wait, up to a batch, and computes them alone: cores that share
+    a batch wait for each other.
+
+    Args:
+        limits: Sizes of batches and queues.
+        metrics: Is told about them.
+        threads: How many cores to use; None: all that this process may use.
     """
 
     def __init__(self, limits: Limits, metrics: Metrics, threads: int | None = None) -> None:
@@ -51,9 +56,9 @@ class Engine:
         self.threads = threads or cores()
         self.encoder: Encoder | None = None
         self.runtime: Runtime | None = None
-        self.room = Room(limits.waiting)
+        self.admission = Admission(limits.waiting)
         batched = limits.batch_pictures > 1
-        most = limits.waiting * limits.examples
+        most = limits.waiting * limits.pictures
         self._decoding = Workers(self.threads, most, "decoding")
         self._embedding: Batcher[Tensor, Vectors] = Batcher(
             self._embed,
@@ -64,7 +69,7 @@ class Engine:
             seconds=limits.batch_seconds if batched else 0.0,
             observe=partial(metrics.observe_batch, "embedding"),
         )
-        self._searching: Batcher[Wanted, list[Hit]] = Batcher(
+        self._searching: Batcher[SearchTask, list[Hit]] = Batcher(
             self._search,
             "searching",
             most=limits.batch_vectors if batched else 1,
@@ -87,10 +92,11 @@ class Engine:
 
     def close(self) -> None:
         """End the threads."""
+        self._decoding.close()
         self._embedding.close()
         self._searching.close()
 
-    def needed(self) -> Encoder:
+    def require_encoder(self) -> Encoder:
         """The encoder; a refusal if the index has none."""
         if self.encoder is None:
             sentence = "This index was made from vectors and has no model: search by id or vector."
@@ -98,14 +104,24 @@ class Engine:
         return self.encoder
 
     async def embed(self, file: BinaryIO) -> Vectors:
-        """The unit vector of an uploaded picture."""
-        encoder = self.needed()
+        """Embed an uploaded picture.
+
+        Args:
+            file: Its bytes, in one of the formats that are accepted.
+
+        Returns:
+            Its unit vector.
+
+        Raises:
+            Refusal: It is not such a picture, or too much is waiting.
+        """
+        encoder = self.require_encoder()
         with self._embedding.announced():
             pixels = await self._decoding.run(self._decode, encoder, file)
             future = self._embedding.put(pixels)
         return await asyncio.wrap_future(future)
 
-    async def search(self, wanted: Wanted) -> list[Hit]:
+    async def search(self, wanted: SearchTask) -> list[Hit]:
         """The most similar pictures."""
         return await self._searching.submit(wanted)
 
@@ -113,14 +129,14 @@ class Engine:
         return encoder.prepare(decode_upload(file.read(), self.limits))
 
     def _embed(self, pixels: list[Tensor]) -> list[Vectors]:
-        return list(self.needed().embed_prepared(pixels, self.limits.batch_pictures))
+        return list(self.require_encoder().embed_prepared(pixels, self.limits.batch_pictures))
 
-    def _search(self, wanted: list[Wanted]) -> list[list[Hit]]:
+    def _search(self, wanted: list[SearchTask]) -> list[list[Hit]]:
         first = wanted[0]
         vectors = np.stack([one.vector for one in wanted])
         return first.view.index.search(vectors, first.k, where=first.where)
 
 
-def since(start: float) -> float:
+def milliseconds_since(start: float) -> float:
     """Milliseconds since ``start``, to a tenth."""
     return round(1e3 * (time.perf_counter() - start), 1)

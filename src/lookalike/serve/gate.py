@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,7 +26,7 @@ RATED = re.compile(r"/api/(search|query|why|map|items/[^/]*/neighbours)")
 TOKEN_NAME = "lookalike.token"
 """Where the name of the token stands in the scope."""
 CLIENT_LEFT = "lookalike.left"
-ASKS_FOR_TOKEN = (Path(__file__).parent / "web" / "token.html").read_text(encoding="utf-8")
+TOKEN_FORM = (Path(__file__).parent / "web" / "token.html").read_text(encoding="utf-8")
 _FORM_OVERHEAD = 64 * 1024
 """The most that a form adds to its file."""
 
@@ -64,9 +64,9 @@ class Gate:
       once ``?token=`` in the address, which sets the cookie and redirects. A browser without it
       gets a page with a field for it.
     - ``buckets`` bound how often each token may search.
-    - A body may have ``limits.upload_bytes``, a request ``limits.request_seconds``; where the
-      client has left, its request is cancelled.
-    - ``unready`` says why searches cannot be answered yet, or any more.
+    - A body may have ``limits.upload_bytes`` or, without a file, ``limits.json_bytes``, and a
+      request ``limits.request_seconds``; where the client has left, its request is cancelled.
+    - ``refusing`` says why searches cannot be answered yet.
     """
 
     def __init__(
@@ -77,18 +77,16 @@ class Gate:
         tokens: Tokens | None = None,
         buckets: Buckets | None = None,
         loopback: bool = True,
-        unready: Callable[[], str | None] = lambda: None,
+        refusing: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.app = app
         self.limits = limits
         self.tokens = tokens or Tokens()
         self.buckets = buckets
         self.loopback = loopback
-        self.unready = unready
+        self.refusing = refusing
         # cookies do not know ports: two servers on one machine must not share one
         self.cookie = f"lookalike-{self.tokens.mark}"
-        self._most_bytes = limits.upload_bytes + _FORM_OVERHEAD
-        self._too_large = f"The file is larger than {limits.upload_bytes / 2**20:.0f} MB."
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -118,26 +116,28 @@ class Gate:
                 if answer is not None:
                     await answer(scope, receive, with_headers)
                 elif scope["path"].startswith("/api/"):
-                    await self._pass_on(scope, receive, with_headers, lambda: ended)
+                    await self._forward(scope, receive, with_headers, lambda: ended)
                 else:
-                    await self.app(scope, self._counted(receive), with_headers)
+                    await self.app(scope, self._counted(scope, receive), with_headers)
         except TimeoutError:
             if not begun:
                 answer = refusal(408, "The request took too long and was dropped.")
                 await answer(scope, receive, with_headers)
 
-    async def _pass_on(
+    async def _forward(
         self, scope: Scope, receive: Receive, send: Send, ended: Callable[[], bool]
     ) -> None:
         """Let the application answer, as long as there is somebody who waits for it."""
         whole = asyncio.Event()
-        counted = self._counted(receive)
+        counted = self._counted(scope, receive)
 
         async def body() -> Message:
             if whole.is_set():  # the client's leaving is noticed below
                 await asyncio.Event().wait()
             message = await counted()
-            if message["type"] == "http.request" and not message.get("more_body", False):
+            if message["type"] == "http.disconnect":
+                scope[CLIENT_LEFT] = True
+            elif not message.get("more_body", False):
                 whole.set()
             return message
 
@@ -185,18 +185,18 @@ class Gate:
             if name is None:
                 needed = {"WWW-Authenticate": "Bearer"}
                 if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
-                    return asks_for_token(wrong=bool(given), headers=needed)
+                    return token_form(wrong=bool(given), headers=needed)
                 return refusal(401, "This server needs its token.", needed)
             scope[TOKEN_NAME] = name
-        unready = self.unready()
-        if unready and path.startswith("/api/") and path not in STATE_PATHS:
-            return refusal(503, unready, {"Retry-After": "1"})
-        length = headers.get("content-length", "")
-        if length.isdigit() and int(length) > self._most_bytes:
-            return refusal(413, self._too_large)
-        return self._too_often(path, name)
+        refused = self.refusing()
+        if refused and path.startswith("/api/") and path not in STATE_PATHS:
+            return refusal(503, refused, {"Retry-After": "1"})
+        length, most = headers.get("content-length", ""), self._most_bytes(scope)
+        if length.isdigit() and int(length) > most:
+            return refusal(413, too_large(most))
+        return self._rate_limited(path, name)
 
-    def _too_often(self, path: str, name: str | None) -> Response | None:
+    def _rate_limited(self, path: str, name: str | None) -> Response | None:
         """The refusal of a token that has searched too often."""
         if self.buckets is None or not RATED.match(path):
             return None
@@ -222,22 +222,34 @@ class Gate:
         response.set_cookie(self.cookie, token, httponly=True, secure=secure, samesite="lax")
         return response
 
-    def _counted(self, receive: Receive) -> Receive:
+    def _most_bytes(self, scope: Scope) -> int:
+        """The largest body of a request: a form may contain a file, JSON is parsed in one piece."""
+        kind = Headers(scope=scope).get("content-type", "")
+        if kind.startswith("multipart/form-data"):
+            return self.limits.upload_bytes + _FORM_OVERHEAD
+        return self.limits.json_bytes
+
+    def _counted(self, scope: Scope, receive: Receive) -> Receive:
         """``receive`` that refuses a body that is too large."""
-        seen = 0
+        seen, most = 0, self._most_bytes(scope)
 
         async def counted() -> Message:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
-            if seen > self._most_bytes:
-                raise Refusal(413, self._too_large)
+            if seen > most:
+                raise Refusal(413, too_large(most))
             return message
 
         return counted
 
 
-def asks_for_token(*, wrong: bool, headers: dict[str, str]) -> Response:
+def too_large(most_bytes: int) -> str:
+    """The sentence that refuses a body."""
+    return f"The body of the request is larger than {most_bytes // 2**20} MB."
+
+
+def token_form(*, wrong: bool, headers: dict[str, str]) -> Response:
     """A page with a field for the token, which comes back once in the address."""
     complaint = '<p class="notice error" role="alert">That is not its token.</p>' if wrong else ""
     policy = SECURITY_HEADERS["Content-Security-Policy"]
@@ -245,7 +257,7 @@ def asks_for_token(*, wrong: bool, headers: dict[str, str]) -> Response:
         "Content-Security-Policy": policy.replace("form-action 'none'", "form-action 'self'"),
         "Connection": "close",
     }
-    page = ASKS_FOR_TOKEN.replace("<!-- complaint -->", complaint)
+    page = TOKEN_FORM.replace("<!-- complaint -->", complaint)
     return HTMLResponse(page, 401, headers | own)
 
 

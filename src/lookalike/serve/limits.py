@@ -20,18 +20,39 @@ T = TypeVar("T")
 class Limits:
     """What one request, and all of them together, may use.
 
-    ``side_ratio``: a picture of 1 x 50,000,000 pixels is small until its short side is resized for
-    the network. ``scans``: a progressive JPEG of a few megabytes can have a hundred thousand scans
-    over its pixels. ``waiting``: how many searches may be in the server at a time.
-    ``silent_seconds``: how long a connection may be open without a complete request head.
-    ``batch_pictures``: how many pictures the network sees at a time; 1: each alone. Each core
-    computes a batch, with ``torch_threads`` threads of torch: with more than one, they wait for
-    each other after each of hundreds of small operations.
-    ``batch_seconds``: how long a picture waits for others that are being decoded.
-    ``examples``: how many pictures, ids, vectors and labels one query may have of each.
+    Args:
+        upload_bytes: The largest form with pictures.
+        json_bytes: The largest other body. It is parsed in one piece, and nothing else is answered
+            meanwhile: 20 MB of numbers would take a second.
+        pixels: The largest picture.
+        side_ratio: How much longer one side may be than the other: a picture of 1 x 50,000,000
+            pixels is small until its short side is resized for the network.
+        scans: The most scans of a JPEG: a progressive one of a few megabytes can have a hundred
+            thousand scans over its pixels.
+        request_seconds: How long a request may take.
+        silent_seconds: How long a connection may be open without a complete request head.
+        drain_seconds: How long requests may still run after the server was asked to stop.
+        reload_seconds: How often the server looks whether the index has changed.
+        waiting: How many searches may be in the server at a time.
+        requests: How many requests may be in the server at a time.
+        connections: How many connections may be open.
+        head_bytes: The largest head of a request.
+        batch_pictures: How many pictures the network sees at a time; 1: each alone.
+        torch_threads: Of each batch. Each core computes a batch; threads that share one wait for
+            each other after each of hundreds of small operations.
+        batch_vectors: How many vectors are searched at a time.
+        batch_seconds: How long a picture waits for others that are being decoded.
+        neighbours: The largest k.
+        pictures: How many pictures a search may upload.
+        examples: How many ids, vectors and labels a search may have of each.
+        listed: The largest page of ``/api/items``.
+        filter_length: The longest filter, in characters.
+        thumbnail_bytes: The memory for thumbnails.
+        map_points: How many pictures the map shows.
     """
 
     upload_bytes: int = 20 * 2**20
+    json_bytes: int = 4 * 2**20
     pixels: int = 50_000_000
     side_ratio: float = 20.0
     scans: int = 100
@@ -48,6 +69,7 @@ class Limits:
     batch_vectors: int = 64
     batch_seconds: float = 0.004
     neighbours: int = 200
+    pictures: int = 16
     examples: int = 64
     listed: int = 200
     filter_length: int = 2_000
@@ -69,16 +91,23 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Room:
-    """A place for so many requests at a time; what comes when it is full is refused."""
+class Admission:
+    """A limit on the requests that are in work at a time; further ones are refused.
+
+    Args:
+        most: The limit.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.held = 0
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """Hold a place; used on the event loop only, so no lock is needed."""
+    def slot(self) -> Iterator[None]:
+        """Count a request while it is in work; a refusal (429) beyond the limit.
+
+        Used on the event loop only, so no lock is needed.
+        """
         if self.held >= self.most:
             raise overloaded()
         self.held += 1
@@ -91,9 +120,13 @@ class Room:
 class Workers:
     """A pool of threads with a queue of bounded length; what comes when it is full is refused.
 
-    Work whose visitor has gone, or whose time is up, is dropped if it has not begun; if it has, it
-    keeps its thread (anyio's limiter would start the next task beside it). The workers of a study
-    are another thing: processes that run for hours, receive JSON and may be killed.
+    Work whose client has left, or whose time is up, is dropped if it has not begun; if it has, it
+    keeps its thread (anyio's limiter would start the next task beside it).
+
+    Args:
+        threads: How many there are.
+        waiting: How many tasks may wait for one.
+        name: Of the threads, and of the queue in the metrics.
     """
 
     def __init__(self, threads: int, waiting: int, name: str) -> None:
@@ -108,7 +141,19 @@ class Workers:
         return max(0, self._unfinished - self._threads)
 
     async def run(self, work: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """The result of ``work``, computed in a thread."""
+        """Compute something in a thread.
+
+        Args:
+            work: What to call.
+            arguments: Of the call.
+            options: Of the call.
+
+        Returns:
+            The result of ``work``.
+
+        Raises:
+            Refusal: Too much is waiting (429).
+        """
         with self._lock:
             if self._unfinished >= self._most:
                 raise overloaded()
@@ -120,6 +165,10 @@ class Workers:
     def _finished(self, _: "Future[Any]") -> None:
         with self._lock:
             self._unfinished -= 1
+
+    def close(self) -> None:
+        """Drop what is waiting, and let the threads end after what they run."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def threaded(self, work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
         """``work`` as a coroutine function that computes its result in a thread."""

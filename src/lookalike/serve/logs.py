@@ -14,7 +14,7 @@ LogFormat = Literal["human", "json"]
 log = logging.getLogger("lookalike.serve")
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """A JSON object in a line."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -31,7 +31,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-class Human(logging.Formatter):
+class HumanFormatter(logging.Formatter):
     """The same for people."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -52,10 +52,10 @@ class Human(logging.Formatter):
         return text
 
 
-def set_up(kind: LogFormat) -> None:
+def configure_logging(kind: LogFormat) -> None:
     """Write our own events and uvicorn's to standard error; JSON lines have every request."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if kind == "json" else Human())
+    handler.setFormatter(JsonFormatter() if kind == "json" else HumanFormatter())
     for name, level in (
         ("lookalike.serve", logging.DEBUG if kind == "json" else logging.INFO),
         ("uvicorn.error", logging.WARNING),

@@ -77,9 +77,11 @@ class IndexMap:
     def _improve(self, ids: NDArray[np.int64], vectors: torch.Tensor, name: str) -> None:
         places = None
         try:
-            with _ONE:
-                if not self._retired:
+            if self._acquire():
+                try:
                     places = project_tsne(vectors, SEED)
+                finally:
+                    _ONE.release()
         finally:
             if places is None and self._layout is not None:  # clients must not wait for it
                 self._layout = replace(self._layout, final=True)
@@ -91,6 +93,17 @@ class IndexMap:
         except (OSError, BadInput):
             pass  # it is computed again next time
         self._layout = Layout(ids, places, "t-sne", final=True)
+
+    def _acquire(self) -> bool:
+        """Wait until no other map is computed; False: this one has been retired meanwhile.
+
+        A thread that waits keeps its state of the index in memory, and indexes may change every
+        second.
+        """
+        while not self._retired:
+            if _ONE.acquire(timeout=0.2):
+                return True
+        return False
 
     def _cached(self, name: str, count: int) -> NDArray[np.float64] | None:
         try:

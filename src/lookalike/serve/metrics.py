@@ -34,7 +34,7 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         self.seconds = Histogram(
             "lookalike_request_seconds",
-            "How long requests took, from the first byte of the head to the last of the answer.",
+            "How long requests took, from the end of the head to the end of the answer.",
             ("method", "route", "status"),
             buckets=SECONDS,
             registry=registry,

@@ -6,20 +6,23 @@ import secrets
 import time
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lookalike.serve.gate import CLIENT_LEFT, TOKEN_NAME, refusal
+from lookalike.errors import LookalikeError
+from lookalike.serve.gate import CLIENT_LEFT, STATE_PATHS, TOKEN_NAME, refusal
 from lookalike.serve.limits import Limits
 from lookalike.serve.logs import log
 from lookalike.serve.metrics import Metrics
 
 REQUEST_ID = "X-Request-Id"
+REQUEST_SCOPE = "lookalike.request"
+"""Where the id of the request stands in the scope."""
 GOOD_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 LEFT = 499
 """The status, in log and metrics, of requests whose client did not wait for the answer."""
 METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH"})
-QUIET = frozenset({"page", "/api/items/{id}/image", "/metrics", "/api/health", "/api/ready"})
+QUIET = STATE_PATHS | {"page", "/api/items/{id}/image", "/metrics"}
 """Routes that people do not want to read about while all is well."""
 
 
@@ -40,6 +43,7 @@ class Observer:
         start, status = time.perf_counter(), 0
         asked = Headers(scope=scope).get(REQUEST_ID, "")
         name = asked if GOOD_ID.fullmatch(asked) else secrets.token_hex(8)
+        scope[REQUEST_SCOPE] = name
 
         async def named(message: Message) -> None:
             nonlocal status
@@ -51,17 +55,16 @@ class Observer:
         self.running += 1
         self.metrics.running.inc()
         try:
-            if self.running > self.limits.requests:
+            if self.running > self.limits.requests and scope["path"] not in STATE_PATHS:
                 busy = "Too many requests at a time; try again soon."
                 await refusal(503, busy, {"Retry-After": "1"})(scope, receive, named)
             else:
                 await self.app(scope, receive, named)
-        except Exception:
+        except Exception as error:
             self.metrics.errors.inc()
             log.exception("a request failed", extra={"fields": {"request": name}})
             if not status:
-                sentence = f"The server failed; its log says why, under {name}."
-                await JSONResponse({"detail": sentence}, 500)(scope, receive, named)
+                await failure(scope, error)(scope, receive, named)
         finally:
             self.running -= 1
             self.metrics.running.dec()
@@ -84,6 +87,23 @@ class Observer:
             "token": scope.get(TOKEN_NAME),
         }
         log.log(level, "request", extra={"fields": fields})
+
+
+def failure(scope: Scope, error: Exception) -> Response:
+    """The answer to a request that failed by a fault of the server, which only the log describes.
+
+    Args:
+        scope: The request.
+        error: What was raised. A ``LookalikeError``, such as a database that does not answer, may
+            pass: its status is 503.
+
+    Returns:
+        A sentence with the id of the request, so that its line in the log can be found.
+    """
+    sentence = f"The server failed; its log says why, under {scope[REQUEST_SCOPE]}."
+    if isinstance(error, LookalikeError):
+        return JSONResponse({"detail": sentence}, 503, {"Retry-After": "5"})
+    return JSONResponse({"detail": sentence}, 500)
 
 
 def route_of(scope: Scope) -> str:

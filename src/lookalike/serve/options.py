@@ -1,12 +1,11 @@
 """How an index is served: what each worker process is told."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from lookalike.serve.engine import Runtime
 from lookalike.serve.limits import Limits
 from lookalike.serve.logs import LogFormat
-from lookalike.serve.tokens import Buckets, Rate, Tokens
+from lookalike.serve.tokens import Buckets, Rate, SharedState, Tokens
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,15 @@ class Options:
     log: LogFormat = "human"
     loopback: bool = True
 
-    def buckets(self, shared: Any = None) -> Buckets | None:
-        """What counts how often each token has searched; ``shared``: an array of all processes."""
+    def buckets(self, shared: SharedState | None = None) -> Buckets | None:
+        """What counts how often each token has searched.
+
+        Args:
+            shared: The state that several processes share.
+
+        Returns:
+            The buckets; None without a rate.
+        """
         if self.rate is None:
             return None
-        if shared is None:
-            return Buckets(self.rate, self.tokens.names)
-        return Buckets(self.rate, self.tokens.names, shared, shared.get_lock())
+        return Buckets(self.rate, self.tokens.names, shared)

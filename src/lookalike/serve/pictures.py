@@ -69,7 +69,7 @@ class Pictures:
         try:
             return self.index.file_of(id)
         except LookalikeError as error:
-            raise Refusal(404, f"{error}.") from error
+            raise Refusal(404, f"The file of picture {id} is missing.") from error
 
     def tag(self, id: int, size: int) -> str:
         """A hash that changes when the picture does."""

@@ -23,6 +23,8 @@ def closing_protocol(limits: Limits) -> type[asyncio.Protocol]:
     """
 
     class ClosingProtocol(H11Protocol):
+        _deadline: asyncio.TimerHandle | None = None
+
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if len(self.connections) > limits.connections:
@@ -31,12 +33,21 @@ def closing_protocol(limits: Limits) -> type[asyncio.Protocol]:
                 return
             self._await_request()
 
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            if self._deadline is not None:
+                self._deadline.cancel()
+
         def on_response_complete(self) -> None:
             super().on_response_complete()
             self._await_request()
 
         def _await_request(self) -> None:
-            self.loop.call_later(limits.silent_seconds, self._close_if_none, self.cycle)
+            if self._deadline is not None:
+                self._deadline.cancel()  # a timer keeps its connection and request in memory
+            self._deadline = self.loop.call_later(
+                limits.silent_seconds, self._close_if_none, self.cycle
+            )
 
         def _close_if_none(self, former: Any) -> None:
             if self.cycle is former and not self.transport.is_closing():

@@ -18,7 +18,7 @@ from lookalike.serve.application import application
 from lookalike.serve.engine import Runtime
 from lookalike.serve.gate import is_loopback
 from lookalike.serve.limits import Limits, cores
-from lookalike.serve.logs import LogFormat, set_up
+from lookalike.serve.logs import LogFormat, configure_logging
 from lookalike.serve.observer import Observer
 from lookalike.serve.options import Options
 from lookalike.serve.protocol import closing_protocol
@@ -58,7 +58,18 @@ def create_app(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket on ``host`` and ``port`` (0: any free one); ``BadInput`` if that is impossible."""
+    """Open the socket of a server.
+
+    Args:
+        host: The address to listen on.
+        port: 0 is any free one.
+
+    Returns:
+        The socket, which listens.
+
+    Raises:
+        BadInput: The address is unknown, or the port is taken.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -135,11 +146,20 @@ def run(
     threads: int,
     ready: Callable[[], None],
 ) -> None:
-    """Answer requests in this process; the model is loaded while the server listens already."""
+    """Answer requests in this process; the model is loaded while the server listens already.
+
+    Args:
+        index: What is searched.
+        options: How it is served.
+        bound: The socket to listen on.
+        buckets: Count how often each token has searched; None: there is no rate.
+        threads: How many cores to use.
+        ready: Is called once searches are answered.
+    """
     import faiss
 
     limits = options.limits
-    set_up(options.log)
+    configure_logging(options.log)
     allow_connections(limits.connections)
     faiss.omp_set_num_threads(threads)
     service = Service(index, limits, threads)

@@ -8,25 +8,38 @@ from lookalike.inference.onnx_encoder import OnnxEncoder
 from lookalike.search.index import Index
 from lookalike.serve.collection import Collection
 from lookalike.serve.engine import Engine, Runtime
-from lookalike.serve.limits import Limits
+from lookalike.serve.limits import Limits, Workers
 from lookalike.serve.logs import event
 from lookalike.serve.metrics import Metrics
 
 Phase = Literal["loading", "ready", "draining"]
-SENTENCES: dict[Phase, str] = {
+UNREADY: dict[Phase, str] = {
     "loading": "The server is loading its model; try again soon.",
     "draining": "The server is being stopped.",
 }
+"""What ``/ready`` says."""
 
 
 class Service:
-    """One index being served by one process."""
+    """One index being served by one process.
+
+    Args:
+        index: What is searched; its changes are followed.
+        limits: What requests may use.
+        threads: How many cores to use; None: all that this process may use.
+    """
 
     def __init__(self, index: Index, limits: Limits, threads: int | None = None) -> None:
         self.limits = limits
         self.metrics = Metrics()
         self.collection = Collection(index, limits, self.metrics)
         self.engine = Engine(limits, self.metrics, threads)
+        # pictures and maps take long: what a search looks up must not wait behind them
+        self.lookups = Workers(self.engine.threads, 8 * limits.waiting, "lookups")
+        self.thumbnails = Workers(self.engine.threads, 8 * limits.waiting, "thumbnails")
+        self.analyses = Workers(1, limits.waiting, "analyses")
+        for queue in (self.lookups, self.thumbnails, self.analyses):
+            self.metrics.watch_queue(queue.name, queue)
         self._phase: Phase = "loading"
 
     @property
@@ -41,8 +54,13 @@ class Service:
 
     @property
     def unready(self) -> str | None:
-        """Why the server does not answer searches; None: it does."""
-        return SENTENCES.get(self.phase)
+        """Why no further requests should be sent here; None: they are welcome."""
+        return UNREADY.get(self.phase)
+
+    @property
+    def refusing(self) -> str | None:
+        """Why searches are refused; None: they are answered, while draining too."""
+        return self.unready if self.phase == "loading" else None
 
     def load(self, encoder: Encoder | None = None, runtime: Runtime = "torch") -> None:
         """Load the model, if the index has one, and begin to answer.
@@ -66,11 +84,13 @@ class Service:
             event("ready", logging.DEBUG, pictures=len(index), generation=index.generation)
 
     def drain(self) -> None:
-        """Answer what runs, and nothing new."""
+        """Say that no further requests should be sent; those that come are still answered."""
         self.phase = "draining"
 
     def close(self) -> None:
         """End the threads."""
         self.drain()
         self.collection.close()
+        for workers in (self.lookups, self.thumbnails, self.analyses):
+            workers.close()
         self.engine.close()

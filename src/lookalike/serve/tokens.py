@@ -1,5 +1,6 @@
 """Who may ask: tokens with names, and how often each may."""
 
+import fcntl
 import hashlib
 import hmac
 import math
@@ -10,13 +11,15 @@ from collections.abc import Iterable, MutableSequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from lookalike.errors import BadInput
 
 SHORTEST_TOKEN = 8
 SHORTEST_SENTENCE = f"a token needs {SHORTEST_TOKEN} characters or more"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+TOKEN = re.compile(r"[ -~]*")
+"""What a header and a cookie carry unchanged."""
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -28,7 +31,17 @@ class Tokens:
 
     @classmethod
     def of(cls, tokens: Iterable[tuple[str, str]]) -> Self:
-        """Tokens from names and secrets."""
+        """Keep the hashes of tokens.
+
+        Args:
+            tokens: Names and tokens.
+
+        Returns:
+            What recognises them.
+
+        Raises:
+            BadInput: A name or a token is invalid, or occurs twice.
+        """
         found: dict[str, bytes] = {}
         for name, token in tokens:
             if not NAME.fullmatch(name):
@@ -39,6 +52,8 @@ class Tokens:
                 raise BadInput(f"the name '{name}' stands for two tokens")
             if len(token) < SHORTEST_TOKEN:
                 raise BadInput(f"{SHORTEST_SENTENCE}; that of '{name}' has {len(token)}")
+            if not TOKEN.fullmatch(token):
+                raise BadInput(f"the token of '{name}' is invalid: write it in ASCII characters")
             found[name] = digest(token)
         if len(set(found.values())) < len(found):
             raise BadInput("two names have the same token")
@@ -46,7 +61,17 @@ class Tokens:
 
     @classmethod
     def read(cls, path: Path) -> list[tuple[str, str]]:
-        """The lines ``name = token`` of a file that only its owner can read; ``#`` comments."""
+        """Read a file of tokens.
+
+        Args:
+            path: A file that only its owner can read, of lines ``name = token``; ``#`` comments.
+
+        Returns:
+            Names and tokens.
+
+        Raises:
+            BadInput: The file cannot be read, others can read it, or it has other lines.
+        """
         try:
             mode = path.stat().st_mode
             text = path.read_text(encoding="utf-8")
@@ -81,7 +106,14 @@ class Tokens:
         return hashlib.blake2b(b"".join(d for _, d in self.digests), digest_size=4).hexdigest()
 
     def name_of(self, given: str) -> str | None:
-        """Whose token it is; the time that takes does not depend on the token."""
+        """Recognise a token, in a time that does not depend on it.
+
+        Args:
+            given: What a client has sent.
+
+        Returns:
+            The name of the token; None: it is unknown.
+        """
         wanted, found = digest(given), None
         for name, known in self.digests:
             if hmac.compare_digest(wanted, known):
@@ -107,7 +139,17 @@ class Rate:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """``10/s``, ``100/min`` or ``5000/h``."""
+        """Read a rate.
+
+        Args:
+            text: Such as ``10/s``, ``100/min`` or ``5000/h``.
+
+        Returns:
+            The rate, with a burst of the same number.
+
+        Raises:
+            BadInput: It is not written like that.
+        """
         match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*/\s*(s|min|h)\s*", text)
         if match is None or not 0 < float(match[1]) < math.inf:
             raise BadInput(f"the rate '{text}' is invalid: write it as 10/s, 100/min or 5000/h")
@@ -115,29 +157,71 @@ class Rate:
         return cls(count / UNITS[match[2]], max(1.0, count))
 
 
+class FileLock:
+    """A lock between processes.
+
+    The system releases it when its holder dies; ``multiprocessing.Lock`` would stay locked, and
+    every worker would wait for a killed one.
+
+    Args:
+        path: A file for the lock alone; each process opens it for itself.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w")
+
+    def __enter__(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
+
+@dataclass(frozen=True)
+class SharedState:
+    """The state of the buckets of several processes.
+
+    Args:
+        numbers: Shared memory, as :class:`Buckets` keeps it.
+        lock: The file of its lock.
+    """
+
+    numbers: MutableSequence[float]
+    lock: Path
+
+
 class Buckets:
     """A token bucket for each name: it fills at the rate, and each request takes one out.
 
-    ``state`` has two numbers a name, the content and when it was that. Several processes may share
-    it, with their lock; by default it belongs to this one.
+    Args:
+        rate: How fast a bucket fills, and how much it holds.
+        names: Of the tokens.
+        shared: The state, where several processes count together; None: this one counts alone.
     """
 
-    def __init__(
-        self,
-        rate: Rate,
-        names: Iterable[str],
-        state: MutableSequence[float] | None = None,
-        lock: AbstractContextManager[Any] | None = None,
-    ) -> None:
+    def __init__(self, rate: Rate, names: Iterable[str], shared: SharedState | None = None) -> None:
         self.rate = rate
         self._slots = {name: 2 * slot for slot, name in enumerate(names)}
-        self._state: MutableSequence[float] = (
-            [0.0, -math.inf] * len(self._slots) if state is None else state
+        self._state = self.initial(len(self._slots)) if shared is None else shared.numbers
+        self._lock: AbstractContextManager[None] = (
+            nullcontext() if shared is None else FileLock(shared.lock)
         )
-        self._lock = lock or nullcontext()
+
+    @staticmethod
+    def initial(count: int) -> MutableSequence[float]:
+        """The state of ``count`` full buckets: of each its content, and when that was measured."""
+        return [0.0, -math.inf] * count
 
     def take(self, name: str, now: float | None = None) -> float:
-        """0: the request may go on; otherwise the seconds until one may."""
+        """Take one request out of a bucket, if there is one.
+
+        Args:
+            name: Of the token.
+            now: The time, in seconds of ``time.monotonic``, which all processes share.
+
+        Returns:
+            0: the request may go on; otherwise the seconds until one may.
+        """
         now = time.monotonic() if now is None else now
         slot = self._slots[name]
         with self._lock:

@@ -145,17 +145,16 @@ async function showItem(where, signal, moved) {
     $("query-facts").replaceChildren();
   }
   const k = same ? current.k : FIRST;
-  const [item, answer] = await Promise.all([
-    api.item(where.item, signal),
-    api.neighbours(where.item, { k, ...where }, signal),
-  ]);
+  const searching = api.neighbours(where.item, { k, ...where }, signal);
+  searching.catch(() => {}); // it is awaited below, unless the picture is unknown
+  const item = await api.item(where.item, signal);
   lastItem = item.id;
   $("query-image").alt = `Query: ${nameOf(item)}, ${item.path}`;
   $("query-label").replaceChildren(...breakable(readable(item.label ?? "")));
   $("query-path").replaceChildren(...breakable(item.path));
   $("query-facts").replaceChildren(...facts(item.metadata));
   document.title = `${nameOf(item)} · Lookalike`;
-  await found({ asking: { item: item.id }, item, k, ...answer }, signal, moved);
+  await found({ asking: { item: item.id }, item, k, ...await searching }, signal, moved);
 }
 
 async function showUpload(where, signal, moved) {
@@ -184,7 +183,7 @@ function prepareResults(where) {
   $("query-image").hidden = false;
   $("query-unseen").hidden = true;
   $("label").value = where.label;
-  $("where").value = where.where;
+  writeFilter(where.where);
   complainFilter("");
   $("unfilter").hidden = !where.where;
   $("threshold").value = where.atLeast;
@@ -363,19 +362,37 @@ $("query-image").addEventListener("error", () => {
 
 // ---- controls
 
-$("label").addEventListener("change", (event) => go(address({ ...read(), label: event.target.value })));
+// The address, with the filter as it stands in its field: what was typed is not lost.
+const typed = () => ({ ...read(), where: $("where").value.trim() });
+$("label").addEventListener("change", (event) => go(address({ ...typed(), label: event.target.value })));
 $("map-label").addEventListener("change", (event) => go(address({ ...read(), label: event.target.value }), { replace: true }));
 $("filter").addEventListener("submit", (event) => {
   event.preventDefault();
-  const where = $("where").value.trim();
-  if (where !== read().where) go(address({ ...read(), where }));
+  if (typed().where !== read().where) go(address(typed()));
   else show();
 });
+$("where").addEventListener("input", fitFilter);
+addEventListener("resize", fitFilter);
+$("where").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.isComposing) return;
+  event.preventDefault();
+  $("filter").requestSubmit();
+});
+function writeFilter(text) {
+  $("where").value = text;
+  fitFilter();
+}
+// A long filter wraps, so that all of it can be read.
+function fitFilter() {
+  const field = $("where");
+  field.style.height = "auto";
+  if (field.value) field.style.height = `${field.scrollHeight + field.offsetHeight - field.clientHeight}px`;
+}
 $("unfilter").addEventListener("click", () => {
   go(address({ ...read(), where: "" }));
   $("where").focus();
 });
-$("forget").addEventListener("click", () => go(address({ ...read(), right: [], wrong: [] })));
+$("forget").addEventListener("click", () => go(address({ ...typed(), right: [], wrong: [] })));
 $("threshold").addEventListener("input", sift);
 $("threshold").addEventListener("change", (event) => {
   history.replaceState(history.state, "", address({ ...read(), atLeast: Number(event.target.value) }));
@@ -415,7 +432,7 @@ function offerColumns(columns) {
       const quoted = /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`;
       const before = field.value.trimEnd();
       const joined = before && !/(\band|\bor|\bnot|\()$/i.test(before) ? `${before} and ` : before && `${before} `;
-      field.value = `${joined}${quoted} `;
+      writeFilter(`${joined}${quoted} `);
       field.focus();
       field.setSelectionRange(field.value.length, field.value.length);
     });
@@ -428,7 +445,7 @@ const canExplain = () => Boolean(info?.runtime);
 
 // ---- start
 
-const marks = prepareMarks({ say, again: (marked) => go(address({ ...read(), ...marked })) });
+const marks = prepareMarks({ say, again: (marked) => go(address({ ...typed(), ...marked })) });
 const why = prepareWhy(hrefOf);
 const sea = prepareMap({ hrefOf, say, go: (id) => go(hrefOf(id)) });
 walkable($("grid"));

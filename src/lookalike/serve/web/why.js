@@ -42,7 +42,7 @@ export function prepareWhy(hrefOf) {
       $("why-text").textContent =
         `Their similarity is ${found.similarity.toFixed(2)}. Bright places contribute most.` +
         (Math.min(found.query.box[2], found.query.box[3]) < 1 ? " The network sees what is inside the frame." : "");
-      $("why-query").setAttribute("aria-label", `Your picture: ${where(found.query)}`);
+      $("why-query").setAttribute("aria-label", `Query: ${where(found.query)}`);
       $("why-neighbour").setAttribute("aria-label", `${nameOf(neighbour)}: ${where(found.neighbour)}`);
       draw();
     } catch (error) {
