@@ -1,7 +1,7 @@
 """A collection of pictures that can be searched by what they look like."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +16,8 @@ from lookalike.inference.encoder import Encoder, Vectors
 from lookalike.inference.pictures import Pictures
 from lookalike.progress import Watcher
 from lookalike.search.filters import Filter
-from lookalike.search.items import Added, Column, Hit, Item, Record
+from lookalike.search.filters.conditions import And, Comparison
+from lookalike.search.items import Added, Column, Hit, Item, Record, is_text
 from lookalike.search.sources import embed_files, file_inside, list_pictures
 
 Found: TypeAlias = list[list[tuple[int, float]]]
@@ -238,20 +239,13 @@ class Index(ABC):
             BadInput: A vector has another length or is not finite, no picture has the label, or
                 the filter cannot be read or names a column that no picture has.
         """
-        queries = np.atleast_2d(np.asarray(vectors, np.float32))
         if k < 1:
             raise BadInput(f"k must be at least 1, not {k}")
-        if queries.ndim != 2 or queries.shape[1] != self.dim:
-            raise BadInput(
-                f"the index holds vectors of {self.dim} numbers, not {queries.shape[-1]}"
-            )
-        lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries))
-        if len(lengths) and not (lengths.min() > 0 and lengths.max() < np.inf):
-            raise BadInput("a query must be a vector of finite numbers that is not zero")
+        queries = unit_queries(vectors, self.dim)
         chosen = None
         if label is not None or where is not None:
             chosen = self.chosen(where, label)
-        return self.nearest(queries / lengths[:, None], k, chosen, exact)
+        return self.nearest(queries, k, chosen, exact)
 
     def chosen(self, where: str | Filter | None = None, label: str | None = None) -> Filter | None:
         """A filter and a label as one filter; one that this index cannot answer is refused."""
@@ -359,24 +353,27 @@ class Index(ABC):
         for one in (self.chosen(label=label), self.chosen(where)):
             if one is not None:
                 chosen.update(self.ids_where(one).tolist())
-        for path in paths:
-            found = self._below(path.removeprefix("./").rstrip("/"))
-            if not found:
-                some = [record.path for record in self.records[:10_000]]
-                raise BadInput(f"the index has no '{path}'; {did_you_mean(path, some)}")
-            chosen.update(found)
+        chosen.update(self._at_or_below([path.removeprefix("./").rstrip("/") for path in paths]))
         if missing:
             for id, record in zip(self.ids.tolist(), self.records, strict=True):
                 if file_inside(self.roots[record.root], record.path) is None:
                     chosen.add(id)
         return sorted(chosen)
 
-    def _below(self, path: str) -> list[int]:
-        """The ids of a picture, or of those below a folder."""
-        own, first, after = (text.replace("'", "''") for text in (path, path + "/", path + "0"))
-        # In the order of code points '0' follows '/'.
-        inside = f"path = '{own}' or (path >= '{first}' and path < '{after}')"
-        return list(self.ids_where(Filter.parse(inside)).tolist())
+    def _at_or_below(self, paths: Sequence[str]) -> Iterator[int]:
+        """The ids of pictures, found by their paths, and of those below folders."""
+        for path in paths:
+            if not is_text(path):
+                raise BadInput(f"the index has no '{path}'")
+        roots = len(self.roots) or 1
+        records = [Record(path, root=root) for path in paths for root in range(roots)]
+        ids = self.ids_of(records).reshape(-1, roots)
+        for path, own in zip(paths, ids, strict=True):
+            found = own[own >= 0] if (own >= 0).any() else self.ids_where(below(path))
+            if not len(found):
+                some = [record.path for record in self.records[:10_000]]
+                raise BadInput(f"the index has no '{path}'; {did_you_mean(path, some)}")
+            yield from found.tolist()
 
     def add(self, source: Path | str, watcher: Watcher | None = None) -> Added:
         """Add the pictures of a folder or CSV; those that have not changed are not embedded again.
@@ -423,6 +420,34 @@ class Index(ABC):
             self.commit([], np.empty((0, self.dim), np.float32), gone)
             self.optimize(watcher or Watcher())
         return len(gone)
+
+
+def below(folder: str) -> Filter:
+    """The pictures whose paths begin with a folder."""
+    # In the order of code points '0' follows '/'.
+    first, after = Comparison("path", ">=", f"{folder}/"), Comparison("path", "<", f"{folder}0")
+    return Filter(f"below {folder}", And((first, after)))
+
+
+def unit_queries(vectors: ArrayLike, dim: int) -> Vectors:
+    """One vector, or rows of vectors, as contiguous rows of unit length in float32.
+
+    >>> unit_queries([3.0, 4.0], 2).tolist()
+    [[0.6000000238418579, 0.800000011920929]]
+    """
+    try:
+        queries = np.atleast_2d(np.ascontiguousarray(vectors, np.float32))
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"a query must be a vector of {dim} numbers") from error
+    if queries.ndim != 2 or queries.shape[1] != dim:
+        found = queries.shape[1] if queries.ndim == 2 else f"the shape {list(queries.shape)}"
+        raise BadInput(f"the index holds vectors of {dim} numbers, not {found}")
+    # In float64 no square is too large or too small.
+    lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
+    if len(lengths) and not (lengths.min() > 0 and lengths.max() < np.inf):
+        raise BadInput("a query must be a vector of finite numbers that is not zero")
+    unit: Vectors = (queries / lengths[:, None]).astype(np.float32)
+    return unit
 
 
 @lru_cache(maxsize=256)

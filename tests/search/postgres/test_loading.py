@@ -53,6 +53,12 @@ def test_what_is_asked_of_some(index, unit_rows, records):
     assert index.ids_where(None).tolist() == ids
     with pytest.raises(BadInput, match="no picture 77777"):
         index.vectors_of([ids[0], 77777])
+    with pytest.raises(BadInput, match=f"no picture {2**70}"):
+        index.vectors_of([ids[0], 2**70])
+    assert index.select(["3.png", "4.png"]) == ids[3:5]
+    for path in ("a\0b", "a\udcffb", "5.pmg"):
+        with pytest.raises(BadInput, match="the index has no"):
+            index.select([path])
 
 
 def test_pictures_are_found_by_folder_and_path(index, tmp_path, unit_rows, records):

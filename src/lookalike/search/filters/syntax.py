@@ -21,6 +21,7 @@ from lookalike.search.filters.conditions import (
     Or,
     Value,
 )
+from lookalike.search.items import is_text
 
 LONGEST = 10_000
 """Characters of a filter."""
@@ -51,7 +52,7 @@ def read(text: str) -> Condition:
     """The condition that a text means; ``BadInput`` in one sentence where it means none."""
     if len(text) > LONGEST:
         raise BadInput(f"a filter has at most {LONGEST:,} characters, not {len(text):,}")
-    if "\0" in text or any("\ud800" <= sign <= "\udfff" for sign in text):
+    if not is_text(text):
         raise BadInput("a filter has a character that is not text")
     return Reader(text).condition()
 

@@ -13,7 +13,7 @@ from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
 from lookalike.search.filters import Filter
 from lookalike.search.index import Index
-from lookalike.search.items import Record
+from lookalike.search.items import Record, is_text
 from lookalike.search.postgres.conditions import Where
 from lookalike.search.postgres.database import Database, Statements
 from lookalike.search.postgres.model import restored_model
@@ -162,7 +162,8 @@ class Contents(Index):
         """The columns of some pictures; an unknown id is refused."""
         wanted = [int(id) for id in ids]
         statement = f"SELECT id, {columns} FROM {{schema}}.item WHERE id = ANY(%s::bigint[])"
-        found = {row[0]: row[1:] for row in self._all(statement, [wanted])}
+        possible = [id for id in wanted if abs(id) < 2**63]
+        found = {row[0]: row[1:] for row in self._all(statement, [possible])}
         for id in wanted:
             if id not in found:
                 raise BadInput(f"there is no picture {id} in the index '{self.place}'")
@@ -191,8 +192,3 @@ class Contents(Index):
         return self.database.run(
             self.schema, lambda run: run(statement, values, **parts).fetchall()
         )
-
-
-def is_text(value: str) -> bool:
-    """Whether PostgreSQL can store a text."""
-    return "\0" not in value and not any("\ud800" <= sign <= "\udfff" for sign in value)
