@@ -184,14 +184,36 @@ class Index(ABC):
     def latest(self) -> "Index":
         """This index as it is in its place now; itself where nothing has changed."""
 
-    @abstractmethod
     def commit(
         self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int] = ()
     ) -> None:
         """Add new pictures and drop others by id, all or nothing.
 
-        A picture whose folder and path are in the index already is replaced.
+        Args:
+            records: The new pictures. One whose folder and path are in the index already replaces
+                that picture; of several with one folder and path the last one stays.
+            vectors: Their unit vectors, [n, dim].
+            dropped: Ids that go; unknown ones are passed over.
+
+        Raises:
+            BadInput: The vectors have another shape or are not finite, or a path, label or metadata
+                is not text.
         """
+        if vectors.shape != (len(records), self.dim):
+            raise BadInput(
+                f"{len(records)} pictures of an index with vectors of {self.dim} numbers need an "
+                f"array [{len(records)}, {self.dim}], not {list(vectors.shape)}"
+            )
+        if not np.isfinite(vectors).all():
+            raise BadInput("a vector has numbers that are not finite")
+        try:
+            self._commit(records, vectors, dropped)
+        except UnicodeEncodeError as error:
+            raise BadInput(f"a path, label or metadata is not text: {error.object!r}") from error
+
+    @abstractmethod
+    def _commit(self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int]) -> None:
+        """Store what :meth:`commit` has checked."""
 
     @abstractmethod
     def optimize(self, watcher: Watcher) -> None:

@@ -15,7 +15,11 @@ def is_text(value: str) -> bool:
     >>> is_text("caf\u00e9"), is_text("caf\udce9"), is_text("a\0b")
     (True, False, False)
     """
-    return "\0" not in value and not any("\ud800" <= sign <= "\udfff" for sign in value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
 
 
 @dataclass(frozen=True)

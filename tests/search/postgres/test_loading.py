@@ -1,13 +1,18 @@
 """Adding, replacing and dropping pictures, with and without a model."""
 
+import threading
+
 import numpy as np
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.search import Index, Record
 from lookalike.search.filters import Filter
 from lookalike.search.postgres import PostgresIndex
+from lookalike.search.postgres.address import split
+from lookalike.search.postgres.loading import LOCK
 
 DIM = 6
 
@@ -150,6 +155,28 @@ def test_what_is_not_text_is_said(index, path, unit_rows):
         index.commit([Record("fine"), Record(path)], unit_rows(2, DIM))
     assert "\n" not in str(caught.value)
     assert len(index.latest()) == 0
+
+
+def test_bad_vectors_are_refused(index, unit_rows):
+    for vectors, sentence in (
+        (unit_rows(1, 3), r"an array \[1, 6\], not \[1, 3\]"),
+        (unit_rows(2, DIM), r"an array \[1, 6\], not \[2, 6\]"),
+        (np.full((1, DIM), np.inf, np.float32), "not finite"),
+    ):
+        with pytest.raises(BadInput, match=sentence):
+            index.commit([Record("a")], vectors)
+    assert len(index.latest()) == 0
+
+
+def test_two_processes_create_one_index(postgres, place):
+    """The slower one waits, and is told that there is an index, as in a folder."""
+    url, schema = split(place)
+    with psycopg.connect(url) as faster:
+        faster.execute(LOCK, [schema])
+        faster.execute(SQL("CREATE SCHEMA {}").format(Identifier(schema)))
+        threading.Timer(0.5, faster.commit).start()
+        with pytest.raises(BadInput, match="there is a schema"):
+            Index.create(place, None, dim=DIM)
 
 
 def test_a_long_name_is_refused(postgres):
