@@ -157,15 +157,15 @@ def import_(
     If interrupted, the same command continues. Into an index of the same model it adds; a vector
     whose path is there already replaces the former one.
     """
-    from lookalike.search.importing import import_vectors, open_or_create
+    from lookalike.search.importing import import_into
     from lookalike.search.vector_files import open_vectors
 
     place = place_of(output, store)
     given = open_vectors(vectors, table)
     with ConsoleWatcher() as watcher:
         model = given.embedder()
-        found = open_or_create(place, model, given.dim, stored.value if stored else None)
-        done = import_vectors(found, given, watcher)
+        dtype = stored.value if stored else None
+        found, done = import_into(place, given, model, dtype, watcher)
         if model is not None:
             keep_for_quick_start(model)
     if as_json:

@@ -1,6 +1,7 @@
 """``lookalike search``: find the pictures that look like a query."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,8 +80,13 @@ def search(
 
 
 def hit_mapping(index: Any, hit: Any) -> dict[str, Any]:
-    """A hit as JSON values, with the absolute path of its file."""
-    return {**vars(hit), "file": str(index.file_of(hit.id).resolve())}
+    """A hit as JSON values, with the absolute path of its file; null where it has none."""
+    from lookalike.errors import LookalikeError
+
+    file = None
+    with suppress(LookalikeError):  # inside of an archive, or removed since
+        file = str(index.file_of(hit.id))
+    return {**vars(hit), "file": file}
 
 
 def print_table(query: str, hits: list[Any]) -> None:

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
+from lookalike.inference.bulk.listing import is_text
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder, Vectors
 from lookalike.inference.pictures import Pictures
 from lookalike.progress import Watcher
 from lookalike.search.filters import Filter
 from lookalike.search.filters.conditions import And, Comparison
-from lookalike.search.items import Added, Column, Hit, Item, Record, is_text
+from lookalike.search.items import Added, Column, Hit, Item, Record
 from lookalike.search.sources import embed_files, file_inside, list_pictures
 
 Found: TypeAlias = list[list[tuple[int, float]]]

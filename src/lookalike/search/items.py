@@ -6,20 +6,7 @@ from typing import Any
 
 from lookalike.inference.bulk.listing import Skipped
 
-__all__ = ["Added", "Column", "Hit", "Item", "Record", "Skipped", "is_text"]
-
-
-def is_text(value: str) -> bool:
-    r"""Whether every index can store a string: no NUL, and nothing that UTF-8 cannot encode.
-
-    >>> is_text("caf\u00e9"), is_text("caf\udce9"), is_text("a\0b")
-    (True, False, False)
-    """
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in value
+__all__ = ["Added", "Column", "Hit", "Item", "Record", "Skipped"]
 
 
 @dataclass(frozen=True)

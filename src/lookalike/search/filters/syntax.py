@@ -9,6 +9,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
 
 from lookalike.errors import BadInput
+from lookalike.inference.bulk.listing import is_text
 from lookalike.search.filters.conditions import (
     And,
     Comparison,
@@ -21,7 +22,6 @@ from lookalike.search.filters.conditions import (
     Or,
     Value,
 )
-from lookalike.search.items import is_text
 
 LONGEST = 10_000
 """Characters of a filter."""

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.inference.bulk.listing import is_text
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
 from lookalike.search.filters import Filter
 from lookalike.search.index import Index
-from lookalike.search.items import Record, is_text
+from lookalike.search.items import Record
 from lookalike.search.postgres.conditions import Where
 from lookalike.search.postgres.database import Database, Statements
 from lookalike.search.postgres.model import restored_model
