@@ -164,8 +164,7 @@ def import_(
     given = open_vectors(vectors, table)
     with ConsoleWatcher() as watcher:
         model = given.embedder()
-        dtype = stored.value if stored else None
-        found, done = import_into(place, given, model, dtype, watcher)
+        found, done = import_into(place, given, model, stored.value if stored else None, watcher)
         if model is not None:
             keep_for_quick_start(model)
     if as_json:

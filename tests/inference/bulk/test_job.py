@@ -192,16 +192,16 @@ def test_texts_that_no_index_can_store(embedder, tmp_path):
 
 def test_a_machine_begins_the_folder_while_another_looks(embedder, photos, tmp_path, monkeypatch):
     source, folder = open_source(photos), tmp_path / "v"
-    exists = Path.exists
+    exists, mkdir = Path.exists, Path.mkdir
 
-    def late(path, **options):
-        if path.name == "embedding.json" and not exists(path):
-            monkeypatch.setattr(Path, "exists", exists)
+    def late(path, **options):  # between the look for embedding.json and that for other files
+        monkeypatch.setattr(Path, "mkdir", mkdir)
+        mkdir(path, **options)
+        if path == folder:
             embed(embedder, source, folder, FEW, share=Share(1, 2))
-            return False
-        return exists(path, **options)
 
-    monkeypatch.setattr(Path, "exists", late)
+    assert not exists(folder)
+    monkeypatch.setattr(Path, "mkdir", late)
     assert embed(embedder, source, folder, FEW, share=Share(2, 2)).complete
 
 
