@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lookalike.cli.console import AsJson, Group, print_next
+from lookalike.cli.console import AsJson, Group, print_next, print_skipped
 from lookalike.progress import ConsoleWatcher
 
 
@@ -341,8 +341,5 @@ def print_added(index: Any, added: Any, as_json: bool) -> None:
         print(json.dumps(values, indent=2))
         return
     print(f"{index.place}: {len(index):,} pictures ({added})")
-    for skipped in added.skipped[:10]:
-        print(f"  skipped {skipped.path}: {skipped.reason}")
-    if len(added.skipped) > 10:
-        print(f"  and {len(added.skipped) - 10:,} more (--json names all)")
+    print_skipped(added.skipped)
     print_next(f"search {index.place} query.jpg", f"serve {index.place}")

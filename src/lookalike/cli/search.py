@@ -61,13 +61,13 @@ def search(
         rows = [(path.name, image, found[path]) for path, image in images.items()]
         write_contact_sheet(sheet, index, rows)
     if as_json:
-        told: list[dict[str, Any]] = [
+        results: list[dict[str, Any]] = [
             {"query": str(path), "error": unreadable[path].reason}
             if path in unreadable
             else {"query": str(path), "hits": [hit_mapping(index, hit) for hit in found[path]]}
             for path in queries
         ]
-        print(json.dumps(told, indent=2))
+        print(json.dumps(results, indent=2))
     else:
         for path, hits in found.items():
             print_table(str(path), hits)

@@ -12,8 +12,8 @@ from lookalike.inference.bulk.columns import metadata_columns, metadata_name
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
-from lookalike.search.index import Index, Precision
-from lookalike.search.items import Record
+from lookalike.search.index import Index
+from lookalike.search.items import Precision, Record
 from lookalike.search.vector_files import VectorFile
 
 __all__ = ["Imported", "import_into", "import_vectors", "open_or_create", "records_of"]

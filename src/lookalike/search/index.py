@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,11 +18,10 @@ from lookalike.inference.pictures import Pictures
 from lookalike.progress import Watcher
 from lookalike.search.filters import Filter
 from lookalike.search.filters.conditions import And, Comparison
-from lookalike.search.items import Added, Column, Hit, Item, Record
+from lookalike.search.items import Added, Column, Hit, Item, Precision, Record
 from lookalike.search.sources import embed_files, file_inside, list_pictures
 
 Found: TypeAlias = list[list[tuple[int, float]]]
-Precision: TypeAlias = Literal["float32", "float16", "int8"]
 
 
 class Index(ABC):
@@ -93,7 +92,17 @@ class Index(ABC):
 
     @staticmethod
     def open(place: Path | str) -> "Index":
-        """Open the index in a folder or at ``postgresql://...#name``; a damaged one is refused."""
+        """Open an index.
+
+        Args:
+            place: Its folder, or ``postgresql://...#name``.
+
+        Returns:
+            The index as it is now.
+
+        Raises:
+            BadInput: There is none, it is damaged, or it is of another version.
+        """
         return index_class(place).open_at(str(place))
 
     @classmethod
@@ -114,13 +123,28 @@ class Index(ABC):
 
     @classmethod
     def upgrade(cls, place: str) -> int:
-        """Bring an index of an older version to this one; return the version that it had."""
+        """Bring an index of an older version to this one; ids stay.
+
+        Args:
+            place: Its folder, or ``postgresql://...#name``.
+
+        Returns:
+            The version that it had.
+        """
         return index_class(place).upgrade(place)
 
     @property
     def precision(self) -> str:
         """How exactly vectors are stored, and what that costs where it was measured."""
         return self.dtype
+
+    def refuse_without_model(self) -> None:
+        """Refuse to embed where the index has no model."""
+        if not self.fingerprint:
+            raise BadInput(
+                f"the index '{self.place}' has no model: it was made of given vectors, and is "
+                "searched by vector or by id"
+            )
 
     @property
     def root(self) -> Path:
@@ -224,17 +248,13 @@ class Index(ABC):
     def compact(self, watcher: Watcher) -> None:
         """Give back the space of removed pictures, and make search as fast as it can be."""
 
+    @abstractmethod
     def ids_of(self, records: Sequence[Record]) -> NDArray[np.int64]:
         """The id of the picture with the same folder and path; -1: there is none."""
-        pairs = zip(self.ids.tolist(), self.records, strict=True)
-        known = {record.key: id for id, record in pairs}
-        return np.array([known.get(record.key, -1) for record in records], np.int64)
 
+    @abstractmethod
     def root_number(self, root: Path) -> int:
-        """The number of a folder among ``roots``; a new one is stored with the next commit."""
-        if root not in self.roots:
-            self.roots = (*self.roots, root)
-        return self.roots.index(root)
+        """The number of a folder among ``roots``; a new one is stored at once."""
 
     def search(
         self,
@@ -267,11 +287,24 @@ class Index(ABC):
         queries = unit_queries(vectors, self.dim)
         chosen = None
         if label is not None or where is not None:
-            chosen = self.chosen(where, label)
+            chosen = self.filter_for(where, label)
         return self.nearest(queries, k, chosen, exact)
 
-    def chosen(self, where: str | Filter | None = None, label: str | None = None) -> Filter | None:
-        """A filter and a label as one filter; one that this index cannot answer is refused."""
+    def filter_for(
+        self, where: str | Filter | None = None, label: str | None = None
+    ) -> Filter | None:
+        """A filter and a label as one filter.
+
+        Args:
+            where: A filter, or its text.
+            label: The label that pictures must have, too.
+
+        Returns:
+            Both, combined with AND; None: neither is given.
+
+        Raises:
+            BadInput: It cannot be read, or no picture has the label or one of the columns.
+        """
         if label is not None and not self.has_label(label):
             raise BadInput(
                 f"no picture has the label '{label}'; {did_you_mean(label, self.label_counts())}"
@@ -289,16 +322,11 @@ class Index(ABC):
         """Refuse a filter with a column that no picture has."""
         where.check_columns(self.columns)
 
+    @abstractmethod
     def nearest(
         self, queries: Vectors, k: int, where: Filter | None, exact: bool
     ) -> list[list[Hit]]:
         """As :meth:`find`, with what is known about the pictures, from one state of the index."""
-        found = self.find(queries, k, where, exact)
-        items = iter(self.items(id for one in found for id, _ in one))
-        return [
-            [Hit(**vars(next(items)), similarity=min(1.0, similarity)) for _, similarity in one]
-            for one in found
-        ]
 
     def query(
         self,
@@ -347,7 +375,18 @@ class Index(ABC):
         return self.items([id])[0]
 
     def file_of(self, id: int) -> Path:
-        """The file of the picture ``id``, which must still be in the folder that was indexed."""
+        """The file of a picture.
+
+        Args:
+            id: The id of the picture.
+
+        Returns:
+            Its absolute path.
+
+        Raises:
+            BadInput: No picture has the id.
+            LookalikeError: It has no file in the folder that was indexed (any more).
+        """
         record = self.records_of([id])[0]
         found = file_inside(self.roots[record.root], record.path)
         if found is None:
@@ -373,7 +412,7 @@ class Index(ABC):
             The ids, ascending.
         """
         chosen: set[int] = set()
-        for one in (self.chosen(label=label), self.chosen(where)):
+        for one in (self.filter_for(label=label), self.filter_for(where)):
             if one is not None:
                 chosen.update(self.ids_where(one).tolist())
         chosen.update(self._at_or_below([path.removeprefix("./").rstrip("/") for path in paths]))
@@ -433,9 +472,17 @@ class Index(ABC):
         return done
 
     def remove(self, ids: Iterable[int], watcher: Watcher | None = None) -> int:
-        """Drop pictures from the index, not their files; return how many.
+        """Drop pictures from the index, not their files.
 
-        If an id is unknown, nothing is dropped.
+        Args:
+            ids: Their ids.
+            watcher: Is told the progress.
+
+        Returns:
+            How many were dropped.
+
+        Raises:
+            BadInput: An id is unknown; nothing is dropped then.
         """
         gone = sorted(set(ids))
         self.check_ids(gone)
@@ -443,6 +490,14 @@ class Index(ABC):
             self.commit([], np.empty((0, self.dim), np.float32), gone)
             self.optimize(watcher or Watcher())
         return len(gone)
+
+
+def vector_size(embedder: Embedder | None, dim: int | None) -> int:
+    """The size of the vectors of a new index; refused where nothing tells it."""
+    size = embedder.dim if embedder is not None else dim
+    if size is None or size < 1:
+        raise BadInput("an index without a model needs the length of its vectors")
+    return size
 
 
 def below(folder: str) -> Filter:

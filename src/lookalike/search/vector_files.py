@@ -177,11 +177,11 @@ def _of_numpy(place: Path, table: Path | None) -> VectorFile:
             f"'{place}' must be floating-point numbers [n, dim], not {given.dtype} "
             f"{list(given.shape)}"
         )
-    known = _known(place, len(given), table, pyarrow.table(columns) if columns else None)
+    pictures = _columns_of(place, len(given), table, pyarrow.table(columns) if columns else None)
 
     def parts() -> Parts:
         for start in range(0, len(given), BLOCK):
-            yield given[start : start + BLOCK], known.slice(start, BLOCK)
+            yield given[start : start + BLOCK], pictures.slice(start, BLOCK)
 
     return VectorFile(place, _root(place, table), len(given), given.shape[1], parts)
 
@@ -226,7 +226,7 @@ def _of_parquet(place: Path, table: Path | None) -> VectorFile:
         flat = [f.name for f in file.schema_arrow if not pyarrow.types.is_nested(f.type)]
         tables.append(file.read(columns=flat))
     own = pyarrow.concat_tables(tables, promote_options="permissive")
-    known = _known(place, rows, table, own)
+    pictures = _columns_of(place, rows, table, own)
 
     def parts() -> Parts:
         start = 0
@@ -236,7 +236,7 @@ def _of_parquet(place: Path, table: Path | None) -> VectorFile:
                 found = _array(batch[column], path, row)
                 if found.shape[1] != dim:
                     raise BadInput(f"{path}: vectors of {found.shape[1]} numbers, not {dim}")
-                yield found, known.slice(start, len(found))
+                yield found, pictures.slice(start, len(found))
                 start, row = start + len(found), row + len(found)
 
     return VectorFile(place, _root(place, table), rows, dim, parts)
@@ -276,7 +276,9 @@ def _root(place: Path, table: Path | None) -> Path:
     return (given if given.is_dir() else given.parent).expanduser().resolve()
 
 
-def _known(place: Path, rows: int, table: Path | None, own: pyarrow.Table | None) -> pyarrow.Table:
+def _columns_of(
+    place: Path, rows: int, table: Path | None, own: pyarrow.Table | None
+) -> pyarrow.Table:
     """What is known of each vector: a table of the user's, or columns beside the vectors."""
     found = own
     if table is not None:

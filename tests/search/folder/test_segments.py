@@ -8,7 +8,7 @@ import pytest
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import Watcher
 from lookalike.search import Embedder, Index, Record
-from lookalike.search.folder import compaction, disk, log, snapshot, table
+from lookalike.search.folder import compaction, disk, log, segment, snapshot, table
 from lookalike.search.folder import index as folder_index
 from tests.search.folder.collection import DIM, clustered, records
 
@@ -39,8 +39,8 @@ def test_one_picture_and_then_none(bare):
 def test_a_filter_that_matches_nothing(bare):
     bare.commit(records(0, 50), clustered(50))
     assert bare.search(clustered(2), 5, where="price > 1000") == [[], []]
-    assert bare.count(bare.chosen("price > 1000")) == 0
-    assert bare.ids_where(bare.chosen("price > 1000")).tolist() == []
+    assert bare.count(bare.filter_for("price > 1000")) == 0
+    assert bare.ids_where(bare.filter_for("price > 1000")).tolist() == []
     with pytest.raises(BadInput, match="did you mean 'price'"):
         bare.search(clustered(1), 5, where="prize < 3")
 
@@ -314,3 +314,11 @@ def test_a_segment_of_several_batches(bare, monkeypatch):
         assert index.ids_of([Record("77.png"), Record("3.png")]).tolist() == [77, -1]
         assert [index.label_names[code] for code in index.label_codes] == list(index.labels)
         bare.compact(Watcher())
+
+
+def test_answers_of_few_filters_are_remembered(bare):
+    """Each costs memory that grows with the collection."""
+    bare.commit(records(0, 100), clustered(100))
+    for price in range(40):
+        assert len(bare.search(np.ones(DIM), 3, where=f"price <> {price}")[0]) == 3
+    assert len(bare.snapshot._selections) <= segment.REMEMBERED + 1

@@ -17,11 +17,11 @@ from lookalike.progress import Watcher
 from lookalike.search.filters import Filter
 from lookalike.search.folder import compaction, manifest, nearest, writer
 from lookalike.search.folder.disk import Damaged, compacting, fsync, locked
-from lookalike.search.folder.manifest import SEGMENTS, Manifest, Precision
+from lookalike.search.folder.manifest import SEGMENTS, Manifest
 from lookalike.search.folder.snapshot import Records, Snapshot
 from lookalike.search.folder.upgrade import upgrade
-from lookalike.search.index import Found, Index
-from lookalike.search.items import Hit, Item, Record
+from lookalike.search.index import Found, Index, vector_size
+from lookalike.search.items import Hit, Item, Precision, Record
 
 CACHED = ("ids", "vectors", "label_names", "label_codes", "columns")
 
@@ -63,9 +63,7 @@ class FolderIndex(Index):
         refuse_existing(folder)
         if folder.exists() and not (folder.is_dir() and only_leftovers(folder)):
             raise BadInput(f"'{folder}' exists already and is not an index")
-        size = embedder.dim if embedder is not None else dim
-        if size is None or size < 1:
-            raise BadInput("an index without a model needs the length of its vectors")
+        size = vector_size(embedder, dim)
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
             refuse_existing(folder)  # another process was faster
@@ -106,11 +104,7 @@ class FolderIndex(Index):
     @cached_property
     def embedder(self) -> Embedder:  # type: ignore[override]
         """The model, loaded when it is needed."""
-        if not self.fingerprint:
-            raise BadInput(
-                f"the index '{self.folder}' has no model: it was made of given vectors, and is "
-                "searched by vector or by id"
-            )
+        self.refuse_without_model()
         found = Embedder.load(self.folder / "model")
         if (found.fingerprint, found.dim) != (self.fingerprint, self.dim):
             raise BadInput(

@@ -16,7 +16,14 @@ from lookalike.search.folder.cells import Quantiser
 from lookalike.search.folder.disk import damaged
 from lookalike.search.folder.log import read_log
 from lookalike.search.folder.manifest import Manifest
-from lookalike.search.folder.segment import Ints, Segment, pack, unpack, without
+from lookalike.search.folder.segment import (
+    REMEMBERED,
+    Ints,
+    Segment,
+    pack,
+    unpack,
+    without,
+)
 from lookalike.search.folder.selection import Selection
 from lookalike.search.items import Record
 
@@ -116,7 +123,7 @@ class Snapshot:
             count = int(np.count_nonzero(mask))
             every = count == len(segment)
             found = Selection(segment, None if every else pack(mask), count, filtered=True)
-        if len(self._selections) > 16 * max(8, len(self.segments)):
+        if len(self._selections) > REMEMBERED * len(self.segments):
             self._selections.clear()
         self._selections[key] = found
         return found

@@ -48,11 +48,7 @@ class Contents(Index):
     @cached_property
     def embedder(self) -> Embedder:  # type: ignore[override]
         """The model, fetched when it is needed."""
-        if not self.fingerprint:
-            raise BadInput(
-                f"the index '{self.place}' has no model: it was made of given vectors, and is "
-                "searched by vector or by id"
-            )
+        self.refuse_without_model()
         ((settings, weights),) = self._all("SELECT settings, weights FROM {schema}.model")
         return restored_model(settings, weights, self.place)
 

@@ -15,8 +15,8 @@ from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
 from lookalike.search.effort import NEIGHBOURS
 from lookalike.search.filters import Filter
-from lookalike.search.index import Found, Precision
-from lookalike.search.items import Hit, Record
+from lookalike.search.index import Found, vector_size
+from lookalike.search.items import Hit, Precision, Record
 from lookalike.search.postgres import graph
 from lookalike.search.postgres.address import first_line, split, without_password
 from lookalike.search.postgres.contents import CACHED, Contents
@@ -63,9 +63,7 @@ class PostgresIndex(Contents):
     ) -> Self:
         """A new index without pictures."""
         index = cls(place)
-        dim = embedder.dim if embedder is not None else dim
-        if dim is None or dim < 1:
-            raise BadInput("an index without a model needs the length of its vectors")
+        dim = vector_size(embedder, dim)
         if vectors not in KINDS:
             raise BadInput(f"PostgreSQL keeps vectors as float32 or float16, not {vectors}")
         model = (VERSION, *stored_model(embedder), dim, KINDS[vectors])
