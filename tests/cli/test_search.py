@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from lookalike.search import Embedder, Index
+from lookalike.search import Embedder, Index, Record
 
 
 def nearest_by_numpy(shop, file, k):
@@ -43,6 +43,20 @@ def test_json_of_several_queries(lookalike, shop, photos):
         assert [hit["path"] for hit in answer["hits"]] == paths
         assert [hit["similarity"] for hit in answer["hits"]] == pytest.approx(cosines, abs=1e-5)
     assert {hit["path"] for hit in told[1]["hits"][:2]} == {"pink/again.jpg", "pink/0.png"}
+
+
+def test_json_of_a_picture_without_a_file(lookalike, tmp_path):
+    """As pictures inside of Parquet or WebDataset are."""
+    embedder = Embedder.from_network("small-cnn", weights="none")
+    index = Index.create(tmp_path / "i", embedder)
+    index.root_number(tmp_path)
+    image = Image.new("RGB", (64, 64), "red")
+    image.save(tmp_path / "query.png")
+    index.commit([Record("pictures.parquet/0")], embedder.embed([image]))
+    done = lookalike("search", index.place, tmp_path / "query.png", "--json")
+    assert done.returncode == 0, done.stderr
+    (hit,) = json.loads(done.stdout)[0]["hits"]
+    assert (hit["path"], hit["file"]) == ("pictures.parquet/0", None)
 
 
 def test_one_bad_picture_does_not_lose_the_others(lookalike, shop, photos, tmp_path):

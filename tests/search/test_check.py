@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from lookalike.errors import BadInput
-from lookalike.search import Index, Record
+from lookalike.search import Index, Record, check
 from lookalike.search.check import check_index
+from lookalike.search.folder.index import FolderIndex
 
 DIM = 12
 
@@ -55,6 +56,24 @@ def test_drift_is_found_where_new_pictures_are_of_another_kind(stored):
     found = check_index(stored.place)
     assert found.drift.found
     assert "they drift away" in str(found)
+
+
+def test_drift_of_a_large_index_is_measured_on_a_sample(stored, monkeypatch):
+    """New pictures that are only like each other do not make it search for all pictures."""
+    depths = []
+    find = FolderIndex.find
+
+    def spy(self, queries, k, where, exact):
+        depths.append(k)
+        return find(self, queries, k, where, exact)
+
+    monkeypatch.setattr(FolderIndex, "find", spy)
+    monkeypatch.setattr(check, "BLOCK", 64)
+    monkeypatch.setattr(check, "DRIFT_GALLERY", 100, raising=False)
+    other = np.eye(1, DIM, dtype=np.float32) + np.full((40, DIM), 1e-3, np.float32)
+    stored.commit([Record(f"new{i}.png") for i in range(40)], other)
+    assert check_index(stored.place).drift.found
+    assert max(depths) == 11
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])

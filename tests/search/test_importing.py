@@ -16,7 +16,7 @@ from lookalike.inference.bulk.job import Options, embed
 from lookalike.inference.bulk.source import open_source
 from lookalike.search import Index
 from lookalike.search.embedding import embed_into
-from lookalike.search.importing import import_vectors, open_or_create
+from lookalike.search.importing import import_into, import_vectors, open_or_create
 from lookalike.search.vector_files import open_vectors
 
 ROWS, DIM = 57, 12
@@ -111,6 +111,9 @@ def test_vectors_that_cannot_be_compared(tmp_path, numbers, row, value, words):
     numbers[row] = value
     np.save(tmp_path / "v.npy", numbers)
     given = open_vectors(tmp_path / "v.npy")
+    with pytest.raises(BadInput, match=words):
+        import_into(str(tmp_path / "new"), given, None)
+    assert not (tmp_path / "new").exists()
     index = open_or_create(str(tmp_path / "i"), None, DIM)
     with pytest.raises(BadInput, match=words):
         import_vectors(index, given, block=10)
@@ -129,6 +132,14 @@ def test_what_holds_no_vectors(tmp_path, numbers):
     refuse("must be floating-point", tmp_path / "ints.npy")
     np.savez(tmp_path / "other.npz", vectorz=numbers)
     refuse("has no 'vectors'; did you mean 'vectorz'", tmp_path / "other.npz")
+    np.savez(tmp_path / "number.npz", vectors=np.float32(3), labels=["a"])
+    refuse("one of 'labels' for each vector", tmp_path / "number.npz")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "other.npz").read_bytes()[:-200])
+    refuse("cannot read", tmp_path / "cut.npz")
+    holes = pyarrow.table({"vector": [[1.0]] * 70_000 + [None]})
+    pyarrow.parquet.write_table(holes, tmp_path / "holes.parquet")
+    with pytest.raises(BadInput, match="row 70000, counted from 0, has no vector"):
+        list(open_vectors(tmp_path / "holes.parquet").blocks(100_000))
     (tmp_path / "text.npy").write_text("no")
     refuse("cannot read", tmp_path / "text.npy")
     pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "a.parquet")
@@ -143,6 +154,13 @@ def test_what_holds_no_vectors(tmp_path, numbers):
     np.savez(tmp_path / "twice.npz", vectors=numbers[:3], ids=["a", "b", "a"])
     with pytest.raises(BadInput, match=r"'a' is there twice .* rows 0 and 2"):
         open_vectors(tmp_path / "twice.npz").check(lambda _: None)
+
+
+def test_labels_that_are_bytes_or_empty(tmp_path, numbers):
+    np.savez(tmp_path / "v.npz", vectors=numbers[:3], labels=np.array([b"cat", b"", b"dog"]))
+    index, _ = imported(tmp_path, open_vectors(tmp_path / "v.npz"))
+    assert list(index.labels) == ["cat", None, "dog"]
+    assert index.label_names == ["cat", "dog"]
 
 
 def test_the_same_again_and_changes(tmp_path, numbers):

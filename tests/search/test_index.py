@@ -158,12 +158,33 @@ def test_a_query_by_another_model_is_refused(index, embedder):
         (np.zeros(256), 1, "not zero"),
         (np.full(256, np.nan), 1, "not zero"),
         (np.ones(256), 0, "k must be"),
+        (np.ones((2, 2, 256)), 1, r"not the shape \[2, 2, "),
+        ([[1.0, 2.0], [3.0]], 1, "must be a vector of"),
+        (["far"], 1, "must be a vector of"),
     ],
 )
 def test_a_bad_query_is_refused(index, vector, k, sentence):
-    vector = vector if len(vector) == 3 else np.resize(vector, index.embedder.dim)
+    if np.shape(vector[0]) != (2,) and np.size(vector) % 256 == 0:
+        vector = vector[..., : index.dim]
     with pytest.raises(BadInput, match=sentence):
         index.search(vector, k)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_only_the_direction_of_a_query_counts(index, scale, order):
+    queries = np.array(np.asarray(index.vectors)[:3] * np.float32(scale), order=order)
+    found = index.search(queries, 1)
+    assert [hits[0].id for hits in found] == index.ids[:3].tolist()
+    assert [hits[0].similarity for hits in found] == pytest.approx([1, 1, 1], abs=1e-5)
+
+
+def test_an_id_of_more_than_64_bits_is_unknown(index):
+    with pytest.raises(BadInput, match=f"no picture {2**70} in"):
+        index.item(2**70)
+    with pytest.raises(BadInput, match=f"no picture -{2**70} in"):
+        index.remove([0, -(2**70)])
+    assert len(index) == 12
 
 
 def test_what_is_no_index_is_refused(tmp_path, index, embedder):
@@ -257,8 +278,20 @@ def test_pictures_are_selected_by_path_folder_label_and_missing_file(index, phot
     assert index.select() == []
     with pytest.raises(BadInput, match=r"did you mean .red/1\.png"):
         index.select(["red/1.pgn"])
+    for name in ("x/" * 2_000, "a\0b", "caf\udce9.jpg"):
+        with pytest.raises(BadInput, match="the index has no"):
+            index.select([name])
     with pytest.raises(BadInput, match="did you mean 'green'"):
         index.select(label="grene")
     assert index.select(where="path like 'red/%' and label = 'red'") == red
     with pytest.raises(BadInput, match="no picture has the column 'prize'"):
         index.select(where="prize < 3")
+
+
+def test_many_paths_are_looked_up_at_once(index, photos, monkeypatch):
+    def scan(*_):
+        raise AssertionError("every picture is looked at")
+
+    monkeypatch.setattr(index, "ids_where", scan)
+    paths = [path for path in index.paths if path.startswith(("red", "blue"))]
+    assert len(index.select(paths)) == 8

@@ -37,6 +37,14 @@ def print_next(*commands: str) -> None:
         typer.echo(f"{'next:' if number == 0 else '     '} lookalike {command}", err=True)
 
 
+def print_skipped(skipped: list[Any]) -> None:
+    """Print the pictures that could not be used."""
+    for one in skipped[:10]:
+        print(f"  skipped {one.path}: {one.reason}")
+    if len(skipped) > 10:
+        print(f"  and {len(skipped) - 10:,} more (--json names all)")
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Page = Annotated[Path | None, typer.Option(help="Write an HTML page.")]
 ResultFolders = Annotated[

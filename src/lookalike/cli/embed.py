@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from lookalike.cli.console import AsJson, print_next
+from lookalike.cli.console import AsJson, print_next, print_skipped
 from lookalike.errors import BadInput
 from lookalike.progress import ConsoleWatcher
 
@@ -200,11 +200,3 @@ def into_index(
     print(f"{index.place}: {len(index):,} pictures ({added})")
     print_skipped(added.skipped)
     print_next(f"search {index.place} query.jpg")
-
-
-def print_skipped(skipped: list[Any]) -> None:
-    """Print the pictures that could not be used."""
-    for one in skipped[:10]:
-        print(f"  skipped {one.path}: {one.reason}")
-    if len(skipped) > 10:
-        print(f"  and {len(skipped) - 10:,} more (--json names all)")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lookalike.cli.console import AsJson, Group, print_next
+from lookalike.cli.console import AsJson, Group, print_next, print_skipped
 from lookalike.progress import ConsoleWatcher
 
 
@@ -157,15 +157,14 @@ def import_(
     If interrupted, the same command continues. Into an index of the same model it adds; a vector
     whose path is there already replaces the former one.
     """
-    from lookalike.search.importing import import_vectors, open_or_create
+    from lookalike.search.importing import import_into
     from lookalike.search.vector_files import open_vectors
 
     place = place_of(output, store)
     given = open_vectors(vectors, table)
     with ConsoleWatcher() as watcher:
         model = given.embedder()
-        found = open_or_create(place, model, given.dim, stored.value if stored else None)
-        done = import_vectors(found, given, watcher)
+        found, done = import_into(place, given, model, stored.value if stored else None, watcher)
         if model is not None:
             keep_for_quick_start(model)
     if as_json:
@@ -342,8 +341,5 @@ def print_added(index: Any, added: Any, as_json: bool) -> None:
         print(json.dumps(values, indent=2))
         return
     print(f"{index.place}: {len(index):,} pictures ({added})")
-    for skipped in added.skipped[:10]:
-        print(f"  skipped {skipped.path}: {skipped.reason}")
-    if len(added.skipped) > 10:
-        print(f"  and {len(added.skipped) - 10:,} more (--json names all)")
+    print_skipped(added.skipped)
     print_next(f"search {index.place} query.jpg", f"serve {index.place}")

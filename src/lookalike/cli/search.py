@@ -1,6 +1,7 @@
 """``lookalike search``: find the pictures that look like a query."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,13 +61,13 @@ def search(
         rows = [(path.name, image, found[path]) for path, image in images.items()]
         write_contact_sheet(sheet, index, rows)
     if as_json:
-        told: list[dict[str, Any]] = [
+        results: list[dict[str, Any]] = [
             {"query": str(path), "error": unreadable[path].reason}
             if path in unreadable
             else {"query": str(path), "hits": [hit_mapping(index, hit) for hit in found[path]]}
             for path in queries
         ]
-        print(json.dumps(told, indent=2))
+        print(json.dumps(results, indent=2))
     else:
         for path, hits in found.items():
             print_table(str(path), hits)
@@ -79,8 +80,13 @@ def search(
 
 
 def hit_mapping(index: Any, hit: Any) -> dict[str, Any]:
-    """A hit as JSON values, with the absolute path of its file."""
-    return {**vars(hit), "file": str(index.file_of(hit.id).resolve())}
+    """A hit as JSON values, with the absolute path of its file; null where it has none."""
+    from lookalike.errors import LookalikeError
+
+    file = None
+    with suppress(LookalikeError):  # inside of an archive, or removed since
+        file = str(index.file_of(hit.id))
+    return {**vars(hit), "file": file}
 
 
 def print_table(query: str, hits: list[Any]) -> None:

@@ -16,6 +16,7 @@ from lookalike.search.sources import file_inside
 
 SAMPLE = 256
 DRIFT_SAMPLE = 500
+DRIFT_GALLERY = 50_000
 FEWEST = 20
 ROUNDS = 1_000
 BLOCK = 65_536
@@ -182,7 +183,7 @@ def twins(
     groups: dict[bytes, list[int]] = {}
     candidates = np.unique(np.concatenate([order[same], order[same + 1]]))
     for start in range(0, len(candidates), BLOCK):
-        some = ids[np.sort(candidates)[start : start + BLOCK]].tolist()
+        some = ids[candidates[start : start + BLOCK]].tolist()
         for id, row in zip(some, index.vectors_of(some) + np.float32(0), strict=True):
             if id not in none:
                 groups.setdefault(row.tobytes(), []).append(id)
@@ -205,7 +206,7 @@ def drift_of(index: Index, ids: NDArray[np.int64]) -> Drift:
     """The newest tenth of the pictures against the others.
 
     Both the newest and as many held-out older pictures are compared with the older pictures that
-    remain; exact copies count, too.
+    remain, or with a random sample of those; exact copies count, too.
     """
     count = max(FEWEST, len(ids) // 10)
     older, newest = ids[:-count], ids[-count:]
@@ -213,10 +214,11 @@ def drift_of(index: Index, ids: NDArray[np.int64]) -> Drift:
     size = min(DRIFT_SAMPLE, count, max(1, len(older) // 2))
     new = np.sort(random.choice(newest, min(size, len(newest)), replace=False))
     held = np.sort(random.choice(older, size, replace=False))
-    left_out = {*newest.tolist(), *held.tolist()}
     gallery = older[~np.isin(older, held)]
-    nearest_new = nearest_among(index, new, gallery, left_out)
-    nearest_old = nearest_among(index, held, gallery, left_out)
+    if len(gallery) > DRIFT_GALLERY:
+        gallery = np.sort(random.choice(gallery, DRIFT_GALLERY, replace=False))
+    nearest_new = nearest_among(index, new, gallery)
+    nearest_old = nearest_among(index, held, gallery)
     means = np.array(
         [
             [random.choice(part, len(part)).mean() for _ in range(ROUNDS)]
@@ -230,21 +232,11 @@ def drift_of(index: Index, ids: NDArray[np.int64]) -> Drift:
 
 
 def nearest_among(
-    index: Index, own: NDArray[np.int64], gallery: NDArray[np.int64], left_out: set[int]
+    index: Index, own: NDArray[np.int64], gallery: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """The similarity of each picture to its nearest of the gallery."""
-    queries = unit(index.vectors_of(own.tolist()))
-    best = np.full(len(own), -np.inf)
-    if len(gallery) <= BLOCK:
-        return np.asarray((queries @ unit(index.vectors_of(gallery.tolist())).T).max(1), float)
-    waiting, k = np.arange(len(own)), 64
-    while len(waiting):
-        found = index.find(queries[waiting], k, None, False)
-        for row, one in zip(waiting.tolist(), found, strict=True):
-            best[row] = max((s for id, s in one if id not in left_out), default=-np.inf)
-        waiting = waiting[np.isneginf(best[waiting])] if k < len(index) else waiting[:0]
-        k *= 8
-    return best
+    queries, others = (unit(index.vectors_of(ids.tolist())) for ids in (own, gallery))
+    return np.asarray((queries @ others.T).max(1), float)
 
 
 def unit(rows: Vectors) -> Vectors:

@@ -12,11 +12,11 @@ from lookalike.inference.bulk.columns import metadata_columns, metadata_name
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
-from lookalike.search.index import Index, Precision
-from lookalike.search.items import Record
+from lookalike.search.index import Index
+from lookalike.search.items import Precision, Record
 from lookalike.search.vector_files import VectorFile
 
-__all__ = ["Imported", "import_vectors", "open_or_create", "records_of"]
+__all__ = ["Imported", "import_into", "import_vectors", "open_or_create", "records_of"]
 
 BLOCK = 250_000
 """Rows of one commit."""
@@ -64,11 +64,48 @@ def import_vectors(
             model or size; nothing is imported then.
     """
     watcher = watcher or Watcher()
+    _check(given, watcher)
+    return _import(index, given, watcher, block)
+
+
+def import_into(
+    place: str,
+    given: VectorFile,
+    embedder: Embedder | None,
+    dtype: Precision | None = None,
+    watcher: Watcher | None = None,
+) -> tuple[Index, Imported]:
+    """As :func:`import_vectors`, into the index at a place, which is created where there is none.
+
+    Args:
+        place: A folder, or ``postgresql://...#name``.
+        given: The vectors.
+        embedder: The model that made them; None: it is unknown.
+        dtype: The type of the stored vectors; None: float32, or what the index has.
+        watcher: Is told the progress.
+
+    Returns:
+        The index, and how many vectors were new, changed and unchanged.
+
+    Raises:
+        BadInput: As :func:`import_vectors` and :func:`open_or_create`; no index is created then.
+    """
+    watcher = watcher or Watcher()
+    _check(given, watcher)
+    index = open_or_create(place, embedder, given.dim, dtype)
+    return index, _import(index, given, watcher, BLOCK)
+
+
+def _check(given: VectorFile, watcher: Watcher) -> None:
+    given.check(lambda row: watcher.stage("checking", row, given.rows))
+
+
+def _import(index: Index, given: VectorFile, watcher: Watcher, block: int) -> Imported:
+    """Import vectors that were checked."""
     if index.dim != given.dim:
         raise BadInput(
             f"the index '{index.place}' holds vectors of {index.dim} numbers, not {given.dim}"
         )
-    given.check(lambda row: watcher.stage("checking", row, given.rows))
     root, done = index.root_number(given.root), Imported()
     for first, vectors, table in given.blocks(block):
         records = records_of(table, root)

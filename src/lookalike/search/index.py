@@ -1,26 +1,27 @@
 """A collection of pictures that can be searched by what they look like."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
+from lookalike.inference.bulk.listing import is_text
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder, Vectors
 from lookalike.inference.pictures import Pictures
 from lookalike.progress import Watcher
 from lookalike.search.filters import Filter
-from lookalike.search.items import Added, Column, Hit, Item, Record
+from lookalike.search.filters.conditions import And, Comparison
+from lookalike.search.items import Added, Column, Hit, Item, Precision, Record
 from lookalike.search.sources import embed_files, file_inside, list_pictures
 
 Found: TypeAlias = list[list[tuple[int, float]]]
-Precision: TypeAlias = Literal["float32", "float16", "int8"]
 
 
 class Index(ABC):
@@ -91,7 +92,17 @@ class Index(ABC):
 
     @staticmethod
     def open(place: Path | str) -> "Index":
-        """Open the index in a folder or at ``postgresql://...#name``; a damaged one is refused."""
+        """Open an index.
+
+        Args:
+            place: Its folder, or ``postgresql://...#name``.
+
+        Returns:
+            The index as it is now.
+
+        Raises:
+            BadInput: There is none, it is damaged, or it is of another version.
+        """
         return index_class(place).open_at(str(place))
 
     @classmethod
@@ -112,13 +123,28 @@ class Index(ABC):
 
     @classmethod
     def upgrade(cls, place: str) -> int:
-        """Bring an index of an older version to this one; return the version that it had."""
+        """Bring an index of an older version to this one; ids stay.
+
+        Args:
+            place: Its folder, or ``postgresql://...#name``.
+
+        Returns:
+            The version that it had.
+        """
         return index_class(place).upgrade(place)
 
     @property
     def precision(self) -> str:
         """How exactly vectors are stored, and what that costs where it was measured."""
         return self.dtype
+
+    def refuse_without_model(self) -> None:
+        """Refuse to embed where the index has no model."""
+        if not self.fingerprint:
+            raise BadInput(
+                f"the index '{self.place}' has no model: it was made of given vectors, and is "
+                "searched by vector or by id"
+            )
 
     @property
     def root(self) -> Path:
@@ -183,14 +209,36 @@ class Index(ABC):
     def latest(self) -> "Index":
         """This index as it is in its place now; itself where nothing has changed."""
 
-    @abstractmethod
     def commit(
         self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int] = ()
     ) -> None:
         """Add new pictures and drop others by id, all or nothing.
 
-        A picture whose folder and path are in the index already is replaced.
+        Args:
+            records: The new pictures. One whose folder and path are in the index already replaces
+                that picture; of several with one folder and path the last one stays.
+            vectors: Their unit vectors, [n, dim].
+            dropped: Ids that go; unknown ones are passed over.
+
+        Raises:
+            BadInput: The vectors have another shape or are not finite, or a path, label or metadata
+                is not text.
         """
+        if vectors.shape != (len(records), self.dim):
+            raise BadInput(
+                f"{len(records)} pictures of an index with vectors of {self.dim} numbers need an "
+                f"array [{len(records)}, {self.dim}], not {list(vectors.shape)}"
+            )
+        if not np.isfinite(vectors).all():
+            raise BadInput("a vector has numbers that are not finite")
+        try:
+            self._commit(records, vectors, dropped)
+        except UnicodeEncodeError as error:
+            raise BadInput(f"a path, label or metadata is not text: {error.object!r}") from error
+
+    @abstractmethod
+    def _commit(self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int]) -> None:
+        """Store what :meth:`commit` has checked."""
 
     @abstractmethod
     def optimize(self, watcher: Watcher) -> None:
@@ -200,17 +248,13 @@ class Index(ABC):
     def compact(self, watcher: Watcher) -> None:
         """Give back the space of removed pictures, and make search as fast as it can be."""
 
+    @abstractmethod
     def ids_of(self, records: Sequence[Record]) -> NDArray[np.int64]:
         """The id of the picture with the same folder and path; -1: there is none."""
-        pairs = zip(self.ids.tolist(), self.records, strict=True)
-        known = {record.key: id for id, record in pairs}
-        return np.array([known.get(record.key, -1) for record in records], np.int64)
 
+    @abstractmethod
     def root_number(self, root: Path) -> int:
-        """The number of a folder among ``roots``; a new one is stored with the next commit."""
-        if root not in self.roots:
-            self.roots = (*self.roots, root)
-        return self.roots.index(root)
+        """The number of a folder among ``roots``; a new one is stored at once."""
 
     def search(
         self,
@@ -238,23 +282,29 @@ class Index(ABC):
             BadInput: A vector has another length or is not finite, no picture has the label, or
                 the filter cannot be read or names a column that no picture has.
         """
-        queries = np.atleast_2d(np.asarray(vectors, np.float32))
         if k < 1:
             raise BadInput(f"k must be at least 1, not {k}")
-        if queries.ndim != 2 or queries.shape[1] != self.dim:
-            raise BadInput(
-                f"the index holds vectors of {self.dim} numbers, not {queries.shape[-1]}"
-            )
-        lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries))
-        if len(lengths) and not (lengths.min() > 0 and lengths.max() < np.inf):
-            raise BadInput("a query must be a vector of finite numbers that is not zero")
+        queries = unit_queries(vectors, self.dim)
         chosen = None
         if label is not None or where is not None:
-            chosen = self.chosen(where, label)
-        return self.nearest(queries / lengths[:, None], k, chosen, exact)
+            chosen = self.filter_for(where, label)
+        return self.nearest(queries, k, chosen, exact)
 
-    def chosen(self, where: str | Filter | None = None, label: str | None = None) -> Filter | None:
-        """A filter and a label as one filter; one that this index cannot answer is refused."""
+    def filter_for(
+        self, where: str | Filter | None = None, label: str | None = None
+    ) -> Filter | None:
+        """A filter and a label as one filter.
+
+        Args:
+            where: A filter, or its text.
+            label: The label that pictures must have, too.
+
+        Returns:
+            Both, combined with AND; None: neither is given.
+
+        Raises:
+            BadInput: It cannot be read, or no picture has the label or one of the columns.
+        """
         if label is not None and not self.has_label(label):
             raise BadInput(
                 f"no picture has the label '{label}'; {did_you_mean(label, self.label_counts())}"
@@ -272,16 +322,11 @@ class Index(ABC):
         """Refuse a filter with a column that no picture has."""
         where.check_columns(self.columns)
 
+    @abstractmethod
     def nearest(
         self, queries: Vectors, k: int, where: Filter | None, exact: bool
     ) -> list[list[Hit]]:
         """As :meth:`find`, with what is known about the pictures, from one state of the index."""
-        found = self.find(queries, k, where, exact)
-        items = iter(self.items(id for one in found for id, _ in one))
-        return [
-            [Hit(**vars(next(items)), similarity=min(1.0, similarity)) for _, similarity in one]
-            for one in found
-        ]
 
     def query(
         self,
@@ -330,7 +375,18 @@ class Index(ABC):
         return self.items([id])[0]
 
     def file_of(self, id: int) -> Path:
-        """The file of the picture ``id``, which must still be in the folder that was indexed."""
+        """The file of a picture.
+
+        Args:
+            id: The id of the picture.
+
+        Returns:
+            Its absolute path.
+
+        Raises:
+            BadInput: No picture has the id.
+            LookalikeError: It has no file in the folder that was indexed (any more).
+        """
         record = self.records_of([id])[0]
         found = file_inside(self.roots[record.root], record.path)
         if found is None:
@@ -356,27 +412,30 @@ class Index(ABC):
             The ids, ascending.
         """
         chosen: set[int] = set()
-        for one in (self.chosen(label=label), self.chosen(where)):
+        for one in (self.filter_for(label=label), self.filter_for(where)):
             if one is not None:
                 chosen.update(self.ids_where(one).tolist())
-        for path in paths:
-            found = self._below(path.removeprefix("./").rstrip("/"))
-            if not found:
-                some = [record.path for record in self.records[:10_000]]
-                raise BadInput(f"the index has no '{path}'; {did_you_mean(path, some)}")
-            chosen.update(found)
+        chosen.update(self._at_or_below([path.removeprefix("./").rstrip("/") for path in paths]))
         if missing:
             for id, record in zip(self.ids.tolist(), self.records, strict=True):
                 if file_inside(self.roots[record.root], record.path) is None:
                     chosen.add(id)
         return sorted(chosen)
 
-    def _below(self, path: str) -> list[int]:
-        """The ids of a picture, or of those below a folder."""
-        own, first, after = (text.replace("'", "''") for text in (path, path + "/", path + "0"))
-        # In the order of code points '0' follows '/'.
-        inside = f"path = '{own}' or (path >= '{first}' and path < '{after}')"
-        return list(self.ids_where(Filter.parse(inside)).tolist())
+    def _at_or_below(self, paths: Sequence[str]) -> Iterator[int]:
+        """The ids of pictures, found by their paths, and of those below folders."""
+        for path in paths:
+            if not is_text(path):
+                raise BadInput(f"the index has no '{path}'")
+        roots = len(self.roots) or 1
+        records = [Record(path, root=root) for path in paths for root in range(roots)]
+        ids = self.ids_of(records).reshape(-1, roots)
+        for path, own in zip(paths, ids, strict=True):
+            found = own[own >= 0] if (own >= 0).any() else self.ids_where(below(path))
+            if not len(found):
+                some = [record.path for record in self.records[:10_000]]
+                raise BadInput(f"the index has no '{path}'; {did_you_mean(path, some)}")
+            yield from found.tolist()
 
     def add(self, source: Path | str, watcher: Watcher | None = None) -> Added:
         """Add the pictures of a folder or CSV; those that have not changed are not embedded again.
@@ -413,9 +472,17 @@ class Index(ABC):
         return done
 
     def remove(self, ids: Iterable[int], watcher: Watcher | None = None) -> int:
-        """Drop pictures from the index, not their files; return how many.
+        """Drop pictures from the index, not their files.
 
-        If an id is unknown, nothing is dropped.
+        Args:
+            ids: Their ids.
+            watcher: Is told the progress.
+
+        Returns:
+            How many were dropped.
+
+        Raises:
+            BadInput: An id is unknown; nothing is dropped then.
         """
         gone = sorted(set(ids))
         self.check_ids(gone)
@@ -423,6 +490,42 @@ class Index(ABC):
             self.commit([], np.empty((0, self.dim), np.float32), gone)
             self.optimize(watcher or Watcher())
         return len(gone)
+
+
+def vector_size(embedder: Embedder | None, dim: int | None) -> int:
+    """The size of the vectors of a new index; refused where nothing tells it."""
+    size = embedder.dim if embedder is not None else dim
+    if size is None or size < 1:
+        raise BadInput("an index without a model needs the length of its vectors")
+    return size
+
+
+def below(folder: str) -> Filter:
+    """The pictures whose paths begin with a folder."""
+    # In the order of code points '0' follows '/'.
+    first, after = Comparison("path", ">=", f"{folder}/"), Comparison("path", "<", f"{folder}0")
+    return Filter(f"below {folder}", And((first, after)))
+
+
+def unit_queries(vectors: ArrayLike, dim: int) -> Vectors:
+    """One vector, or rows of vectors, as contiguous rows of unit length in float32.
+
+    >>> unit_queries([3.0, 4.0], 2).tolist()
+    [[0.6000000238418579, 0.800000011920929]]
+    """
+    try:
+        queries = np.atleast_2d(np.ascontiguousarray(vectors, np.float32))
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"a query must be a vector of {dim} numbers") from error
+    if queries.ndim != 2 or queries.shape[1] != dim:
+        found = queries.shape[1] if queries.ndim == 2 else f"the shape {list(queries.shape)}"
+        raise BadInput(f"the index holds vectors of {dim} numbers, not {found}")
+    # In float64 no square is too large or too small.
+    lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
+    if len(lengths) and not (lengths.min() > 0 and lengths.max() < np.inf):
+        raise BadInput("a query must be a vector of finite numbers that is not zero")
+    unit: Vectors = (queries / lengths[:, None]).astype(np.float32)
+    return unit
 
 
 @lru_cache(maxsize=256)

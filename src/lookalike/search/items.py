@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from lookalike.inference.bulk.listing import Skipped
 
-__all__ = ["Added", "Column", "Hit", "Item", "Record", "Skipped"]
+__all__ = ["Added", "Column", "Hit", "Item", "Precision", "Record", "Skipped"]
+
+Precision: TypeAlias = Literal["float32", "float16", "int8"]
+"""The type of the numbers of stored vectors."""
 
 
 @dataclass(frozen=True)

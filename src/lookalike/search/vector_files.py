@@ -1,5 +1,7 @@
 """Vectors in files: what ``lookalike embed`` wrote, or one's own as NumPy or Parquet."""
 
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow
+import pyarrow.compute as compute
 import pyarrow.parquet
 from numpy.typing import NDArray
 
@@ -164,7 +167,7 @@ def _of_numpy(place: Path, table: Path | None) -> VectorFile:
         if isinstance(loaded, np.lib.npyio.NpzFile):
             arrays = {name: loaded[name] for name in loaded.files}
             columns, loaded = _of_archive(place, arrays)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, BadInput):
             raise
         raise BadInput(f"cannot read '{place}': {error}") from error
@@ -174,11 +177,11 @@ def _of_numpy(place: Path, table: Path | None) -> VectorFile:
             f"'{place}' must be floating-point numbers [n, dim], not {given.dtype} "
             f"{list(given.shape)}"
         )
-    known = _known(place, len(given), table, pyarrow.table(columns) if columns else None)
+    pictures = _columns_of(place, len(given), table, pyarrow.table(columns) if columns else None)
 
     def parts() -> Parts:
         for start in range(0, len(given), BLOCK):
-            yield given[start : start + BLOCK], known.slice(start, BLOCK)
+            yield given[start : start + BLOCK], pictures.slice(start, BLOCK)
 
     return VectorFile(place, _root(place, table), len(given), given.shape[1], parts)
 
@@ -193,9 +196,9 @@ def _of_archive(
     columns = {}
     for key, column in (("paths", "path"), ("ids", "id"), ("labels", "label")):
         if key in arrays:
-            if arrays[key].shape != (len(arrays[name]),):
+            if arrays[key].shape != arrays[name].shape[:1]:
                 raise BadInput(f"'{place}' needs one of '{key}' for each vector")
-            columns[column] = pyarrow.array([str(value) for value in arrays[key].tolist()])
+            columns[column] = pyarrow.array(arrays[key].astype(str).tolist())
     return columns, arrays[name]
 
 
@@ -228,17 +231,18 @@ def _of_parquet(place: Path, table: Path | None) -> VectorFile:
         flat = [f.name for f in file.schema_arrow if not pyarrow.types.is_nested(f.type)]
         tables.append(file.read(columns=flat))
     own = pyarrow.concat_tables(tables, promote_options="permissive")
-    known = _known(place, rows, table, own)
+    pictures = _columns_of(place, rows, table, own)
 
     def parts() -> Parts:
         start = 0
         for path, file in zip(paths, files, strict=True):
+            row = 0
             for batch in file.iter_batches(BLOCK, columns=[column]):
-                found = _array(batch[column], path)
+                found = _array(batch[column], path, row)
                 if found.shape[1] != dim:
                     raise BadInput(f"{path}: vectors of {found.shape[1]} numbers, not {dim}")
-                yield found, known.slice(start, len(found))
-                start += len(found)
+                yield found, pictures.slice(start, len(found))
+                start, row = start + len(found), row + len(found)
 
     return VectorFile(place, _root(place, table), rows, dim, parts)
 
@@ -257,13 +261,13 @@ def _vector_column(place: Path, schema: pyarrow.Schema) -> str:
     return named[0] if named else lists[0]
 
 
-def _array(column: Any, path: Path) -> NDArray[Any]:
-    """A column of lists as an array [n, dim]."""
+def _array(column: Any, path: Path, first: int = 0) -> NDArray[Any]:
+    """A column of lists, from the row ``first`` of a file on, as an array [n, dim]."""
     if isinstance(column, pyarrow.ChunkedArray):
         column = pyarrow.concat_arrays(column.chunks)
     if column.null_count:
-        row = column.is_null().index(True).as_py()
-        raise BadInput(f"{path}: row {row} has no vector")
+        row = first + column.is_null().index(True).as_py()
+        raise BadInput(f"{path}: row {row}, counted from 0, has no vector")
     flat: NDArray[Any] = column.flatten().to_numpy(zero_copy_only=False)
     lengths = column.value_lengths().unique().to_pylist()
     if len(lengths) > 1 or not np.issubdtype(flat.dtype, np.floating):
@@ -277,7 +281,9 @@ def _root(place: Path, table: Path | None) -> Path:
     return (given if given.is_dir() else given.parent).expanduser().resolve()
 
 
-def _known(place: Path, rows: int, table: Path | None, own: pyarrow.Table | None) -> pyarrow.Table:
+def _columns_of(
+    place: Path, rows: int, table: Path | None, own: pyarrow.Table | None
+) -> pyarrow.Table:
     """What is known of each vector: a table of the user's, or columns beside the vectors."""
     found = own
     if table is not None:
@@ -294,12 +300,18 @@ def _known(place: Path, rows: int, table: Path | None, own: pyarrow.Table | None
         "path": pyarrow.array([str(row) for row in range(rows)], text)
         if key is None
         else _as_text(found[key], key, place),
-        "label": pyarrow.nulls(rows, text) if label is None else _as_text(found[label], label),
+        "label": pyarrow.nulls(rows, text) if label is None else _labels(found[label], label),
     }
     for name in found.column_names:
         if name not in (key, label):
             columns[column_of(name)] = _as_text(found[name], name)
     return pyarrow.table(columns)
+
+
+def _labels(column: Any, name: str) -> Any:
+    """Labels as text; an empty one is none, as in a CSV of pictures."""
+    text = _as_text(column, name)
+    return compute.if_else(compute.equal(text, ""), None, text)
 
 
 def _read_columns(table: Path) -> pyarrow.Table:

@@ -1,7 +1,10 @@
 """The bulk job on real files: every source, broken pictures, resuming, sharing."""
 
+import io
 import json
 import os
+import tarfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
@@ -17,6 +20,7 @@ from lookalike.inference.bulk.manifest import Manifest
 from lookalike.inference.bulk.shards import read_shard, vectors_in
 from lookalike.inference.bulk.source import open_source
 from lookalike.inference.embedder import Embedder
+from tests.inference.bulk.conftest import encoded
 
 COUNT = 23
 FEW = Options(per_shard=7, batch=4, device="cpu")
@@ -161,6 +165,44 @@ def test_a_folder_holds_one_work(embedder, photos, tmp_path):
     (tmp_path / "full" / "notes.txt").touch()
     with pytest.raises(BadInput, match="exists already"):
         embed(embedder, open_source(photos), tmp_path / "full", FEW)
+
+
+def test_texts_that_no_index_can_store(embedder, tmp_path):
+    """Such pictures are named and skipped, and do not stop the job."""
+    about = {
+        "fine": b'{"label": "x"}',
+        "half": rb'{"label": "a\ud800"}',
+        "nul": rb'{"label": "x", "note": "a\u0000"}',
+        "caf\udce9": b'{"label": "x"}',
+    }
+    with tarfile.open(tmp_path / "web.tar", "w") as archive:
+        for name, text in about.items():
+            for file, data in ((f"{name}.png", encoded(1)), (f"{name}.json", text)):
+                entry = tarfile.TarInfo(file)
+                entry.size = len(data)
+                archive.addfile(entry, io.BytesIO(data))
+    done = embed(embedder, open_source(tmp_path / "web.tar"), tmp_path / "v", FEW)
+    assert table_of(tmp_path / "v")[0]["path"].to_pylist() == ["web.tar/fine.png"]
+    assert {one.path: one.reason for one in done.skipped} == {
+        "web.tar/half.png": "its label or metadata is not text",
+        "web.tar/nul.png": "its label or metadata is not text",
+        "web.tar/caf?.png": "its name is not UTF-8",
+    }
+
+
+def test_a_machine_begins_the_folder_while_another_looks(embedder, photos, tmp_path, monkeypatch):
+    source, folder = open_source(photos), tmp_path / "v"
+    exists, mkdir = Path.exists, Path.mkdir
+
+    def late(path, **options):  # between the look for embedding.json and that for other files
+        monkeypatch.setattr(Path, "mkdir", mkdir)
+        mkdir(path, **options)
+        if path == folder:
+            embed(embedder, source, folder, FEW, share=Share(1, 2))
+
+    assert not exists(folder)
+    monkeypatch.setattr(Path, "mkdir", late)
+    assert embed(embedder, source, folder, FEW, share=Share(2, 2)).complete
 
 
 def test_machines_share_a_folder(embedder, photos, tmp_path):

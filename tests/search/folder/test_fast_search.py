@@ -195,3 +195,11 @@ def test_damaged_cells_are_noticed(many, name, harm):
         path.write_bytes({"cut": whole[:-10], "bit": flipped, "other": b"x" * len(whole)}[harm])
     with pytest.raises(BadInput, match="damaged"):
         Index.open(many.place)
+
+
+@pytest.mark.parametrize("where", [None, "price < 90"])
+def test_columns_in_any_order_of_memory(many, where):
+    many.optimize(Watcher())
+    queries = clustered(5, seed=3)
+    found = many.search(np.asfortranarray(queries.astype(np.float64)), 4, where=where)
+    assert found == many.search(queries, 4, where=where)

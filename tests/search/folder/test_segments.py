@@ -1,12 +1,15 @@
 """What an index of segments must get right at its edges."""
 
+import shutil
+
 import numpy as np
 import pytest
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import Watcher
-from lookalike.search import Index, Record
-from lookalike.search.folder import compaction, disk, log, snapshot, table
+from lookalike.search import Embedder, Index, Record
+from lookalike.search.folder import compaction, disk, log, segment, snapshot, table
+from lookalike.search.folder import index as folder_index
 from tests.search.folder.collection import DIM, clustered, records
 
 
@@ -36,8 +39,8 @@ def test_one_picture_and_then_none(bare):
 def test_a_filter_that_matches_nothing(bare):
     bare.commit(records(0, 50), clustered(50))
     assert bare.search(clustered(2), 5, where="price > 1000") == [[], []]
-    assert bare.count(bare.chosen("price > 1000")) == 0
-    assert bare.ids_where(bare.chosen("price > 1000")).tolist() == []
+    assert bare.count(bare.filter_for("price > 1000")) == 0
+    assert bare.ids_where(bare.filter_for("price > 1000")).tolist() == []
     with pytest.raises(BadInput, match="did you mean 'price'"):
         bare.search(clustered(1), 5, where="prize < 3")
 
@@ -151,6 +154,39 @@ def test_latest_shares_the_model_and_the_segments_that_have_not_changed(index, p
     assert len(now) == 11
 
 
+def test_another_index_in_its_place_is_read_anew(index, tmp_path):
+    """As when a collection is embedded again by another model, under the same name."""
+    model, folder = index.embedder, index.folder
+    index.remove([0, 1])
+    index.compact(Watcher())
+    index.remove([2])
+    shutil.rmtree(folder)
+    other = Index.create(folder, Embedder.from_network("small-cnn", weights="none"))
+    other.commit([Record(f"{i}") for i in range(20)], np.eye(20, other.dim, dtype=np.float32))
+    for number in range(3):
+        other.remove([number])
+    now = index.latest()
+    assert now.fingerprint == other.fingerprint != model.fingerprint
+    assert now.embedder.fingerprint == other.fingerprint
+    assert now.ids.tolist() == other.ids.tolist()
+
+
+def test_two_processes_create_one_index(tmp_path, monkeypatch):
+    """The slower one finds the index of the other, and leaves it alone."""
+    place = tmp_path / "new.index"
+    lock = folder_index.locked
+
+    def slow_lock(folder):
+        monkeypatch.setattr(folder_index, "locked", lock)
+        Index.create(place, None, dim=DIM).commit([Record("kept")], clustered(1))
+        return lock(folder)
+
+    monkeypatch.setattr(folder_index, "locked", slow_lock)
+    with pytest.raises(BadInput, match="there is an index in"):
+        Index.create(place, None, dim=DIM)
+    assert list(Index.open(place).paths) == ["kept"]
+
+
 def test_two_objects_write_in_turn_and_roots_keep_their_numbers(bare, tmp_path):
     other = Index.open(bare.place)
     assert bare.root_number(tmp_path / "a") == 0
@@ -218,6 +254,8 @@ def test_bad_vectors_are_refused(bare):
         bare.commit([Record("a")], np.ones((1, 3), np.float32))
     with pytest.raises(BadInput, match="not finite"):
         bare.commit([Record("a")], np.full((1, DIM), np.nan, np.float32))
+    with pytest.raises(BadInput, match="not text"):
+        bare.commit([Record("caf\udce9")], clustered(1))
     assert len(Index.open(bare.place)) == 0
     with pytest.raises(BadInput, match="needs the length"):
         Index.create(bare.folder.parent / "other", None)
@@ -276,3 +314,11 @@ def test_a_segment_of_several_batches(bare, monkeypatch):
         assert index.ids_of([Record("77.png"), Record("3.png")]).tolist() == [77, -1]
         assert [index.label_names[code] for code in index.label_codes] == list(index.labels)
         bare.compact(Watcher())
+
+
+def test_answers_of_few_filters_are_remembered(bare):
+    """Each costs memory that grows with the collection."""
+    bare.commit(records(0, 100), clustered(100))
+    for price in range(40):
+        assert len(bare.search(np.ones(DIM), 3, where=f"price <> {price}")[0]) == 3
+    assert len(bare.snapshot._selections) <= segment.REMEMBERED + 1

@@ -1,13 +1,18 @@
 """Adding, replacing and dropping pictures, with and without a model."""
 
+import threading
+
 import numpy as np
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.search import Index, Record
 from lookalike.search.filters import Filter
 from lookalike.search.postgres import PostgresIndex
+from lookalike.search.postgres.address import split
+from lookalike.search.postgres.loading import LOCK
 
 DIM = 6
 
@@ -53,6 +58,12 @@ def test_what_is_asked_of_some(index, unit_rows, records):
     assert index.ids_where(None).tolist() == ids
     with pytest.raises(BadInput, match="no picture 77777"):
         index.vectors_of([ids[0], 77777])
+    with pytest.raises(BadInput, match=f"no picture {2**70}"):
+        index.vectors_of([ids[0], 2**70])
+    assert index.select(["3.png", "4.png"]) == ids[3:5]
+    for path in ("a\0b", "a\udcffb", "5.pmg"):
+        with pytest.raises(BadInput, match="the index has no"):
+            index.select([path])
 
 
 def test_pictures_are_found_by_folder_and_path(index, tmp_path, unit_rows, records):
@@ -144,6 +155,28 @@ def test_what_is_not_text_is_said(index, path, unit_rows):
         index.commit([Record("fine"), Record(path)], unit_rows(2, DIM))
     assert "\n" not in str(caught.value)
     assert len(index.latest()) == 0
+
+
+def test_bad_vectors_are_refused(index, unit_rows):
+    for vectors, sentence in (
+        (unit_rows(1, 3), r"an array \[1, 6\], not \[1, 3\]"),
+        (unit_rows(2, DIM), r"an array \[1, 6\], not \[2, 6\]"),
+        (np.full((1, DIM), np.inf, np.float32), "not finite"),
+    ):
+        with pytest.raises(BadInput, match=sentence):
+            index.commit([Record("a")], vectors)
+    assert len(index.latest()) == 0
+
+
+def test_two_processes_create_one_index(postgres, place):
+    """The slower one waits, and is told that there is an index, as in a folder."""
+    url, schema = split(place)
+    with psycopg.connect(url) as faster:
+        faster.execute(LOCK, [schema])
+        faster.execute(SQL("CREATE SCHEMA {}").format(Identifier(schema)))
+        threading.Timer(0.5, faster.commit).start()
+        with pytest.raises(BadInput, match="there is a schema"):
+            Index.create(place, None, dim=DIM)
 
 
 def test_a_long_name_is_refused(postgres):

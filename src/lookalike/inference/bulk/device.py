@@ -35,7 +35,7 @@ class Device:
         self, encoder: Encoder, device: str = "auto", precision: Precision = "32-true"
     ) -> None:
         on_cpu = not isinstance(encoder, Embedder)
-        self.device = torch.device("cpu") if on_cpu and device == "auto" else found(device)
+        self.device = torch.device("cpu") if on_cpu and device == "auto" else device_named(device)
         self.precision: Precision = precision
         if precision not in ("32-true", *_HALF):
             raise BadInput(f"--precision {precision} is invalid: give 32-true, {', '.join(_HALF)}")
@@ -69,7 +69,7 @@ class Device:
         return torch.autocast(self.device.type, _HALF[self.precision])
 
 
-def found(name: str) -> torch.device:
+def device_named(name: str) -> torch.device:
     """The device of a name, as ``train.device`` has it."""
     if name == "auto":
         if torch.cuda.is_available():

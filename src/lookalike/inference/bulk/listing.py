@@ -1,7 +1,7 @@
 """Pictures in a folder or a CSV, listed without being read."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -9,7 +9,15 @@ from lookalike.data.csv_table import read_table
 from lookalike.data.image_files import IMAGE_SUFFIXES, OTHER_FORMATS, reason_of_format
 from lookalike.errors import BadInput
 
-__all__ = ["Listed", "Skipped", "file_inside", "home_of", "list_files"]
+__all__ = [
+    "Listed",
+    "Skipped",
+    "file_inside",
+    "home_of",
+    "is_text",
+    "list_files",
+    "refusal_of_text",
+]
 
 
 @dataclass(frozen=True)
@@ -77,11 +85,12 @@ def list_files(source: Path, root: Path | None = None) -> Iterator[Listed | Skip
     for one in _rows_of(source, home) if table else _files_of(home):
         path = (home / one.path).relative_to(root).as_posix() if home != root else one.path
         label = one.label if table else path.rpartition("/")[0].partition("/")[0] or None
-        reason = "it is listed twice" if path in seen else _refusal(root, path)
+        reason = "it is listed twice" if path in seen else ""
+        reason = reason or refusal_of_text(path, label, one.metadata) or _refusal(root, path)
         if table:  # a folder names no file twice
             seen.add(path)
         if reason:
-            yield Skipped(path.encode(errors="replace").decode(), reason)
+            yield Skipped(shown(path), reason)
             continue
         status = (root / path).stat()
         size, modified = status.st_size, status.st_mtime_ns
@@ -97,12 +106,43 @@ def file_inside(root: Path, path: str) -> Path | None:
     return real if real.is_relative_to(root) and real.is_file() else None
 
 
+def is_text(value: str) -> bool:
+    r"""Whether every index can store a string: no NUL, and nothing that UTF-8 cannot encode.
+
+    >>> is_text("caf\u00e9"), is_text("caf\udce9"), is_text("a\0b")
+    (True, False, False)
+    """
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
+
+
+def refusal_of_text(path: str, label: str | None, metadata: Mapping[str, str]) -> str:
+    """Why an index could not store what is known of a picture; empty where it could.
+
+    Args:
+        path: Its path.
+        label: Its label.
+        metadata: Its metadata.
+
+    Returns:
+        The reason, in a few words.
+    """
+    if not is_text(path):
+        return "its name is not UTF-8"
+    others = (label or "", *metadata, *metadata.values())
+    return "" if all(map(is_text, others)) else "its label or metadata is not text"
+
+
+def shown(path: str) -> str:
+    """A path that can be printed."""
+    return path.encode(errors="replace").decode()
+
+
 def _refusal(root: Path, path: str) -> str:
     """Why a file cannot be used; empty where it can."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return "its name is not UTF-8"
     if Path(path).suffix.lower() in OTHER_FORMATS:
         return reason_of_format(Path(path).suffix)
     if file_inside(root, path) is not None:

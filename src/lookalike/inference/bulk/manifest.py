@@ -119,7 +119,8 @@ class Manifest(BaseModel):
         path = folder / MANIFEST
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            if any(not entry.name.startswith(".") for entry in folder.iterdir()):
+            foreign = any(not entry.name.startswith(".") for entry in folder.iterdir())
+            if foreign and not path.exists():  # another machine may have begun it meanwhile
                 raise BadInput(f"'{folder}' exists already and has no {MANIFEST}; give another -o")
             write_new(path, json.dumps(seal(self.model_dump(mode="json")), indent=2) + "\n")
         there = Manifest.read(folder)

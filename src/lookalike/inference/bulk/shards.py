@@ -59,13 +59,13 @@ def write_shard(
         }
         | {VECTOR: column}
     )
-    about = {
+    description = {
         "id": manifest.id,
         "number": number,
         "checksum": checksum(column),
         "skipped": [vars(one) for one in skipped],
     }
-    marked = kept.replace_schema_metadata({_KEY: json.dumps(about).encode()})
+    marked = kept.replace_schema_metadata({_KEY: json.dumps(description).encode()})
     with atomically(path) as draft:
         pyarrow.parquet.write_table(
             marked, draft, write_page_checksum=True, use_dictionary=["label"]
@@ -93,12 +93,12 @@ def checksum(column: Any) -> str:
     return digest(vectors_in(column))
 
 
-def about(path: Path) -> dict[str, Any]:
+def read_description(path: Path) -> dict[str, Any]:
     """What a shard says of itself; empty where it is no shard."""
     try:
         file = pyarrow.parquet.ParquetFile(path)
-        told = dict(json.loads((file.schema_arrow.metadata or {})[_KEY]))
-        return told | {"rows": file.metadata.num_rows}
+        description = dict(json.loads((file.schema_arrow.metadata or {})[_KEY]))
+        return description | {"rows": file.metadata.num_rows}
     except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError):
         return {}
 
@@ -123,31 +123,31 @@ def finished(
         None where the shard must be made.
     """
     path = manifest.path_of(folder, number)
-    told = about(path)
-    given = len(manifest.rows_of(number))
-    if (told.get("id"), told.get("number")) != (manifest.id, number):
+    description = read_description(path)
+    row_count = len(manifest.rows_of(number))
+    if (description.get("id"), description.get("number")) != (manifest.id, number):
         return None
-    if told["rows"] + len(told["skipped"]) != given:
+    if description["rows"] + len(description["skipped"]) != row_count:
         return None
     if thorough:
         try:
             table = pyarrow.parquet.read_table(path, page_checksum_verification=True)
         except (pyarrow.ArrowException, OSError):
             return None
-        if checksum(table[VECTOR]) != told["checksum"]:
+        if checksum(table[VECTOR]) != description["checksum"]:
             return None
     return ShardFile(
         name=path.name,
-        rows=told["rows"],
-        skipped=len(told["skipped"]),
+        rows=description["rows"],
+        skipped=len(description["skipped"]),
         size=path.stat().st_size,
-        checksum=told["checksum"],
+        checksum=description["checksum"],
     )
 
 
 def skipped_of(path: Path) -> list[Skipped]:
     """The pictures of a shard that could not be read."""
-    return [Skipped(**one) for one in about(path).get("skipped", [])]
+    return [Skipped(**one) for one in read_description(path).get("skipped", [])]
 
 
 def read_shard(folder: Path, file: ShardFile) -> Any:

@@ -17,7 +17,14 @@ from lookalike.data.stores.shards import existing_shards
 from lookalike.data.webdataset import Members, about_sample, samples_of, shards_of
 from lookalike.errors import BadInput
 from lookalike.inference.bulk.columns import FIXED, column_of, metadata_columns
-from lookalike.inference.bulk.listing import Listed, Skipped, home_of, list_files
+from lookalike.inference.bulk.listing import (
+    Listed,
+    Skipped,
+    home_of,
+    list_files,
+    refusal_of_text,
+    shown,
+)
 from lookalike.inference.pictures import Unreadable, read_picture
 
 __all__ = ["Kind", "Source", "open_source", "require_readable"]
@@ -249,6 +256,7 @@ def _webdataset(place: Path) -> Source:
     shards = shards_of(place)
     places: list[tuple[int, int, int]] = []
     pictures: list[Listed] = []
+    skipped: list[Skipped] = []
     for number, shard in enumerate(shards):
         modified = shard.stat().st_mtime_ns
         for key, image, about in samples_of(shard):
@@ -261,12 +269,16 @@ def _webdataset(place: Path) -> Source:
             }
             path = f"{shard.name}/{image.name}"
             text = None if label in (None, "") else str(label)
+            reason = refusal_of_text(path, text, metadata)
+            if reason:
+                skipped.append(Skipped(shown(path), reason))
+                continue
             pictures.append(Listed(path, text, metadata, image.size, modified))
             places.append((number, image.offset_data, image.size))
     table = as_table(pictures)
     root = place if place.is_dir() else place.parent
     read = _Encoded(table["path"], Members(shards, places))
-    return Source("webdataset", place, root, table, (), read)
+    return Source("webdataset", place, root, table, tuple(skipped), read)
 
 
 def _store(place: Path) -> Source:

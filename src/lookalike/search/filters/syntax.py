@@ -9,6 +9,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
 
 from lookalike.errors import BadInput
+from lookalike.inference.bulk.listing import is_text
 from lookalike.search.filters.conditions import (
     And,
     Comparison,
@@ -51,7 +52,7 @@ def read(text: str) -> Condition:
     """The condition that a text means; ``BadInput`` in one sentence where it means none."""
     if len(text) > LONGEST:
         raise BadInput(f"a filter has at most {LONGEST:,} characters, not {len(text):,}")
-    if "\0" in text or any("\ud800" <= sign <= "\udfff" for sign in text):
+    if not is_text(text):
         raise BadInput("a filter has a character that is not text")
     return Reader(text).condition()
 

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from lookalike.inference.encoder import Vectors
 from lookalike.search.folder.disk import FileNote, fsync, mapped
-from lookalike.search.folder.manifest import CellsNote, Kind, Precision, QuantiserNote
+from lookalike.search.folder.manifest import CellsNote, Kind, QuantiserNote
 from lookalike.search.folder.vectors import VectorFile
+from lookalike.search.items import Precision
 
 EXACT_BELOW = 50_000
 PLAIN_BELOW = 5_000_000
@@ -162,11 +163,11 @@ class Cells:
 
     def search(self, queries: Vectors, k: int, vectors: VectorFile) -> tuple[Vectors, Ints]:
         """Similarities and rows [queries, k] of neighbours among all rows; -1 fills up."""
-        wanted = k * self._reranked
-        similar = np.empty((len(queries), wanted), np.float32)
-        rows = np.empty((len(queries), wanted), np.int64)
-        asked, *given = map(self._pointer, (queries, similar, rows))
-        self._index.search_c(len(queries), asked, wanted, *given)
+        candidates = k * self._reranked
+        similar = np.empty((len(queries), candidates), np.float32)
+        rows = np.empty((len(queries), candidates), np.int64)
+        query_rows, *results = map(self._pointer, (queries, similar, rows))
+        self._index.search_c(len(queries), query_rows, candidates, *results)
         return self._rerank(queries, k, vectors, similar, rows)
 
     def search_assigned(
@@ -186,12 +187,12 @@ class Cells:
             # One byte more than there are rows: FAISS reads the bits of whole bytes.
             selector = faiss.IDSelectorBitmap(len(self.cells), self._pointer(allowed))
             settings.sel = selector
-        wanted = k * self._reranked
-        similar = np.empty((len(queries), wanted), np.float32)
-        rows = np.empty((len(queries), wanted), np.int64)
-        given = map(self._pointer, (cells, nearness, similar, rows))
+        candidates = k * self._reranked
+        similar = np.empty((len(queries), candidates), np.float32)
+        rows = np.empty((len(queries), candidates), np.int64)
+        arrays = map(self._pointer, (cells, nearness, similar, rows))
         self._index.search_preassigned_c(
-            len(queries), self._pointer(queries), wanted, *given, False, settings
+            len(queries), self._pointer(queries), candidates, *arrays, False, settings
         )
         return self._rerank(queries, k, vectors, similar, rows)
 

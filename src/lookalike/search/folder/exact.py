@@ -22,9 +22,9 @@ def nearest(
     """
     count = len(vectors) if rows is None else len(rows)
     k = min(k, count)
-    asked = torch.from_numpy(queries)
+    query_rows = torch.from_numpy(queries)
     if rows is None and vectors.values.dtype == np.float32:
-        values, places = exact_search(asked, torch.from_numpy(vectors.values), k)
+        values, places = exact_search(query_rows, torch.from_numpy(vectors.values), k)
         return values.numpy(), places.numpy()
     best = torch.empty(len(queries), 0)
     found = torch.empty(len(queries), 0, dtype=torch.int64)
@@ -32,7 +32,7 @@ def nearest(
         stop = min(start + BLOCK, count)
         chosen = slice(start, stop) if rows is None else rows[start:stop]
         block = torch.from_numpy(np.ascontiguousarray(vectors[chosen]))
-        values, places = exact_search(asked, block, min(k, stop - start))
+        values, places = exact_search(query_rows, block, min(k, stop - start))
         best, order = torch.cat([best, values], 1).topk(min(k, stop), dim=1)
         found = torch.cat([found, places + start], 1).gather(1, order)
     local = found.numpy()

@@ -16,12 +16,12 @@ from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
 from lookalike.search.filters import Filter
 from lookalike.search.folder import compaction, manifest, nearest, writer
-from lookalike.search.folder.disk import compacting, fsync, locked
-from lookalike.search.folder.manifest import SEGMENTS, Manifest, Precision
+from lookalike.search.folder.disk import Damaged, compacting, fsync, locked
+from lookalike.search.folder.manifest import SEGMENTS, Manifest
 from lookalike.search.folder.snapshot import Records, Snapshot
 from lookalike.search.folder.upgrade import upgrade
-from lookalike.search.index import Found, Index
-from lookalike.search.items import Hit, Item, Record
+from lookalike.search.index import Found, Index, vector_size
+from lookalike.search.items import Hit, Item, Precision, Record
 
 CACHED = ("ids", "vectors", "label_names", "label_codes", "columns")
 
@@ -60,18 +60,13 @@ class FolderIndex(Index):
     ) -> Self:
         """A new index without pictures."""
         folder = Path(place)
-        if (folder / manifest.NAME).exists():
-            raise BadInput(
-                f"there is an index in '{folder}' already; 'lookalike index add' adds to "
-                "it, and another model needs another place"
-            )
+        refuse_existing(folder)
         if folder.exists() and not (folder.is_dir() and only_leftovers(folder)):
             raise BadInput(f"'{folder}' exists already and is not an index")
-        size = embedder.dim if embedder is not None else dim
-        if size is None or size < 1:
-            raise BadInput("an index without a model needs the length of its vectors")
+        size = vector_size(embedder, dim)
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
+            refuse_existing(folder)  # another process was faster
             if embedder is not None:
                 embedder.save(folder / "model")
             (folder / SEGMENTS).mkdir(exist_ok=True)
@@ -98,19 +93,18 @@ class FolderIndex(Index):
         mark = manifest.mark(self.folder)
         if mark == self._mark:
             return self
-        found = FolderIndex(Snapshot.open(self.folder, self.snapshot), mark)
-        if "embedder" in self.__dict__:
+        try:
+            found = FolderIndex(Snapshot.open(self.folder, self.snapshot), mark)
+        except Damaged:  # or another index that was put in its place
+            found = FolderIndex(Snapshot.open(self.folder), mark)
+        if "embedder" in self.__dict__ and found.fingerprint == self.fingerprint:
             found.__dict__["embedder"] = self.embedder
         return found
 
     @cached_property
     def embedder(self) -> Embedder:  # type: ignore[override]
         """The model, loaded when it is needed."""
-        if not self.fingerprint:
-            raise BadInput(
-                f"the index '{self.folder}' has no model: it was made of given vectors, and is "
-                "searched by vector or by id"
-            )
+        self.refuse_without_model()
         found = Embedder.load(self.folder / "model")
         if (found.fingerprint, found.dim) != (self.fingerprint, self.dim):
             raise BadInput(
@@ -267,9 +261,7 @@ class FolderIndex(Index):
                 self._refresh()
         return self.roots.index(root)
 
-    def commit(
-        self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int] = ()
-    ) -> None:
+    def _commit(self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int]) -> None:
         """Write a segment of the new pictures, then make it valid; other writers may do so too."""
         with locked(self.folder):
             newest = Snapshot.open(self.folder, self.snapshot)
@@ -298,6 +290,15 @@ class FolderIndex(Index):
     def _refresh(self) -> None:
         mark = manifest.mark(self.folder)
         self._show(Snapshot.open(self.folder, self.snapshot), mark)
+
+
+def refuse_existing(folder: Path) -> None:
+    """Refuse a folder that has an index."""
+    if (folder / manifest.NAME).exists():
+        raise BadInput(
+            f"there is an index in '{folder}' already; 'lookalike index add' adds to it, and "
+            "another model needs another place"
+        )
 
 
 def only_leftovers(folder: Path) -> bool:

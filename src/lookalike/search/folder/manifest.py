@@ -16,13 +16,13 @@ from lookalike.errors import BadInput
 from lookalike.files import write_json
 from lookalike.search.effort import NEIGHBOURS
 from lookalike.search.folder.disk import FileNote, damaged, fsync
+from lookalike.search.items import Precision
 
 FORMAT = "lookalike-index"
 VERSION = 2
 NAME = "index.json"
 SEGMENTS = "segments"
 
-Precision: TypeAlias = Literal["float32", "float16", "int8"]
 Kind: TypeAlias = Literal["flat", "fp16", "sq8", "pq"]
 HOW: dict[Kind, str] = {
     "flat": "IVF",

@@ -15,10 +15,11 @@ from lookalike.search.effort import NEIGHBOURS, least_effort
 from lookalike.search.folder import cells, exact, keys, table, vectors
 from lookalike.search.folder.cells import Cells, Quantiser
 from lookalike.search.folder.disk import remove, settle
-from lookalike.search.folder.manifest import SEGMENTS, CellsNote, Precision, SegmentNote
+from lookalike.search.folder.manifest import SEGMENTS, CellsNote, SegmentNote
 from lookalike.search.folder.segment import IDS, KEYS, Ints
 from lookalike.search.folder.selection import Selection
 from lookalike.search.folder.vectors import VectorFile
+from lookalike.search.items import Precision
 
 BLOCK = 65_536
 

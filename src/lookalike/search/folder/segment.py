@@ -16,9 +16,9 @@ from lookalike.search.filters import Filter
 from lookalike.search.folder import keys, table, vectors
 from lookalike.search.folder.cells import Cells, Quantiser
 from lookalike.search.folder.disk import damaged, mapped, remove, settle
-from lookalike.search.folder.manifest import SEGMENTS, Precision, SegmentNote
+from lookalike.search.folder.manifest import SEGMENTS, SegmentNote
 from lookalike.search.folder.vectors import VectorFile
-from lookalike.search.items import Record
+from lookalike.search.items import Precision, Record
 
 IDS = "ids.npy"
 KEYS = "keys.npy"

@@ -38,7 +38,7 @@ class Selection:
         """How many of the rows each cell of the fast search has."""
         assert self.segment.cells is not None
         held, size = self.segment.cells.cells, self.segment.cells.quantiser.note.cells
-        chosen = held if self.rows is None else held[self.rows]
+        chosen = held if self.bits is None else held[unpack(self.bits, len(self.segment))]
         return np.bincount(chosen, minlength=size)
 
     @cached_property

@@ -16,7 +16,14 @@ from lookalike.search.folder.cells import Quantiser
 from lookalike.search.folder.disk import damaged
 from lookalike.search.folder.log import read_log
 from lookalike.search.folder.manifest import Manifest
-from lookalike.search.folder.segment import Ints, Segment, pack, unpack, without
+from lookalike.search.folder.segment import (
+    REMEMBERED,
+    Ints,
+    Segment,
+    pack,
+    unpack,
+    without,
+)
 from lookalike.search.folder.selection import Selection
 from lookalike.search.items import Record
 
@@ -116,7 +123,7 @@ class Snapshot:
             count = int(np.count_nonzero(mask))
             every = count == len(segment)
             found = Selection(segment, None if every else pack(mask), count, filtered=True)
-        if len(self._selections) > 16 * max(8, len(self.segments)):
+        if len(self._selections) > REMEMBERED * len(self.segments):
             self._selections.clear()
         self._selections[key] = found
         return found
@@ -137,12 +144,16 @@ class Snapshot:
 
     def where_is(self, ids: Sequence[int]) -> tuple[Ints, Ints]:
         """As :meth:`locate`; an unknown id is refused."""
-        wanted = np.asarray(ids, np.int64).reshape(-1)
-        numbers, rows = self.locate(wanted)
+        try:
+            numbers, rows = self.locate(np.asarray(ids, np.int64).reshape(-1))
+        except OverflowError as error:
+            raise self._no_picture(next(id for id in ids if abs(id) >= 2**63)) from error
         if (numbers < 0).any():
-            missing = int(wanted[numbers < 0][0])
-            raise BadInput(f"there is no picture {missing} in the index '{self.folder}'")
+            raise self._no_picture(ids[int(np.flatnonzero(numbers < 0)[0])])
         return numbers, rows
+
+    def _no_picture(self, id: int) -> BadInput:
+        return BadInput(f"there is no picture {id} in the index '{self.folder}'")
 
     def lookup(self, wanted: Sequence[tuple[int, str]]) -> Iterator[tuple[int, int, int, int]]:
         """Place among the wanted (root, path), id, segment and row of pictures that are there."""

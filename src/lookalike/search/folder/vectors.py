@@ -15,7 +15,8 @@ from lookalike.evaluation.neighbours import exact_search
 from lookalike.inference.encoder import Vectors
 from lookalike.search.effort import NEIGHBOURS, mean_recall
 from lookalike.search.folder.disk import mapped
-from lookalike.search.folder.manifest import Precision, PrecisionNote
+from lookalike.search.folder.manifest import PrecisionNote
+from lookalike.search.items import Precision
 
 VALUES = "vectors.npy"
 SCALES = "scales.npy"

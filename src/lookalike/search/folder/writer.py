@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from lookalike.errors import BadInput
 from lookalike.inference.encoder import Vectors
 from lookalike.search.folder import vectors as precision
 from lookalike.search.folder.disk import compacting, remove
@@ -38,7 +37,6 @@ def append(
     picture.
     """
     folder, former = newest.folder, newest.manifest
-    refuse_bad(vectors, len(records), former.dim)
     unique = {record.key: row for row, record in enumerate(records)}
     rows = list(unique.values())
     kept = [records[row] for row in rows]
@@ -62,17 +60,6 @@ def append(
     if len(tombstones):
         values["removed"] = extend_log(folder, former, tombstones)
     return former.model_copy(update=values)
-
-
-def refuse_bad(vectors: Vectors, count: int, dim: int) -> None:
-    """Refuse vectors of another number or length than they should have, or not finite."""
-    if vectors.shape != (count, dim):
-        raise BadInput(
-            f"{count} pictures of an index with vectors of {dim} numbers need an array "
-            f"[{count}, {dim}], not {list(vectors.shape)}"
-        )
-    if not np.isfinite(vectors).all():
-        raise BadInput("a vector has numbers that are not finite")
 
 
 def remove_unused(folder: Path, manifest: Manifest, compactor: bool = False) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.inference.bulk.listing import is_text
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
 from lookalike.search.filters import Filter
@@ -47,11 +48,7 @@ class Contents(Index):
     @cached_property
     def embedder(self) -> Embedder:  # type: ignore[override]
         """The model, fetched when it is needed."""
-        if not self.fingerprint:
-            raise BadInput(
-                f"the index '{self.place}' has no model: it was made of given vectors, and is "
-                "searched by vector or by id"
-            )
+        self.refuse_without_model()
         ((settings, weights),) = self._all("SELECT settings, weights FROM {schema}.model")
         return restored_model(settings, weights, self.place)
 
@@ -162,7 +159,8 @@ class Contents(Index):
         """The columns of some pictures; an unknown id is refused."""
         wanted = [int(id) for id in ids]
         statement = f"SELECT id, {columns} FROM {{schema}}.item WHERE id = ANY(%s::bigint[])"
-        found = {row[0]: row[1:] for row in self._all(statement, [wanted])}
+        possible = [id for id in wanted if abs(id) < 2**63]
+        found = {row[0]: row[1:] for row in self._all(statement, [possible])}
         for id in wanted:
             if id not in found:
                 raise BadInput(f"there is no picture {id} in the index '{self.place}'")
@@ -191,8 +189,3 @@ class Contents(Index):
         return self.database.run(
             self.schema, lambda run: run(statement, values, **parts).fetchall()
         )
-
-
-def is_text(value: str) -> bool:
-    """Whether PostgreSQL can store a text."""
-    return "\0" not in value and not any("\ud800" <= sign <= "\udfff" for sign in value)

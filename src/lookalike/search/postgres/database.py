@@ -166,9 +166,9 @@ def once(connection: psycopg.Connection[Any], schema: str, work: Callable[[State
 
 def is_lost(connection: psycopg.Connection[Any], error: psycopg.Error) -> bool:
     """Whether the connection broke; its socket may still look open for a moment."""
-    told = isinstance(error, (AdminShutdown, CrashShutdown))
+    reported = isinstance(error, (AdminShutdown, CrashShutdown))
     lost = (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
-    return told or connection.closed or connection.info.transaction_status in lost
+    return reported or connection.closed or connection.info.transaction_status in lost
 
 
 def answers(connection: psycopg.Connection[Any]) -> bool:

@@ -9,19 +9,19 @@ import numpy as np
 import psycopg
 from psycopg.sql import SQL
 
-from lookalike.errors import BadInput, LookalikeError
+from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
 from lookalike.search.effort import NEIGHBOURS
 from lookalike.search.filters import Filter
-from lookalike.search.index import Found, Precision
-from lookalike.search.items import Hit, Record
+from lookalike.search.index import Found, vector_size
+from lookalike.search.items import Hit, Precision, Record
 from lookalike.search.postgres import graph
 from lookalike.search.postgres.address import first_line, split, without_password
 from lookalike.search.postgres.contents import CACHED, Contents
 from lookalike.search.postgres.database import Database, connected
-from lookalike.search.postgres.loading import Load, NewRoot
+from lookalike.search.postgres.loading import LOCK, Load, NewRoot
 from lookalike.search.postgres.model import stored_model
 from lookalike.search.postgres.nearest import Search
 from lookalike.search.postgres.schema import TABLES, VERSION, check_version
@@ -63,13 +63,12 @@ class PostgresIndex(Contents):
     ) -> Self:
         """A new index without pictures."""
         index = cls(place)
-        dim = embedder.dim if embedder is not None else dim
-        if dim is None or dim < 1:
-            raise BadInput("an index without a model needs the length of its vectors")
+        dim = vector_size(embedder, dim)
         if vectors not in KINDS:
             raise BadInput(f"PostgreSQL keeps vectors as float32 or float16, not {vectors}")
         model = (VERSION, *stored_model(embedder), dim, KINDS[vectors])
         with connected(index.url, index.schema) as run, run.cursor.connection.transaction():
+            run(LOCK, [index.schema])
             if run("SELECT 1 FROM pg_namespace WHERE nspname = %s", [index.schema]).fetchone():
                 raise BadInput(
                     f"there is a schema '{index.schema}' in '{index.place}' already; 'lookalike "
@@ -137,15 +136,10 @@ class PostgresIndex(Contents):
             known = self._few[where.text] = self._search.few(where)
         return known
 
-    def commit(
-        self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int] = ()
-    ) -> None:
+    def _commit(self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int]) -> None:
         """Drop and add in one transaction; a picture of the same root and path is replaced."""
         load = Load(records, vectors, list(dropped), self._search.kind)
-        try:
-            self.database.run(self.schema, load)
-        except UnicodeEncodeError as error:
-            raise LookalikeError(f"a path or label is not text: {error.object!r}") from error
+        self.database.run(self.schema, load)
         self._refresh()
 
     def root_number(self, root: Path) -> int:

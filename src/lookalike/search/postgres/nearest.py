@@ -134,16 +134,16 @@ class Search:
         return self.database.run(self.schema, work)
 
     def _settings(self, k: int, effort: int | None) -> dict[str, str]:
-        """What the server is told about one search by the graph."""
+        """The settings of one search by the graph."""
         if effort is None:
             return {}
-        told = {"enable_seqscan": "off", "hnsw.ef_search": f"{min(MOST_PATHS, max(effort, k))}"}
+        settings = {"enable_seqscan": "off", "hnsw.ef_search": f"{min(MOST_PATHS, max(effort, k))}"}
         if self.iterative:
-            told |= {
+            settings |= {
                 "hnsw.iterative_scan": "relaxed_order",
                 "hnsw.max_scan_tuples": f"{MOST_VISITED}",
             }
-        return told
+        return settings
 
 
 def ids_of(hits: Sequence[Sequence[Hit]]) -> list[list[int]]:
