@@ -11,6 +11,7 @@ from torch import Tensor
 from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder, Vectors
+from lookalike.ops.allocator import keep_freed_memory
 
 __all__ = ["Device", "Precision"]
 
@@ -41,6 +42,8 @@ class Device:
             raise BadInput(f"--precision {precision} is invalid: give 32-true, {', '.join(_HALF)}")
         if precision == "16-mixed" and self.device.type == "cpu":
             raise BadInput("--precision 16-mixed needs a GPU; on a CPU use bf16-mixed")
+        if self.device.type == "cpu":
+            keep_freed_memory()
         self.encoder = encoder
         if isinstance(encoder, Embedder) and self.device.type != "cpu":
             self.encoder = there = copy.copy(encoder)

@@ -1,9 +1,7 @@
 """The devices of a run: their number and kind, and the connection between their processes."""
 
-import ctypes
 import inspect
 import os
-import sys
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lookalike.config import RunConfig, TrainConfig
 from lookalike.errors import BadInput
+from lookalike.ops.allocator import keep_freed_memory
 from lookalike.training.distributed.ranks import launched, world_size
 from lookalike.training.distributed.sharding import shard_backbone
 from lookalike.training.forward import Passes
@@ -28,8 +27,6 @@ UNSYNCED = (
 )
 TIMEOUT = timedelta(minutes=30)
 """How long a process waits for another one, which may be writing or clustering."""
-
-TRIM_THRESHOLD, MMAP_MAX = -1, -4  # of glibc's <malloc.h>
 
 
 def is_first_machine(train: TrainConfig) -> bool:
@@ -156,18 +153,3 @@ def fabric_for(
         os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "0"
         keep_freed_memory()
     return fabric
-
-
-def keep_freed_memory() -> bool:
-    """Have glibc keep freed memory for this process; False where there is no glibc.
-
-    A step on the CPU needs the same large tensors as the one before. glibc returns those above
-    32 MB to the system at once, and the kernel hands them out again page by page, filled with
-    zeros. Measured on glyphs with small-cnn: steps of 512 images take 1.25 to 1.4 times the CPU
-    time without this, steps of 128 images the same. The process stays as large as it ever was.
-    A user's own settings of glibc (``MALLOC_MMAP_MAX_``, ...) take precedence.
-    """
-    if any(name.startswith("MALLOC_") for name in os.environ):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    return mallopt is not None and bool(mallopt(MMAP_MAX, 0)) and bool(mallopt(TRIM_THRESHOLD, -1))
