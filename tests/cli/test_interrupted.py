@@ -14,7 +14,11 @@ import pytest
 from lookalike.cli import app
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SENTENCES = ("lookalike: stopped; the same command", "lookalike: stopped at step ")
+SENTENCES = (
+    "lookalike: stopped; the same command",
+    "lookalike: stopped; 'lookalike index add ",
+    "lookalike: stopped at step ",
+)
 TINY = (
     *("model.network=small-cnn", "model.weights=none", "model.dim=8", "data.transform=small"),
     *("sampler.name=random", "sampler.batch_size=4", "train.epochs=500", "protocol.name=paper"),
@@ -118,6 +122,25 @@ def test_ctrl_c_while_images_are_drawn(tmp_path):
 def test_during_the_imports(tmp_path, number):
     process = start(["list", "losses"], tmp_path)
     assert_stopped(process, stop(process, number, 0.05))
+
+
+def test_an_index_that_was_begun_is_completed_by_add(tmp_path, photos, monkeypatch):
+    """The same command would refuse the index that is there."""
+    from lookalike.cli.index import create
+    from lookalike.search.folder.index import FolderIndex
+    from lookalike.training.signals import Interrupted
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    place = tmp_path / "new.index"
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderIndex, "add", interrupt)
+        with pytest.raises(Interrupted, match=f"index add {place} {photos}' completes"):
+            create([str(photos)], str(place), network="small-cnn", weights="none")
+    index = FolderIndex.open_at(str(place))
+    index.add(photos)
+    assert len(index) > 0
 
 
 def test_a_closed_terminal_saves_a_training_and_nohup_does_not_stop_it(tmp_path, photos):

@@ -82,6 +82,7 @@ def create(
     from lookalike.errors import BadInput
     from lookalike.search import Embedder, Index
     from lookalike.search.sources import require_pictures
+    from lookalike.training.signals import Interrupted
 
     if len(given) != (2 if network is None else 1):
         raise BadInput(
@@ -98,7 +99,11 @@ def create(
     )
     with ConsoleWatcher() as watcher:
         made = Index.create(place, model, vectors=vectors.value)
-        added = made.add(pictures, watcher)
+        try:
+            added = made.add(pictures, watcher)
+        except KeyboardInterrupt:
+            complete = f"'lookalike index add {made.place} {pictures}' completes the index"
+            raise Interrupted(f"stopped; {complete}") from None
         keep_for_quick_start(model)
     print_added(made, added, as_json)
 

@@ -161,7 +161,7 @@ def test_more_hits_than_the_visited_cells_hold(many):
         found = many.search(query, k)
         assert [len(one) for one in found] == [min(k, 2_900)] * 2
         assert len({hit.id for hit in found[0]}) == min(k, 2_900)
-    matching = many.count(many.chosen("price < 50"))
+    matching = many.count(many.filter_for("price < 50"))
     assert len(many.search(query, 5_000, where="price < 50")[0]) == matching
 
 
