@@ -125,7 +125,7 @@ class Phase:
     """What was answered in one stretch of time.
 
     Attributes:
-        seconds: How long it was.
+        seconds: How long it was, until the last answer.
         statuses: How many answers had each status.
         latencies: Seconds of each answer of status 200.
         disconnected: Requests that had no answer.

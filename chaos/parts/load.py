@@ -133,7 +133,8 @@ class Capacity(ServerLoad):
             measured = traffic.closed(server.address, 16, min(60.0, self.seconds / 5))
             steady = traffic.open(server.address, STEADY * measured.rate, self.seconds)
         over = traffic.open(server.address, OVERLOAD * measured.rate, OVERLOAD_SECONDS)
-        recovery = recovery_seconds(server.address, steady.percentile(99) / 1e3)
+        draining = over.seconds - OVERLOAD_SECONDS
+        recovery = draining + recovery_seconds(server.address, steady.percentile(99) / 1e3)
         first, last = background.memory()
         failed = steady.requests - steady.statuses[200]
         refused = over.statuses[429] + over.statuses[503]
