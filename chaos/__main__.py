@@ -20,7 +20,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="of the first attempts; by default drawn")
     parser.add_argument("--only", nargs="+", default=(), metavar="NAME", help="these scenarios")
     parser.add_argument("--attempts", type=int, help="at most so many of each scenario")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="scenarios together")
+    cores = os.cpu_count() or 1
+    parser.add_argument("--jobs", type=int, default=cores + 1, help="scenarios together")
     parser.add_argument("--write", action="store_true", help=f"the table to docs/{page.PAGE.name}")
     parser.add_argument("--list", action="store_true", help="print the names of the scenarios")
     given = parser.parse_args()

@@ -4,15 +4,18 @@ import shutil
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from chaos.scenario import Outcome, Scenario, Unavailable
+from chaos.scenario import Outcome, Scenario, Unavailable, Unit
 
 __all__ = ["Entry", "replay_command", "run_campaign"]
+
+SHARES: Mapping[Unit, float] = {"kills": 3.0, "inputs": 3.0, "faults": 1.0, "requests": 1.0}
+"""How much time the scenarios of each unit get, compared with the others of the same weight."""
 
 
 @dataclass(eq=False)
@@ -33,7 +36,7 @@ class Entry:
     @property
     def due(self) -> float:
         """The smaller, the sooner it is this scenario's turn."""
-        return self.seconds / self.scenario.weight
+        return self.seconds / (self.scenario.weight * SHARES[self.scenario.unit])
 
 
 def replay_command(name: str, seed: int) -> str:
