@@ -75,6 +75,9 @@ def hub(monkeypatch, tmp_path):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     here = f"http://127.0.0.1:{server.server_port}"
+    programs = tmp_path / "programs.json"  # the client asks the real hub for this list once a day
+    programs.write_text('{"standardEnvVars": [], "harnesses": {}}')
+    monkeypatch.setattr(hub.constants, "AGENT_HARNESSES_PATH", str(programs), raising=False)
     real, download = hub.HfApi, hub.hf_hub_download
     monkeypatch.setattr(hub, "HfApi", lambda: real(endpoint=here, token="hf_test"))
     monkeypatch.setattr(
