@@ -8,10 +8,10 @@ from chaos.scenario import Outcome
 __all__ = ["after_fault", "failure", "refused", "same_or_sentence", "unexpected"]
 
 
-def after_fault(command: Command) -> Outcome:
-    """What came of a command with a fault point that kills."""
+def after_fault(command: Command, codes: tuple[int, ...] = (0,)) -> Outcome:
+    """What came of a command with a fault point that kills; ``codes``: unless it was killed."""
     killed = command.wait() == -signal.SIGKILL
-    return Outcome(done=int(killed)) + unexpected(command, (0, -signal.SIGKILL))
+    return Outcome(done=int(killed)) + unexpected(command, (*codes, -signal.SIGKILL))
 
 
 def unexpected(command: Command, codes: tuple[int, ...]) -> Outcome:

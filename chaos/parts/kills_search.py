@@ -29,7 +29,7 @@ def killed_once(
     """Start a command that is killed, in half of the cases, between a write and its renaming."""
     if random.random() < 0.5:
         fault = f"{random.choice(POINTS)}:{random.randint(1, 4)}:kill"
-        return after_fault(warm(arguments, folder, {"LOOKALIKE_FAULT": fault}))
+        return after_fault(warm(arguments, folder, {"LOOKALIKE_FAULT": fault}), good)
     command = warm(arguments, folder)
     killed = command.kill_after(random.uniform(0, seconds))
     return Outcome(int(killed)) + unexpected(command, (*good, -signal.SIGKILL))

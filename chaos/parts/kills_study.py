@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from chaos.checks import failure, unexpected
+from chaos.checks import failure, refused, unexpected
 from chaos.commands import Command, warm
 from chaos.pictures import make_pictures
 from chaos.postgres import Postgres, StandbyPair
@@ -57,6 +57,9 @@ class StudyScenario(Scenario):
             running = None
             if command.wait() == 0:
                 return total
+            if refused(command, "cannot open the storage"):  # started while the server was away
+                time.sleep(1)
+                continue
             total += failure(command, f"exit code {command.poll()}")
         return total
 

@@ -17,14 +17,18 @@ __all__ = [
     "one_line",
 ]
 
+LONGEST = 2_000
+"""Characters of a message; of a longer one the middle is left out."""
+
 
 class LookalikeError(Exception):
-    """The work failed (exit code 1); its text is one line, whatever file names it repeats."""
+    """The work failed (exit code 1); its text is one line, whatever names and values it repeats."""
 
     exit_code = 1
 
     def __str__(self) -> str:
-        return one_line(super().__str__())
+        text = one_line(super().__str__())
+        return text if len(text) <= LONGEST else f"{text[: LONGEST - 400]} ... {text[-300:]}"
 
 
 class WriteFailed(LookalikeError):

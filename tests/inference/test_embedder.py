@@ -149,6 +149,8 @@ def test_a_changed_score_is_noticed(tmp_path, embedder):
         ({"format": "other"}, "does not hold a model"),
         ({"blueprint": {"network": "os:system", "dim": 0}}, "must not name"),
         ({"blueprint": {"dim": 0}}, "damaged"),
+        ({"blueprint": {"network": "small-cnn", "dim": 2**64}}, "damaged"),
+        ({"blueprint": {"network": "small-cnn", "dim": 0, "channels": 2**64}}, "damaged"),
         ({"origin": 3}, "damaged"),
     ],
 )

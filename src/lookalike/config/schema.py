@@ -52,6 +52,10 @@ def _no_switch(given: Any) -> Any:
 
 PositiveFloat = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_switch)]
+MOST_DIM = 1_000_000
+MOST_PIXELS = 16_384
+Side = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
+"""The length of a side of an image."""
 Range = Annotated[tuple[PositiveFloat, PositiveFloat], AfterValidator(_ascending)]
 """The least and the largest value of something that is drawn."""
 
@@ -119,9 +123,9 @@ class ErasingConfig(Section):
 class ViewsConfig(Section):
     """How images are shown to the network in validation, test and search."""
 
-    size: Annotated[int | None, TRANSFORM] = Field(None, ge=1)
+    size: Annotated[int | None, TRANSFORM] = Field(None, ge=1, le=MOST_PIXELS)
     """side of the centre crop; that of training if not set"""
-    resize: Annotated[int | None, TRANSFORM] = Field(None, ge=1)
+    resize: Annotated[int | None, TRANSFORM] = Field(None, ge=1, le=MOST_PIXELS)
     """shorter side before the crop; in proportion to that of training if not set"""
     flip: Annotated[bool, TRANSFORM] = False
     """the mirrored image counts too: embeddings are averaged"""
@@ -134,9 +138,9 @@ class TransformConfig(Section):
 
     preset: Annotated[str | None, TRANSFORM] = None
     """where keys that are not set come from; proxy-anchor if not set"""
-    size: Annotated[int | None, TRANSFORM] = Field(None, ge=1)
+    size: Annotated[int | None, TRANSFORM] = Field(None, ge=1, le=MOST_PIXELS)
     """side of the images of a batch"""
-    resize: Annotated[PositiveInt | tuple[PositiveInt, PositiveInt] | None, TRANSFORM] = None
+    resize: Annotated[Side | tuple[Side, Side] | None, TRANSFORM] = None
     """shorter side of stored images, or height and width; in proportion to size if not set"""
     crop: Annotated[Literal["random-resized", "random", "centre", "none"] | None, TRANSFORM] = None
     """random area and shape, random place, centre, or none: the whole image becomes a square"""
@@ -235,7 +239,7 @@ class ModelConfig(Section):
     """backbone; `lookalike list networks` shows them"""
     weights: Annotated[str, Key(condition="weights", hashed_as=weights_kind)] = "none"
     """none, imagenet, or the path of a file of weights"""
-    dim: Annotated[int, Key(condition="dim")] = Field(128, ge=0)
+    dim: Annotated[int, Key(condition="dim")] = Field(128, ge=0, le=MOST_DIM)
     """size of the embedding; 0: the pooled features, without a head"""
     pooling: Annotated[
         Literal["avg", "max", "avg+max", "gem", "cls", "map"], Key(condition="pooling")

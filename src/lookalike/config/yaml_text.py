@@ -29,6 +29,16 @@ class Loader(yaml.SafeLoader):
                 seen.add((key.tag, key.value))
         return node
 
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """A whole number of 64 bits: no setting needs more, and few libraries take more."""
+        number: int = super().construct_yaml_int(node)
+        if not -(2**63) <= number < 2**63:
+            shown = f"{node.value[:20]}..." if len(node.value) > 20 else node.value
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the number {shown} has more than 64 bits", node.start_mark
+            )
+        return number
+
     def get_single_data(self) -> Any:
         """The values of the only document; a limit on their number comes before they are made."""
         node = self.get_single_node()
@@ -39,6 +49,7 @@ class Loader(yaml.SafeLoader):
         return self.construct_document(node)
 
 
+Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
 Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),

@@ -2,15 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from lookalike import models
 from lookalike.config import RunConfig, TransformConfig
+from lookalike.config.schema import MOST_DIM
 from lookalike.data import Preset
 from lookalike.data.image_set import digest
 from lookalike.errors import BadInput, LookalikeError
@@ -41,11 +42,11 @@ class Blueprint(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     network: str
-    dim: int
+    dim: int = Field(ge=0, le=MOST_DIM)
     pooling: str = "avg"
     layer_norm: bool = False
     normalize: bool = True
-    channels: int = 3
+    channels: Literal[1, 3] = 3
     transform: str | TransformConfig = "small"
 
     def build(self) -> EmbeddingModel:

@@ -161,12 +161,14 @@ def run_worker(connection: Connection) -> None:
     while True:
         try:
             task = connection.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):  # closed, or the driver was killed
             return
         try:
             connection.send(runner.run(task))
         except Interrupted as stopped:
             sys.exit(stopped.exit_code)
+        except ConnectionError:
+            return
 
 
 def exit_with(parent: int) -> None:
