@@ -1,11 +1,26 @@
 """What a command that ended means for an attempt."""
 
 import signal
+from random import Random
 
 from chaos.commands import Command
 from chaos.scenario import Outcome
 
-__all__ = ["after_fault", "failure", "refused", "same_or_sentence", "unexpected"]
+__all__ = ["after_fault", "failure", "moment", "refused", "same_or_sentence", "unexpected"]
+
+
+def moment(random: Random, seconds: float, kills: int) -> float:
+    """When to kill work that takes so many seconds and is killed so often: each time some is kept.
+
+    Args:
+        random: Of the attempt.
+        seconds: The duration of the undisturbed work.
+        kills: How often it is killed.
+
+    Returns:
+        Seconds from the start of the process.
+    """
+    return random.uniform(0, seconds * (0.3 + 0.7 / kills))
 
 
 def after_fault(command: Command, codes: tuple[int, ...] = (0,)) -> Outcome:

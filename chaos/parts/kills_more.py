@@ -13,7 +13,7 @@ from random import Random
 
 import psutil
 
-from chaos.checks import after_fault, failure, unexpected
+from chaos.checks import after_fault, failure, moment, unexpected
 from chaos.commands import cold, environment, warm
 from chaos.parts.kills_study import StudyScenario
 from chaos.parts.kills_training import POINTS
@@ -64,9 +64,10 @@ class StoreKills(Scenario):
         }
 
     def attempt(self, random: Random, folder: Path) -> Outcome:
-        """Kill up to four times while the store is built."""
+        """Kill up to six times while the store is built."""
         arguments, total = self.arguments(folder / "runs"), Outcome()
-        for _ in range(random.randint(1, 4)):
+        kills = random.randint(2, 6)
+        for _ in range(kills):
             fault = {}
             if random.random() < 0.5:
                 fault = {"LOOKALIKE_FAULT": f"{random.choice(POINTS)}:{random.randint(1, 6)}:kill"}
@@ -74,7 +75,7 @@ class StoreKills(Scenario):
             if fault:
                 total += after_fault(command)
             else:
-                killed = command.kill_after(random.uniform(0, self.seconds))
+                killed = command.kill_after(moment(random, self.seconds, kills))
                 total += Outcome(int(killed)) + unexpected(command, (0, -signal.SIGKILL))
         command = warm(arguments, folder, self.cache(folder))
         if command.wait() != 0:

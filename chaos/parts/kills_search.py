@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from chaos.checks import after_fault, failure, unexpected
+from chaos.checks import after_fault, failure, moment, unexpected
 from chaos.commands import warm
 from chaos.parts.kills_training import POINTS
 from chaos.pictures import make_pictures
@@ -24,14 +24,14 @@ Rows = NDArray[np.float32]
 
 
 def killed_once(
-    arguments: list[str], folder: Path, random: Random, seconds: float, good: tuple[int, ...] = (0,)
+    arguments: list[str], folder: Path, random: Random, delay: float, good: tuple[int, ...] = (0,)
 ) -> Outcome:
     """Start a command that is killed, in half of the cases, between a write and its renaming."""
     if random.random() < 0.5:
         fault = f"{random.choice(POINTS)}:{random.randint(1, 4)}:kill"
         return after_fault(warm(arguments, folder, {"LOOKALIKE_FAULT": fault}), good)
     command = warm(arguments, folder)
-    killed = command.kill_after(random.uniform(0, seconds))
+    killed = command.kill_after(delay)
     return Outcome(int(killed)) + unexpected(command, (*good, -signal.SIGKILL))
 
 
@@ -73,10 +73,12 @@ class EmbedKills(Scenario):
         return paths, np.concatenate([vectors_in(table["vector"]) for table in tables])
 
     def attempt(self, random: Random, folder: Path) -> Outcome:
-        """Kill up to five times."""
+        """Kill up to six times."""
         arguments, total = self.arguments(folder / "vectors"), Outcome()
-        for _ in range(random.randint(1, 5)):
-            total += killed_once(arguments, folder, random, self.seconds)
+        kills = random.randint(2, 6)
+        for _ in range(kills):
+            delay = moment(random, self.seconds, kills)
+            total += killed_once(arguments, folder, random, delay)
         return total + self.completed(folder / "vectors", folder)
 
     def completed(self, vectors: Path, folder: Path) -> Outcome:
@@ -115,10 +117,12 @@ class ImportKills(Scenario):
         return ["index", "import", str(self.file), "-o", str(place)]
 
     def attempt(self, random: Random, folder: Path) -> Outcome:
-        """Kill up to five times."""
+        """Kill up to six times."""
         place, total = folder / "mine.index", Outcome()
-        for _ in range(random.randint(1, 5)):
-            total += killed_once(self.arguments(place), folder, random, self.seconds)
+        kills = random.randint(2, 6)
+        for _ in range(kills):
+            delay = moment(random, self.seconds, kills)
+            total += killed_once(self.arguments(place), folder, random, delay)
         total += to_the_end(self.arguments(place), folder)
         if total.failed:
             return total
@@ -159,7 +163,7 @@ class IndexKills(Scenario):
         return ["index", str(self.model), str(self.pictures), "-o", str(place)]
 
     def attempt(self, random: Random, folder: Path) -> Outcome:
-        """Some changes, each killed up to twice and then completed."""
+        """Some changes, each killed up to three times and then completed."""
         place = folder / "shop.index"
         total = to_the_end(self.creation(place), folder)
         there = set(EVERY_CLASS)
@@ -175,8 +179,9 @@ class IndexKills(Scenario):
                 change = ["index", "remove", str(place), "--label", label]
                 good = (0, 2)  # 2: the killed command had removed it
                 there -= {label}
-            for _ in range(random.randint(1, 2)):
-                total += killed_once(change, folder, random, self.seconds, good)
+            for _ in range(random.randint(1, 3)):
+                delay = moment(random, self.seconds, kills=4)  # a change is less than the creation
+                total += killed_once(change, folder, random, delay, good)
             total += to_the_end(change, folder, good)
         if total.failed:
             return total

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from chaos.checks import after_fault, failure, unexpected
+from chaos.checks import after_fault, failure, moment, unexpected
 from chaos.commands import Command, cold, warm
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario, Unit
@@ -19,7 +19,7 @@ ATTEMPTS_TO_END = 4
 
 
 class TrainingKills(Scenario):
-    """A variant of the training, killed up to four times and started again to its end."""
+    """A variant of the training, killed up to six times and started again to its end."""
 
     unit: Unit = "kills"
 
@@ -52,13 +52,15 @@ class TrainingKills(Scenario):
         if random.random() < 0.3:  # building the cache is killed too
             cache = {"LOOKALIKE_CACHE": str(folder / "cache")}
         total = Outcome()
-        for _ in range(random.randint(1, 4)):
+        kills = random.randint(2, 6)
+        for _ in range(kills):
             fault = {}
             if random.random() < 0.4:
                 number = min(int(random.expovariate(0.2)) + 1, 40)
                 fault = {"LOOKALIKE_FAULT": f"{random.choice(POINTS)}:{number}:kill"}
             command = warm(arguments, folder, cache | fault)
-            total += self.killed(command, random, by_fault=bool(fault))
+            delay = moment(random, self.seconds, kills)
+            total += self.killed(command, random, None if fault else delay)
         for _ in range(ATTEMPTS_TO_END):
             command = warm(arguments, folder, cache)
             code = command.wait()
@@ -70,11 +72,11 @@ class TrainingKills(Scenario):
             total += Outcome(wrong=1, problems=(f"{found} instead of {self.expected}",))
         return total
 
-    def killed(self, command: Command, random: Random, by_fault: bool) -> Outcome:
-        """Kill the command, or let its fault point do so."""
-        if by_fault:
+    def killed(self, command: Command, random: Random, delay: float | None) -> Outcome:  # noqa: ARG002
+        """Kill the command after so many seconds; None: its fault point does so."""
+        if delay is None:
             return after_fault(command)
-        killed = command.kill_after(random.uniform(0, self.seconds))
+        killed = command.kill_after(delay)
         return Outcome(done=int(killed)) + unexpected(command, (0, -signal.SIGKILL))
 
 
@@ -83,12 +85,11 @@ class RankKills(TrainingKills):
 
     weight = 2.0
 
-    def killed(self, command: Command, random: Random, by_fault: bool) -> Outcome:
+    def killed(self, command: Command, random: Random, delay: float | None) -> Outcome:
         """Kill the process that started the others, or one of the two."""
-        if by_fault:  # it is the ranks that pass the points
+        if delay is None:  # it is the ranks that pass the points
             code = command.wait()
             return Outcome(done=int(code != 0)) + unexpected(command, (0, 1))
-        delay = random.uniform(0, self.seconds)
         if random.random() < 0.3:
             killed = command.kill_after(delay)
             return Outcome(done=int(killed)) + unexpected(command, (0, -signal.SIGKILL))
