@@ -25,7 +25,7 @@ class DiskFault(TrainingKills):
     def __init__(self, variant: str) -> None:
         super().__init__(variant)
         self.name = f"disks.{self.kind}.{variant}"
-        self.quick = int(variant == "plain" and self.kind != "read-only")
+        self.quick = int(self.kind == "rename")
 
     def tried(
         self,

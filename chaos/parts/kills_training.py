@@ -26,7 +26,7 @@ class TrainingKills(Scenario):
     def __init__(self, variant: str) -> None:
         self.variant = variant
         self.name = f"kills.training.{variant}"
-        self.quick = int(variant in ("plain", "frozen", "two-processes"))
+        self.quick = int(variant == "plain")
 
     def prepare(self, folder: Path) -> None:
         """Train undisturbed, and measure how long it takes."""

@@ -300,6 +300,7 @@ def test_the_command_line(study_file, tmp_path):
     assert set(status["baselines"]["folder"]) == {"raw-features", "pca", "lda"}
 
 
+@pytest.mark.slow
 def test_checkpoints_give_the_same_scores(run, study_values, tmp_path):
     base = study_values()["base"] | {"runs_dir": str(tmp_path / "runs")}
     metrics = ["recall@1", "map@r", "utilization"]

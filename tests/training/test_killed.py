@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 COMMAND = """
 import sys, torch
 torch.set_num_threads(1)
@@ -60,6 +62,7 @@ def finish(runs):
     return json.loads(result.read_text()), (result.parent / "metrics.jsonl").read_text()
 
 
+@pytest.mark.slow  # make test kills a training in tests/chaos
 def test_killed_three_times(tmp_path):
     chance = random.Random(7)
     killed = [

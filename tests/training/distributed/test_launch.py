@@ -227,12 +227,13 @@ def small_weights(tmp_path):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [
         ["loss.name=multi-similarity", "memory.size=40", "memory.start=2"],
-        pytest.param([], marks=pytest.mark.slow),
-        pytest.param(["loss.name=multi-similarity", "mix.where=embed"], marks=pytest.mark.slow),
+        [],
+        ["loss.name=multi-similarity", "mix.where=embed"],
     ],
     ids=["memory", "proxies", "mixing"],
 )

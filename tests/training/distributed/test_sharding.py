@@ -149,7 +149,8 @@ def test_each_process_holds_a_half_and_computes_what_the_whole_does(in_two, netw
     in_two(PARTS, network)
 
 
-@pytest.mark.parametrize("end", ["sharded", pytest.param("alone", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["sharded", "alone"])
 def test_stopped_and_resumed_it_ends_with_the_numbers_of_one_process(
     in_two, settings, tmp_path, end
 ):
