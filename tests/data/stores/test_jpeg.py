@@ -177,6 +177,14 @@ def test_unreadable_images_are_all_named_and_the_other_shards_stay(tmp_path, ima
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["jpeg", "auto"])
+def test_an_image_too_long_for_a_jpeg_is_named(tmp_path, image_set, monkeypatch, kind):
+    monkeypatch.setattr(sizes, "LARGEST_RAW", 0)
+    pixels = [np.zeros((8, 8, 3), np.uint8), np.zeros((1, 65_501, 3), np.uint8)]
+    with pytest.raises(BadInput, match="no JPEG can hold it: Maximum supported image dimension"):
+        open_store(image_set(pixels, [0, 1]), None, tmp_path, kind=kind)
+
+
 def test_auto_goes_by_the_size_of_the_data(mixed, monkeypatch):
     images, said = load("folder", mixed / "pictures"), []
     assert chosen_store(images, 64, "jpeg") == "jpeg"

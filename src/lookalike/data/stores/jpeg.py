@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.data.cache import Resize, resized
-from lookalike.data.image_set import ImageSet
+from lookalike.data.image_set import ImageSet, UnreadableImage
 from lookalike.data.stores.indexed_file import ImageChecks, read_index
 from lookalike.data.stores.store import Indices
 
@@ -106,7 +106,10 @@ def encode(
     made = np.ascontiguousarray(resized(pixels, resize))
     height, width, channels = made.shape
     kind, sampling = ("GRAY", "Gray") if channels == 1 else ("RGB", "420")
-    data: bytes = simplejpeg.encode_jpeg(made, quality, kind, sampling)
+    try:
+        data: bytes = simplejpeg.encode_jpeg(made, quality, kind, sampling)
+    except ValueError as error:  # a side of more than 65,500 pixels
+        raise UnreadableImage(images.files[index], f"no JPEG can hold it: {error}") from error
     if images.encoded is not None and made.shape == pixels.shape:
         original = images.encoded(index)
         if len(original) <= _KEPT_RATIO * len(data) and _decodes_to(original, pixels):
