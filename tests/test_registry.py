@@ -47,7 +47,7 @@ def test_a_date_is_no_number(shapes):
         def __init__(self, radius: int = 1):
             self.radius = radius
 
-    with pytest.raises(BadInput, match="radius = .* is invalid: input should be a valid integer"):
+    with pytest.raises(BadInput, match=r"radius = .* is invalid: input should be a valid integer"):
         shapes.check("circle", {"radius": date(2020, 1, 31)})  # as YAML reads 2020-01-31
 
 
