@@ -3,6 +3,7 @@
 import argparse
 import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -34,6 +35,7 @@ def main() -> int:
         return 0
     seed = random.randrange(10**6) if given.seed is None else given.seed
     print(f"seed {seed}, {len(chosen)} scenarios, {given.minutes:g} minutes", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
         entries = run_campaign(

@@ -91,22 +91,24 @@ def run_campaign(
             return False
         return not entry.attempts or time.monotonic() < until
 
-    with ThreadPoolExecutor(jobs) as threads:
-        waiting = [entry for entry in entries if entry not in alone]
-        running = dict[Future[None], Entry]()
-        while running or waiting:
-            waiting.sort(key=lambda entry: (entry.attempts > 0, entry.due))
-            while waiting and len(running) < jobs:
-                entry = waiting.pop(0)
-                if more(entry):
-                    running[threads.submit(_once, entry, folder, seed, line)] = entry
-            for ended in wait(running, return_when=FIRST_COMPLETED).done:
-                ended.result()
-                waiting.append(running.pop(ended))
-    for entry in alone:
-        _once(entry, folder, seed, line)
-    for entry in entries:
-        entry.scenario.close()
+    try:
+        with ThreadPoolExecutor(jobs) as threads:
+            waiting = [entry for entry in entries if entry not in alone]
+            running = dict[Future[None], Entry]()
+            while running or waiting:
+                waiting.sort(key=lambda entry: (entry.attempts > 0, entry.due))
+                while waiting and len(running) < jobs:
+                    entry = waiting.pop(0)
+                    if more(entry):
+                        running[threads.submit(_once, entry, folder, seed, line)] = entry
+                for ended in wait(running, return_when=FIRST_COMPLETED).done:
+                    ended.result()
+                    waiting.append(running.pop(ended))
+        for entry in alone:
+            _once(entry, folder, seed, line)
+    finally:
+        for entry in entries:
+            entry.scenario.close()
     return entries
 
 
