@@ -1,5 +1,3 @@
-from datetime import date
-
 import pytest
 
 from lookalike.errors import BadInput
@@ -37,18 +35,6 @@ def test_wrong_name_is_refused_with_the_nearest(shapes):
 def test_wrong_argument_is_refused_with_the_nearest(shapes):
     with pytest.raises(BadInput, match="no argument 'sde'; did you mean 'side'"):
         shapes.create("square", sde=3)
-
-
-def test_a_date_is_no_number(shapes):
-    @shapes.register("circle")
-    class Circle:
-        """One side."""
-
-        def __init__(self, radius: int = 1):
-            self.radius = radius
-
-    with pytest.raises(BadInput, match=r"radius = .* is invalid: input should be a valid integer"):
-        shapes.check("circle", {"radius": date(2020, 1, 31)})  # as YAML reads 2020-01-31
 
 
 def test_any_importable_class(shapes):

@@ -10,7 +10,6 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, fields
-from datetime import date
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, get_args, get_origin
 
@@ -32,7 +31,7 @@ __all__ = [
     "Registry",
 ]
 
-PLAIN = (str, int, float, list, dict, date, type(None))
+PLAIN = (str, int, float, list, dict, type(None))
 """Types that a configuration can hold: only such values are checked, never other objects."""
 
 Part = TypeVar("Part", bound=Callable[..., Any])

@@ -204,6 +204,10 @@ def test_another_version_is_refused(index, tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 99}))
     with pytest.raises(BadInput, match="version 99"):
         Index.open(index.place)
+    for text in ("{", "[" * 99_999):
+        path.write_text(text)
+        with pytest.raises(BadInput, match=r"index\.json is not JSON"):
+            Index.open(index.place)
 
 
 @pytest.mark.parametrize("name", ["vectors.npy", "ids.npy", "keys.npy", "items.arrow"])

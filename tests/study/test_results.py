@@ -123,6 +123,11 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     path.write_text(json.dumps(values | {"trials": [{"number": "x"}]}))
     with pytest.raises(BadInput, match=r"triplet\.json': trials\.0\.number"):
         load_results(tmp_path)
+    repeats = [dict(repeat) for repeat in values["repeats"]]
+    repeats[0]["separate"] = [{"recall@1": 0.5} for _ in repeats[0]["separate"]]
+    path.write_text(json.dumps(values | {"repeats": repeats}))
+    with pytest.raises(BadInput, match=r"triplet\.json' is damaged: .* has no score 'map@r'"):
+        load_results(tmp_path)
     path.write_text(json.dumps(values | {"format": 99}))
     with pytest.raises(BadInput, match="format 99, and this version reads 1"):
         load_results(tmp_path)

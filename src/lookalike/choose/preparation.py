@@ -4,7 +4,6 @@ What was measured and found is kept in the folder of the results, so that the sa
 with the same images and views.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from lookalike.config import RunConfig
 from lookalike.config.recipes import USER_DATASETS
 from lookalike.data import ImageSet
 from lookalike.errors import BadInput
-from lookalike.files import write_json
+from lookalike.files import read_json, write_json
 from lookalike.models import preset_of
 from lookalike.progress import Watcher
 
@@ -93,7 +92,7 @@ def prepare(
         BadInput: The folder is of other images or settings, or the budget is too small.
     """
     path = folder / PLAN
-    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    stored = read_json(path) if path.is_file() else None
     if stored and stored["identity"] != identity:
         raise BadInput(
             f"'{folder}' was made from other images or settings; give another --output, or remove "

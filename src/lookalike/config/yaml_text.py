@@ -39,6 +39,16 @@ class Loader(yaml.SafeLoader):
             )
         return number
 
+    def construct_date(self, node: yaml.ScalarNode) -> str:
+        """A date is a text: no setting is one."""
+        return str(self.construct_scalar(node))
+
+    def refuse(self, node: yaml.Node) -> None:
+        """Bytes, sets and the like: no setting is one, and JSON has none."""
+        raise yaml.constructor.ConstructorError(
+            None, None, f"could not determine a constructor for the tag {node.tag!r}"
+        )
+
     def get_single_data(self) -> Any:
         """The values of the only document; a limit on their number comes before they are made."""
         node = self.get_single_node()
@@ -50,6 +60,9 @@ class Loader(yaml.SafeLoader):
 
 
 Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
+Loader.add_constructor("tag:yaml.org,2002:timestamp", Loader.construct_date)
+for kind in ("binary", "set", "omap", "pairs"):
+    Loader.add_constructor(f"tag:yaml.org,2002:{kind}", Loader.refuse)
 Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
@@ -82,7 +95,7 @@ def parse_yaml(text: str) -> Any:
         text: One document.
 
     Returns:
-        Mappings, lists, texts, numbers, dates, or None.
+        Mappings, lists, texts (dates among them), numbers, or None.
 
     Raises:
         ValueError: The text is not YAML, or not of a kind that settings are; the message says why.
@@ -93,6 +106,6 @@ def parse_yaml(text: str) -> Any:
         return yaml.load(text, Loader=Loader)
     except RecursionError:
         raise ValueError(f"it is nested more than {DEEPEST} deep") from None
-    except Exception as error:  # a date such as 2020-13-45 is a ValueError, and so on
+    except Exception as error:  # of YAML, or a ValueError of a number with too many digits
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(reason if len(reason) < 500 else f"{reason[:500]}...") from None

@@ -1,6 +1,5 @@
 """Data sets by name: loading them, and downloading the official archives."""
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from lookalike.data.map_dataset import from_dataset
 from lookalike.data.official import cars, cub, sop
 from lookalike.data.omniglot import omniglot, omniglot_small
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.files import write_json
+from lookalike.files import read_json, write_json
 from lookalike.registry import DATASETS
 
 
@@ -140,7 +139,7 @@ def readable(images: ImageSet) -> ImageSet:
     """
     path = cache_folder() / f"unreadable-{images.name}-{images.stamp}.json"
     if path.exists():
-        bad: list[int] = json.loads(path.read_text(encoding="utf-8"))
+        bad: list[int] = read_json(path)
     else:
         found = enumerate(decoded(images, None))
         bad = [index for index, pixels in found if isinstance(pixels, UnreadableImage)]

@@ -184,7 +184,7 @@ class Embedder(Encoder):
                 )
             blueprint = Blueprint.model_validate(record["blueprint"])
             named, origin = record["fingerprint"], dict(record["origin"])
-        except (KeyError, TypeError, ValueError, ValidationError) as error:
+        except (KeyError, TypeError, ValueError, ValidationError, RecursionError) as error:
             if isinstance(error, BadInput):
                 raise
             raise BadInput(f"the model in '{place}' is damaged: model.json") from error

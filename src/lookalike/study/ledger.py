@@ -302,7 +302,7 @@ class Ledger:
         try:
             record = json.loads(text)
             named = record.pop(CHECKSUM, None)
-        except (ValueError, AttributeError, TypeError) as error:
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
             raise self._damaged(f"the record of {key}") from error
         if named is not None and named != checksum(json.dumps(record)):
             raise self._damaged(f"the record of {key}")

@@ -265,6 +265,7 @@ class Head:
     datasets: tuple[str, ...]
     methods: tuple[str, ...]
     study: dict[str, Any]
+    metric: str
     planned: tuple[dict[str, Any], ...] | None = None
 
 
@@ -292,9 +293,12 @@ def load_results(folder: Path | str) -> StudyResults:
             raise BadInput(
                 f"'{path}': the data set {dataset[:80]!r} cannot be the name of a folder"
             )
-    rows = [read_method(folder, *row.key) for row in planned]
+    found = (read_method(folder, *row.key) for row in planned)
+    rows = [row for row in found if row is not None]
+    for row in rows:
+        _refuse_untested(folder, row, told.metric)
     baselines = [read_baselines(folder, dataset) for dataset in told.datasets]
-    parts = {"folder": folder, "planned": planned, "rows": [r for r in rows if r is not None]}
+    parts = {"folder": folder, "planned": planned, "rows": rows}
     return _parse(path, StudyResults, head | parts | {"baselines": sum(baselines, ())})
 
 
@@ -355,6 +359,14 @@ def write_method(folder: Path, row: MethodRow, classes: RowClasses | None = None
     write_classes(classes_file(path), classes or RowClasses())
     values = _for_others(dataclasses.asdict(row))
     write_json(path, {"format": FORMAT} | values, sealed=True)
+
+
+def _refuse_untested(folder: Path, row: MethodRow, metric: str) -> None:
+    """Refuse a row with a tested repeat that has no score in the metric of its study."""
+    for repeat in row.repeats:
+        if any(metric not in scores for scores in (*repeat.separate, repeat.concatenated)):
+            path = row_file(folder, row.dataset, row.label)
+            raise BadInput(f"'{path}' is damaged: repeat {repeat.number} has no score {metric!r}")
 
 
 def read_method(folder: Path, dataset: str, label: str) -> MethodRow | None:

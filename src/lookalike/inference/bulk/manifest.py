@@ -100,7 +100,7 @@ class Manifest(BaseModel):
             values = unseal(json.loads(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise BadInput(f"'{folder}' has no vectors: cannot read {MANIFEST}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadInput(f"'{path}' is damaged: it is not what was written") from error
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise BadInput(f"'{path}' is not of 'lookalike embed'")

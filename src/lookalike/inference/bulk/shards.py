@@ -99,7 +99,7 @@ def read_description(path: Path) -> dict[str, Any]:
         file = pyarrow.parquet.ParquetFile(path)
         description = dict(json.loads((file.schema_arrow.metadata or {})[_KEY]))
         return description | {"rows": file.metadata.num_rows}
-    except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError):
+    except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
 
 

@@ -176,7 +176,7 @@ def read_values(folder: Path) -> dict[str, Any]:
             reason = f"'{folder}' is not an index: it has no index.json"
         hint = "'lookalike index RUN photos/ -o shop.index' makes one"
         raise BadInput(f"{reason}; {hint}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise damaged(folder, "index.json is not JSON") from error
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise BadInput(f"'{folder}' is not an index of lookalike")
