@@ -14,6 +14,7 @@ embedding, search and JSON.
 import argparse
 import asyncio
 import json
+import platform
 import random
 import re
 import statistics
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -42,6 +43,11 @@ server.serve(Index.open(sys.argv[1]), port=0, limits=limits, runtime=sys.argv[4]
     ready=lambda address: print(address, flush=True))
 """
 BATCHES = "batches"
+TABLE = Path(__file__).parents[1] / "docs" / "benchmarks" / "serving.md"
+HEAD = (
+    "| clients | server | queries per second | p50 | p99 | batches answer |",
+    "|---:|---|---:|---:|---:|---:|",
+)
 Server: TypeAlias = tuple["subprocess.Popen[str]", str]
 
 
@@ -139,11 +145,35 @@ def main() -> None:
                 process.wait(30)
     if given.json:
         print(json.dumps(results, indent=2))
+    lines = [*HEAD, *(row for one in results for row in rows(one))]
+    if (given.network, given.runtime, given.batch) == ("efficientnet-lite0", "torch", 8):
+        TABLE.write_text(
+            "# Searches that a server answers\n\n"
+            "Written by `python benchmarks/serving.py`, which says how. EfficientNet-Lite0, "
+            f"{many} cores of {platform.machine()}, torch {torch.__version__}; the clients run on "
+            "the same cores.\n\n" + "\n".join(lines) + "\n"
+        )
+    broken = [
+        f"{one['clients']} clients: {one['ratios']['one by one']:.2f}"
+        for one in results
+        if one["clients"] >= 32 and one["ratios"]["one by one"] < 2
+    ]
+    if broken:
+        raise SystemExit(f"batches answer less than twice as many: {'; '.join(broken)}")
+
+
+def rows(result: dict[str, Any]) -> list[str]:
+    """The rows of the table for so many clients."""
+    return [
+        f"| {result['clients']} | {name} | {speed:.1f} | {result['p50_ms'][name]:.0f} ms | "
+        f"{result['p99_ms'][name]:.0f} ms | {result['ratios'][name]:.2f} times as many |"
+        for name, speed in result["queries_per_second"].items()
+    ]
 
 
 def measure(
     servers: dict[str, Server], clients: int, files: list[bytes], given: argparse.Namespace
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """All servers in turns, by so many clients."""
     speeds: dict[str, list[float]] = {name: [] for name in servers}
     waits: dict[str, list[float]] = {name: [] for name in servers}
