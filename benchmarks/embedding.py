@@ -86,7 +86,8 @@ def main():
     if options.number == 2_000 and options.network == "efficientnet-lite0":
         TABLE.write_text(
             "# Embedding pictures\n\n"
-            f"Written by `python benchmarks/embedding.py --rounds {options.rounds}`, which says how. "
+            f"Written by `python benchmarks/embedding.py --rounds {options.rounds}`, "
+            "which says how. "
             "Both ways run in one process, so the plain loop keeps freed memory too.\n\n"
             + "\n".join(lines)
             + "\n"
