@@ -1,16 +1,18 @@
 """A small shop: its pictures and index, a real server, and requests whose answers are checked."""
 
 import asyncio
+import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import httpx
+import aiohttp
 import numpy as np
 import psutil
 from PIL import Image
@@ -129,6 +131,8 @@ class Phase:
         statuses: How many answers had each status.
         latencies: Seconds of each answer of status 200.
         disconnected: Requests that had no answer.
+        postponed: Refusals after which the request came again.
+        lag: The longest time by which a request was sent too late, in seconds.
         problems: What was wrong with answers.
     """
 
@@ -136,6 +140,8 @@ class Phase:
     statuses: Counter[int] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)
     disconnected: int = 0
+    postponed: int = 0
+    lag: float = 0.0
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -153,8 +159,46 @@ class Phase:
         return 1e3 * float(np.percentile(self.latencies, percent)) if self.latencies else 0.0
 
 
-Run = Callable[[httpx.AsyncClient, Phase, float], Coroutine[Any, Any, None]]
+Run = Callable[[aiohttp.ClientSession, Phase, float], Coroutine[Any, Any, None]]
 """Sends requests by the client until a time, and notes the answers."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One request, and what its answer must obey.
+
+    Attributes:
+        path: What is asked for.
+        picture: What is uploaded.
+        marks: The ids of a search by marks.
+        k: How many neighbours are asked for; 0: the request is no search.
+        label: The only label of the answer; None: any.
+        most: All prices of the answer are below it; None: any.
+        excluded: Pictures that the answer leaves out, as they were asked with.
+    """
+
+    path: str
+    picture: bytes | None = None
+    marks: Mapping[str, Sequence[int]] | None = None
+    k: int = 0
+    label: str | None = None
+    most: int | None = None
+    excluded: frozenset[int] = frozenset()
+
+    def send(self, client: aiohttp.ClientSession) -> AbstractAsyncContextManager[Any]:
+        """The answer, as aiohttp gives it."""
+        filters: dict[str, str | int] = {"k": self.k} if self.k else {}
+        if self.label is not None:
+            filters["label"] = self.label
+        if self.most is not None:
+            filters["where"] = f"price < {self.most}"
+        if self.marks is not None:
+            return client.post(self.path, json={**self.marks, **filters})
+        if self.picture is None:
+            return client.get(self.path, params=filters)
+        form = aiohttp.FormData()
+        form.add_field("image", self.picture, filename="upload.jpg")
+        return client.post(self.path, data=form, params=filters)
 
 
 class Traffic:
@@ -182,7 +226,7 @@ class Traffic:
     def closed(self, address: str, clients: int, seconds: float) -> Phase:
         """Clients that wait for each answer before they send the next request."""
 
-        async def run(client: httpx.AsyncClient, phase: Phase, until: float) -> None:
+        async def run(client: aiohttp.ClientSession, phase: Phase, until: float) -> None:
             async def visitor() -> None:
                 while time.monotonic() < until:
                     await self._request(client, phase)
@@ -191,85 +235,91 @@ class Traffic:
 
         return asyncio.run(self._phase(run, address, seconds))
 
-    def open(self, address: str, rate: float, seconds: float) -> Phase:
-        """Requests that come at random, ``rate`` per second, whatever the server does."""
+    def open(self, address: str, rate: float, seconds: float, again: bool = False) -> Phase:
+        """Requests that come at random, whatever the server does.
 
-        async def run(client: httpx.AsyncClient, phase: Phase, until: float) -> None:
+        Args:
+            address: Of the server.
+            rate: Requests per second.
+            seconds: How long they come.
+            again: Who is refused comes again when ``Retry-After`` says, as the protocol has it.
+        """
+
+        async def run(client: aiohttp.ClientSession, phase: Phase, until: float) -> None:
             due = time.monotonic()
             async with asyncio.TaskGroup() as requests:
                 while (due := due + self._random.expovariate(rate)) < until:
                     await asyncio.sleep(due - time.monotonic())
-                    requests.create_task(self._request(client, phase))
+                    phase.lag = max(phase.lag, time.monotonic() - due)
+                    requests.create_task(self._request(client, phase, again))
 
         return asyncio.run(self._phase(run, address, seconds))
 
     async def _phase(self, run: Run, address: str, seconds: float) -> Phase:
         phase, start = Phase(), time.monotonic()
-        limits = httpx.Limits(
-            max_connections=None, max_keepalive_connections=100, keepalive_expiry=2.0
-        )
-        async with httpx.AsyncClient(
-            base_url=address, timeout=REQUEST_SECONDS, limits=limits
+        async with aiohttp.ClientSession(
+            address,
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=2.0),
+            timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
         ) as client:
             await run(client, phase, start + seconds)
         phase.seconds = time.monotonic() - start
         return phase
 
-    async def _request(self, client: httpx.AsyncClient, phase: Phase) -> None:
-        """Send a request of a random kind, and check its answer."""
+    def _visit(self) -> Visit:
+        """A request of a random kind."""
         draw = self._random
-        label = draw.choice([None, None, *LABELS])
-        most = draw.choice([None, None, 10, 25])
-        filters: dict[str, str | int] = {"k": draw.choice([10, ALL])}
-        if label is not None:
-            filters["label"] = label
-        if most is not None:
-            filters["where"] = f"price < {most}"
         kind = draw.choice(("upload", "upload", "item", "marks", "look", "look"))
         some = draw.randrange(BASE)
-        excluded = {some} if kind == "item" else set()
-        begun = time.monotonic()
-        try:
-            if kind == "upload":
-                files = {"image": draw.choice(self._uploads)}
-                answer = await client.post("/api/search", files=files, params=filters)
-            elif kind == "item":
-                answer = await client.get(f"/api/items/{some}/neighbours", params=filters)
-            elif kind == "marks":
-                excluded = {some, (some + 4) % BASE, (some + 1) % BASE}
-                marks = {
-                    "items": [some],
-                    "right": [(some + 4) % BASE],
-                    "wrong": [(some + 1) % BASE],
-                }
-                answer = await client.post("/api/query", json=marks | filters)
-            else:
-                paths = (f"/api/items/{some}/image", "/api/items?seed=3", "/api/labels")
-                answer = await client.get(draw.choice(paths))
-        except httpx.TransportError:
-            phase.disconnected += 1
-            return
-        phase.statuses[answer.status_code] += 1
-        if answer.status_code == 200:
-            phase.latencies.append(time.monotonic() - begun)
-            if kind != "look":
-                phase.problems += self._wrong(answer.json(), filters, label, most, excluded)
-        elif "Retry-After" not in answer.headers or answer.status_code not in (429, 503):
-            phase.problems.append(f"{kind}: {answer.status_code} {answer.text[:200]}")
+        if kind == "look":
+            paths = (f"/api/items/{some}/image", "/api/items?seed=3", "/api/labels")
+            return Visit(draw.choice(paths))
+        k = draw.choice((10, ALL))
+        label, most = draw.choice((None, None, *LABELS)), draw.choice((None, None, 10, 25))
+        if kind == "upload":
+            picture = draw.choice(self._uploads)
+            return Visit("/api/search", picture, k=k, label=label, most=most)
+        if kind == "item":
+            path, excluded = f"/api/items/{some}/neighbours", frozenset({some})
+            return Visit(path, k=k, label=label, most=most, excluded=excluded)
+        right, wrong = (some + 4) % BASE, (some + 1) % BASE
+        marks = {"items": [some], "right": [right], "wrong": [wrong]}
+        excluded = frozenset({some, right, wrong})
+        return Visit("/api/query", None, marks, k, label, most, excluded)
 
-    def _wrong(
-        self,
-        answer: dict[str, Any],
-        filters: dict[str, str | int],
-        label: str | None,
-        most: int | None,
-        excluded: set[int],
-    ) -> list[str]:
+    async def _request(
+        self, client: aiohttp.ClientSession, phase: Phase, again: bool = False
+    ) -> None:
+        """Send a request, if wanted again after a refusal, and check its answer."""
+        visit, begun = self._visit(), time.monotonic()
+        while True:
+            try:
+                async with visit.send(client) as answer:
+                    content = await answer.read()
+            except (aiohttp.ClientError, TimeoutError):
+                phase.disconnected += 1
+                return
+            wait = answer.headers.get("Retry-After")
+            refused = answer.status in (429, 503) and wait is not None
+            if not (refused and again) or time.monotonic() - begun > REQUEST_SECONDS:
+                break
+            phase.postponed += 1
+            await asyncio.sleep(float(wait))
+        phase.statuses[answer.status] += 1
+        if answer.status == 200:
+            phase.latencies.append(time.monotonic() - begun)
+            if visit.k:
+                phase.problems += self._wrong(visit, json.loads(content))
+        elif not refused:
+            phase.problems.append(f"{visit.path}: {answer.status} {content[:200]!r}")
+
+    def _wrong(self, visit: Visit, answer: dict[str, Any]) -> list[str]:
         """What is wrong with the answer to a search."""
         hits, generation = answer["neighbours"], answer["generation"]
+        label, most, excluded = visit.label, visit.most, visit.excluded
         similarities = [hit["similarity"] for hit in hits]
         ids = {hit["id"] for hit in hits}
-        whole = filters["k"] == ALL and label is None and most is None
+        whole = visit.k == ALL and label is None and most is None
         pictures = self._pictures.setdefault(generation, ids | excluded) if whole else set()
         claims = {
             "similarities are not in order": all(a >= b for a, b in pairwise(similarities)),

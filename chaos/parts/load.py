@@ -13,8 +13,12 @@ import httpx
 from chaos.scenario import Outcome, Scenario, Unit
 from chaos.traffic import Shop, ShopServer, Traffic
 
+STRETCHES = 10
+"""The capacity is the rate in the slowest of so many stretches: a machine is not always as fast."""
 STEADY = 0.8
 """Share of the capacity at which every request must be answered."""
+POSTPONED = 0.01
+"""Share of those requests that may be told to come again, when the machine was slower for once."""
 OVERLOAD = 3.0
 OVERLOAD_SECONDS = 20.0
 RECOVERY_SECONDS = 10.0
@@ -130,17 +134,20 @@ class Capacity(ServerLoad):
         background = Background(self.shop, server, folder)
         with background.running():
             traffic.closed(server.address, 16, min(10.0, self.seconds / 10))  # the first are slow
-            measured = traffic.closed(server.address, 16, min(60.0, self.seconds / 5))
-            steady = traffic.open(server.address, STEADY * measured.rate, self.seconds)
-        over = traffic.open(server.address, OVERLOAD * measured.rate, OVERLOAD_SECONDS)
+            stretch = min(60.0, self.seconds / 5) / STRETCHES
+            measured = [traffic.closed(server.address, 16, stretch) for _ in range(STRETCHES)]
+            rate = min(phase.rate for phase in measured)
+            steady = traffic.open(server.address, STEADY * rate, self.seconds, again=True)
+        over = traffic.open(server.address, OVERLOAD * rate, OVERLOAD_SECONDS)
         draining = over.seconds - OVERLOAD_SECONDS
         recovery = draining + recovery_seconds(server.address, steady.percentile(99) / 1e3)
         first, last = background.memory()
         failed = steady.requests - steady.statuses[200]
         refused = over.statuses[429] + over.statuses[503]
         self.remarks.append(
-            f"capacity {measured.rate:.0f} requests per second; at {STEADY:.0%} of it "
+            f"capacity {rate:.0f} requests per second; at {STEADY:.0%} of it "
             f"{steady.requests:,} requests in {steady.seconds / 60:.0f} minutes, {failed} errors, "
+            f"{steady.postponed} told to come again, "
             f"p50 {steady.percentile(50):.0f} ms, p99 {steady.percentile(99):.0f} ms, "
             f"{background.changes} changes and {traffic.generations} states of the index, memory "
             f"{first:.0f} MB, then {last:.0f} MB; "
@@ -148,7 +155,13 @@ class Capacity(ServerLoad):
             f"{refused / max(1, over.requests):.0%} refused with Retry-After, p99 of the answered "
             f"{over.percentile(99):.0f} ms, usual times again after {recovery:.1f} s"
         )
-        problems = [*measured.problems, *steady.problems, *over.problems, *background.problems]
+        phases = [*measured, steady, over]
+        problems = [problem for phase in phases for problem in phase.problems]
+        problems += background.problems
+        if steady.postponed > POSTPONED * steady.requests:
+            problems.append(f"{steady.postponed} refusals below the capacity")
+        if over.lag > 1:
+            problems.append(f"the campaign was {over.lag:.0f} s late with the overload")
         if failed:
             problems.append(f"{failed} requests below the capacity failed: {dict(steady.statuses)}")
         if over.disconnected:
@@ -157,8 +170,7 @@ class Capacity(ServerLoad):
             problems.append("nothing was refused at three times the capacity")
         if recovery > RECOVERY_SECONDS:
             problems.append(f"usual times only {recovery:.0f} s after the overload")
-        requests = measured.requests + steady.requests + over.requests
-        return problems + grown(first, last), requests
+        return problems + grown(first, last), sum(phase.requests for phase in phases)
 
 
 def grown(first: float, last: float) -> list[str]:
