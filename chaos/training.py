@@ -67,7 +67,7 @@ class RunOutcome:
     """What must be the same, to the last bit, however often a run was disturbed."""
 
     result: str
-    log: str
+    log: bytes
     weights: str
     embeddings: str
 
@@ -83,5 +83,5 @@ def outcome(runs: Path) -> RunOutcome | None:
         return hashlib.sha256((folder / name).read_bytes()).hexdigest()
 
     result = json.dumps(json.loads(found[0].read_text()), sort_keys=True)
-    log = (folder / "metrics.jsonl").read_text()
+    log = (folder / "metrics.jsonl").read_bytes()
     return RunOutcome(result, log, hashed("model.safetensors"), hashed("test.safetensors"))

@@ -13,6 +13,7 @@ MARKUP = "</script><script>window.hacked=1</script><img src=x onerror='window.ha
 VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 10**400, 1.5, float("nan"), float("inf"), "", "x", "x" * 100_000, MARKUP),
     *([], {}, [[]], {"": None}, [None], "9" * 5000, "../../x", "2020-01-01", -(2**63), 2**64),
+    *("\ud800", "\udcff"),
 )
 
 

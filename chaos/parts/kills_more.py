@@ -122,9 +122,10 @@ class ReproduceKills(Scenario):
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Kill up to three times."""
         arguments, total = self.arguments(folder / "results"), Outcome()
-        for _ in range(random.randint(1, 3)):
+        kills = random.randint(1, 3)
+        for _ in range(kills):
             command = warm(arguments, folder, self.variables)
-            killed = command.kill_after(random.uniform(0, self.seconds))
+            killed = command.kill_after(moment(random, self.seconds, kills))
             total += Outcome(int(killed)) + unexpected(command, (0, -signal.SIGKILL))
         command = warm(arguments, folder, self.variables)
         if command.wait() != 0:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from chaos.checks import failure
+from chaos.checks import failure, moment
 from chaos.commands import Command, warm
 from chaos.parts.kills_study import StudyScenario
 from chaos.parts.kills_training import TrainingKills
@@ -20,10 +20,10 @@ STOPPED = 130
 
 
 def stopped(command: Command, random: Random, seconds: float) -> Outcome:
-    """Send a signal to the command's group, as a terminal does, after up to so many seconds."""
+    """Send a signal to the command's group, as a terminal does, after so many seconds."""
     while command.poll() is None and not is_handling(command.pid):
         time.sleep(0.005)
-    command.wait(random.uniform(0, seconds))
+    command.wait(seconds)
     with suppress(ProcessLookupError):
         os.killpg(command.pid, random.choice(SIGNALS))
     said = [] if command.wait() == 0 else sentences(command)
@@ -62,8 +62,10 @@ class TrainingSignals(TrainingKills):
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Stop, go on, compare."""
         arguments, total = settings(self.variant, self.pictures, folder / "runs"), Outcome()
-        for _ in range(random.randint(1, 3)):
-            total += stopped(warm(arguments, folder, self.cache), random, self.seconds)
+        stops = random.randint(1, 3)
+        for _ in range(stops):
+            at = moment(random, self.seconds, stops)
+            total += stopped(warm(arguments, folder, self.cache), random, at)
         last = warm(arguments, folder, self.cache)
         if last.wait() != 0 or outcome(folder / "runs") != self.expected:
             total += failure(last, "not the result of the undisturbed run")
@@ -81,8 +83,10 @@ class StudySignals(StudyScenario):
         """Stop, go on, compare."""
         results, total = folder / "results", Outcome()
         start = study_command(self.study_in(folder), results, "--workers", "2")
-        for _ in range(random.randint(1, 3)):
-            total += stopped(warm(start, folder, self.cache), random, self.seconds)
+        stops = random.randint(1, 3)
+        for _ in range(stops):
+            at = moment(random, self.seconds, stops)
+            total += stopped(warm(start, folder, self.cache), random, at)
         total += self.to_the_end(start, folder, None)
         return total + self.compare(results, f"sqlite:///{results / 'study.db'}")
 

@@ -26,6 +26,7 @@ __all__ = [
     "fault_point",
     "file_checksum",
     "one_at_a_time",
+    "parse_json",
     "read_json",
     "seal",
     "unseal",
@@ -180,6 +181,18 @@ def unseal(value: Any) -> Any:
     return plain
 
 
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text that may be anything.
+
+    Raises:
+        ValueError: It is not JSON, or nested too deep to be read.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
 def read_json(path: Path) -> Any:
     """The content of a JSON file, without its checksum.
 
@@ -187,8 +200,8 @@ def read_json(path: Path) -> Any:
         LookalikeError: It cannot be read, or it is not as it was written.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        value = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise LookalikeError(f"cannot read '{path}': {error}") from error
     try:
         return unseal(value)

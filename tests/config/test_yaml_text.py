@@ -35,6 +35,8 @@ def laughs(levels, width):
         ("x: !!python/object/apply:os.mkdir [{folder}]", "could not determine a constructor"),
         ("x: !!python/name:os.system ''", "could not determine a constructor"),
         ("a: \0", "special characters"),
+        ('extends: "\\ud800"', "surrogates not allowed"),
+        ('"\\ud800": 1', "surrogates not allowed"),
     ],
 )
 def test_what_is_no_plain_setting_is_refused(text, reason, tmp_path):

@@ -79,3 +79,17 @@ def test_runs_and_images_may_be_moved(run):
     path = run.folder / "config.yaml"
     path.write_text(path.read_text().replace("root: null", "root: /elsewhere"))
     assert str(run.config.data.root) == "/elsewhere"
+
+
+@pytest.mark.parametrize("forged", ["null", "[1]", '"text"'])
+def test_checksums_that_are_no_mapping_are_a_sentence(run, forged):
+    (run.folder / "result.json").write_text(f'{{"files": {forged}}}')
+    with pytest.raises(LookalikeError, match=r"result\.json' is damaged"):
+        run.epochs()
+
+
+def test_a_log_nested_too_deep_is_a_sentence(run):
+    (run.folder / "result.json").unlink()
+    run.log.write_text("[" * 100_000)
+    with pytest.raises(LookalikeError, match=r"metrics\.jsonl' is damaged"):
+        run.epochs()

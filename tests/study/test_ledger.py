@@ -91,9 +91,12 @@ def test_a_record_that_was_changed_is_a_sentence(url, tmp_path):
         ledger.add({"a/1": {"score": 0.25}})
         with ledger.engine.begin() as connection:
             text = connection.execute(TABLE.select()).one().record
-        changed(ledger, record=text.replace("0.25", "0.35"))
-        with pytest.raises(LookalikeError, match=r"study\.db.*the record of a/1.*remove the file"):
-            ledger.records(["a/"])
+        for damaged in (text.replace("0.25", "0.35"), "[" * 100_000):
+            changed(ledger, record=damaged)
+            with pytest.raises(
+                LookalikeError, match=r"study\.db.*the record of a/1.*remove the file"
+            ):
+                ledger.records(["a/"])
 
 
 def test_a_damaged_database_is_a_sentence(url, tmp_path):

@@ -1,6 +1,8 @@
 """Worker processes of one machine: records, deaths, and workers that cannot start."""
 
+import multiprocessing
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -53,3 +55,17 @@ def test_workers_that_cannot_start_end_the_study(monkeypatch):
         while True:
             executor.submit(task(0))
             outcomes_of(executor)
+
+
+def test_a_worker_whose_driver_was_killed_ends_without_a_word():
+    """What it has sent is unread, so its next read fails instead of coming to an end."""
+    own, given = multiprocessing.Pipe()
+    command = [sys.executable, "-m", "lookalike.study.local", str(given.fileno())]
+    with subprocess.Popen(
+        command, pass_fds=[given.fileno()], stderr=subprocess.PIPE, text=True
+    ) as worker:
+        given.close()
+        assert own.poll(120)
+        own.close()
+        _, errors = worker.communicate(timeout=60)
+    assert (worker.returncode, errors) == (0, "")

@@ -128,6 +128,13 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     path.write_text(json.dumps(values | {"repeats": repeats}))
     with pytest.raises(BadInput, match=r"triplet\.json' is damaged: .* has no score 'map@r'"):
         load_results(tmp_path)
+    write(study(tmp_path))
+    bases = tmp_path / "glyphs" / "baselines.json"
+    told = read_json(bases)
+    told["baselines"][0]["concatenated"] = {}
+    bases.write_text(json.dumps(told))
+    with pytest.raises(BadInput, match=r"baselines\.json' is damaged: .* has no score 'map@r'"):
+        load_results(tmp_path)
     path.write_text(json.dumps(values | {"format": 99}))
     with pytest.raises(BadInput, match="format 99, and this version reads 1"):
         load_results(tmp_path)

@@ -10,6 +10,7 @@ from lookalike.errors import LookalikeError
 from lookalike.files import FAULT
 from lookalike.progress import Watcher
 from lookalike.training import checkpoint, train
+from lookalike.training.signals import Interrupted
 
 
 def test_the_copy_is_of_the_moment(tmp_path, monkeypatch):
@@ -150,3 +151,20 @@ def test_a_full_disk_before_the_first_step(tiny):
             train(tiny("protocol.test_untrained=true"), Full())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, former)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_the_log_of_an_unfinished_run_is_as_the_checkpoint_has_it(tiny, stops_at, tmp_path, damage):
+    whole = train(tiny(f"runs_dir={tmp_path / 'whole'}"))
+    with pytest.raises(Interrupted):
+        train(tiny(), stops_at(14))
+    (log,) = (tmp_path / "runs").glob("*/metrics.jsonl")
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 0x80
+    if damage == "flip":
+        log.write_bytes(content)
+    elif damage == "cut":
+        log.write_bytes(content[:20])
+    else:
+        log.unlink()
+    assert train(tiny()).epochs() == whole.epochs()

@@ -29,6 +29,13 @@ class Loader(yaml.SafeLoader):
                 seen.add((key.tag, key.value))
         return node
 
+    def construct_scalar(self, node: yaml.Node) -> Any:
+        """A text that can be encoded: half of a surrogate pair can be written to no file."""
+        value = super().construct_scalar(node)
+        if isinstance(value, str):
+            value.encode()
+        return value
+
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         """A whole number of 64 bits: no setting needs more, and few libraries take more."""
         number: int = super().construct_yaml_int(node)

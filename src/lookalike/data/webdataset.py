@@ -4,7 +4,6 @@
 under ``label``, and perhaps ``split``.
 """
 
-import json
 import os
 import tarfile
 from pathlib import Path
@@ -14,6 +13,7 @@ from lookalike.data.encoded_images import from_encoded
 from lookalike.data.image_files import IMAGE_SUFFIXES
 from lookalike.data.image_set import ImageSet, digest
 from lookalike.errors import BadInput
+from lookalike.files import parse_json
 from lookalike.registry import DATASETS
 
 __all__ = ["Members", "about_sample", "samples_of", "shards_of", "webdataset"]
@@ -109,9 +109,9 @@ def about_sample(shard: Path, key: str, about: dict[str, bytes]) -> dict[str, An
     name = key.removeprefix("/")
     try:
         if ".json" in about:
-            return dict(json.loads(about[".json"]))
+            return dict(parse_json(about[".json"]))
         return {"label": (about.get(".cls") or about.get(".txt") or b"").decode().strip()}
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError) as error:
         raise BadInput(f"the sample '{name}' of {shard} has an unreadable class: {error}") from None
 
 

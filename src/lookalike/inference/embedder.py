@@ -15,7 +15,7 @@ from lookalike.config.schema import MOST_DIM
 from lookalike.data import Preset
 from lookalike.data.image_set import digest
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.files import atomically, unseal, write_json
+from lookalike.files import atomically, parse_json, unseal, write_json
 from lookalike.inference.encoder import Encoder
 from lookalike.models import EmbeddingModel
 from lookalike.models.hubs import HUBS
@@ -174,7 +174,7 @@ class Embedder(Encoder):
     def restore(cls, settings: str, weights: Path, place: str) -> Self:
         """A model from the text of its ``model.json`` and its file of weights."""
         try:
-            record = unseal(json.loads(settings))
+            record = unseal(parse_json(settings))
             if not isinstance(record, dict) or record.get("format") != FORMAT:
                 raise BadInput(f"'{place}' does not hold a model of lookalike")
             if record["version"] != VERSION:
@@ -184,7 +184,7 @@ class Embedder(Encoder):
                 )
             blueprint = Blueprint.model_validate(record["blueprint"])
             named, origin = record["fingerprint"], dict(record["origin"])
-        except (KeyError, TypeError, ValueError, ValidationError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, ValidationError) as error:
             if isinstance(error, BadInput):
                 raise
             raise BadInput(f"the model in '{place}' is damaged: model.json") from error

@@ -1,6 +1,5 @@
 """An exported model that ONNX Runtime runs, without anything else."""
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from torch import Tensor
 from lookalike.data import Normalisation
 from lookalike.data.cache import cache_folder
 from lookalike.errors import BadInput
-from lookalike.files import atomically
+from lookalike.files import atomically, parse_json
 from lookalike.inference.embedder import Blueprint, Embedder
 from lookalike.inference.encoder import Encoder
 
@@ -36,7 +35,7 @@ class OnnxEncoder(Encoder):
                 str(path), options, providers=["CPUExecutionProvider"]
             )
             properties = self._session.get_modelmeta().custom_metadata_map
-            told = json.loads(properties["lookalike"])
+            told = parse_json(properties["lookalike"])
             pixels: dict[str, Any] = {  # JSON has lists where a normalisation has tuples
                 name: tuple(value) if isinstance(value, list) else value
                 for name, value in told["input"].items()

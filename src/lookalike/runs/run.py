@@ -38,6 +38,7 @@ from lookalike.files import (
     checksum,
     damaged,
     file_checksum,
+    parse_json,
     read_json,
     write_json,
 )
@@ -142,7 +143,10 @@ class Run:
             LookalikeError: It is not as the run wrote it, or it is gone.
         """
         path = self.folder / name
-        named = self._read("result.json").get(FILES, {}).get(name) if self.done else None
+        checksums = self._read("result.json").get(FILES, {}) if self.done else {}
+        if not isinstance(checksums, dict):
+            raise damaged(self.folder / "result.json")
+        named = checksums.get(name)
         if named is not None:
             try:
                 same = file_checksum(path) == named
@@ -207,10 +211,10 @@ class Run:
             return []
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
-            found = [dict(json.loads(line)) for line in lines]
+            found = [dict(parse_json(line)) for line in lines]
             for entry in found:
                 _ = int(entry["epoch"]), [float(v) for k, v in entry.items() if _is_number_key(k)]
-        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise damaged(path) from error
         return found
 

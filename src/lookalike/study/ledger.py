@@ -34,7 +34,7 @@ from sqlalchemy.exc import (
 )
 
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.files import CHECKSUM, checksum
+from lookalike.files import CHECKSUM, checksum, parse_json
 from lookalike.progress import Watcher, duration
 
 Made = TypeVar("Made")
@@ -300,9 +300,9 @@ class Ledger:
     def _opened(self, key: str, text: str) -> dict[str, Any]:
         """A record, compared with its checksum."""
         try:
-            record = json.loads(text)
+            record = parse_json(text)
             named = record.pop(CHECKSUM, None)
-        except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        except (ValueError, AttributeError, TypeError) as error:
             raise self._damaged(f"the record of {key}") from error
         if named is not None and named != checksum(json.dumps(record)):
             raise self._damaged(f"the record of {key}")

@@ -295,11 +295,16 @@ def load_results(folder: Path | str) -> StudyResults:
             )
     found = (read_method(folder, *row.key) for row in planned)
     rows = [row for row in found if row is not None]
+    baselines = [row for dataset in told.datasets for row in read_baselines(folder, dataset)]
     for row in rows:
-        _refuse_untested(folder, row, told.metric)
-    baselines = [read_baselines(folder, dataset) for dataset in told.datasets]
-    parts = {"folder": folder, "planned": planned, "rows": rows}
-    return _parse(path, StudyResults, head | parts | {"baselines": sum(baselines, ())})
+        for repeat in row.repeats:
+            where = row_file(folder, row.dataset, row.label)
+            _refuse_untested(repeat, told.metric, f"'{where}' is damaged: repeat {repeat.number}")
+    for base in baselines:
+        where = row_file(folder, base.dataset, "baselines")
+        _refuse_untested(base, told.metric, f"'{where}' is damaged: {base.baseline[:80]!r}")
+    parts = {"folder": folder, "planned": planned, "rows": rows, "baselines": baselines}
+    return _parse(path, StudyResults, head | parts)
 
 
 def _product(head: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -361,12 +366,10 @@ def write_method(folder: Path, row: MethodRow, classes: RowClasses | None = None
     write_json(path, {"format": FORMAT} | values, sealed=True)
 
 
-def _refuse_untested(folder: Path, row: MethodRow, metric: str) -> None:
-    """Refuse a row with a tested repeat that has no score in the metric of its study."""
-    for repeat in row.repeats:
-        if any(metric not in scores for scores in (*repeat.separate, repeat.concatenated)):
-            path = row_file(folder, row.dataset, row.label)
-            raise BadInput(f"'{path}' is damaged: repeat {repeat.number} has no score {metric!r}")
+def _refuse_untested(tested: Tested, metric: str, what: str) -> None:
+    """Refuse test scores without that of the study's metric."""
+    if any(metric not in scores for scores in (*tested.separate, tested.concatenated)):
+        raise BadInput(f"{what} has no score {metric!r}")
 
 
 def read_method(folder: Path, dataset: str, label: str) -> MethodRow | None:

@@ -16,7 +16,7 @@ SECONDS_BETWEEN_FLUSHES = 0.5
 
 @dataclass
 class Progress:
-    """The counters of a run, as a checkpoint stores them."""
+    """The counters of a run and its log, as a checkpoint stores them."""
 
     step: int = 0
     seconds: float = 0.0
@@ -25,7 +25,7 @@ class Progress:
     best_epoch: int = 0
     stale: int = 0
     stopped: bool = False
-    log_bytes: int = 0
+    log: str = ""
 
 
 @dataclass

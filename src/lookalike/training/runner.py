@@ -1,7 +1,6 @@
 """One run: trained, resumed after an interruption, tested once, its result written last."""
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,6 +17,7 @@ from lookalike.data import ImageSet, ImageStore, Preset, Split, Subset
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.evaluation.metrics import check_metrics, more_is_better
+from lookalike.files import atomically
 from lookalike.models.lora import merged_state
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, run_name
@@ -197,14 +197,17 @@ class TrainingRun(TrainingLoop):
             return nullcontext()
         return open_loggers(self.config, self.run, self.progress.step // self.per_epoch)
 
+    def write_log(self) -> None:
+        """Write the run's own log, whole: it is short, and a killed process leaves none of it."""
+        with checkpoint.explain_failed_write(self.run.log), atomically(self.run.log) as draft:
+            draft.write_text(self.progress.log, encoding="utf-8")
+
     def log(self, loggers: list[Logger], epoch: int, scores: dict[str, float]) -> None:
         """Write one line to the run's own log, and to its loggers."""
         rates = {"lr": self.optimizer.param_groups[0]["lr"]}
-        self.progress.log_bytes = append_line(
-            self.run,
-            self.progress.log_bytes,
-            {"epoch": epoch, "step": self.progress.step} | scores | rates,
-        )
+        line = {"epoch": epoch, "step": self.progress.step} | scores | rates
+        self.progress.log += json.dumps(line) + "\n"
+        self.write_log()
         for logger in loggers:
             logger.log_metrics(scores, epoch)
         text = ", ".join(f"{name} {format_score(name, value)}" for name, value in scores.items())
@@ -307,6 +310,8 @@ class TrainingRun(TrainingLoop):
         if found is not None:
             weights, state = found
             self.progress = Progress(**state["progress"])
+            if is_first():
+                self.write_log()  # as it was then, whatever has become of the file
             checkpoint.load_weights(self.model, weights["model"])
             self.objective.load_state_dict(weights.get("objective", {}))
             self.best = weights_as_held(self.model, weights.get("best", {}))
@@ -323,18 +328,3 @@ class TrainingRun(TrainingLoop):
             checkpoint.restore_random(state["random"])
             self.watcher.note(f"going on from step {self.progress.step} of {self.total}")
         return found is not None
-
-
-def append_line(run: Run, at: int, values: dict[str, Any]) -> int:
-    """Write one line of the log at byte ``at``, replacing what a killed process wrote after it."""
-    line = (json.dumps(values) + "\n").encode()
-    with (
-        checkpoint.explain_failed_write(run.log),
-        run.log.open("r+b" if run.log.exists() else "w+b") as log,
-    ):
-        log.seek(at)
-        log.truncate()
-        log.write(line)
-        log.flush()
-        os.fsync(log.fileno())
-    return at + len(line)

@@ -16,8 +16,8 @@ from lookalike.data.own_images import folder as image_folder
 from lookalike.errors import BadInput
 from lookalike.inference.bulk import pipeline
 from lookalike.inference.bulk.job import Options, Share, embed
-from lookalike.inference.bulk.manifest import Manifest
-from lookalike.inference.bulk.shards import read_shard, vectors_in
+from lookalike.inference.bulk.manifest import MANIFEST, Manifest
+from lookalike.inference.bulk.shards import read_description, read_shard, vectors_in
 from lookalike.inference.bulk.source import open_source
 from lookalike.inference.embedder import Embedder
 from tests.inference.bulk.conftest import encoded
@@ -138,6 +138,32 @@ def test_finished_shards_are_not_made_again(embedder, photos, tmp_path, monkeypa
         table_of(folder)
     assert embed(embedder, open_source(photos), folder, FEW).made == 3
     assert np.array_equal(table_of(folder)[1], before)
+
+
+def test_any_flipped_bit_of_a_shard_is_noticed_and_mended(embedder, photos, tmp_path):
+    """Also in what Parquet has no checksum of: the headers of pages, the description at the end."""
+    folder = tmp_path / "v"
+    embed(embedder, open_source(photos), folder, FEW)
+    path = folder / "shard-00001.parquet"
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 97):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        with pytest.raises(BadInput, match=r"shard-00001\.parquet' is damaged"):
+            table_of(folder)
+    assert embed(embedder, open_source(photos), folder, FEW).made == 1
+    assert path.read_bytes() == whole
+
+
+def test_descriptions_nested_too_deep(embedder, photos, tmp_path):
+    folder = tmp_path / "v"
+    embed(embedder, open_source(photos), folder, FEW)
+    path = folder / "shard-00001.parquet"
+    deep = pyarrow.parquet.read_table(path).replace_schema_metadata({b"lookalike": b"[" * 100_000})
+    pyarrow.parquet.write_table(deep, path)
+    assert read_description(path) == {}
+    (folder / MANIFEST).write_text("[" * 100_000)
+    with pytest.raises(BadInput, match=r"embedding\.json' is damaged"):
+        Manifest.read(folder)
 
 
 def test_a_folder_holds_one_work(embedder, photos, tmp_path):

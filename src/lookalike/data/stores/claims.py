@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from lookalike.files import parse_json
+
 __all__ = ["STALE_SECONDS", "Claim", "claimed"]
 
 STALE_SECONDS = 120
@@ -64,7 +66,7 @@ def _is_void(claim: Path) -> bool:
     try:
         age = _now(claim.parent) - claim.stat().st_mtime
         with suppress(ValueError, KeyError, TypeError):  # it is being written
-            owner = json.loads(claim.read_text(encoding="utf-8"))
+            owner = parse_json(claim.read_text(encoding="utf-8"))
             if owner["host"] == socket.gethostname() and not _is_alive(int(owner["pid"])):
                 return True
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lookalike.data.image_set import digest
 from lookalike.errors import BadInput
-from lookalike.files import seal, unseal, write_json, write_new
+from lookalike.files import parse_json, seal, unseal, write_json, write_new
 from lookalike.inference.bulk.columns import metadata_name
 from lookalike.inference.bulk.device import Precision
 from lookalike.inference.bulk.source import Source
@@ -21,7 +21,7 @@ Dtype = Literal["float32", "float16"]
 
 MANIFEST = "embedding.json"
 FORMAT = "lookalike-vectors"
-VERSION = 1
+VERSION = 2
 _BLOCK = 65_536
 
 
@@ -33,7 +33,7 @@ class ShardFile(BaseModel):
         rows: How many vectors it has.
         skipped: How many pictures could not be read.
         size: Its bytes.
-        checksum: Of its vectors.
+        checksum: Of the file.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -97,10 +97,10 @@ class Manifest(BaseModel):
         """
         path = folder / MANIFEST
         try:
-            values = unseal(json.loads(path.read_text(encoding="utf-8")))
+            values = unseal(parse_json(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise BadInput(f"'{folder}' has no vectors: cannot read {MANIFEST}") from error
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise BadInput(f"'{path}' is damaged: it is not what was written") from error
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise BadInput(f"'{path}' is not of 'lookalike embed'")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lookalike.data.image_set import digest
 from lookalike.errors import BadInput
-from lookalike.files import atomically
+from lookalike.files import atomically, file_checksum, parse_json
 from lookalike.inference.bulk.columns import VECTOR
 from lookalike.inference.bulk.listing import Skipped
 from lookalike.inference.bulk.manifest import Dtype, Manifest, ShardFile
@@ -97,9 +97,9 @@ def read_description(path: Path) -> dict[str, Any]:
     """What a shard says of itself; empty where it is no shard."""
     try:
         file = pyarrow.parquet.ParquetFile(path)
-        description = dict(json.loads((file.schema_arrow.metadata or {})[_KEY]))
+        description = dict(parse_json((file.schema_arrow.metadata or {})[_KEY]))
         return description | {"rows": file.metadata.num_rows}
-    except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError):
         return {}
 
 
@@ -117,7 +117,7 @@ def finished(
         folder: Where it is.
         manifest: What it belongs to.
         number: Its number.
-        thorough: Whether all pages are read and the checksum is computed again.
+        thorough: Whether all of it is read and compared with its checksum.
 
     Returns:
         None where the shard must be made.
@@ -129,20 +129,27 @@ def finished(
         return None
     if description["rows"] + len(description["skipped"]) != row_count:
         return None
-    if thorough:
-        try:
-            table = pyarrow.parquet.read_table(path, page_checksum_verification=True)
-        except (pyarrow.ArrowException, OSError):
-            return None
-        if checksum(table[VECTOR]) != description["checksum"]:
-            return None
+    if thorough and not _as_written(path, manifest, description["checksum"]):
+        return None
     return ShardFile(
         name=path.name,
         rows=description["rows"],
         skipped=len(description["skipped"]),
         size=path.stat().st_size,
-        checksum=description["checksum"],
+        checksum=file_checksum(path),
     )
+
+
+def _as_written(path: Path, manifest: Manifest, vectors: str) -> bool:
+    """Whether a shard has its checksum: of the file, or of its vectors before all are finished."""
+    for file in manifest.files:
+        if file.name == path.name:
+            return file_checksum(path) == file.checksum
+    try:
+        table = pyarrow.parquet.read_table(path, page_checksum_verification=True)
+    except (pyarrow.ArrowException, OSError):
+        return False
+    return checksum(table[VECTOR]) == vectors
 
 
 def skipped_of(path: Path) -> list[Skipped]:
@@ -151,7 +158,7 @@ def skipped_of(path: Path) -> list[Skipped]:
 
 
 def read_shard(folder: Path, file: ShardFile) -> Any:
-    """The table of a finished shard, whose vectors must have the checksum.
+    """The table of a finished shard, whose file must have the checksum.
 
     Raises:
         BadInput: The shard is missing or damaged.
@@ -159,9 +166,8 @@ def read_shard(folder: Path, file: ShardFile) -> Any:
     path = folder / file.name
     again = "the command that made it makes it again"
     try:
-        table = pyarrow.parquet.read_table(path, page_checksum_verification=True, partitioning=None)
+        if file_checksum(path) != file.checksum:
+            raise BadInput(f"the shard '{path}' is damaged; {again}")
+        return pyarrow.parquet.read_table(path, partitioning=None)
     except (pyarrow.ArrowException, OSError) as error:
         raise BadInput(f"cannot read the shard '{path}': {error}; {again}") from error
-    if table.num_rows != file.rows or checksum(table[VECTOR]) != file.checksum:
-        raise BadInput(f"the shard '{path}' is damaged; {again}")
-    return table

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lookalike.errors import BadInput
-from lookalike.files import write_json
+from lookalike.files import parse_json, write_json
 from lookalike.search.effort import NEIGHBOURS
 from lookalike.search.folder.disk import FileNote, damaged, fsync
 from lookalike.search.items import Precision
@@ -169,14 +169,14 @@ class Manifest(_Note):
 def read_values(folder: Path) -> dict[str, Any]:
     """The values of ``index.json``, of any version."""
     try:
-        values = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        values = parse_json((folder / NAME).read_text(encoding="utf-8"))
     except OSError as error:
         reason = f"there is no index '{folder}'"
         if folder.exists():
             reason = f"'{folder}' is not an index: it has no index.json"
         hint = "'lookalike index RUN photos/ -o shop.index' makes one"
         raise BadInput(f"{reason}; {hint}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise damaged(folder, "index.json is not JSON") from error
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise BadInput(f"'{folder}' is not an index of lookalike")

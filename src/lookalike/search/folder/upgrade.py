@@ -5,7 +5,6 @@ Version 1 kept everything in one folder ``state-N``: ``vectors.npy``, ``ids.npy`
 repeated: ``index.json`` is replaced last.
 """
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lookalike.errors import BadInput
+from lookalike.files import parse_json
 from lookalike.progress import Watcher
 from lookalike.search.folder import disk, keys, table, vectors
 from lookalike.search.folder.manifest import SEGMENTS, VERSION, Manifest, SegmentNote, read_values
@@ -83,7 +83,7 @@ def _write(folder: Path, values: dict[str, Any], watcher: Watcher) -> SegmentNot
     records = []
     with (state / "items.jsonl").open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
-            records.append(Record(**json.loads(line)))
+            records.append(Record(**parse_json(line)))
             if number % 10_000 == 0:
                 watcher.stage("upgrading", number, count)
     if len(records) != count or not (np.diff(ids) > 0).all():
