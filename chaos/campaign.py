@@ -14,7 +14,7 @@ from chaos.scenario import Outcome, Scenario, Unavailable, Unit
 
 __all__ = ["Entry", "replay_command", "run_campaign"]
 
-SHARES: Mapping[Unit, float] = {"kills": 3.0, "inputs": 5.0, "faults": 1.0, "requests": 1.0}
+SHARES: Mapping[Unit, float] = {"kills": 4.0, "inputs": 4.0, "faults": 1.0, "requests": 1.0}
 """How much time the scenarios of each unit get, compared with the others of the same weight."""
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from lookalike.errors import LookalikeError
-from lookalike.files import FAULT, atomically, read_json, write_json
+from lookalike.files import FAULT, atomically, parse_json, read_json, write_json, write_texts
 
 
 def test_a_failed_write_leaves_the_former_file(tmp_path):
@@ -62,3 +62,18 @@ def test_a_sealed_file_that_was_changed_is_a_sentence(tmp_path):
     path.write_text("{")
     with pytest.raises(LookalikeError, match=r"cannot read '.*value\.json'"):
         read_json(path)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, f"[{2**64}]", "-" + "9" * 400, "9" * 5000, "{"])
+def test_json_of_anybody_is_a_value_or_a_value_error(text, tmp_path):
+    with pytest.raises(ValueError, match=r"deep|bits|Expecting"):
+        parse_json(text)
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(LookalikeError, match=r"cannot read '.*a\.json'"):
+        read_json(tmp_path / "a.json")
+    assert parse_json(f'{{"a": [{2**63}, -1, 1e400]}}') == {"a": [2**63, -1, float("inf")]}
+
+
+def test_a_text_that_cannot_be_encoded_has_a_question_mark(tmp_path):
+    (path,) = write_texts(tmp_path / "a", {".txt": "caf\udce9"})
+    assert path.read_text() == "caf?"

@@ -32,6 +32,7 @@ __all__ = [
     "unseal",
     "write_json",
     "write_new",
+    "write_texts",
 ]
 
 CHECKSUM = "checksum"
@@ -185,12 +186,20 @@ def parse_json(text: str | bytes) -> Any:
     """The value of a JSON text that may be anything.
 
     Raises:
-        ValueError: It is not JSON, or nested too deep to be read.
+        ValueError: It is not JSON, is nested too deep, or has a number of more than 64 bits.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=_whole_number)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+
+
+def _whole_number(digits: str) -> int:
+    """An integer that a float can hold as well: few libraries take a larger one."""
+    number = int(digits) if len(digits) < 30 else 2**64
+    if not -(2**64) < number < 2**64:
+        raise ValueError(f"the number {digits[:20]}... has more than 64 bits")
+    return number
 
 
 def read_json(path: Path) -> Any:
@@ -223,10 +232,13 @@ def _canonical(value: Any) -> str:
 
 
 def write_texts(path: Path, texts: Mapping[str, str]) -> list[Path]:
-    """Write a text for each suffix of ``path``, each whole or not at all; the paths in order."""
+    """Write a text for each suffix of ``path``, each whole or not at all; the paths in order.
+
+    What UTF-8 cannot encode becomes a question mark.
+    """
     written = []
     for suffix, text in texts.items():
         written.append(path.with_suffix(suffix))
         with atomically(written[-1]) as draft:
-            draft.write_text(text, encoding="utf-8")
+            draft.write_text(text, encoding="utf-8", errors="replace")
     return written

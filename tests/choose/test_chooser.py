@@ -140,6 +140,19 @@ def test_too_few_classes_say_what_cannot_be_known(chosen, coloured_noise, tmp_pa
     assert found.recipe.model.dim == 0
 
 
+def test_names_of_folders_and_images_are_text_on_the_page(chosen, coloured_noise, tmp_path):
+    bad = "<img src=x onerror=alert(1)>"
+    made = coloured_noise(6, 4, size=(40, 40))
+    (made / "00").rename(made / bad)
+    (made / bad / "0.png").rename(made / bad / f"{bad}.png")
+    (made / bad / f"{bad}.png").write_bytes(b"no image")
+    folder = made.rename(tmp_path / bad)
+    written = write_outcome(chosen(folder=folder), f"lookalike choose '{folder}'")
+    page = written.page.read_text(encoding="utf-8")
+    assert bad not in page
+    assert html.escape(bad) in page
+
+
 def test_a_folder_of_other_images_is_refused(chosen, coloured_noise):
     chosen(folder=coloured_noise(6, 4, size=(40, 40)))
     with pytest.raises(BadInput, match="was made from other images or settings"):

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,14 @@ def test_pictures_outside_the_class_folders_are_refused(tmp_path, save_image):
     save_image(tmp_path / "a" / "1.png")
     save_image(tmp_path / "loose.png")
     with pytest.raises(BadInput, match=r"1 picture\(s\) outside any class folder.*loose\.png"):
+        load("folder", tmp_path)
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9/1.png", b"a/\xff.png"])
+def test_names_that_are_not_utf_8_are_refused(tmp_path, save_image, name):
+    save_image(tmp_path / "b" / "1.png")
+    save_image(tmp_path / os.fsdecode(name))
+    with pytest.raises(BadInput, match=r"the name '.*\\udc.*' is not UTF-8"):
         load("folder", tmp_path)
 
 

@@ -67,6 +67,13 @@ def test_the_figure_has_a_mark_for_each_interval(part_of, narrow, options, thick
         assert f">{row.name}</text>" in svg
 
 
+@pytest.mark.parametrize("scale", [1, 1e3, 1e8])
+def test_the_axis_has_a_few_ticks_whatever_the_metric(part_of, scale):
+    part = part_of(methods={name: scale * score for name, score in METHODS.items()})
+    svg = difference_figure(part, "map@r")
+    assert 2 <= svg.count('class="grid"') <= 9
+
+
 def test_a_file_of_its_own_has_its_style(part_of):
     assert "<style>" in difference_figure(part_of(), "map@r", alone=True)
     assert "<style>" not in difference_figure(part_of(), "map@r")

@@ -1,5 +1,6 @@
 """Files of a finished run that are not as the run wrote them."""
 
+import json
 import re
 import shutil
 
@@ -93,3 +94,11 @@ def test_a_log_nested_too_deep_is_a_sentence(run):
     run.log.write_text("[" * 100_000)
     with pytest.raises(LookalikeError, match=r"metrics\.jsonl' is damaged"):
         run.epochs()
+
+
+@pytest.mark.parametrize("score", ["0.5", None, True, 1e12, 10**400])
+def test_scores_that_are_no_numbers_are_a_sentence(run, score):
+    result = run.result | {"test": {"recall@1": score}}
+    (run.folder / "result.json").write_text(json.dumps(result))
+    with pytest.raises(LookalikeError, match=r"result\.json"):
+        _ = run.scores

@@ -61,7 +61,7 @@ def test_a_damaged_time(tmp_path, text):
 
 def test_a_huge_time(tmp_path):
     (tmp_path / "timing.json").write_text('{"training_seconds": 1' + "0" * 400 + "}")
-    with pytest.raises(LookalikeError, match=r"timing\.json' is damaged"):
+    with pytest.raises(LookalikeError, match=r"timing\.json'"):
         _ = Run(tmp_path).seconds
 
 

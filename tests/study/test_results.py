@@ -124,9 +124,14 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     with pytest.raises(BadInput, match=r"triplet\.json': trials\.0\.number"):
         load_results(tmp_path)
     repeats = [dict(repeat) for repeat in values["repeats"]]
-    repeats[0]["separate"] = [{"recall@1": 0.5} for _ in repeats[0]["separate"]]
+    for untested, reason in (([{"recall@1": 0.5}], "no score 'map@r'"), ([], "separate")):
+        repeats[0]["separate"] = untested
+        path.write_text(json.dumps(values | {"repeats": repeats}))
+        with pytest.raises(BadInput, match=rf"triplet\.json'.*{reason}"):
+            load_results(tmp_path)
+    repeats[0]["separate"] = [{"map@r": 1e12}]
     path.write_text(json.dumps(values | {"repeats": repeats}))
-    with pytest.raises(BadInput, match=r"triplet\.json' is damaged: .* has no score 'map@r'"):
+    with pytest.raises(BadInput, match=r"triplet\.json': repeats.*larger than 1e9"):
         load_results(tmp_path)
     write(study(tmp_path))
     bases = tmp_path / "glyphs" / "baselines.json"

@@ -29,7 +29,7 @@ class Loader(yaml.SafeLoader):
                 seen.add((key.tag, key.value))
         return node
 
-    def construct_scalar(self, node: yaml.Node) -> Any:
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
         """A text that can be encoded: half of a surrogate pair can be written to no file."""
         value = super().construct_scalar(node)
         if isinstance(value, str):

@@ -107,11 +107,18 @@ def _of_kept(read: Callable[[int], Read], kept: NDArray[np.int64], index: int) -
 
 
 def digest(*parts: str | bytes | NDArray[Any]) -> str:
-    """A short hash of texts and arrays, in order, with the boundaries between them."""
+    """A short hash of texts and arrays, in order, with the boundaries between them.
+
+    Raises:
+        BadInput: A text, such as the name of a file, cannot be encoded as UTF-8.
+    """
     whole = hashlib.blake2b(digest_size=16)
     for part in parts:
         if isinstance(part, str):
-            part = part.encode()
+            try:
+                part = part.encode()
+            except UnicodeEncodeError:
+                raise BadInput(f"the name {part!a} is not UTF-8; give it another") from None
         data = part if isinstance(part, bytes) else part.tobytes()
         whole.update(len(data).to_bytes(8, "little"))
         whole.update(data)

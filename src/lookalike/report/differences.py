@@ -82,7 +82,9 @@ def difference_figure(
     def x(points: float) -> float:
         return round(left + plot * (points - low) / (high - low), 1)
 
-    step = next((s for s in TICKS if (high - low) / s <= (5 if narrow else 8)), TICKS[-1])
+    most = 5 if narrow else 8
+    decade = 10.0 ** math.ceil(math.log10((high - low) / most))
+    step = next((s for s in TICKS if (high - low) / s <= most), decade)
     ticks = [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
     height, first = (46, 62) if narrow else (27, 52)
     drawn = []

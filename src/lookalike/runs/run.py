@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import yaml
 from numpy.typing import NDArray
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -43,6 +43,7 @@ from lookalike.files import (
     write_json,
 )
 from lookalike.models.weights import read_tensors
+from lookalike.runs.scores import Scores
 
 LATEST = "latest"
 """The name of the link to the run that was trained last."""
@@ -290,6 +291,8 @@ class Run:
 class ResultRecord(BaseModel):
     """What a ``result.json`` has at least; other keys are kept as they are."""
 
+    model_config = ConfigDict(strict=True)  # as nothing is converted, a text is no number
+
     data_fingerprint: str = ""
     weights_fingerprint: str = ""
     protocol: str = ""
@@ -303,10 +306,10 @@ class ResultRecord(BaseModel):
     test_chance: float = 0.0
     validation_classes: int = 0
     validation_chance: float = 0.0
-    test: dict[str, float] = {}
-    untrained: dict[str, float] = {}
-    raw_features: dict[str, float] = {}
-    validation: dict[str, float] = {}
+    test: Scores = {}
+    untrained: Scores = {}
+    raw_features: Scores = {}
+    validation: Scores = {}
 
     @model_validator(mode="after")
     def counts_of_test(self) -> Self:

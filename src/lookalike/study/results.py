@@ -15,19 +15,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from lookalike.errors import BadInput
 from lookalike.files import read_json, write_json
+from lookalike.runs.scores import Scores
 from lookalike.study.classes import RowClasses, classes_file, read_classes, write_classes
 from lookalike.study.intervals import Interval, summarize
 
 FORMAT = 1
 """Version of the file format; files of another version are an error."""
-
-Scores = dict[str, float]
 State = Literal["complete", "pruned", "failed"]
 Which = Literal["separate", "concatenated"]
 Row = TypeVar("Row")
@@ -80,7 +79,7 @@ class Repeat(Tested):
     seed: int
     validation: tuple[float, ...]
     """The best validation score of each fold; empty where the protocol has no validation."""
-    separate: tuple[Scores, ...]
+    separate: Annotated[tuple[Scores, ...], Field(min_length=1)]
     concatenated: Scores
     seconds: float
     runs: tuple[str, ...] = ()
