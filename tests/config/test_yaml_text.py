@@ -37,6 +37,8 @@ def laughs(levels, width):
         ("a: \0", "special characters"),
         ('extends: "\\ud800"', "surrogates not allowed"),
         ('"\\ud800": 1', "surrogates not allowed"),
+        ('extends: "a\\0b"', "the character NUL"),
+        ("extends: " + "x" * 1000, "cannot read '.*': File name too long"),
     ],
 )
 def test_what_is_no_plain_setting_is_refused(text, reason, tmp_path):

@@ -136,7 +136,10 @@ def read(given: Path | str, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """
     if isinstance(given, str) and given.startswith(PREFIX):
         return recipe(given.removeprefix(PREFIX)).values()
-    path = find_shipped(Path(given))
+    try:
+        path = find_shipped(Path(given))
+    except OSError as error:  # such as a name that is too long
+        raise BadInput(f"cannot read '{given}': {error.strerror}") from error
     if path.resolve() in above:
         raise BadInput(f"'{given}' extends itself")
     if not path.is_file():

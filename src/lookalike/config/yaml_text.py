@@ -30,10 +30,12 @@ class Loader(yaml.SafeLoader):
         return node
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
-        """A text that can be encoded: half of a surrogate pair can be written to no file."""
+        """A text that can be written to a file and be a path: no half surrogate pair, no NUL."""
         value = super().construct_scalar(node)
-        if isinstance(value, str):
-            value.encode()
+        if isinstance(value, str) and b"\0" in value.encode():
+            raise yaml.constructor.ConstructorError(
+                None, None, "a text has the character NUL", node.start_mark
+            )
         return value
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
