@@ -13,7 +13,7 @@ from chaos.hostile.mutation import mutated
 from lookalike.search import Embedder, Index
 from lookalike.search.filters import Filter
 
-__all__ = ["Filters"]
+__all__ = ["Filters", "hostile_filter"]
 
 LABELS = (
     "'; drop table items; --",
@@ -101,6 +101,28 @@ FORBIDDEN = (
 )
 
 
+def hostile_filter(random: Random) -> tuple[str, str]:
+    """A text that is given as a filter, and its kind: damaged, forged or huge."""
+    draw = random.random()
+    if draw < 0.35:
+        return "damaged", mutated(random, random.choice(GOOD).encode()).decode("latin-1")
+    if draw < 0.9:
+        parts = [random.choice((*ATOMS, *GOOD)) for _ in range(random.choice((1, 1, 2, 3)))]
+        text = random.choice((" and ", " or ", " ", ", ")).join(parts)
+        return "forged", random.choice(("{}", "not {}", "({})", "(({})", "{}'", "{};")).format(text)
+    size = random.choice((100, 2000, 100_000))
+    return "huge", random.choice(
+        (
+            "(" * size + "price < 1" + ")" * size,
+            "not " * size + "price < 1",
+            " or ".join(["price < 1"] * size),
+            "label in (" + ", ".join(["'a'"] * size) + ")",
+            "label = '" + "a" * size + "'",
+            "label like '" + "%a" * size + "'",
+        )
+    )
+
+
 class Filters(Fuzzer):
     """Through ``Filter.parse`` and the search of an index with hostile labels."""
 
@@ -126,29 +148,11 @@ class Filters(Fuzzer):
     def inputs(self, random: Random, folder: Path) -> Iterator[Input]:  # noqa: ARG002
         """Filters, and labels to filter by."""
         while True:
-            draw = random.random()
-            if draw < 0.1:
+            if random.random() < 0.1:
                 label = random.choice(LABELS)
                 yield Input("label", self.by_label(label), keep=label)
                 continue
-            kind, text = "damaged", mutated(random, random.choice(GOOD).encode()).decode("latin-1")
-            if draw < 0.6:
-                kind = "forged"
-                parts = [random.choice((*ATOMS, *GOOD)) for _ in range(random.choice((1, 1, 2, 3)))]
-                text = random.choice((" and ", " or ", " ", ", ")).join(parts)
-                text = random.choice(("{}", "not {}", "({})", "(({})", "{}'", "{};")).format(text)
-            elif draw < 0.7:
-                kind, size = "huge", random.choice((100, 2000, 100_000))
-                text = random.choice(
-                    (
-                        "(" * size + "price < 1" + ")" * size,
-                        "not " * size + "price < 1",
-                        " or ".join(["price < 1"] * size),
-                        "label in (" + ", ".join(["'a'"] * size) + ")",
-                        "label = '" + "a" * size + "'",
-                        "label like '" + "%a" * size + "'",
-                    )
-                )
+            kind, text = hostile_filter(random)
             refuse = any(word in text.lower() for word in FORBIDDEN) and "'" not in text
             yield Input(kind, self.by_filter(text), refuse, text)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from lookalike.errors import BadInput
 from lookalike.files import read_json, write_json
@@ -41,15 +41,37 @@ def label_of(method: str, axes: Mapping[str, str]) -> str:
     return ", ".join((method, *axes.values()))
 
 
+def _finite(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Refuse numbers that no search draws."""
+    for key, value in parameters.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{key[:80]} is {value}")
+    return parameters
+
+
+def _with_fingerprint(facts: dict[str, Any]) -> dict[str, Any]:
+    """Refuse facts of a data set whose fingerprint is no text."""
+    if not isinstance(facts.get("fingerprint", ""), str):
+        raise ValueError("fingerprint must be a text")
+    return facts
+
+
+def _with_protocol(config: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a configuration whose protocol is none."""
+    if not isinstance(config.get("protocol", {}), dict):
+        raise ValueError("protocol must be a mapping")
+    return config
+
+
 @dataclass(frozen=True)
 class Trial:
     """One setting of the hyper-parameters, scored on validation classes."""
 
     number: int
-    parameters: dict[str, Any]
+    parameters: Annotated[dict[str, Any], AfterValidator(_finite)]
     """By dotted key: ``{"loss.margin": 0.1, "optim.lr": 1e-3}``."""
     state: State
-    value: float | None
+    value: FiniteFloat | None
     """The mean over folds of the best validation score; None unless complete."""
     folds: tuple[float, ...]
     """The best validation score of each fold that was run."""
@@ -92,7 +114,7 @@ class MethodRow:
 
     dataset: str
     method: str
-    config: dict[str, Any]
+    config: Annotated[dict[str, Any], AfterValidator(_with_protocol)]
     """The resolved ``RunConfig`` of the best trial (before tuning has ended, of the method)."""
     tuned: dict[str, Any]
     """The best hyper-parameters by dotted key; empty before tuning has ended."""
@@ -226,7 +248,9 @@ class StudyResults:
     rows: tuple[MethodRow, ...] = ()
     """The same without those that have not begun."""
     baselines: tuple[BaselineRow, ...] = ()
-    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    facts: dict[str, Annotated[dict[str, Any], AfterValidator(_with_fingerprint)]] = field(
+        default_factory=dict
+    )
     """Fingerprint, numbers of images and classes: of each data set, or of each combination of
     data set, protocol and network where rows differ in those."""
 
@@ -258,12 +282,27 @@ class StudyResults:
 
 
 @dataclass(frozen=True)
+class DataBlock:
+    """What is read of a data set's settings."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is read of the study's settings; the others are shown as they are."""
+
+    data: tuple[DataBlock, ...] | None = None
+    workers: int = 1
+
+
+@dataclass(frozen=True)
 class Head:
     """What reading the rows of a ``study.json`` needs."""
 
     datasets: tuple[str, ...]
     methods: tuple[str, ...]
-    study: dict[str, Any]
+    study: Settings
     metric: str
     planned: tuple[dict[str, Any], ...] | None = None
 

@@ -1,9 +1,12 @@
 """Filters choose the same pictures in a folder and in PostgreSQL."""
 
+from random import Random
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from chaos.hostile.filters import hostile_filter
 from lookalike.errors import BadInput
 from lookalike.search import Index, Record
 from lookalike.search.filters import Filter, numbers
@@ -53,6 +56,21 @@ def test_both_choose_the_same(index, text):
     mask = chosen.mask(Table())
     assert index.ids_where(chosen).tolist() == index.ids[mask].tolist()
     assert index.count(chosen) == mask.sum()
+
+
+def test_hostile_filters_choose_the_same_or_are_refused(index):
+    """What the campaign makes: whatever is read as a filter means the same in both."""
+    random, read = Random(0), 0
+    for _ in range(500):
+        _, text = hostile_filter(random)
+        try:
+            chosen = Filter.parse(text)
+            found = index.ids_where(chosen).tolist()
+        except BadInput:
+            continue
+        assert found == index.ids[chosen.mask(Table())].tolist(), text
+        read += 1
+    assert read > 20
 
 
 def test_search_is_within_the_filter(index):
