@@ -57,6 +57,7 @@ class TrainingSignals(TrainingKills):
     def __init__(self) -> None:
         super().__init__("plain")
         self.name = "signals.training"
+        self.weight = 3.0
         self.quick = 1
 
     def attempt(self, random: Random, folder: Path) -> Outcome:
@@ -64,7 +65,7 @@ class TrainingSignals(TrainingKills):
         arguments, total = settings(self.variant, self.pictures, folder / "runs"), Outcome()
         stops = random.randint(1, 3)
         for _ in range(stops):
-            at = moment(random, self.seconds, stops)
+            at = moment(random, self.seconds, stops + 1)
             total += stopped(warm(arguments, folder, self.cache), random, at)
         last = warm(arguments, folder, self.cache)
         if last.wait() != 0 or outcome(folder / "runs") != self.expected:
@@ -77,6 +78,7 @@ class StudySignals(StudyScenario):
 
     name = "signals.study"
     unit = "faults"
+    weight = 3.0
     quick = 0
 
     def attempt(self, random: Random, folder: Path) -> Outcome:
@@ -85,7 +87,7 @@ class StudySignals(StudyScenario):
         start = study_command(self.study_in(folder), results, "--workers", "2")
         stops = random.randint(1, 3)
         for _ in range(stops):
-            at = moment(random, self.seconds, stops)
+            at = moment(random, self.seconds, stops + 1)
             total += stopped(warm(start, folder, self.cache), random, at)
         total += self.to_the_end(start, folder, None)
         return total + self.compare(results, f"sqlite:///{results / 'study.db'}")
