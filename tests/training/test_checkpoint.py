@@ -168,3 +168,14 @@ def test_the_log_of_an_unfinished_run_is_as_the_checkpoint_has_it(tiny, stops_at
     else:
         log.unlink()
     assert train(tiny()).epochs() == whole.epochs()
+
+
+def test_a_checkpoint_of_another_version_is_a_sentence(tiny, stops_at, tmp_path):
+    with pytest.raises(Interrupted):
+        train(tiny(), stops_at(10))
+    (folder,) = (tmp_path / "runs").glob("*/checkpoints")
+    weights, state = checkpoint.latest(folder)
+    state["progress"]["log_bytes"] = state["progress"].pop("log")
+    checkpoint.save(folder, weights, state)
+    with pytest.raises(LookalikeError, match="of another version of lookalike; remove the run"):
+        train(tiny())

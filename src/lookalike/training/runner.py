@@ -309,7 +309,13 @@ class TrainingRun(TrainingLoop):
         found = checkpoint.latest_on_all_ranks(self.run.checkpoints)
         if found is not None:
             weights, state = found
-            self.progress = Progress(**state["progress"])
+            try:
+                self.progress = Progress(**state["progress"])
+            except TypeError as error:
+                raise LookalikeError(
+                    f"the checkpoint in '{self.run.checkpoints}' is of another version of "
+                    "lookalike; remove the run's folder, and the same command begins anew"
+                ) from error
             if is_first():
                 self.write_log()  # as it was then, whatever has become of the file
             checkpoint.load_weights(self.model, weights["model"])
