@@ -74,6 +74,8 @@ def test_any_value_of_a_study_may_be_another(make_study, tmp_path, name):
     path, document = tmp_path / "study" / name, read_json(whole / name)
     if name == "study.json":
         document["study"] |= SETTINGS
+    if "config" in document:  # a whole one has 150 values, which the schema refuses alike
+        document["config"] = {"loss": {"name": "triplet"}, "protocol": SETTINGS["protocol"]}
     path.write_text(json.dumps(document))
     refuse_tracebacks(read_study, tmp_path / "study", path, document)
 
