@@ -123,6 +123,10 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     path.write_text(json.dumps(values | {"trials": [{"number": "x"}]}))
     with pytest.raises(BadInput, match=r"triplet\.json': trials\.0\.number"):
         load_results(tmp_path)
+    trials = [values["trials"][0] | {"parameters": {"loss.margin": 1e300}}]
+    path.write_text(json.dumps(values | {"trials": trials}))
+    with pytest.raises(BadInput, match=r"trials\.0\.parameters: .*loss\.margin is 1e\+300"):
+        load_results(tmp_path)
     repeats = [dict(repeat) for repeat in values["repeats"]]
     for untested, reason in (([{"recall@1": 0.5}], "no score 'map@r'"), ([], "separate")):
         repeats[0]["separate"] = untested

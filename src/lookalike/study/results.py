@@ -27,6 +27,8 @@ from lookalike.study.intervals import Interval, summarize
 
 FORMAT = 1
 """Version of the file format; files of another version are an error."""
+LARGEST = 3.4e38
+"""No hyper-parameter is larger: the importance of each is computed in float32."""
 State = Literal["complete", "pruned", "failed"]
 Which = Literal["separate", "concatenated"]
 Row = TypeVar("Row")
@@ -44,7 +46,7 @@ def label_of(method: str, axes: Mapping[str, str]) -> str:
 def _finite(parameters: dict[str, Any]) -> dict[str, Any]:
     """Refuse numbers that no search draws."""
     for key, value in parameters.items():
-        if isinstance(value, float) and not math.isfinite(value):
+        if isinstance(value, float) and not abs(value) < LARGEST:
             raise ValueError(f"{key[:80]} is {value}")
     return parameters
 
