@@ -9,7 +9,7 @@ import sqlalchemy as sql
 import yaml
 
 from lookalike.study.ledger import engine_of
-from lookalike.study.results import load_results
+from lookalike.study.result_files import load_results
 
 __all__ = ["LEASE", "TASKS", "findings", "ledger_problems", "study_command", "write_study"]
 

@@ -119,16 +119,8 @@ def make_study():
     from lookalike.config import parse
     from lookalike.evaluation.class_table import ClassTable
     from lookalike.study.classes import RowClasses
-    from lookalike.study.results import (
-        BaselineRow,
-        MethodRow,
-        Repeat,
-        StudyResults,
-        Trial,
-        write_baselines,
-        write_method,
-        write_study,
-    )
+    from lookalike.study.result_files import write_baselines, write_method, write_study
+    from lookalike.study.results import BaselineRow, MethodRow, Repeat, StudyResults, Trial
 
     def scores(rng, level):
         found = {f"recall@{k}": min(1.0, level + 0.08 * i) for i, k in enumerate((1, 2, 4, 8))}

@@ -11,7 +11,8 @@ from lookalike.losses import tuned
 from lookalike.published.literature import literature
 from lookalike.registry import LOSSES, Entry
 from lookalike.study.config import shipped_methods
-from lookalike.study.results import MethodRow, StudyResults, load_results
+from lookalike.study.result_files import load_results
+from lookalike.study.results import MethodRow, StudyResults
 from website import curves
 from website.markdown import formula, table
 from website.reference import Page

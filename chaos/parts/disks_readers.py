@@ -26,7 +26,7 @@ from lookalike.runs.run import Run, model_tensors, test_embeddings
 from lookalike.search import Index
 from lookalike.search.vector_files import open_vectors
 from lookalike.study.ledger import Ledger
-from lookalike.study.results import load_results, method_classes
+from lookalike.study.result_files import load_results, method_classes
 from lookalike.training import checkpoint
 
 DAMAGES = 40

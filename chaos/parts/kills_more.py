@@ -22,7 +22,7 @@ from chaos.scenario import Outcome, Scenario, Unavailable, Unit
 from chaos.study import study_command
 from chaos.training import outcome, settings
 from lookalike.files import file_checksum
-from lookalike.study.results import load_results
+from lookalike.study.result_files import load_results
 
 
 class StoreKills(Scenario):

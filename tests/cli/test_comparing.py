@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lookalike.config import load
-from lookalike.study.results import load_results
+from lookalike.study.result_files import load_results
 from lookalike.training import Run
 
 AUDITS = Path(__file__).parents[2] / "docs" / "audits"

@@ -13,16 +13,14 @@ from lookalike.compare.contenders import gather
 from lookalike.compare.statistics import tournament
 from lookalike.config import load
 from lookalike.errors import BadInput
-from lookalike.study.results import (
-    BaselineRow,
-    PlannedRow,
-    StudyResults,
+from lookalike.study.result_files import (
     load_results,
     method_classes,
     write_baselines,
     write_method,
     write_study,
 )
+from lookalike.study.results import BaselineRow, PlannedRow, StudyResults
 from lookalike.training import Run
 
 

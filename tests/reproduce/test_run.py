@@ -18,7 +18,7 @@ from lookalike.reproduce.plan import make_plan
 from lookalike.reproduce.run import needs_runs, outcome_of, reproduce, study_of
 from lookalike.reproduce.tables import result_table
 from lookalike.study.plan import make_plan as make_study_plan
-from lookalike.study.results import load_results
+from lookalike.study.result_files import load_results
 
 TINY = (
     "model.network=small-cnn", "model.weights=none", "model.frozen=false",

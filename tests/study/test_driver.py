@@ -21,7 +21,7 @@ from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
 from lookalike.study.local import LocalExecutor
 from lookalike.study.plan import make_plan
-from lookalike.study.results import (
+from lookalike.study.result_files import (
     baseline_classes,
     load_results,
     method_classes,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lookalike.study.results import load_results
+from lookalike.study.result_files import load_results
 
 COMMAND = "from lookalike.cli import main; main()"
 

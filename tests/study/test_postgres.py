@@ -19,7 +19,7 @@ from chaos.postgres import Postgres, StandbyPair, send
 from lookalike.errors import LookalikeError
 from lookalike.study.driver import OptunaTables
 from lookalike.study.ledger import Ledger
-from lookalike.study.results import load_results
+from lookalike.study.result_files import load_results
 
 COMMAND = "from lookalike.cli import main; main()"
 

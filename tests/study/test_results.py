@@ -9,18 +9,8 @@ from scipy import stats
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import CHECKSUM, read_json, write_json
 from lookalike.study.intervals import interval
-from lookalike.study.results import (
-    BaselineRow,
-    MethodRow,
-    PlannedRow,
-    Repeat,
-    StudyResults,
-    Trial,
-    load_results,
-    write_baselines,
-    write_method,
-    write_study,
-)
+from lookalike.study.result_files import load_results, write_baselines, write_method, write_study
+from lookalike.study.results import BaselineRow, MethodRow, PlannedRow, Repeat, StudyResults, Trial
 
 ROW = MethodRow(
     dataset="glyphs",

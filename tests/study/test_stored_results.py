@@ -9,7 +9,7 @@ from lookalike.compare.contenders import gather
 from lookalike.config import recipes
 from lookalike.study import methods
 from lookalike.study.config import load_study
-from lookalike.study.results import load_results
+from lookalike.study.result_files import load_results
 
 STORED = sorted(
     path.parent for path in (Path(__file__).parents[2] / "results").glob("*/study.json")

@@ -28,7 +28,7 @@ from lookalike.models import preset_of
 from lookalike.progress import Watcher
 from lookalike.study.driver import Executor, run_study
 from lookalike.study.methods import base_config, hash_of
-from lookalike.study.results import load_results
+from lookalike.study.result_files import load_results
 
 
 @dataclass(frozen=True)

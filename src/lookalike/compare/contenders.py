@@ -21,15 +21,8 @@ from lookalike.evaluation.class_table import ClassTable
 from lookalike.shipped import find_shipped
 from lookalike.study.classes import Cell, RowClasses
 from lookalike.study.intervals import Interval, summarize
-from lookalike.study.results import (
-    BaselineRow,
-    MethodRow,
-    StudyResults,
-    Which,
-    baseline_classes,
-    load_results,
-    method_classes,
-)
+from lookalike.study.result_files import baseline_classes, load_results, method_classes
+from lookalike.study.results import BaselineRow, MethodRow, StudyResults, Which
 from lookalike.training import Run
 
 Scores = Mapping[str, float]

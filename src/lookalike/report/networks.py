@@ -1,7 +1,7 @@
 """What our own studies know of a network: how far its features go without any training."""
 
 from lookalike.shipped import shipped_folder
-from lookalike.study.results import load_results
+from lookalike.study.result_files import load_results
 
 __all__ = ["untrained_scores"]
 

@@ -21,7 +21,8 @@ from lookalike.reproduce.selection import Row, check_data
 from lookalike.study.config import StudyConfig, parse_study
 from lookalike.study.driver import Executor, run_study
 from lookalike.study.ledger import LEASE_SECONDS
-from lookalike.study.results import StudyResults, load_results
+from lookalike.study.result_files import load_results
+from lookalike.study.results import StudyResults
 
 __all__ = [
     "folder_of",

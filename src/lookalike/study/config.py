@@ -16,7 +16,8 @@ from lookalike.config.loading import explain, merge, override, plain_yaml, shown
 from lookalike.config.schema import MemoryConfig, MixConfig, PartConfig, Section
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.shipped import find_shipped
-from lookalike.study.results import is_file_name, label_of
+from lookalike.study.result_files import is_file_name
+from lookalike.study.results import label_of
 from lookalike.study.tuning import SearchSpace, TunerConfig
 
 

@@ -18,7 +18,8 @@ from lookalike.progress import Watcher, duration
 from lookalike.study.config import StudyConfig
 from lookalike.study.ledger import LEASE_SECONDS, Ledger
 from lookalike.study.plan import Plan, make_plan, results_folder
-from lookalike.study.results import StudyResults, load_results
+from lookalike.study.result_files import load_results
+from lookalike.study.results import StudyResults
 from lookalike.study.runner import UNWRITTEN, Outcome, Task
 from lookalike.study.tuning import to_optuna
 

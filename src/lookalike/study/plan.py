@@ -14,9 +14,7 @@ from lookalike.study.config import REPLACED_BY_ROWS, StudyConfig
 from lookalike.study.ledger import Ledger
 from lookalike.study.methods import Cell, DatasetFacts, Method, cells, hash_of
 from lookalike.study.progress import MethodProgress, records_of
-from lookalike.study.results import (
-    BaselineRow,
-    StudyResults,
+from lookalike.study.result_files import (
     baseline_classes,
     load_results,
     method_classes,
@@ -27,6 +25,7 @@ from lookalike.study.results import (
     write_method,
     write_study,
 )
+from lookalike.study.results import BaselineRow, StudyResults
 from lookalike.study.runner import Task
 from lookalike.training.building import load_images, splits_of
 

@@ -25,7 +25,7 @@ from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, RunIsBusy, test_embeddings
 from lookalike.study.baselines import FoldFeatures, baselines, final_scores
-from lookalike.study.results import without_folders
+from lookalike.study.result_files import without_folders
 from lookalike.training.batches import embed
 from lookalike.training.building import (
     HeadStart,

@@ -5,7 +5,8 @@ from typing import Any
 
 from lookalike.progress import duration
 from lookalike.study.intervals import Interval
-from lookalike.study.results import MethodRow, PlannedRow, label_of, load_results
+from lookalike.study.result_files import load_results
+from lookalike.study.results import MethodRow, PlannedRow, label_of
 
 Status = dict[str, Any]
 
