@@ -1,12 +1,23 @@
 import json
+import multiprocessing
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 
 import pytest
 
 from lookalike.errors import LookalikeError
-from lookalike.files import FAULT, atomically, parse_json, read_json, write_json, write_texts
+from lookalike.files import (
+    FAULT,
+    atomically,
+    one_at_a_time,
+    parse_json,
+    read_json,
+    write_json,
+    write_texts,
+)
 
 
 def test_a_failed_write_leaves_the_former_file(tmp_path):
@@ -77,3 +88,27 @@ def test_json_of_anybody_is_a_value_or_a_value_error(text, tmp_path):
 def test_a_text_that_cannot_be_encoded_has_a_question_mark(tmp_path):
     (path,) = write_texts(tmp_path / "a", {".txt": "caf\udce9"})
     assert path.read_text() == "caf?"
+
+
+def count_up(path):
+    """Add one to the number in a file, which is lost where two do so together."""
+    with one_at_a_time(path):
+        number = int(path.read_text())
+        time.sleep(0.002)
+        path.write_text(str(number + 1))
+
+
+def test_one_process_at_a_time_and_no_lock_is_left(tmp_path, monkeypatch):
+    locks = tmp_path / "locks"
+    locks.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(locks))
+    path = tmp_path / "number"
+    path.write_text("0")
+    fork = multiprocessing.get_context("fork")
+    workers = [fork.Process(target=lambda: [count_up(path) for _ in range(25)]) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert path.read_text() == "100"
+    assert not list(locks.iterdir())

@@ -108,9 +108,17 @@ def one_at_a_time(path: Path) -> Iterator[None]:
     """Let one process of this machine make ``path`` while the others wait, to find it made."""
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]
     name = Path(tempfile.gettempdir()) / f"lookalike-{os.getuid()}-{digest}.lock"
-    with name.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    held = False
+    while not held:
+        with name.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError):  # who had the lock before has removed the file
+                held = os.path.samestat(os.fstat(lock.fileno()), name.stat())
+            if held:
+                try:
+                    yield
+                finally:
+                    name.unlink(missing_ok=True)
 
 
 def checksum(*parts: Any) -> str:

@@ -323,3 +323,11 @@ def test_a_class_of_thousands_of_digits_is_a_name(tmp_path):
             info.size = len(content)
             archive.addfile(info, io.BytesIO(content))
     assert load("webdataset", tmp_path).class_names == ("1" * 5000,)
+
+
+def test_parquet_with_names_that_are_no_text_is_refused(tmp_path):
+    path = tmp_path / "table.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"image": [b"1"], "label": [0]}), path)
+    path.write_bytes(path.read_bytes().replace(b"label", b"labe\xa0"))
+    with pytest.raises(BadInput, match=r"cannot read '.*table\.parquet'"):
+        load("parquet", path)

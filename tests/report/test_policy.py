@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from lookalike.compare.contenders import gather
+from lookalike.report import write_page
 from lookalike.report.findings import Finding, Picture, write_findings
 
 HOSTILE = (
@@ -43,4 +45,18 @@ def test_planted_markup_does_nothing(browser, page, findings, tmp_path, which):
     style = "getComputedStyle(document.getElementById('planted'))"
     assert tab.evaluate(f"{style}.color") != "rgb(1, 2, 3)"
     assert tab.evaluate(f"{style}.marginTop") != "77px"
+    tab.close()
+
+
+def test_names_that_are_markup_are_shown_as_text(browser, make_run, tmp_path):
+    folder = make_run("hostile", noise=1.0).run.folder
+    path = tmp_path / "page.html"
+    found = gather([folder], {folder: HOSTILE + "\ud800"})
+    write_page(path, found, HOSTILE, HOSTILE, commands=[HOSTILE])
+    tab = browser.new_page()
+    tab.goto(path.as_uri())
+    tab.wait_for_timeout(300)
+    assert tab.evaluate("window.hacked") is None
+    assert tab.locator("#planted").count() == 0
+    assert HOSTILE in tab.locator("h1").inner_text()
     tab.close()

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import numpy as np
 import pyarrow
@@ -281,3 +282,16 @@ import_vectors(index, open_vectors(Path({str(tmp_path / "v.npy")!r})), block=50)
     done = import_vectors(index, open_vectors(tmp_path / "v.npy"))
     assert (done.new, done.changed, done.unchanged) == (4_000 - before, 0, before)
     assert sorted(map(int, Index.open(place).paths)) == list(range(4_000))
+
+
+def test_damaged_parquet_is_read_or_refused(tmp_path):
+    path = tmp_path / "vectors.parquet"
+    table = pyarrow.table({"path": ["a", "b"], "vector": [[1.0, 0.0], [0.0, 1.0]]})
+    pyarrow.parquet.write_table(table, path, compression="none")
+    whole = path.read_bytes()
+    for place in range(4, len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x81
+        path.write_bytes(damaged)
+        with suppress(BadInput):
+            list(open_vectors(path).blocks(10))

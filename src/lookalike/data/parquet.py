@@ -15,7 +15,7 @@ from lookalike.data.image_set import ImageSet, digest
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.registry import DATASETS
 
-__all__ = ["ParquetImages", "parquet", "scan"]
+__all__ = ["ParquetImages", "explain_unreadable", "parquet", "scan"]
 
 
 class _Rows:
@@ -83,9 +83,9 @@ def explain_unreadable(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeError) as error:
         reason = str(error).partition("\n")[0]
-        raise BadInput(f"cannot read {path}: {reason}") from error
+        raise BadInput(f"cannot read '{path}': {reason}") from error
 
 
 def scan(
@@ -117,7 +117,7 @@ def scan(
     for path in paths:
         with explain_unreadable(path):
             file = pyarrow.parquet.ParquetFile(path)
-        fields = file.schema_arrow
+            fields = file.schema_arrow
         for column in ("image", *needed):
             if column not in fields.names:
                 raise BadInput(

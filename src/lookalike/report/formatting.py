@@ -4,6 +4,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -54,6 +55,15 @@ def plus_minus(score: Interval | None) -> str:
     ('1.0', '')
     """
     return "" if score is None or score.half is None else f"{100 * score.half:.1f}"
+
+
+def data_link(kind: str, text: str) -> str:
+    """The address of a text that is in the page itself, to be downloaded.
+
+    >>> data_link("text/csv", "a b")
+    'data:text/csv;charset=utf-8,a%20b'
+    """
+    return f"data:{kind};charset=utf-8,{quote(text, errors='replace')}"
 
 
 def policy(styles: Sequence[str] = (), scripts: Sequence[str] = ()) -> Markup:

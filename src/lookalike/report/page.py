@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
@@ -22,7 +21,7 @@ from lookalike.report.critical_difference import critical_difference_diagram
 from lookalike.report.descriptions import protocols
 from lookalike.report.differences import DifferenceRow, difference_figure, difference_rows
 from lookalike.report.embeddings import EmbeddingViews, embedding_views
-from lookalike.report.formatting import metric_label, signed, template, template_text
+from lookalike.report.formatting import data_link, metric_label, signed, template, template_text
 from lookalike.report.power import power_figure
 from lookalike.report.tables import ScoreTable, as_csv, as_latex, as_markdown, score_table
 from lookalike.report.tuning import Tuning, tunings
@@ -228,15 +227,12 @@ def _page(
         methods=methods,
         by_name={method["name"]: method for method in methods},
         downloads=[
-            (name, f"scores{suffix}", f"data:{kind};charset=utf-8,{quote(texts[suffix])}")
+            (name, f"scores{suffix}", data_link(kind, texts[suffix]))
             for (name, kind), suffix in zip(DOWNLOADS.items(), (".csv", ".md", ".tex"), strict=True)
         ],
         skipped=gathered.skipped,
         commands=repeated.commands,
-        files={
-            name: f"data:application/yaml;charset=utf-8,{quote(text)}"
-            for name, text in repeated.files.items()
-        },
+        files={name: data_link("application/yaml", text) for name, text in repeated.files.items()},
         software=repeated.software,
         environments=_environments(gathered),
         script_data={

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
@@ -15,7 +14,7 @@ from lookalike.errors import BadInput
 from lookalike.files import write_texts
 from lookalike.report.charts import styles
 from lookalike.report.embeddings import EmbeddingViews
-from lookalike.report.formatting import template, template_text
+from lookalike.report.formatting import data_link, template, template_text
 from lookalike.report.page import CLASS_COLOURS, DOWNLOADS
 from lookalike.report.tuning import Tuning
 from lookalike.reproduce.catalogue import Entry
@@ -125,7 +124,7 @@ def _page(
         "heat": [asdict(one) for part in parts for one in part.heat],
     }
     downloads = [
-        (name, f"table{suffix}", f"data:{kind};charset=utf-8,{quote(texts[suffix])}")
+        (name, f"table{suffix}", data_link(kind, texts[suffix]))
         for (name, kind), suffix in zip(DOWNLOADS.items(), (".csv", ".md", ".tex"), strict=True)
         if suffix in texts
     ]

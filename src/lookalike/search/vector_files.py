@@ -14,6 +14,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from lookalike.data.csv_table import read_table
+from lookalike.data.parquet import explain_unreadable
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.inference.bulk.columns import FIXED, VECTOR, column_of
 from lookalike.inference.bulk.manifest import MANIFEST, Manifest
@@ -206,30 +207,29 @@ def _of_parquet(place: Path, table: Path | None) -> VectorFile:
     paths = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
     if not paths:
         raise BadInput(f"'{place}' has neither {MANIFEST} nor a .parquet file")
-    try:
+    with explain_unreadable(place):
         files = [pyarrow.parquet.ParquetFile(path) for path in paths]
-    except (pyarrow.ArrowException, OSError) as error:
-        raise BadInput(f"cannot read the vectors in '{place}': {error}") from error
-    if place.is_dir() and any(is_shard(file.schema_arrow) for file in files):
-        raise BadInput(
-            f"'{place}' has shards of 'lookalike embed' without their {MANIFEST}; restore it, or "
-            "embed again into another folder"
+        schemas = [file.schema_arrow for file in files]
+        if place.is_dir() and any(map(is_shard, schemas)):
+            raise BadInput(
+                f"'{place}' has shards of 'lookalike embed' without their {MANIFEST}; restore it, "
+                "or embed again into another folder"
+            )
+        column = _vector_column(place, schemas[0])
+        rows = sum(file.metadata.num_rows for file in files)
+        if not rows:
+            raise BadInput(f"'{place}' has no rows")
+        dim = next(
+            _array(batch[column], path).shape[1]
+            for path, file in zip(paths, files, strict=True)
+            for batch in file.iter_batches(1, columns=[column])
         )
-    column = _vector_column(place, files[0].schema_arrow)
-    rows = sum(file.metadata.num_rows for file in files)
-    if not rows:
-        raise BadInput(f"'{place}' has no rows")
-    dim = next(
-        _array(batch[column], path).shape[1]
-        for path, file in zip(paths, files, strict=True)
-        for batch in file.iter_batches(1, columns=[column])
-    )
-    tables = []
-    for path, file in zip(paths, files, strict=True):
-        if column not in file.schema_arrow.names:
-            raise BadInput(f"{path}: the column '{column}' is missing")
-        flat = [f.name for f in file.schema_arrow if not pyarrow.types.is_nested(f.type)]
-        tables.append(file.read(columns=flat))
+        tables = []
+        for path, file, schema in zip(paths, files, schemas, strict=True):
+            if column not in schema.names:
+                raise BadInput(f"{path}: the column '{column}' is missing")
+            flat = [field.name for field in schema if not pyarrow.types.is_nested(field.type)]
+            tables.append(file.read(columns=flat))
     own = pyarrow.concat_tables(tables, promote_options="permissive")
     pictures = _columns_of(place, rows, table, own)
 
@@ -237,12 +237,13 @@ def _of_parquet(place: Path, table: Path | None) -> VectorFile:
         start = 0
         for path, file in zip(paths, files, strict=True):
             row = 0
-            for batch in file.iter_batches(BLOCK, columns=[column]):
-                found = _array(batch[column], path, row)
-                if found.shape[1] != dim:
-                    raise BadInput(f"{path}: vectors of {found.shape[1]} numbers, not {dim}")
-                yield found, pictures.slice(start, len(found))
-                start, row = start + len(found), row + len(found)
+            with explain_unreadable(path):
+                for batch in file.iter_batches(BLOCK, columns=[column]):
+                    found = _array(batch[column], path, row)
+                    if found.shape[1] != dim:
+                        raise BadInput(f"{path}: vectors of {found.shape[1]} numbers, not {dim}")
+                    yield found, pictures.slice(start, len(found))
+                    start, row = start + len(found), row + len(found)
 
     return VectorFile(place, _root(place, table), rows, dim, parts)
 
@@ -318,12 +319,10 @@ def _read_columns(table: Path) -> pyarrow.Table:
     if table.suffix != ".parquet":
         names, rows = read_table(table, needed=None)
         return pyarrow.table({name: [row[name] for row in rows] for name in names})
-    try:
+    with explain_unreadable(table):
         schema = pyarrow.parquet.read_schema(table)
         flat = [field.name for field in schema if not pyarrow.types.is_nested(field.type)]
         return pyarrow.parquet.read_table(table, columns=flat)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise BadInput(f"cannot read '{table}': {error}") from error
 
 
 def _as_text(column: Any, name: str, place: Path | None = None) -> Any:

@@ -100,8 +100,8 @@ def latest(folder: Path) -> tuple[dict[str, Weights], dict[str, Any]] | None:
 def read(checkpoint: Path) -> tuple[dict[str, Weights], dict[str, Any]]:
     """The weights of a checkpoint by name, and its state."""
     with explain_damage(checkpoint):
-        compare_checksums(checkpoint)
-        weights = {file.stem: load_file(str(file)) for file in checkpoint.glob("*.safetensors")}
+        names = [name for name in checked_files(checkpoint) if name.endswith(".safetensors")]
+        weights = {Path(name).stem: load_file(str(checkpoint / name)) for name in names}
         return weights, torch.load(checkpoint / "state.pt", weights_only=True, map_location="cpu")
 
 
@@ -127,16 +127,19 @@ def read_start(folder: Path) -> Weights | None:
         return load_file(str(path))
 
 
-def compare_checksums(checkpoint: Path) -> None:
-    """Raise an error unless every file is as it was written; an older version wrote no checksums.
+def checked_files(checkpoint: Path) -> list[str]:
+    """The names of the files, each of which must be as it was written; other files do not count.
 
-    A flipped bit would otherwise change the result of the run, and nobody would know.
+    A flipped bit would otherwise change the result of the run, and nobody would know. An older
+    version wrote no checksums.
     """
     if not (path := checkpoint / CHECKSUMS).is_file():
-        return
-    for name, known in read_json(path).items():
-        if file_checksum(checkpoint / name) != known:
+        return [file.name for file in checkpoint.iterdir()]
+    sums = read_json(path)
+    for name, known in sums.items():
+        if Path(name).name != name or file_checksum(checkpoint / name) != known:
             raise ValueError(name)
+    return list(sums)
 
 
 def save_start(folder: Path, tensors: Weights) -> None:

@@ -147,7 +147,7 @@ def _as_written(path: Path, manifest: Manifest, vectors: str) -> bool:
             return file_checksum(path) == file.checksum
     try:
         table = pyarrow.parquet.read_table(path, page_checksum_verification=True)
-    except (pyarrow.ArrowException, OSError):
+    except (pyarrow.ArrowException, OSError, UnicodeError):
         return False
     return checksum(table[VECTOR]) == vectors
 
@@ -169,5 +169,5 @@ def read_shard(folder: Path, file: ShardFile) -> Any:
         if file_checksum(path) != file.checksum:
             raise BadInput(f"the shard '{path}' is damaged; {again}")
         return pyarrow.parquet.read_table(path, partitioning=None)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeError) as error:
         raise BadInput(f"cannot read the shard '{path}': {error}; {again}") from error
