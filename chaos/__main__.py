@@ -30,6 +30,8 @@ def main() -> int:
         chosen = scenarios(given.only)
     except ValueError as error:
         parser.error(str(error))
+    if given.write and given.only:
+        parser.error("the page shows whole campaigns: leave out --only or --write")
     if given.list:
         print("\n".join(scenario.name for scenario in chosen))
         return 0

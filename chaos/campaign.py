@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from chaos.commands import kill_remaining
 from chaos.scenario import Outcome, Scenario, Unavailable, Unit
 
 __all__ = ["Entry", "replay_command", "run_campaign"]
 
 SHARES: Mapping[Unit, float] = {"kills": 4.0, "inputs": 4.0, "faults": 1.0, "requests": 1.0}
 """How much time the scenarios of each unit get, compared with the others of the same weight."""
+
+MOST_IDLE = 6
+"""Attempts of a scenario of which one must disturb something: some come too late."""
 
 
 @dataclass(eq=False)
@@ -54,7 +58,7 @@ def run_campaign(
     jobs: int = 1,
     say: Callable[[str], None] = print,
 ) -> list[Entry]:
-    """Make attempts until the time is over, at least one of each scenario.
+    """Make attempts until the time is over, of each scenario at least one that disturbs something.
 
     Attempt ``n`` of a scenario has the seed ``seed + n``. A scenario makes one attempt at a time;
     ``jobs`` scenarios do so together. Scenarios with a share of the time come last, one by one.
@@ -89,7 +93,8 @@ def run_campaign(
             or (attempts is not None and entry.attempts >= attempts)
         ):
             return False
-        return not entry.attempts or time.monotonic() < until
+        idle = not entry.total.done and not entry.failures and entry.attempts < MOST_IDLE
+        return not entry.attempts or idle or time.monotonic() < until
 
     try:
         with ThreadPoolExecutor(jobs) as threads:
@@ -106,6 +111,9 @@ def run_campaign(
                     waiting.append(running.pop(ended))
         for entry in alone:
             _once(entry, folder, seed, line)
+        if attempts is None:
+            for entry in entries:
+                _refuse_without_effect(entry, seed, line)
     finally:
         for entry in entries:
             entry.scenario.close()
@@ -132,6 +140,7 @@ def _once(entry: Entry, folder: Path, seed: int, say: Callable[[str], None]) -> 
     except Exception:  # the campaign goes on, and this counts as a failure
         outcome = Outcome(wrong=1, problems=(traceback.format_exc(),))
         entry.broken = not entry.prepared
+    outcome += _still_running(place)
     shutil.rmtree(place, ignore_errors=True)
     entry.attempts += 1
     entry.seconds += time.monotonic() - begun
@@ -142,3 +151,18 @@ def _once(entry: Entry, folder: Path, seed: int, say: Callable[[str], None]) -> 
         entry.failures.append((this, outcome))
         say("\n".join(f"  {problem}" for problem in outcome.problems))
         say(f"  again: {replay_command(scenario.name, this)}")
+
+
+def _still_running(place: Path) -> Outcome:
+    """End the commands that an attempt has left running: a problem of its own."""
+    left = tuple(f"still running: {command}" for command in kill_remaining(place))
+    return Outcome(wrong=len(left), problems=left)
+
+
+def _refuse_without_effect(entry: Entry, seed: int, say: Callable[[str], None]) -> None:
+    """Attempts of which none disturbed anything have shown nothing: a failure."""
+    if entry.attempts and not entry.total.done and not entry.failures:
+        outcome = Outcome(wrong=1, problems=("no attempt disturbed anything",))
+        entry.total += outcome
+        entry.failures.append((seed, outcome))
+        say(f"{entry.scenario.name}: FAILED\n  {outcome.problems[0]}")

@@ -1,12 +1,28 @@
 """What a command that ended means for an attempt."""
 
 import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from random import Random
 
-from chaos.commands import Command
+from chaos.commands import PATIENCE, Command, warm
 from chaos.scenario import Outcome
 
-__all__ = ["after_fault", "failure", "moment", "refused", "same_or_sentence", "unexpected"]
+__all__ = [
+    "POINTS",
+    "begun",
+    "failure",
+    "killed_at_write",
+    "killed_once",
+    "moment",
+    "refused",
+    "same_or_sentence",
+    "unexpected",
+]
+
+POINTS = ("written", "rename", "renamed")
+"""Of :func:`lookalike.files.fault_point`."""
 
 
 def moment(random: Random, seconds: float, kills: int) -> float:
@@ -23,20 +39,62 @@ def moment(random: Random, seconds: float, kills: int) -> float:
     return random.uniform(0, seconds * (0.3 + 0.7 / kills))
 
 
-def after_fault(command: Command, codes: tuple[int, ...] = (0,)) -> Outcome:
-    """What came of a command with a fault point that kills; ``codes``: unless it was killed."""
+def killed_once(
+    arguments: Sequence[str],
+    folder: Path,
+    random: Random,
+    delay: float,
+    number: int,
+    variables: Mapping[str, str] | None = None,
+    codes: tuple[int, ...] = (0,),
+) -> Outcome:
+    """Start a command that is killed, in half of the cases between a write and its renaming.
+
+    Args:
+        arguments: Of ``lookalike``.
+        folder: For what the command says.
+        random: Of the attempt.
+        delay: Kill it after so many seconds, in the other half.
+        number: At this write, in that half.
+        variables: Of the command.
+        codes: Right for a command that ended before.
+    """
+    if random.random() < 0.5:
+        return killed_at_write(arguments, folder, random, number, variables, codes)
+    command = warm(arguments, folder, variables)
+    killed = command.kill_after(delay)
+    return Outcome(int(killed)) + unexpected(command, (*codes, -signal.SIGKILL))
+
+
+def killed_at_write(
+    arguments: Sequence[str],
+    folder: Path,
+    random: Random,
+    number: int,
+    variables: Mapping[str, str] | None = None,
+    codes: tuple[int, ...] = (0,),
+) -> Outcome:
+    """Start a command that is killed at its ``number``-th write, before or after the renaming."""
+    fault = {"LOOKALIKE_FAULT": f"{random.choice(POINTS)}:{number}:kill"}
+    command = warm(arguments, folder, {**(variables or {}), **fault})
     killed = command.wait() == -signal.SIGKILL
-    return Outcome(done=int(killed)) + unexpected(command, (*codes, -signal.SIGKILL))
+    return Outcome(int(killed)) + unexpected(command, (*codes, -signal.SIGKILL))
+
+
+def begun(command: Command, done: Callable[[], bool]) -> bool:
+    """Wait until a command has done something or ended; whether it is still running."""
+    until = time.monotonic() + PATIENCE
+    while command.poll() is None and not done() and time.monotonic() < until:
+        time.sleep(0.02)
+    return command.poll() is None
 
 
 def unexpected(command: Command, codes: tuple[int, ...]) -> Outcome:
     """A problem if the command ended otherwise, or did not end."""
-    code = command.poll()
+    code = command.wait()
     if code in codes and not command.traceback:
         return Outcome()
-    if code is None:
-        command.kill()
-    return failure(command, f"exit code {code}")
+    return failure(command, "it did not end" if code is None else f"exit code {code}")
 
 
 def failure(command: Command, what: str) -> Outcome:

@@ -14,14 +14,17 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Command", "cold", "warm"]
+__all__ = ["Command", "cold", "environment", "kill_remaining", "warm"]
 
 ROOT = Path(__file__).resolve().parent.parent
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 PATIENCE = 600.0
 """Seconds after which a command counts as one that does not end."""
+START_SECONDS = 120.0
+"""By then a process of :func:`warm` has a number."""
 _numbers = itertools.count()
 _lock = threading.Lock()
+_started: "list[Command]" = []
 
 
 class Command:
@@ -29,35 +32,75 @@ class Command:
 
     Args:
         folder: Has its standard output and error, and from :func:`warm` its number and exit code.
+        arguments: Of ``lookalike``.
         process: The process, if this one started it itself.
+
+    Attributes:
+        hung: It did not end in time and was killed; it counts as one that never ended.
     """
 
-    def __init__(self, folder: Path, process: subprocess.Popen[bytes] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        arguments: Sequence[str | Path],
+        process: subprocess.Popen[bytes] | None = None,
+    ) -> None:
         self.folder = folder
+        self.arguments = arguments
         self.process = process
+        self.hung = False
+        with _lock:
+            _started.append(self)
+
+    def __str__(self) -> str:
+        """The beginning of the command."""
+        return " ".join(["lookalike", *map(str, self.arguments)])[:200]
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The number of the process.
+
+        Raises:
+            RuntimeError: It was never started.
+        """
         if self.process is not None:
             return self.process.pid
+        until = time.monotonic() + START_SECONDS
         while not (path := self.folder / "pid").exists():
+            if time.monotonic() > until:
+                raise RuntimeError(f"'{self}' was never started")
             time.sleep(0.005)
         return int(path.read_text())
 
     def poll(self) -> int | None:
-        """The exit code, or None while it runs."""
+        """The exit code, or None while it runs, and if it did not end by itself."""
+        if self.hung:
+            return None
         if self.process is not None:
             return self.process.poll()
         path = self.folder / "code"
         return int(path.read_text()) if path.exists() else None
 
-    def wait(self, seconds: float = PATIENCE) -> int | None:
-        """The exit code; None if it has not ended after ``seconds``."""
-        until = time.monotonic() + seconds
-        while (code := self.poll()) is None and time.monotonic() < until:
+    def wait(self, seconds: float | None = None) -> int | None:
+        """The exit code; None if it has not ended after ``seconds``.
+
+        Without ``seconds`` it must have ended after ``PATIENCE``, and is killed if it has not, so
+        that whatever is started next does not meet it.
+        """
+        until = time.monotonic() + (PATIENCE if seconds is None else seconds)
+        while (code := self.poll()) is None and not self.hung and time.monotonic() < until:
             time.sleep(0.01)
+        if code is None and seconds is None and not self.hung:
+            self.kill_all()
+            self.hung = True
         return code
+
+    def kill_all(self) -> None:
+        """Kill the command and the processes of its group, and wait for its end."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.kill()  # one that has just begun has no group yet
+        self.wait(10)
 
     def kill(self, number: int = signal.SIGKILL) -> bool:
         """Send a signal; whether the command was still running."""
@@ -124,7 +167,7 @@ def cold(
             env=environment(variables or {}),
             start_new_session=True,
         )
-    return Command(place, process)
+    return Command(place, arguments, process)
 
 
 def warm(
@@ -146,7 +189,22 @@ def warm(
         assert stream is not None
         stream.write(json.dumps(request).encode() + b"\n")
         stream.flush()
-    return Command(place)
+    return Command(place, arguments)
+
+
+def kill_remaining(folder: Path) -> list[str]:
+    """Kill the commands that were started below a folder and still run; which they were."""
+    folder, found = folder.resolve(), []
+    with _lock:
+        mine = [command for command in _started if folder in command.folder.parents]
+        for command in mine:
+            _started.remove(command)
+    for command in mine:
+        if not command.hung and command.poll() is None:
+            found.append(str(command))
+            with suppress(RuntimeError):  # it never began
+                command.kill_all()
+    return found
 
 
 def new_place(folder: Path) -> Path:

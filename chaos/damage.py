@@ -1,12 +1,17 @@
 """What happens to files on disks: one is removed, cut, or one of its bits is flipped."""
 
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
 
-__all__ = ["KINDS", "damage", "files_in"]
+__all__ = ["KINDS", "damage", "files_in", "names_of"]
 
 KINDS = ("remove", "cut", "flip", "flip", "flip")
+WHOLE = ("[0-9]" * 6, "model")
+"""Folders whose files are one thing, which a sentence may name: a checkpoint, an embedder."""
+INSTEAD = {"start.json": ("start.safetensors",), "result.json": ("is not finished",)}
+"""What a sentence may have instead: the file that checksums are of, and a run without a result."""
 
 
 def files_in(folder: Path, *leave_out: str) -> list[Path]:
@@ -34,3 +39,9 @@ def damage(random: Random, path: Path, kinds: Sequence[str] = KINDS) -> str:
     content[bit // 8] ^= 1 << bit % 8
     path.write_bytes(content)
     return f"flipped bit {bit} of {path.name}"
+
+
+def names_of(path: Path) -> tuple[str, ...]:
+    """What a sentence about a damaged file must have one of: its name, or what it is a part of."""
+    whole = tuple(str(one) for one in path.parents if any(fnmatch(one.name, x) for x in WHOLE))
+    return path.name, *whole, *INSTEAD.get(path.name, ())

@@ -45,13 +45,10 @@ class Postgres:
         time.sleep(seconds)
         send(found, signal.SIGCONT)
 
-    def restart(self, kill: bool, seconds: float = 0.0) -> None:
-        """Kill the postmaster, or stop it without ceremony; start it again after a while."""
+    def restart(self, seconds: float = 0.0) -> None:
+        """Kill the postmaster; start it again after a while."""
         found = self.processes()
-        if kill:
-            os.kill(found[0].pid, signal.SIGKILL)
-        else:
-            send(found[:1], signal.SIGQUIT)  # pg_ctl stop -m immediate
+        os.kill(found[0].pid, signal.SIGKILL)
         psutil.wait_procs(found, timeout=20)
         time.sleep(seconds)
         for remaining in range(9, -1, -1):
@@ -77,6 +74,14 @@ class StandbyPair:
     def __init__(self) -> None:
         self.first = Postgres()
         self.folder = Path(tempfile.mkdtemp(prefix="chaos-pg-"))
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self) -> None:
+        """Copy the first server, and start the copy."""
         if self.first.server.system_user is not None:
             shutil.chown(self.folder, self.first.server.system_user)
         origin = str(self.first.server.get_uri())

@@ -20,7 +20,7 @@ class Outcome:
     """What one attempt did, and what went wrong in it.
 
     Attributes:
-        done: Kills, faults, inputs or requests.
+        done: Kills, faults, inputs or requests that took effect.
         wrong: Results that differ from the undisturbed ones, inputs accepted that should not be,
             and work that did not end.
         lost: Records or pictures that are missing or there twice.

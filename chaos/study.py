@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,15 @@ import yaml
 from lookalike.study.ledger import engine_of
 from lookalike.study.result_files import load_results
 
-__all__ = ["LEASE", "TASKS", "findings", "ledger_problems", "study_command", "write_study"]
+__all__ = [
+    "LEASE",
+    "TASKS",
+    "findings",
+    "ledger_problems",
+    "records",
+    "study_command",
+    "write_study",
+]
 
 METHODS, TRIALS, FOLDS, REPEATS = ("triplet", "proxy-anchor"), 3, 2, 1
 TASKS = 1 + len(METHODS) * (TRIALS * FOLDS + REPEATS)
@@ -57,6 +66,17 @@ def findings(results: Path) -> list[dict[str, Any]]:
 
     found = load_results(results)
     return [bare(row) for row in (*found.rows, *found.baselines)]
+
+
+def records(url: str) -> int:
+    """How many tasks of the study in a database are done; 0 while there is no such database."""
+    file = url.removeprefix("sqlite:///")
+    if file != url and not Path(file).exists():
+        return 0  # do not make it here
+    with suppress(sql.exc.SQLAlchemyError), engine_of(url).connect() as connection:
+        query = "select count(*) from lookalike_work where record is not null"
+        return int(connection.execute(sql.text(query)).scalar_one())
+    return 0
 
 
 def ledger_problems(url: str) -> list[str]:

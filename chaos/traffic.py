@@ -30,6 +30,8 @@ EXTRA = 20
 """Pictures that are added and removed."""
 ALL = 200
 """The largest k that a server allows: more than the index ever holds."""
+TOLERANCE = 1e-3
+"""Of similarities: a network's sums differ a little with the size of the batch."""
 START_SECONDS = 120.0
 REQUEST_SECONDS = 60.0
 
@@ -49,7 +51,10 @@ class Shop:
         self.index = folder / "shop.index"
         base = self._listing("base.csv", range(BASE))
         self._extra = self._listing("extra.csv", range(BASE, BASE + EXTRA))
-        Index.create(self.index, Embedder.from_network(network, weights=weights), base)
+        created = Index.create(self.index, Embedder.from_network(network, weights=weights), base)
+        vectors = created.vectors
+        self.similarities = vectors @ vectors.T
+        """Of each of the first pictures to each other, in the order of their ids."""
         self.uploads = [(self.photos / f"{number}.jpg").read_bytes() for number in range(50)]
 
     def _listing(self, name: str, numbers: range) -> Path:
@@ -173,7 +178,8 @@ class Visit:
         marks: The ids of a search by marks.
         k: How many neighbours are asked for; 0: the request is no search.
         label: The only label of the answer; None: any.
-        most: All prices of the answer are below it; None: any.
+        price_below: All prices of the answer are below it; None: any.
+        known: The id of the picture that is searched with; its similarities are known.
         excluded: Pictures that the answer leaves out, as they were asked with.
     """
 
@@ -182,7 +188,8 @@ class Visit:
     marks: Mapping[str, Sequence[int]] | None = None
     k: int = 0
     label: str | None = None
-    most: int | None = None
+    price_below: int | None = None
+    known: int | None = None
     excluded: frozenset[int] = frozenset()
 
     def send(self, client: aiohttp.ClientSession) -> AbstractAsyncContextManager[Any]:
@@ -190,8 +197,8 @@ class Visit:
         filters: dict[str, str | int] = {"k": self.k} if self.k else {}
         if self.label is not None:
             filters["label"] = self.label
-        if self.most is not None:
-            filters["where"] = f"price < {self.most}"
+        if self.price_below is not None:
+            filters["where"] = f"price < {self.price_below}"
         if self.marks is not None:
             return client.post(self.path, json={**self.marks, **filters})
         if self.picture is None:
@@ -204,8 +211,9 @@ class Visit:
 class Traffic:
     """Visitors of a shop: they upload, search by id and by marks, filter, and look at pictures.
 
-    Every answer of status 200 is checked: similarities in order, no picture twice, label and filter
-    obeyed, and for each generation of the index the same pictures in every whole answer.
+    Every answer of status 200 is checked: similarities in order and those of the picture that was
+    sent, no picture twice, label and filter obeyed, and for each generation of the index the same
+    pictures in every whole answer.
 
     Args:
         shop: What the server serves.
@@ -214,6 +222,7 @@ class Traffic:
 
     def __init__(self, shop: Shop, seed: int) -> None:
         self._uploads = shop.uploads
+        self._similarities = shop.similarities
         self._random = random.Random(seed)
         self._pictures: dict[int, set[int]] = {}
         """By generation of the index: the ids of all its pictures."""
@@ -275,17 +284,18 @@ class Traffic:
             paths = (f"/api/items/{some}/image", "/api/items?seed=3", "/api/labels")
             return Visit(draw.choice(paths))
         k = draw.choice((10, ALL))
-        label, most = draw.choice((None, None, *LABELS)), draw.choice((None, None, 10, 25))
+        label, price = draw.choice((None, None, *LABELS)), draw.choice((None, None, 10, 25))
         if kind == "upload":
-            picture = draw.choice(self._uploads)
-            return Visit("/api/search", picture, k=k, label=label, most=most)
+            number = draw.randrange(len(self._uploads))
+            picture = self._uploads[number]
+            return Visit("/api/search", picture, None, k, label, price, known=number)
         if kind == "item":
             path, excluded = f"/api/items/{some}/neighbours", frozenset({some})
-            return Visit(path, k=k, label=label, most=most, excluded=excluded)
+            return Visit(path, None, None, k, label, price, some, excluded)
         right, wrong = (some + 4) % BASE, (some + 1) % BASE
         marks = {"items": [some], "right": [right], "wrong": [wrong]}
         excluded = frozenset({some, right, wrong})
-        return Visit("/api/query", None, marks, k, label, most, excluded)
+        return Visit("/api/query", None, marks, k, label, price, excluded=excluded)
 
     async def _request(
         self, client: aiohttp.ClientSession, phase: Phase, again: bool = False
@@ -316,17 +326,19 @@ class Traffic:
     def _wrong(self, visit: Visit, answer: dict[str, Any]) -> list[str]:
         """What is wrong with the answer to a search."""
         hits, generation = answer["neighbours"], answer["generation"]
-        label, most, excluded = visit.label, visit.most, visit.excluded
+        label, price, excluded = visit.label, visit.price_below, visit.excluded
         similarities = [hit["similarity"] for hit in hits]
         ids = {hit["id"] for hit in hits}
-        whole = visit.k == ALL and label is None and most is None
+        whole = visit.k == ALL and label is None and price is None
         pictures = self._pictures.setdefault(generation, ids | excluded) if whole else set()
         claims = {
             "similarities are not in order": all(a >= b for a, b in pairwise(similarities)),
+            "the similarities are those of another picture": visit.known is None
+            or self._is_of(visit.known, hits),
             "a picture is there twice": len(ids) == len(hits),
             "a label was not obeyed": label is None or all(hit["label"] == label for hit in hits),
-            "a filter was not obeyed": most is None
-            or all(float(hit["metadata"]["price"]) < most for hit in hits),
+            "a filter was not obeyed": price is None
+            or all(float(hit["metadata"]["price"]) < price for hit in hits),
             f"two answers of generation {generation} differ": not whole
             or pictures == ids | excluded,
             "a picture is missing": not whole or pictures >= set(range(BASE)),
@@ -334,3 +346,9 @@ class Traffic:
             or len(pictures) in (BASE, BASE + EXTRA),
         }
         return [sentence for sentence, holds in claims.items() if not holds]
+
+    def _is_of(self, known: int, hits: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether the similarities are those to a picture of the index."""
+        expected = self._similarities[known]
+        first = [hit for hit in hits if hit["id"] < BASE]
+        return all(abs(hit["similarity"] - expected[hit["id"]]) < TOLERANCE for hit in first)

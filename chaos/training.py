@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from lookalike import models
 
-__all__ = ["VARIANTS", "RunOutcome", "outcome", "settings", "trained_weights"]
+__all__ = ["VARIANTS", "RunOutcome", "outcome", "settings", "trained_weights", "whole_outcome"]
 
 COMMON = (
     "loss.name=proxy-anchor",
@@ -38,6 +38,7 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
     "ema": ("train.ema=0.9",),
     "grad-cache": ("train.accumulate=2", "model.freeze_bn_statistics=true"),
     "jpeg-store": ("data.store=jpeg",),
+    "mixed-precision": ("train.precision=bf16-mixed",),
     "two-processes": ("train.devices=2",),
 }
 """By name: what is set besides."""
@@ -85,3 +86,15 @@ def outcome(runs: Path) -> RunOutcome | None:
     result = json.dumps(json.loads(found[0].read_text()), sort_keys=True)
     log = (folder / "metrics.jsonl").read_bytes()
     return RunOutcome(result, log, hashed("model.safetensors"), hashed("test.safetensors"))
+
+
+def whole_outcome(runs: Path) -> RunOutcome:
+    """The outcome of an undisturbed run, with which others are compared.
+
+    Raises:
+        RuntimeError: It has no scores.
+    """
+    found = outcome(runs)
+    if found is None or not json.loads(found.result).get("test"):
+        raise RuntimeError(f"the undisturbed run in '{runs}' has no scores: {found}")
+    return found

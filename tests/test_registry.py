@@ -1,7 +1,7 @@
 import pytest
 
 from lookalike.errors import BadInput
-from lookalike.registry import Registry
+from lookalike.registry import LOSSES, MINERS, Registry
 
 
 @pytest.fixture
@@ -45,3 +45,17 @@ def test_any_importable_class(shapes):
 def test_what_cannot_be_imported_is_refused(shapes, name):
     with pytest.raises(BadInput):
         shapes.create(name)
+
+
+@pytest.mark.parametrize("value", [float("nan"), "nan"])
+def test_an_argument_that_is_not_a_number_is_refused(value):
+    with pytest.raises(BadInput, match=r"'triplet' of the .*margin = .*a number is wanted"):
+        LOSSES.check("triplet", {"margin": value})
+    LOSSES.check("triplet", {"margin": 0.1})
+    MINERS.check("triplet-margin", {"margin": float("inf")})  # every triplet
+
+
+@pytest.mark.parametrize("name", ["sphereface", "large-margin-softmax"])
+def test_an_infinite_angle_is_refused(name):
+    with pytest.raises(BadInput, match="the margin must be a whole number, not infinite"):
+        LOSSES.create(name, num_classes=2, embedding_size=2, margin=float("inf"))

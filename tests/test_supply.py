@@ -1,7 +1,7 @@
 """What is installed is what is pinned, under licences that allow it, and it calls nobody.
 
 Whether a pinned version has a known vulnerability, or was withdrawn, only a service in the network
-can say: docs/reliability.md names the command.
+can say: docs/security.md names the command.
 """
 
 import re

@@ -15,11 +15,15 @@ from types import FrameType
 
 from lookalike.errors import LookalikeError
 
-__all__ = ["Broken", "Fuzzer", "Input", "Verdicts", "judge"]
+__all__ = ["Broken", "Fuzzer", "Input", "Logged", "Verdicts", "judge"]
 
 
 class Broken(Exception):
     """A promise that was not kept: a file outside of the folder, a picture that is too large."""
+
+
+class Logged(Exception):
+    """A process of the product wrote a traceback; it counts as one."""
 
 
 class TooSlow(BaseException):
@@ -119,7 +123,8 @@ def _problem(fuzzer: Fuzzer, one: Input, found: Verdicts) -> str:
         return f"{type(error).__name__}: {error}\n{where}"
     except Exception as error:  # what a user would see as a traceback
         found.tracebacks += 1
-        return f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__)[-6:])}"
+        where = "".join(traceback.format_tb(error.__traceback__)[-6:])
+        return f"{type(error).__name__}: {str(error)[:2000]}\n{where}"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         faulthandler.cancel_dump_traceback_later()

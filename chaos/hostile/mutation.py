@@ -6,6 +6,7 @@ __all__ = ["interesting", "mutated", "spliced"]
 
 EDGES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 """Numbers at the ends of their types."""
+ORDERS = ("big", "little")
 
 
 def interesting(random: Random, width: int, order: str) -> bytes:
@@ -45,9 +46,6 @@ def mutated(random: Random, data: bytes, head: int | None = None) -> bytes:
         else:
             made[place : place + 16] = bytes((random.choice((0, 255)),)) * 16
     return bytes(made)
-
-
-ORDERS = ("big", "little")
 
 
 def spliced(random: Random, first: bytes, second: bytes) -> bytes:

@@ -14,74 +14,23 @@ from lookalike.config.grids import read_grids
 from lookalike.config.keys import declared_keys
 from lookalike.config.loading import plain_yaml
 from lookalike.config.recipes import folder as recipe_folder
+from lookalike.registry import LOSSES, MINERS
 from lookalike.study.config import StudyConfig, load_study
 from lookalike.training.runner import check
 
 __all__ = ["Settings", "Studies"]
 
+NOT_FINITE = (".nan", ".inf", "-.inf", "1e999", "-1e999", '"nan"', '"inf"', "1.0e+999")
 SCALARS = (
-    *(
-        "null",
-        "true",
-        "0",
-        "-1",
-        "1e999",
-        "-.inf",
-        ".nan",
-        "1" + "0" * 400,
-        "9" * 6000,
-        "0x" + "f" * 50,
-    ),
-    *(
-        "1e-400",
-        "0b2",
-        "0o9",
-        "1_000",
-        "1:30:59",
-        "2020-01-31",
-        "2020-13-45",
-        "2020-01-01T99:99:99Z",
-    ),
+    *("null", "true", "0", "-1", "1" + "0" * 400, "9" * 6000, "0x" + "f" * 50, "1e-400", "0b2"),
+    *("0o9", "1_000", "1:30:59", "2020-01-31", "2020-13-45", "2020-01-01T99:99:99Z", *NOT_FINITE),
     *('""', '" "', '"a\\0b"', '"../../etc/passwd"', '"/dev/zero"', '"~root"', '"\\ud800"', "'a'"),
-    *(
-        "!!binary aGVsbG8=",
-        "!!binary /",
-        "!!set {a, b}",
-        "!!omap [a: 1]",
-        "!!timestamp x",
-        "!!int x",
-    ),
-    *(
-        "!!float x",
-        "!!bool x",
-        "!!null x",
-        "!!str 1",
-        "!!pairs [a: 1]",
-        "!!seq {a: 1}",
-        "!!map [1]",
-    ),
-    *(
-        "[]",
-        "{}",
-        "[[[]]]",
-        "{a: {b: {c: 1}}}",
-        "[1, a, null]",
-        "{1: 2}",
-        "{null: 1}",
-        "{? [1] : 2}",
-    ),
-    *('"<script>alert(1)</script>"', "'; drop table lookalike_work; --", "%s%s%n", "{0.__class__}"),
-    *(
-        '"' + "x" * 100_000 + '"',
-        "*nothing",
-        "&a [*a]",
-        "&a {b: *a}",
-        "<<",
-        "=",
-        "? ",
-        "|",
-        "- - -",
-    ),
+    *("!!binary aGVsbG8=", "!!binary /", "!!set {a, b}", "!!omap [a: 1]", "!!timestamp x"),
+    *("!!int x", "!!float x", "!!bool x", "!!null x", "!!str 1", "!!pairs [a: 1]", "!!seq {a: 1}"),
+    *("!!map [1]", "[]", "{}", "[[[]]]", "{a: {b: {c: 1}}}", "[1, a, null]", "{1: 2}", "{null: 1}"),
+    *("{? [1] : 2}", '"<script>alert(1)</script>"', "'; drop table lookalike_work; --", "%s%s%n"),
+    *("{0.__class__}", '"' + "x" * 100_000 + '"', "*nothing", "&a [*a]", "&a {b: *a}", "<<", "="),
+    *("? ", "|", "- - -"),
 )
 CODE = (
     "!!python/object/apply:os.system ['touch {mark}']",
@@ -121,6 +70,11 @@ def deep(random: Random) -> str:
     )
 
 
+def takes_numbers(annotation: Any) -> bool:
+    """Whether a key takes a number, or none, and nothing else."""
+    return annotation in (int, float, int | None, float | None)
+
+
 class Yaml(Fuzzer):
     """What files of settings have in common."""
 
@@ -129,6 +83,8 @@ class Yaml(Fuzzer):
     megabytes = 1500
     keys: list[str]
     texts: list[str]
+    numeric: tuple[str, ...] = ()
+    arguments: tuple[tuple[str, str, str], ...] = ()
 
     def inputs(self, random: Random, folder: Path) -> Iterator[Input]:
         """Files of settings, most of which must be refused."""
@@ -154,6 +110,12 @@ class Yaml(Fuzzer):
         if draw < 22:
             key = random.choice(self.keys).partition(".")[0]
             return "twice", f"{key}: 1\n{key}: {random.choice(SCALARS)}\n", True
+        if draw < 26 and self.numeric:
+            key = random.choice(self.numeric)
+            return "not finite", self.nested(key, random.choice(NOT_FINITE)) + "\n", True
+        if draw < 28 and self.arguments:  # where an infinite number may have a meaning
+            section, name, argument = random.choice(self.arguments)
+            return "not a number", f"{section}:\n  name: {name}\n  {argument}: .nan\n", True
         if draw < 72:
             value = random.choice(SCALARS)
             chosen = random.choice(self.keys)
@@ -193,7 +155,18 @@ class Settings(Yaml):
 
     def prepare(self, folder: Path) -> None:  # noqa: ARG002 - nothing is kept there
         """Read the recipes, and the names of all keys."""
-        self.keys = [*declared_keys(RunConfig), "extends", "loss.margin", "nothing.at.all"]
+        declared = declared_keys(RunConfig)
+        self.keys = [*declared, "extends", "loss.margin", "nothing.at.all"]
+        fields = {name: key.field for name, key in declared.items() if key.field is not None}
+        self.numeric = tuple(name for name, one in fields.items() if takes_numbers(one.annotation))
+        assert {"optim.lr", "optim.clip_norm", "train.epochs"} <= set(self.numeric)
+        self.arguments = tuple(
+            (section, name, argument)
+            for section, parts in (("loss", LOSSES), ("miner", MINERS))
+            for name in parts.names()
+            for argument, known in (parts.arguments(name) or {}).items()
+            if takes_numbers(known.annotation)
+        )
         paths = sorted(recipe_folder().rglob("*.yaml"))
         self.texts = [text for path in paths if len(text := path.read_text()) < 3000]
 

@@ -12,81 +12,26 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from chaos.hostile.fuzzer import Fuzzer, Input
+from chaos.hostile.fuzzer import Broken, Fuzzer, Input
 from chaos.hostile.mutation import mutated
 from lookalike import data
+from lookalike.errors import LookalikeError
 from lookalike.search.sources import list_pictures
 
 __all__ = ["Tables"]
 
 CELLS = (
-    *(
-        "",
-        " ",
-        "0",
-        "-1",
-        "1e999",
-        "nan",
-        "train",
-        "test",
-        "val",
-        "a\nb",
-        "a\0b",
-        "\ufeff",
-        "../x.png",
-    ),
-    *(
-        "/etc/passwd",
-        "0.png",
-        "1.png",
-        "x" * 200_000,
-        "\u202egnp.exe",
-        "<img onerror=alert(1)>",
-        "~",
-    ),
-    *(
-        "'; drop table x; --",
-        "=cmd|'/c calc'!A0",
-        "\udcff",
-        "é",
-        "1",
-        "true",
-        '"',
-        ",",
-        "a,b",
-        "a/" * 999,
-    ),
+    *("", " ", "0", "-1", "1e999", "nan", "train", "test", "val", "a\nb", "a\0b", "\ufeff", "~"),
+    *("/etc/passwd", "0.png", "1.png", "x" * 200_000, "\u202egnp.exe", "<img onerror=alert(1)>"),
+    *("'; drop table x; --", "=cmd|'/c calc'!A0", "\udcff", "é", "1", "true", '"', ",", "a,b"),
+    *("a/" * 999, "./0.png", "../home/1.png"),
 )
 COLUMNS = (
-    "path",
-    "label",
-    "split",
-    "query",
-    "gallery",
-    "price",
-    "",
-    "path ",
-    "Label",
-    "<b>",
-    "a\nb",
+    *("path", "label", "split", "query", "gallery", "price", "", "path ", "Label", "<b>", "a\nb"),
 )
 VALUES: tuple[Any, ...] = (
-    *(
-        None,
-        0,
-        -1,
-        1.5,
-        float("nan"),
-        10**30,
-        True,
-        "a",
-        "",
-        "<b>",
-        [1],
-        {"a": 1},
-        "9" * 5000,
-        b"\xff",
-    ),
+    *(None, 0, -1, 1.5, float("nan"), 10**30, True, "a", "", "<b>", [1], {"a": 1}, "9" * 5000),
+    b"\xff",
 )
 
 
@@ -106,6 +51,11 @@ class Tables(Fuzzer):
         self.picture = out.getvalue()
         for number in range(4):
             (self.home / f"{number}.png").write_bytes(self.picture)
+        outside = folder.resolve() / "outside.png"
+        outside.write_bytes(self.picture)
+        (self.home / "link.png").symlink_to(outside)
+        self.outside = ("../outside.png", str(outside), "link.png", "./x/../../outside.png")
+        (self.home / "x").mkdir()
 
     def inputs(self, random: Random, folder: Path) -> Iterator[Input]:
         """Tables of three formats."""
@@ -135,6 +85,8 @@ class Tables(Fuzzer):
             row = [*usual, *usual][: len(columns)]
             if random.random() < 0.4:
                 row[random.randrange(len(row))] = random.choice(CELLS)
+            if random.random() < 0.2 and "path" in columns:
+                row[columns.index("path")] = random.choice(self.outside)
             writer.writerow(row if random.random() < 0.9 else row[1:])
         return out.getvalue().encode("utf-8", "surrogatepass")
 
@@ -192,10 +144,21 @@ def reading(kind: str, path: Path, table: bytes) -> Callable[[], None]:
 
     def run() -> None:
         path.write_bytes(table)
+        if kind == "csv":
+            indexed(path)
         images = data.load(kind, path)
         for index in range(min(3, len(images))):
             images.decode(index)
-        if kind == "csv":
-            list_pictures(path)
 
     return run
+
+
+def indexed(table: Path) -> None:
+    """An index takes pictures of the table's folder only; a data set may name any of the user's."""
+    try:
+        listing = list_pictures(table)
+    except LookalikeError:  # which the reader of data sets may not say
+        return
+    for record in listing.records:
+        if not (listing.root / record.path).resolve().is_relative_to(table.parent.resolve()):
+            raise Broken(f"a picture outside of the table's folder would be indexed: {record.path}")

@@ -8,6 +8,7 @@ import shutil
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +20,7 @@ from safetensors.torch import save_file
 from chaos.hostile.fuzzer import Broken, Fuzzer, Input
 from chaos.hostile.mutation import mutated
 from lookalike.evaluation.files import read_embeddings
-from lookalike.files import CHECKSUM
+from lookalike.files import CHECKSUM, file_checksum, read_json, write_json
 from lookalike.inference.embedder import Embedder
 from lookalike.models.weights import load_by_name, read_tensors
 from lookalike.training import checkpoint
@@ -31,26 +32,64 @@ NUMBERS: tuple[Any, ...] = (0, 1, -1, 2**31, 2**63 - 1, 2**64, 1e300, "8", None,
 
 
 class Payload:
-    """What unpickles as a call."""
+    """What unpickles as a call that leaves a mark, even if the file is refused afterwards."""
 
     def __init__(self, mark: Path, how: int) -> None:
         self.mark, self.how = str(mark), how
 
     def __reduce__(self) -> tuple[Any, ...]:
-        calls: tuple[tuple[Any, ...], ...] = (
-            (os.mkdir, (self.mark,)),
-            (eval, (f"open({self.mark!r}, 'w')",)),
-            (exec, (f"open({self.mark!r}, 'w')",)),
-            (os.system, (f"touch {self.mark}",)),
-            (os.putenv, ("MARK", self.mark)),
-            (torch.load, (self.mark,)),
-        )
-        return calls[self.how % len(calls)]
+        return calls(self.mark)[self.how]
+
+
+def calls(mark: str) -> tuple[tuple[Any, ...], ...]:
+    """Calls, each of which makes the file or the folder ``mark``."""
+    return (
+        (os.mkdir, (mark,)),
+        (eval, (f"open({mark!r}, 'w')",)),
+        (exec, (f"open({mark!r}, 'w')",)),
+        (os.system, (f"touch '{mark}'",)),
+        (open, (mark, "w")),
+        (Path.touch, (Path(mark),)),
+        (shutil.copyfile, (__file__, mark)),
+    )
+
+
+def payload(random: Random, mark: Path) -> Any:
+    """Any of the calls."""
+    return Payload(mark, random.randrange(len(calls(""))))
+
+
+def prove_payloads(mark: Path) -> None:
+    """See that each call leaves its mark when it is unpickled without any care."""
+    for how in range(len(calls(""))):
+        pickle.loads(pickle.dumps(Payload(mark, how)))
+        assert ran(mark), f"call {how} leaves no mark"
+
+
+def ran(mark: Path) -> bool:
+    """Whether a call was made; the mark is removed, so that it is not found again."""
+    if not mark.exists():
+        return False
+    if mark.is_dir():
+        mark.rmdir()
+    else:
+        mark.unlink()
+    return True
+
+
+@contextmanager
+def no_code(mark: Path) -> Iterator[None]:
+    """Whatever happens inside, a refusal too: no call may be made."""
+    try:
+        yield
+    finally:
+        if ran(mark):
+            raise Broken("code ran")
 
 
 def with_code(random: Random, mark: Path) -> bytes:
     """A file for ``torch.load`` that would run code, in the new or the old format."""
-    bad: Any = Payload(mark, random.randrange(6))
+    bad = payload(random, mark)
     found = random.choice(
         (bad, {"a": bad}, {"state_dict": {"w": bad}}, [bad], (torch.ones(2), bad))
     )
@@ -109,6 +148,7 @@ class Weights(Fuzzer):
 
     def prepare(self, folder: Path) -> None:
         """Make undamaged files of a small network."""
+        prove_payloads(folder / "mark")
         torch.manual_seed(0)
         self.network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4))
         state = self.network.state_dict()
@@ -157,14 +197,11 @@ class Weights(Fuzzer):
 
         def run() -> None:
             path.write_bytes(data)
-            try:
+            with no_code(mark):
                 if path.suffix in (".npy", ".npz"):
                     read_embeddings(path)
                 else:
                     load_by_name(self.network, read_tensors(path), f"'{path}'")
-            finally:
-                if mark.exists():
-                    raise Broken("code ran")
 
         return run
 
@@ -175,7 +212,7 @@ def objects(random: Random, mark: Path) -> bytes:
     with zipfile.ZipFile(out, "w") as archive:
         for name in ("embeddings.npy", "labels.npy"):
             part = io.BytesIO()
-            bad = np.array([Payload(mark, random.randrange(6))], dtype=object)
+            bad = np.array([payload(random, mark)], dtype=object)
             np.save(part, bad, allow_pickle=True)
             archive.writestr(name, part.getvalue())
     return out.getvalue()
@@ -193,35 +230,56 @@ class Checkpoints(Fuzzer):
         weights = {"model": {"w": torch.randn(8, 8)}, "best": {"w": torch.randn(8, 8)}}
         state = {"step": 7, "random": checkpoint.random_states(), "optimizer": {"state": {}}}
         checkpoint.save(self.whole, weights, state)
+        self.saved = (weights, state)
+        assert same(checkpoint.latest(self.whole), self.saved)
 
     def inputs(self, random: Random, folder: Path) -> Iterator[Input]:
-        """A checkpoint with one file changed."""
+        """A checkpoint with one file changed; a forger makes the checksums fit."""
         mark, place = folder / "mark", folder / "checkpoints"
         while True:
             shutil.rmtree(place, ignore_errors=True)
             shutil.copytree(self.whole, place)
             files = sorted(path for path in place.rglob("*") if path.is_file())
             path = random.choice(files)
-            kind, data, refuse = "damaged", mutated(random, path.read_bytes()), False
-            if random.random() < 0.4:
-                kind, data, refuse = "code", with_code(random, mark), True
+            kind, data = "damaged", mutated(random, path.read_bytes())
+            draw = random.random()
+            if draw < 0.4:
+                kind, data = "code", with_code(random, mark)
                 path = next(path for path in files if path.name == "state.pt")
-            elif random.random() < 0.2:
+            elif draw < 0.5:
+                kind = "stranger"
                 path = path.with_name(random.choice(("x.safetensors", "..safetensors")))
-            yield Input(kind, self.call(place, path, data, mark), refuse, data)
+            elif draw < 0.75 and path.name != checkpoint.CHECKSUMS:
+                kind = "forged"
+            yield Input(kind, self.call(kind, path, data, mark), kind == "code", data)
 
-    def call(self, place: Path, path: Path, data: bytes, mark: Path) -> Callable[[], None]:
-        """Change the file, and resume."""
+    def call(self, kind: str, path: Path, data: bytes, mark: Path) -> Callable[[], None]:
+        """Change the file, and resume; what is accepted is what was saved, unless it was forged."""
 
         def run() -> None:
             path.write_bytes(data)
-            try:
-                checkpoint.latest(place)
-            finally:
-                if mark.exists():
-                    raise Broken("code ran")
+            if kind in ("code", "forged"):
+                sums = path.with_name(checkpoint.CHECKSUMS)
+                write_json(sums, read_json(sums) | {path.name: file_checksum(path)})
+            with no_code(mark):
+                found = checkpoint.latest(path.parent.parent)
+            if kind != "forged" and not same(found, self.saved):
+                raise Broken("another checkpoint than the saved one was accepted")
 
         return run
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether two nested values are equal, tensor by tensor."""
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(same, first, second))
+    if isinstance(first, torch.Tensor):
+        return first.dtype == second.dtype and torch.equal(first, second)
+    return bool(first == second)
 
 
 class Models(Fuzzer):
@@ -275,11 +333,8 @@ class Models(Fuzzer):
         def run() -> None:
             (place / "model.json").write_bytes(text)
             (place / "weights.safetensors").write_bytes(weights)
-            try:
+            with no_code(mark):
                 found = Embedder.load(place)
-            finally:
-                if mark.exists():
-                    raise Broken("code ran")
             if found.fingerprint != self.record["fingerprint"]:
                 raise Broken("a model with another fingerprint was accepted")
 

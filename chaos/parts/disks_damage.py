@@ -1,36 +1,40 @@
 """A file is removed, cut or one of its bits flipped: the same result, or a sentence naming it."""
 
 import shutil
+import signal
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import yaml
 
-from chaos.checks import same_or_sentence
+from chaos.checks import same_or_sentence, unexpected
 from chaos.commands import Command, warm
-from chaos.damage import damage, files_in
+from chaos.damage import damage, files_in, names_of
 from chaos.parts.kills_study import StudyScenario
 from chaos.parts.kills_training import TrainingKills
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario
 from chaos.study import findings, study_command
-from chaos.training import outcome, settings, trained_weights
+from chaos.training import outcome, settings, trained_weights, whole_outcome
+from lookalike.files import file_checksum
 
+EXPORTED = "exported"
+Told = tuple[str, dict[str, str]]
 READERS = (
     ("evaluate", "{run}", "--json"),
     ("compare", "{run}", "--anyway", "--json"),
-    ("export", "{run}", "-o", "exported"),
+    ("export", "{run}", "-o", f"{EXPORTED}/model.onnx"),
 )
 """Commands that read a finished run."""
 
 
-def judged(command: Command, same: bool, path: Path, done: str, anything: bool = False) -> Outcome:
-    """The outcome of a command after a file was damaged; the file or its folder is to be named."""
-    names = () if anything else (path.name, path.parent.name)
+def judged(command: Command, same: bool, names: tuple[str, ...], done: str) -> Outcome:
+    """The outcome of a command after a file was damaged: the same, or a sentence with a name."""
     found = same_or_sentence(command, same, *names)
     problems = tuple(f"{done}: {problem}" for problem in found.problems)
-    return Outcome(1, found.wrong, found.lost, found.tracebacks, problems)
+    return replace(found, done=1, problems=problems)
 
 
 class CheckpointDamage(TrainingKills):
@@ -48,7 +52,9 @@ class CheckpointDamage(TrainingKills):
         """Kill, damage, continue."""
         arguments = settings(self.variant, self.pictures, folder / "runs")
         fault = {"LOOKALIKE_FAULT": f"renamed:{random.randint(8, 30)}:kill"}
-        warm(arguments, folder, self.cache | fault).wait()
+        first = warm(arguments, folder, self.cache | fault)
+        if first.wait() != -signal.SIGKILL:
+            return unexpected(first, (0,))
         files = files_in(folder / "runs", "tensorboard", ".draft")
         if not files:
             return Outcome()
@@ -57,7 +63,7 @@ class CheckpointDamage(TrainingKills):
         command = warm(arguments, folder, self.cache)
         command.wait()
         same = outcome(folder / "runs") == self.expected
-        return judged(command, same, path, done)
+        return judged(command, same, names_of(path), done)
 
 
 class GivenDamage(TrainingKills):
@@ -81,7 +87,7 @@ class GivenDamage(TrainingKills):
         done = self.trained(folder, self.write(folder / "whole"))
         if done.poll() != 0:
             raise RuntimeError(f"the undisturbed run failed: {done.errors}")
-        self.expected, self.run = outcome(folder / "runs"), self.runs(folder)
+        self.expected, self.run = whole_outcome(folder / "runs"), self.runs(folder)
 
     def write(self, place: Path) -> Path:
         """A folder with the recipe, and a copy of the weights that it names."""
@@ -118,7 +124,7 @@ class GivenDamage(TrainingKills):
         other = command.poll() == 0 and self.runs(folder) != self.run
         same = other or outcome(folder / "runs") == self.expected
         # of a recipe also the value that is no valid one
-        return judged(command, same, path, done, anything=path == recipe)
+        return judged(command, same, () if path == recipe else names_of(path), done)
 
 
 class CacheDamage(TrainingKills):
@@ -143,7 +149,8 @@ class CacheDamage(TrainingKills):
             {"LOOKALIKE_CACHE": str(cache)},
         )
         command.wait()
-        return judged(command, outcome(folder / "runs") == self.expected, path, done)
+        same = outcome(folder / "runs") == self.expected
+        return judged(command, same, names_of(path), done)
 
 
 class RunDamage(TrainingKills):
@@ -164,12 +171,14 @@ class RunDamage(TrainingKills):
             path for path in (folder / "first").glob("*/result.json") if "latest" not in str(path)
         ]
         self.run = found[0].parent
-        self.printed = []
+        self.printed: list[Told] = []
         for number in range(len(READERS)):
             command = self.read(number, self.run, folder)
             if command.poll() != 0:
                 raise RuntimeError(f"an undisturbed run cannot be read: {command.errors}")
-            self.printed.append(command.output.replace(str(self.run.parent), ""))
+            self.printed.append(told(command, self.run))
+        if not self.printed[-1][1]:
+            raise RuntimeError("the export has written no file")
 
     def read(self, number: int, run: Path, folder: Path) -> Command:
         """One of the commands that read a run."""
@@ -186,8 +195,14 @@ class RunDamage(TrainingKills):
         done = damage(random, path)
         number = random.randrange(len(READERS))
         command = self.read(number, run, folder)
-        same = command.output.replace(str(run.parent), "") == self.printed[number]
-        return judged(command, same, path, done)
+        return judged(command, told(command, run) == self.printed[number], names_of(path), done)
+
+
+def told(command: Command, run: Path) -> Told:
+    """What a command has printed of a run, wherever that is, and the files that it has written."""
+    exported = command.folder / EXPORTED
+    sums = {str(path.relative_to(exported)): file_checksum(path) for path in files_in(exported)}
+    return command.output.replace(str(run.parent), ""), sums
 
 
 class StudyDamage(StudyScenario):
@@ -202,6 +217,16 @@ class StudyDamage(StudyScenario):
         """Run the study once."""
         super().prepare(folder)
         self.whole = folder / "whole"
+        status = self.status(self.whole, folder)
+        if status.poll() != 0:
+            raise RuntimeError(f"the undamaged study has no status: {status.errors}")
+        self.shown = status.output.replace(str(self.whole), "")
+
+    def status(self, results: Path, folder: Path) -> Command:
+        """The command that shows a study, ended."""
+        command = warm(["study", "status", str(results), "--json"], folder, self.cache)
+        command.wait()
+        return command
 
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Damage, show, and run again."""
@@ -209,16 +234,15 @@ class StudyDamage(StudyScenario):
         shutil.copytree(self.whole, results)
         path = random.choice(files_in(results))
         done = damage(random, path)
-        status = warm(["study", "status", str(results), "--json"], folder, self.cache)
-        status.wait()
-        total = judged(status, True, path, done)
+        status = self.status(results, folder)
+        same = status.output.replace(str(results), "") == self.shown
+        total = judged(status, same, names_of(path), done)
         again = warm(
             study_command(self.study_in(folder), results, "--workers", "1"), folder, self.cache
         )
         again.wait()
         same = again.poll() == 0 and findings(results) == self.expected
-        found = judged(again, same, path, done)
-        return total + Outcome(0, found.wrong, found.lost, found.tracebacks, found.problems)
+        return total + replace(judged(again, same, names_of(path), done), done=0)
 
 
 SCENARIOS: tuple[Scenario, ...] = (

@@ -1,19 +1,27 @@
 """A disk that is full, has a quota, is read-only or slow: a sentence, and the same result later."""
 
+import math
+import mmap
+import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from chaos.checks import failure, same_or_sentence
+from chaos.checks import POINTS, failure, killed_at_write, same_or_sentence, unexpected
 from chaos.commands import warm
+from chaos.damage import files_in
 from chaos.parts.kills_search import CLASSES, EVERY_CLASS, EmbedKills, IndexKills, to_the_end
 from chaos.parts.kills_study import StudyScenario
-from chaos.parts.kills_training import POINTS, TrainingKills
+from chaos.parts.kills_training import TrainingKills
 from chaos.scenario import Outcome, Scenario, Unavailable
 from chaos.study import study_command
 from chaos.training import outcome, settings
+
+PAGE = mmap.PAGESIZE
 
 
 class DiskFault(TrainingKills):
@@ -38,13 +46,13 @@ class DiskFault(TrainingKills):
         cache = {"LOOKALIKE_CACHE": str(disk / "cache")}
         arguments = settings(self.variant, self.pictures, disk / "runs")
         command = warm(arguments, folder, cache | dict(fault or {}), limits)
-        command.wait()
-        return Outcome(1) + same_or_sentence(command, self.same(disk), str(disk))
+        refused = command.wait() != 0
+        return Outcome(int(refused)) + same_or_sentence(command, self.same(disk), str(disk))
 
-    def again(self, disk: Path, folder: Path) -> Outcome:
-        """Train without the fault: the result of the undisturbed run."""
-        cache = {"LOOKALIKE_CACHE": str(disk / "cache")}
-        command = warm(settings(self.variant, self.pictures, disk / "runs"), folder, cache)
+    def again(self, disk: Path, folder: Path, fault: Mapping[str, str] | None = None) -> Outcome:
+        """Train without the fault, or with a harmless one: the result of the undisturbed run."""
+        variables = {"LOOKALIKE_CACHE": str(disk / "cache"), **(fault or {})}
+        command = warm(settings(self.variant, self.pictures, disk / "runs"), folder, variables)
         if command.wait() == 0 and self.same(disk) and not command.traceback:
             return Outcome()
         return failure(command, "not the undisturbed result after the fault")
@@ -60,10 +68,14 @@ class Full(DiskFault):
     kind = "full"
     weight = 2.0
 
+    def prepare(self, folder: Path) -> None:
+        """Train undisturbed, and measure the space that it takes."""
+        super().prepare(folder)
+        self.space = space_of(folder / "first") + space_of(folder / "cache")
+
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Fill the disk at a random byte."""
-        size = int(10 ** random.uniform(4.5, 6.7))
-        with mounted(folder / "disk", f"size={size}") as disk:
+        with mounted(folder / "disk", size(random, self.space)) as disk:
             total = self.tried(disk, folder)
             mount("-o", "remount,size=200m", disk)
             return total + self.again(disk, folder)
@@ -76,11 +88,35 @@ class FullEmbed(EmbedKills):
     unit = "faults"
     weight = 0.5
 
+    def prepare(self, folder: Path) -> None:
+        """Embed undisturbed, and measure the space that it takes."""
+        super().prepare(folder)
+        self.space = space_of(folder / "vectors")
+
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Fill the disk at a random byte, and go on when there is space."""
-        with mounted(folder / "disk", f"size={int(10 ** random.uniform(3.5, 6))}") as disk:
+        with mounted(folder / "disk", size(random, self.space)) as disk:
             total = tried(self.arguments(disk / "vectors"), folder, disk)
             mount("-o", "remount,size=200m", disk)
+            return total + self.completed(disk / "vectors", folder)
+
+
+class ReadOnlyEmbed(EmbedKills):
+    """A file system that becomes read-only after the embedding of pictures was killed on it."""
+
+    name = "disks.read-only.embed"
+    unit = "faults"
+    weight = 0.5
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Kill, protect, try, and go on."""
+        with mounted(folder / "disk", "size=200m") as disk:
+            arguments = self.arguments(disk / "vectors")
+            number = random.randint(1, 12)
+            killed = killed_at_write(arguments, folder, random, number)
+            mount("-o", "remount,ro", disk)
+            total = tried(arguments, folder, disk) + replace(killed, done=0)
+            mount("-o", "remount,rw", disk)
             return total + self.completed(disk / "vectors", folder)
 
 
@@ -92,23 +128,69 @@ class FullIndex(IndexKills):
     weight = 0.5
     quick = 0
 
+    def prepare(self, folder: Path) -> None:
+        """Make an index undisturbed, and measure the space that it takes."""
+        super().prepare(folder)
+        self.whole = folder / "shop.index"
+        self.space = space_of(self.whole)
+
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Fill the disk at a random byte, and complete the index when there is space."""
-        with mounted(folder / "disk", f"size={int(10 ** random.uniform(4, 6))}") as disk:
-            place, label = disk / "shop.index", f"{random.randrange(CLASSES):02}"
-            more = ["index", "add", str(place), str(self.pictures)]
-            total = Outcome()
-            for change in (
-                self.creation(place),
-                ["index", "remove", str(place), "--label", label],
-                more,
-                ["index", "compact", str(place)],
-            ):
-                total += tried(change, folder, disk)
+        label = f"{random.randrange(CLASSES):02}"
+        with mounted(folder / "disk", size(random, 2 * self.space)) as disk:
+            place = disk / "shop.index"
+            total, there = self.changed(place, folder, disk, label, self.creation(place))
             mount("-o", "remount,size=200m", disk)
-            whole = more if (place / "index.json").exists() else self.creation(place)
-            total += to_the_end(whole, folder) + to_the_end(["index", "check", str(place)], folder)
-            return total if total.failed else total + self.compare(place, EVERY_CLASS)
+            return total + self.completed(place, folder, there)
+
+    def changed(
+        self, place: Path, folder: Path, disk: Path, label: str, *first: list[str]
+    ) -> tuple[Outcome, set[str]]:
+        """Try some changes on a disk with a fault; the classes that the index has afterwards.
+
+        Args:
+            place: Of the index.
+            folder: For what the commands say.
+            disk: With the fault.
+            label: A class that is removed and added again.
+            first: Creates the index, if it is not there.
+        """
+        remove = ["index", "remove", str(place), "--label", label]
+        add = ["index", "add", str(place), str(self.pictures)]
+        total, there = Outcome(), set(EVERY_CLASS)
+        for change in (*first, remove, add, ["index", "compact", str(place)]):
+            found = tried(change, folder, disk)
+            total += found
+            if not (place / "index.json").exists():
+                return total, set()
+            if not found.done:  # it was not refused
+                there = {remove[1]: there - {label}, add[1]: set(EVERY_CLASS)}.get(change[1], there)
+        return total, there
+
+    def completed(self, place: Path, folder: Path, there: set[str]) -> Outcome:
+        """What the index has without the fault; then everything is added and compared again."""
+        total = self.compare(place, there) if there else Outcome()
+        add = ["index", "add", str(place), str(self.pictures)]
+        total += to_the_end(add if there else self.creation(place), folder)
+        total += to_the_end(["index", "check", str(place)], folder)
+        return total if total.failed else total + self.compare(place, EVERY_CLASS)
+
+
+class ReadOnlyIndex(FullIndex):
+    """An index on a file system that becomes read-only is changed."""
+
+    name = "disks.read-only.index"
+
+    def attempt(self, random: Random, folder: Path) -> Outcome:
+        """Protect, try each change, and go on."""
+        label = f"{random.randrange(CLASSES):02}"
+        with mounted(folder / "disk", "size=200m") as disk:
+            place = disk / "shop.index"
+            shutil.copytree(self.whole, place)
+            mount("-o", "remount,ro", disk)
+            total, there = self.changed(place, folder, disk, label)
+            mount("-o", "remount,rw", disk)
+            return total + self.completed(place, folder, there)
 
 
 class FullStudy(StudyScenario):
@@ -118,9 +200,14 @@ class FullStudy(StudyScenario):
     unit = "faults"
     quick = 0
 
+    def prepare(self, folder: Path) -> None:
+        """Run the study undisturbed, and measure the space that it takes."""
+        super().prepare(folder)
+        self.space = space_of(folder / "whole") + space_of(folder / "runs")
+
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Fill the disk at a random byte, and go on when there is space."""
-        with mounted(folder / "disk", f"size={int(10 ** random.uniform(4.5, 6.5))}") as disk:
+        with mounted(folder / "disk", size(random, self.space)) as disk:
             start = study_command(self.study_in(disk), disk / "results", "--workers", "1")
             total = tried(start, folder, disk)
             mount("-o", "remount,size=200m", disk)
@@ -137,14 +224,16 @@ class ReadOnly(DiskFault):
 
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Kill perhaps, protect, try, and go on."""
+        killed = Outcome()
         with mounted(folder / "disk", "size=200m") as disk:
             if random.random() < 0.7:
                 fault = {"LOOKALIKE_FAULT": f"renamed:{random.randint(1, 30)}:kill"}
                 cache = {"LOOKALIKE_CACHE": str(disk / "cache")}
                 arguments = settings(self.variant, self.pictures, disk / "runs")
-                warm(arguments, folder, cache | fault).wait()
+                first = warm(arguments, folder, cache | fault)
+                killed = unexpected(first, (0, -signal.SIGKILL))
             mount("-o", "remount,ro", disk)
-            total = self.tried(disk, folder)
+            total = self.tried(disk, folder) + killed
             mount("-o", "remount,rw", disk)
             return total + self.again(disk, folder)
 
@@ -154,32 +243,50 @@ class Quota(DiskFault):
 
     kind = "quota"
 
+    def prepare(self, folder: Path) -> None:
+        """Train undisturbed, and note the size of the largest file."""
+        super().prepare(folder)
+        files = files_in(folder / "first") + files_in(folder / "cache")
+        self.largest = max(path.stat().st_size for path in files)
+
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Limit the size of files, then not."""
         disk = folder / "disk"
-        limit = int(10 ** random.uniform(2.5, 6))
+        limit = int(10 ** random.uniform(2.5, math.log10(self.largest)))
         total = self.tried(disk, folder, limits={"RLIMIT_FSIZE": limit})
         return total + self.again(disk, folder)
 
 
 class Refusing(DiskFault):
-    """The disk is full between writing and renaming, or every renaming is slow."""
+    """The disk is full between writing and renaming, and then every renaming is slow."""
 
     kind = "rename"
 
     def attempt(self, random: Random, folder: Path) -> Outcome:
-        """Fail at a random point, or wait at each."""
+        """Fail at a random point, then wait at each."""
         disk = folder / "disk"
-        action = f"{random.randint(1, 30)}:full" if random.random() < 0.8 else "*:sleep=0.05"
-        fault = {"LOOKALIKE_FAULT": f"{random.choice(POINTS[:2])}:{action}"}
-        return self.tried(disk, folder, fault) + self.again(disk, folder)
+        full, slow = f"{random.randint(1, 20)}:full", "*:sleep=0.05"
+        first, second = (
+            {"LOOKALIKE_FAULT": f"{random.choice(POINTS[:2])}:{action}"} for action in (full, slow)
+        )
+        return Outcome(1) + self.tried(disk, folder, first) + self.again(disk, folder, second)
 
 
 def tried(arguments: list[str], folder: Path, disk: Path) -> Outcome:
     """A command on a disk with a fault: it ends well, or with a sentence that names the disk."""
     command = warm(arguments, folder)
-    command.wait()
-    return Outcome(1) + same_or_sentence(command, True, str(disk))
+    refused = command.wait() != 0
+    return Outcome(int(refused)) + same_or_sentence(command, True, str(disk))
+
+
+def space_of(folder: Path) -> int:
+    """The bytes that a file system in memory needs for the files of a folder."""
+    return sum(-(-path.stat().st_size // PAGE) * PAGE for path in files_in(folder))
+
+
+def size(random: Random, space: int) -> str:
+    """The option for a file system that is too small for ``space`` bytes."""
+    return f"size={int(max(8 * PAGE, random.uniform(0.02, 0.95) * space))}"
 
 
 @contextmanager
@@ -212,6 +319,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     FullIndex(),
     FullStudy(),
     ReadOnly("plain"),
+    ReadOnlyEmbed(),
+    ReadOnlyIndex(),
     Quota("ema"),
     Refusing("plain"),
 )

@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+import signal
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 
 from chaos.commands import warm
-from chaos.damage import KINDS, damage, files_in
+from chaos.damage import KINDS, damage, files_in, names_of
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario
 from chaos.study import findings, study_command, write_study
@@ -31,7 +32,6 @@ from lookalike.training import checkpoint
 
 DAMAGES = 40
 """In one attempt."""
-PICTURES = ("data.root",)
 Reader = Callable[[Path, Path], Any]
 
 
@@ -70,8 +70,7 @@ class DamagedFiles(Scenario):
         try:
             found = plain(self.read(place, self.home))
         except LookalikeError as error:
-            # or the pictures at a path of its configuration that is not one any more
-            if any(name in str(error) for name in (path.name, path.parent.name, *PICTURES)):
+            if any(name in str(error) for name in names_of(path)):
                 return Outcome()
             return Outcome(wrong=1, problems=(f"{done}: not named in '{error}'",))
         except Exception:
@@ -112,9 +111,18 @@ def trained(folder: Path, *fault: str) -> Path:
     if fault:
         variables["LOOKALIKE_FAULT"] = fault[0]
     command = warm(settings("ema", pictures, folder / "runs"), folder, variables)
-    command.wait()
+    if command.wait() != (-signal.SIGKILL if fault else 0):
+        raise RuntimeError(f"exit code {command.poll()}: {command.errors}")
     (found,) = (path for path in (folder / "runs").iterdir() if not path.is_symlink())
     return found
+
+
+def interrupted(folder: Path) -> Path:
+    """The checkpoints of a run that was killed."""
+    place = trained(folder, "rename:20:kill") / "checkpoints"
+    if checkpoint.latest(place) is None:
+        raise RuntimeError("the killed run has no checkpoint")
+    return place
 
 
 def read_run(folder: Path, _: Path) -> Sequence[Any]:
@@ -131,8 +139,7 @@ def read_run(folder: Path, _: Path) -> Sequence[Any]:
 
 def read_checkpoint(folder: Path, _: Path) -> Sequence[Any]:
     """What an interrupted run is continued from."""
-    place = folder / "checkpoints"
-    return [checkpoint.latest(place), checkpoint.read_start(place)]
+    return [checkpoint.latest(folder), checkpoint.read_start(folder)]
 
 
 def stored(kind: Any) -> Callable[[Path], Path]:
@@ -212,7 +219,7 @@ def read_index(folder: Path, _: Path) -> Sequence[Any]:
 
 SCENARIOS: tuple[Scenario, ...] = (
     DamagedFiles("run", trained, read_run),
-    DamagedFiles("checkpoint", lambda place: trained(place, "rename:20:kill"), read_checkpoint),
+    DamagedFiles("checkpoint", interrupted, read_checkpoint),
     DamagedFiles("raw-store", stored("raw"), reader_of("raw")),
     DamagedFiles("jpeg-store", stored("jpeg"), reader_of("jpeg")),
     DamagedFiles("study", studied, read_study, ("cut", "flip", "flip")),

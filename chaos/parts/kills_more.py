@@ -13,14 +13,14 @@ from random import Random
 
 import psutil
 
-from chaos.checks import after_fault, failure, moment, unexpected
+from chaos.checks import begun, failure, killed_once, moment, unexpected
 from chaos.commands import cold, environment, warm
 from chaos.parts.kills_study import StudyScenario
-from chaos.parts.kills_training import POINTS
 from chaos.pictures import make_pictures
+from chaos.postgres import send
 from chaos.scenario import Outcome, Scenario, Unavailable, Unit
-from chaos.study import study_command
-from chaos.training import outcome, settings
+from chaos.study import records, study_command
+from chaos.training import outcome, settings, whole_outcome
 from lookalike.files import file_checksum
 from lookalike.study.result_files import load_results
 
@@ -38,12 +38,14 @@ class StoreKills(Scenario):
     def prepare(self, folder: Path) -> None:
         """Build the store undisturbed."""
         self.pictures = make_pictures(folder / "pictures", images=60)
-        begun = time.monotonic()
+        start = time.monotonic()
         command = warm(self.arguments(folder / "runs"), folder, self.cache(folder))
         if command.wait() != 0:
             raise RuntimeError(f"the undisturbed run failed: {command.errors}")
-        self.seconds = time.monotonic() - begun
-        self.expected = (outcome(folder / "runs"), self.content(folder))
+        self.seconds = time.monotonic() - start
+        self.expected = (whole_outcome(folder / "runs"), self.content(folder))
+        if not self.expected[1]:
+            raise RuntimeError("the undisturbed run has made no store")
 
     def arguments(self, runs: Path) -> list[str]:
         """A training that needs the store, and does little with it."""
@@ -68,15 +70,8 @@ class StoreKills(Scenario):
         arguments, total = self.arguments(folder / "runs"), Outcome()
         kills = random.randint(2, 6)
         for _ in range(kills):
-            fault = {}
-            if random.random() < 0.5:
-                fault = {"LOOKALIKE_FAULT": f"{random.choice(POINTS)}:{random.randint(1, 6)}:kill"}
-            command = warm(arguments, folder, self.cache(folder) | fault)
-            if fault:
-                total += after_fault(command)
-            else:
-                killed = command.kill_after(moment(random, self.seconds, kills))
-                total += Outcome(int(killed)) + unexpected(command, (0, -signal.SIGKILL))
+            delay, number = moment(random, self.seconds, kills), random.randint(1, 6)
+            total += killed_once(arguments, folder, random, delay, number, self.cache(folder))
         command = warm(arguments, folder, self.cache(folder))
         if command.wait() != 0:
             total += failure(command, f"exit code {command.poll()} after kills")
@@ -96,12 +91,14 @@ class ReproduceKills(Scenario):
         """Reproduce it undisturbed."""
         self.pictures = make_pictures(folder / "pictures", classes=16)
         self.variables = {"LOOKALIKE_CACHE": str(folder / "cache")}
-        begun = time.monotonic()
+        start = time.monotonic()
         command = warm(self.arguments(folder / "whole"), folder, self.variables)
         if command.wait() != 0:
             raise RuntimeError(f"the undisturbed table failed: {command.errors}")
-        self.seconds = time.monotonic() - begun
+        self.seconds = time.monotonic() - start
         self.expected = self.scores(folder / "whole")
+        if not all(scores and all(scores) for _, scores in json.loads(self.expected) or [("", [])]):
+            raise RuntimeError(f"the undisturbed table has no scores: {self.expected}")
 
     def arguments(self, results: Path) -> list[str]:
         """One of the shortest tables, with the smallest network."""
@@ -192,22 +189,30 @@ class RayKills(StudyScenario):
     def close(self) -> None:
         """Stop the cluster."""
         if self.cluster is not None:
-            self.cluster.communicate()
+            processes = psutil.Process(self.cluster.pid).children(recursive=True)
+            with suppress(subprocess.TimeoutExpired):
+                self.cluster.communicate(timeout=60)
+                return
+            self.cluster.kill()
+            send(processes, signal.SIGKILL)
 
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Kill up to three times."""
         results = folder / "results"
         options = ("--executor", "ray", "--address", self.address)
         start = study_command(self.study_in(folder), results, *options)
+        url = f"sqlite:///{results / 'study.db'}"
         command = cold(start, folder, self.cache)
         total = Outcome()
         for _ in range(random.randint(1, 3)):
-            command.wait(random.uniform(0.1, 1.2) * self.seconds)
-            if command.poll() is not None:
+            before = records(url)
+            begun(command, lambda: records(url) > before)  # noqa: B023 - called at once
+            if command.wait(random.uniform(0, 0.2) * self.seconds) is not None:
                 break
             what = random.choice(("driver", "worker", "node"))
             if what == "driver":
                 total += Outcome(int(command.kill_after(0)))
+                total += unexpected(command, (0, -signal.SIGKILL))
                 command = cold(start, folder, self.cache)
             elif what == "worker":
                 total += Outcome(int(self.kill_worker(random)))
@@ -215,7 +220,7 @@ class RayKills(StudyScenario):
                 self.kill_node()
                 total += Outcome(1)
         total += self.to_the_end(start, folder, command)
-        return total + self.compare(results, f"sqlite:///{results / 'study.db'}")
+        return total + self.compare(results, url)
 
 
 SCENARIOS: tuple[Scenario, ...] = (

@@ -1,6 +1,5 @@
 """``kill -9`` while pictures are embedded, vectors imported, and an index is changed."""
 
-import signal
 import time
 from pathlib import Path
 from random import Random
@@ -8,9 +7,8 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from chaos.checks import after_fault, failure, moment, unexpected
+from chaos.checks import failure, killed_once, moment
 from chaos.commands import warm
-from chaos.parts.kills_training import POINTS
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario, Unit
 from lookalike.inference.bulk.manifest import Manifest
@@ -21,18 +19,6 @@ from lookalike.search import Index
 CLASSES = 12
 EVERY_CLASS = {f"{number:02}" for number in range(CLASSES)}
 Rows = NDArray[np.float32]
-
-
-def killed_once(
-    arguments: list[str], folder: Path, random: Random, delay: float, good: tuple[int, ...] = (0,)
-) -> Outcome:
-    """Start a command that is killed, in half of the cases, between a write and its renaming."""
-    if random.random() < 0.5:
-        fault = f"{random.choice(POINTS)}:{random.randint(1, 4)}:kill"
-        return after_fault(warm(arguments, folder, {"LOOKALIKE_FAULT": fault}), good)
-    command = warm(arguments, folder)
-    killed = command.kill_after(delay)
-    return Outcome(int(killed)) + unexpected(command, (*good, -signal.SIGKILL))
 
 
 def to_the_end(arguments: list[str], folder: Path, good: tuple[int, ...] = (0,)) -> Outcome:
@@ -78,7 +64,7 @@ class EmbedKills(Scenario):
         kills = random.randint(2, 6)
         for _ in range(kills):
             delay = moment(random, self.seconds, kills)
-            total += killed_once(arguments, folder, random, delay)
+            total += killed_once(arguments, folder, random, delay, random.randint(1, 4))
         return total + self.completed(folder / "vectors", folder)
 
     def completed(self, vectors: Path, folder: Path) -> Outcome:
@@ -122,7 +108,8 @@ class ImportKills(Scenario):
         kills = random.randint(2, 6)
         for _ in range(kills):
             delay = moment(random, self.seconds, kills)
-            total += killed_once(self.arguments(place), folder, random, delay)
+            number = random.randint(1, 4)
+            total += killed_once(self.arguments(place), folder, random, delay, number)
         total += to_the_end(self.arguments(place), folder)
         if total.failed:
             return total
@@ -181,7 +168,8 @@ class IndexKills(Scenario):
                 there -= {label}
             for _ in range(random.randint(1, 3)):
                 delay = moment(random, self.seconds, kills=4)  # a change is less than the creation
-                total += killed_once(change, folder, random, delay, good)
+                number = random.randint(1, 4)
+                total += killed_once(change, folder, random, delay, number, codes=good)
             total += to_the_end(change, folder, good)
         if total.failed:
             return total

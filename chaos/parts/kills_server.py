@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -32,41 +33,69 @@ class ServerKills(Scenario):
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Kill up to three workers, then the server; every answer meanwhile is right."""
         server = ShopServer(self.shop, folder, workers=2)
-        kills = random.randint(1, 3)
-        pauses = [random.uniform(0.5, 3.0) for _ in range(kills + 1)]
         traffic = Traffic(self.shop, random.randrange(10**6))
         phases: list[Phase] = []
-        visitors = threading.Thread(
-            target=lambda: phases.append(traffic.closed(server.address, 2, sum(pauses) + 2.0))
-        )
-        visitors.start()
-        changed = self.shop.change(folder)
-        done = 0
-        for pause in pauses[:-1]:
-            time.sleep(pause)
+        changes: list[str] = []
+        over = threading.Event()
+        threads = [
+            repeated(over, lambda: phases.append(traffic.closed(server.address, 2, 1.0))),
+            repeated(over, lambda: changes.extend(self.shop.change(folder))),
+        ]
+        try:
+            done, problems = self.disturbed(random, server)
+        finally:
+            over.set()
+            server.command.kill_all()
+            for thread in threads:
+                thread.join()
+        problems += changes + [problem for phase in phases for problem in phase.problems]
+        if not any(phase.statuses[200] for phase in phases):
+            problems.append("no search was answered")
+        if server.command.traceback:
+            problems.append(f"the server's log has a traceback: {server.command.errors[-2000:]}")
+        wrong = Outcome(done, wrong=len(problems), problems=tuple(problems[:20]))
+        return wrong + self.compare(folder)
+
+    def disturbed(self, random: Random, server: ShopServer) -> tuple[int, list[str]]:
+        """Kill workers and then the server; how many kills, and what went wrong."""
+        done, problems = 0, []
+        for _ in range(random.randint(1, 3)):
+            time.sleep(random.uniform(0.5, 3.0))
             with suppress(IndexError, ProcessLookupError, psutil.NoSuchProcess):
                 os.kill(random.choice(worker_ids(server)), signal.SIGKILL)
                 done += 1
-        replaced = answers_again(server)
-        visitors.join()
-        workers = worker_ids(server)
-        server.command.kill()
-        problems = [*changed, *phases[0].problems]
-        if not replaced:
+        if not answers_again(server):
             problems.append("no answer after workers were killed")
+        time.sleep(random.uniform(0.5, 3.0))
+        workers = worker_ids(server)
+        done += int(server.command.kill())
         if not all(ended(worker) for worker in workers):
             problems.append("workers went on without their server")
-        wrong = Outcome(done + 1, wrong=len(problems), problems=tuple(problems[:20]))
-        return wrong + self.compare(folder)
+        return done, problems
 
     def compare(self, folder: Path) -> Outcome:
         """Another server of the same index answers."""
         server = ShopServer(self.shop, folder)
-        phase = Traffic(self.shop, 0).closed(server.address, 1, 1.0)
-        problems = [*phase.problems, *server.stop()]
+        try:
+            phase = Traffic(self.shop, 0).closed(server.address, 1, 1.0)
+            problems = [*phase.problems, *server.stop()]
+        finally:
+            server.command.kill_all()
         if set(phase.statuses) != {200}:
             problems.append(f"answers of the next server: {dict(phase.statuses)}")
         return Outcome(wrong=len(problems), problems=tuple(problems[:20]))
+
+
+def repeated(over: threading.Event, work: Callable[[], None]) -> threading.Thread:
+    """Do something again and again, in a thread, until it is over."""
+
+    def run() -> None:
+        while not over.is_set():
+            work()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
 
 
 def worker_ids(server: ShopServer) -> list[int]:

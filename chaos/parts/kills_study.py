@@ -3,11 +3,12 @@
 import os
 import signal
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from chaos.checks import failure, refused, unexpected
+from chaos.checks import failure, killed_at_write, refused, unexpected
 from chaos.commands import Command, warm
 from chaos.pictures import make_pictures
 from chaos.postgres import Postgres, StandbyPair
@@ -34,6 +35,8 @@ class StudyScenario(Scenario):
             raise RuntimeError(f"the undisturbed study failed: {first.errors}")
         self.seconds = time.monotonic() - begun
         self.expected = findings(folder / "whole")
+        if not self.expected:
+            raise RuntimeError("the undisturbed study found nothing")
         if problems := ledger_problems(f"sqlite:///{folder / 'whole' / 'study.db'}"):
             raise RuntimeError(f"the undisturbed study is not whole: {problems}")
 
@@ -49,13 +52,28 @@ class StudyScenario(Scenario):
         lost = ledger_problems(url)
         return total + Outcome(lost=len(lost), problems=tuple(lost))
 
-    def to_the_end(self, start: "list[str]", folder: Path, running: Command | None) -> Outcome:
-        """Let a driver end, or start it again."""
+    def to_the_end(
+        self,
+        start: "list[str]",
+        folder: Path,
+        running: Command | None,
+        again: Callable[..., Command] = warm,
+        variables: Mapping[str, str] | None = None,
+    ) -> Outcome:
+        """Let a driver end, or start it again.
+
+        Args:
+            start: Its arguments.
+            folder: For what it says.
+            running: It, if it is running.
+            again: Starts it.
+            variables: Of a driver that is started again, besides the cache.
+        """
         total = Outcome()
         for _ in range(STARTS):
-            command = running or warm(start, folder, self.cache)
+            command = running or again(start, folder, self.cache | dict(variables or {}))
             running = None
-            if command.wait() == 0:
+            if command.wait() == 0 and not command.traceback:
                 return total
             if refused(command, "cannot open the storage"):  # started while the server was away
                 time.sleep(1)
@@ -76,14 +94,14 @@ class LocalKills(StudyScenario):
         total = Outcome()
         command: Command | None = None
         for _ in range(random.randint(1, 4)):
-            fault = {}
-            if random.random() < 0.3:
-                fault = {"LOOKALIKE_FAULT": f"{random.choice(('rename', 'renamed'))}:"
-                                            f"{random.randint(1, 8)}:kill"}  # fmt: skip
-            command = command or warm(start, folder, self.cache | fault)
-            if command.wait(random.uniform(0, self.seconds)) is not None:
-                total += Outcome(done=int(command.poll() != 0))
-                total += unexpected(command, (0, -signal.SIGKILL))
+            delay = random.uniform(0, self.seconds)
+            if command is None and random.random() < 0.3:
+                number = random.randint(1, 8)
+                total += killed_at_write(start, folder, random, number, self.cache)
+                continue
+            command = command or warm(start, folder, self.cache)
+            if command.wait(delay) is not None:
+                total += unexpected(command, (0,))
                 command = None
                 continue
             workers = command.children()
@@ -93,9 +111,8 @@ class LocalKills(StudyScenario):
                     total += Outcome(done=1)
             else:
                 total += Outcome(done=int(command.kill_after(0)))
+                total += unexpected(command, (0, -signal.SIGKILL))
                 command = None
-        if command is not None and command.poll() not in (None, 0):
-            command = None  # killed by its fault point
         total += self.to_the_end(start, folder, command)
         return total + self.compare(results, f"sqlite:///{results / 'study.db'}")
 
@@ -129,6 +146,12 @@ class PostgresKills(StudyScenario):
         starts = [study_command(study, one, *options) for one in results]
         return url, results, starts
 
+    def ended(self, driver: Command) -> Outcome:
+        """What is wrong with the end of a driver that was killed, if it had not ended before."""
+        if refused(driver, "cannot open the storage"):
+            return Outcome()
+        return unexpected(driver, (0, -signal.SIGKILL))
+
     def compared(self, results: list[Path], url: str) -> Outcome:
         """Compare what both drivers wrote."""
         return self.compare(results[0], url) + self.compare(results[1], url)
@@ -139,12 +162,12 @@ class PostgresKills(StudyScenario):
         drivers = [warm(start, folder, self.cache) for start in starts]
         total = Outcome()
         for _ in range(random.randint(1, 3)):
-            time.sleep(random.uniform(0, self.seconds / 2))
+            time.sleep(random.uniform(0, self.seconds / 3))
             chosen = random.randrange(2)
             what = random.choice(("driver", "worker", "server"))
             if what == "server":
-                self.postgres.restart(random.random() < 0.5, random.uniform(0, 2))
-                total += Outcome(done=1)
+                total += Outcome(done=int(any_running(drivers)))
+                self.postgres.restart(random.uniform(0, 2))
             elif what == "worker":
                 workers = drivers[chosen].children()
                 with suppress(ProcessLookupError, IndexError):
@@ -152,10 +175,16 @@ class PostgresKills(StudyScenario):
                     total += Outcome(done=1)
             else:
                 total += Outcome(done=int(drivers[chosen].kill_after(0)))
+                total += self.ended(drivers[chosen])
                 drivers[chosen] = warm(starts[chosen], folder, self.cache)
         for start, driver in zip(starts, drivers, strict=True):
             total += self.to_the_end(start, folder, driver)
         return total + self.compared(results, url)
+
+
+def any_running(drivers: Sequence[Command]) -> bool:
+    """Whether a driver is still at work, so that what is done now disturbs it."""
+    return any(driver.poll() is None for driver in drivers)
 
 
 SCENARIOS: tuple[Scenario, ...] = (LocalKills(), PostgresKills())

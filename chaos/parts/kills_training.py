@@ -7,14 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from chaos.checks import after_fault, failure, moment, unexpected
-from chaos.commands import Command, cold, warm
+from chaos.checks import POINTS, failure, killed_once, moment, unexpected
+from chaos.commands import cold, warm
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario, Unit
-from chaos.training import VARIANTS, outcome, settings
+from chaos.training import VARIANTS, outcome, settings, whole_outcome
 
-POINTS = ("written", "rename", "renamed")
-"""Of :func:`lookalike.files.fault_point`."""
 ATTEMPTS_TO_END = 4
 
 
@@ -37,10 +35,9 @@ class TrainingKills(Scenario):
         if first.wait() != 0:
             raise RuntimeError(f"the undisturbed run failed: {first.errors}")
         self.seconds = time.monotonic() - begun
-        self.expected = outcome(folder / "first")
-        if (
-            self.name == "kills.training.plain"
-        ):  # as a user starts it, not from a process that stands ready
+        self.expected = whole_outcome(folder / "first")
+        if type(self) is TrainingKills and self.variant == "plain":
+            # as a user starts it, not from a process that stands ready
             other = cold(settings("plain", self.pictures, folder / "other"), folder, self.cache)
             if other.wait() != 0 or outcome(folder / "other") != self.expected:
                 raise RuntimeError(f"two undisturbed runs differ: {other.errors}")
@@ -54,13 +51,8 @@ class TrainingKills(Scenario):
         total = Outcome()
         kills = random.randint(2, 6)
         for _ in range(kills):
-            fault = {}
-            if random.random() < 0.4:
-                number = min(int(random.expovariate(0.2)) + 1, 40)
-                fault = {"LOOKALIKE_FAULT": f"{random.choice(POINTS)}:{number}:kill"}
-            command = warm(arguments, folder, cache | fault)
             delay = moment(random, self.seconds, kills)
-            total += self.killed(command, random, None if fault else delay)
+            total += self.killed(arguments, folder, cache, random, delay)
         for _ in range(ATTEMPTS_TO_END):
             command = warm(arguments, folder, cache)
             code = command.wait()
@@ -72,12 +64,16 @@ class TrainingKills(Scenario):
             total += Outcome(wrong=1, problems=(f"{found} instead of {self.expected}",))
         return total
 
-    def killed(self, command: Command, random: Random, delay: float | None) -> Outcome:  # noqa: ARG002
-        """Kill the command after so many seconds; None: its fault point does so."""
-        if delay is None:
-            return after_fault(command)
-        killed = command.kill_after(delay)
-        return Outcome(done=int(killed)) + unexpected(command, (0, -signal.SIGKILL))
+    def killed(
+        self,
+        arguments: list[str],
+        folder: Path,
+        cache: dict[str, str],
+        random: Random,
+        delay: float,
+    ) -> Outcome:
+        """Start the training and kill it, after so many seconds or at a write."""
+        return killed_once(arguments, folder, random, delay, write_number(random), cache)
 
 
 class RankKills(TrainingKills):
@@ -85,14 +81,25 @@ class RankKills(TrainingKills):
 
     weight = 2.0
 
-    def killed(self, command: Command, random: Random, delay: float | None) -> Outcome:
+    def killed(
+        self,
+        arguments: list[str],
+        folder: Path,
+        cache: dict[str, str],
+        random: Random,
+        delay: float,
+    ) -> Outcome:
         """Kill the process that started the others, or one of the two."""
-        if delay is None:  # it is the ranks that pass the points
-            code = command.wait()
-            return Outcome(done=int(code != 0)) + unexpected(command, (0, 1))
-        if random.random() < 0.3:
+        draw = random.random()
+        if draw < 0.4:  # whichever passes the point: the one that starts others writes the cache
+            point = f"{random.choice(POINTS)}:{write_number(random)}:kill"
+            command = warm(arguments, folder, cache | {"LOOKALIKE_FAULT": point})
+            killed = command.wait() != 0
+            return Outcome(int(killed)) + unexpected(command, (0, 1, -signal.SIGKILL))
+        command = warm(arguments, folder, cache)
+        if draw < 0.6:
             killed = command.kill_after(delay)
-            return Outcome(done=int(killed)) + unexpected(command, (0, -signal.SIGKILL))
+            return Outcome(int(killed)) + unexpected(command, (0, -signal.SIGKILL))
         command.wait(delay)
         ranks = command.children()
         killed = False
@@ -100,8 +107,12 @@ class RankKills(TrainingKills):
             with suppress(ProcessLookupError):
                 os.kill(random.choice(ranks), signal.SIGKILL)
                 killed = True
-        command.wait()
-        return Outcome(done=int(killed)) + unexpected(command, (0, 1))
+        return Outcome(int(killed)) + unexpected(command, (0, 1))
+
+
+def write_number(random: Random) -> int:
+    """At which write of a training to kill it: mostly at an early one."""
+    return min(int(random.expovariate(0.2)) + 1, 40)
 
 
 SCENARIOS: tuple[Scenario, ...] = tuple(

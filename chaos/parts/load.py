@@ -24,6 +24,8 @@ OVERLOAD_SECONDS = 20.0
 RECOVERY_SECONDS = 10.0
 """After an overload the server must answer in its usual time by then."""
 CHANGE_PAUSE = 2.0
+SENT = 0.95
+"""Share of the requests of a load, which come at random, that must have been sent."""
 GROWTH = 1.1
 """Memory may be this many times that of the first minute, and :data:`GROWTH_MEGABYTES` more."""
 GROWTH_MEGABYTES = 32.0
@@ -51,6 +53,8 @@ class Background:
             self._ended.set()
             for thread in threads:
                 thread.join()
+        if not self.changes:
+            self.problems.append("the index was never changed")
 
     def memory(self) -> tuple[float, float]:
         """Megabytes after the first minute (of short runs: the first fifth), and at the end."""
@@ -58,13 +62,23 @@ class Background:
         return self.megabytes[first], self.megabytes[-1]
 
     def _change(self) -> None:
-        while not self._ended.wait(CHANGE_PAUSE):
-            self.problems += self._shop.change(self._folder)
-            self.changes += 2
+        with self._noting():
+            while not self._ended.wait(CHANGE_PAUSE):
+                self.problems += self._shop.change(self._folder)
+                self.changes += 2
 
     def _sample(self) -> None:
-        while not self._ended.wait(1.0):
-            self.megabytes.append(self._server.megabytes)
+        with self._noting():
+            while not self._ended.wait(1.0):
+                self.megabytes.append(self._server.megabytes)
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """An exception in a thread is a problem, too."""
+        try:
+            yield
+        except Exception as error:
+            self.problems.append(f"{type(error).__name__}: {error}")
 
 
 class ServerLoad(Scenario):
@@ -133,7 +147,7 @@ class Capacity(ServerLoad):
         """No error below the capacity; above it refusals with ``Retry-After``, and recovery."""
         background = Background(self.shop, server, folder)
         with background.running():
-            traffic.closed(server.address, 16, min(10.0, self.seconds / 10))  # the first are slow
+            first_ones = traffic.closed(server.address, 16, min(10.0, self.seconds / 10))  # slow
             stretch = min(60.0, self.seconds / 5) / STRETCHES
             measured = [traffic.closed(server.address, 16, stretch) for _ in range(STRETCHES)]
             rate = min(phase.rate for phase in measured)
@@ -155,11 +169,13 @@ class Capacity(ServerLoad):
             f"{refused / max(1, over.requests):.0%} refused with Retry-After, p99 of the answered "
             f"{over.percentile(99):.0f} ms, usual times again after {recovery:.1f} s"
         )
-        phases = [*measured, steady, over]
+        phases = [first_ones, *measured, steady, over]
         problems = [problem for phase in phases for problem in phase.problems]
         problems += background.problems
         if steady.postponed > POSTPONED * steady.requests:
             problems.append(f"{steady.postponed} refusals below the capacity")
+        if steady.requests < SENT * STEADY * rate * self.seconds:
+            problems.append(f"the campaign sent only {steady.requests} requests below the capacity")
         if over.lag > 1:
             problems.append(f"the campaign was {over.lag:.0f} s late with the overload")
         if failed:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from chaos.checks import failure, moment
+from chaos.checks import begun, failure, moment, unexpected
 from chaos.commands import Command, warm
 from chaos.parts.kills_study import StudyScenario
 from chaos.parts.kills_training import TrainingKills
@@ -17,16 +17,21 @@ from chaos.training import outcome, settings
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOPPED = 130
+ABOUT_TO_END = 2.0
+"""A command that ends well so many seconds after a signal had done its work."""
 
 
 def stopped(command: Command, random: Random, seconds: float) -> Outcome:
     """Send a signal to the command's group, as a terminal does, after so many seconds."""
-    while command.poll() is None and not is_handling(command.pid):
-        time.sleep(0.005)
+    begun(command, lambda: is_handling(command.pid))
     command.wait(seconds)
+    at, number = time.monotonic(), random.choice(SIGNALS)
+    running = command.poll() is None
     with suppress(ProcessLookupError):
-        os.killpg(command.pid, random.choice(SIGNALS))
+        os.killpg(command.pid, number)
     said = [] if command.wait() == 0 else sentences(command)
+    if running and command.poll() == 0 and time.monotonic() - at > ABOUT_TO_END:
+        return failure(command, f"it went on after signal {number}")
     if command.traceback or command.poll() not in (0, STOPPED) or len(said) > 1:
         return failure(command, f"exit code {command.poll()} after a signal")
     if command.poll() == STOPPED and not said:
@@ -68,7 +73,8 @@ class TrainingSignals(TrainingKills):
             at = moment(random, self.seconds, stops + 1)
             total += stopped(warm(arguments, folder, self.cache), random, at)
         last = warm(arguments, folder, self.cache)
-        if last.wait() != 0 or outcome(folder / "runs") != self.expected:
+        total += unexpected(last, (0,))
+        if outcome(folder / "runs") != self.expected:
             total += failure(last, "not the result of the undisturbed run")
         return total
 

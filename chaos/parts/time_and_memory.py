@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 from random import Random
 
-from chaos.checks import same_or_sentence, unexpected
+from chaos.checks import begun, same_or_sentence, unexpected
 from chaos.commands import cold, warm
-from chaos.parts.kills_study import PostgresKills, StudyScenario
+from chaos.parts.kills_study import PostgresKills, StudyScenario, any_running
 from chaos.parts.kills_training import TrainingKills
 from chaos.postgres import StandbyPair
 from chaos.scenario import Outcome, Scenario, Unavailable
-from chaos.study import study_command
+from chaos.study import records, study_command
 from chaos.training import outcome, settings
 
 LONGEST_PAUSE = 60.0
@@ -38,14 +38,19 @@ class Pause(PostgresKills):
     unit = "faults"
     weight = 1.0
     quick = 0
+    shown = False
+    """Whether the longest pause was made."""
 
     def attempt(self, random: Random, folder: Path) -> Outcome:
-        """Pause once, at a random moment."""
+        """Pause once, at a random moment; the first time, so in a replay, as long as ever."""
         url, results, starts = self.places(random, folder)
+        drawn = random.choice((5.0, 20.0, LONGEST_PAUSE))
+        pause = drawn if self.shown else LONGEST_PAUSE
+        self.shown = True
         drivers = [warm(start, folder, self.cache) for start in starts]
-        time.sleep(random.uniform(0, self.seconds / 2))
-        self.postgres.pause(random.choice((5.0, 20.0, LONGEST_PAUSE)))
-        total = Outcome(done=1)
+        time.sleep(random.uniform(0, self.seconds / 3))
+        total = Outcome(done=int(any_running(drivers)))
+        self.postgres.pause(pause)
         for start, driver in zip(starts, drivers, strict=True):
             total += self.to_the_end(start, folder, driver)
         return total + self.compared(results, url)
@@ -69,9 +74,9 @@ class FailOver(PostgresKills):
         try:
             url, results, starts = self.places(random, folder, pair)
             drivers = [warm(start, folder, self.cache) for start in starts]
-            time.sleep(random.uniform(0, self.seconds / 2))
+            time.sleep(random.uniform(0, self.seconds / 3))
+            total = Outcome(done=int(any_running(drivers)))
             pair.fail_over(random.uniform(0, 5))
-            total = Outcome(done=1)
             for start, driver in zip(starts, drivers, strict=True):
                 total += self.to_the_end(start, folder, driver)
             return total + self.compared(results, url)
@@ -91,16 +96,18 @@ class ClocksApart(PostgresKills):
         """Let one clock be wrong, and kill perhaps."""
         url, results, starts = self.places(random, folder)
         wrong = clock(random.choice(("-1d", "+1d", "-1h", "+1h", "-5s", "+5s")))
-        drivers = [
-            warm(starts[0], folder, self.cache),
-            cold(starts[1], folder, self.cache | wrong),
-        ]
+        second = cold(starts[1], folder, self.cache | wrong)
+        begun(second, lambda: records(url) > 0)
+        drivers = [warm(starts[0], folder, self.cache), second]
+        total = Outcome(done=int(second.poll() is None))
         if random.random() < 0.5:
-            drivers[random.randrange(2)].kill_after(random.uniform(0, self.seconds))
-        total = Outcome(done=1)
-        for start, driver in zip(starts, drivers, strict=True):
-            running = driver if driver.poll() in (None, 0) else None
-            total += self.to_the_end(start, folder, running)
+            drivers[random.randrange(2)].kill_after(random.uniform(0, self.seconds / 2))
+        running = [driver if driver.poll() in (None, 0) else None for driver in drivers]
+        for driver in drivers:
+            if driver.poll() is not None:
+                total += unexpected(driver, (0, -signal.SIGKILL))
+        total += self.to_the_end(starts[0], folder, running[0])
+        total += self.to_the_end(starts[1], folder, running[1], cold, wrong)
         return total + self.compared(results, url)
 
 
@@ -114,12 +121,14 @@ class ClockSetBack(StudyScenario):
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Work in the future, go on today."""
         results = folder / "results"
+        url = f"sqlite:///{results / 'study.db'}"
         start = study_command(self.study_in(folder), results, "--workers", "1")
         driver = cold(start, folder, self.cache | clock(random.choice(("+2h", "+1d", "+40d"))))
-        driver.kill_after(random.uniform(0.3, 1.5) * self.seconds)
-        total = Outcome(1) + unexpected(driver, (0, -signal.SIGKILL))
+        begun(driver, lambda: records(url) > 0)
+        killed = driver.kill_after(random.uniform(0, 0.7) * self.seconds)
+        total = Outcome(int(killed)) + unexpected(driver, (0, -signal.SIGKILL))
         total += self.to_the_end(start, folder, None)
-        return total + self.compare(results, f"sqlite:///{results / 'study.db'}")
+        return total + self.compare(results, url)
 
 
 class ClockSetBackTraining(TrainingKills):
@@ -137,9 +146,10 @@ class ClockSetBackTraining(TrainingKills):
         arguments = settings(self.variant, self.pictures, folder / "runs")
         cache = {"LOOKALIKE_CACHE": str(folder / "cache")}
         future = cold(arguments, folder, cache | clock("+1d"))
-        future.kill_after(random.uniform(0.5, 4) * self.seconds)
-        today = warm(arguments, folder, cache)
-        total = Outcome(1) + unexpected(today, (0,) if today.wait() == 0 else ())
+        begun(future, lambda: any((folder / "runs").glob("*/checkpoints/0*")))
+        killed = future.kill_after(random.uniform(0, 0.3) * self.seconds)
+        total = Outcome(int(killed)) + unexpected(future, (0, -signal.SIGKILL))
+        total += unexpected(warm(arguments, folder, cache), (0,))
         if outcome(folder / "runs") != self.expected:
             total += Outcome(wrong=1, problems=("not the result of the undisturbed run",))
         return total
@@ -162,8 +172,8 @@ class LittleMemory(TrainingKills):
         limit = int(2**20 * 10 ** random.uniform(2.3, 3.5))
         arguments = settings(self.variant, self.pictures, folder / "runs")
         command = cold(arguments, folder, self.cache, before=("prlimit", f"--as={limit}"))
-        command.wait()
-        return Outcome(1) + same_or_sentence(
+        refused = command.wait() != 0
+        return Outcome(int(refused)) + same_or_sentence(
             command, outcome(folder / "runs") == self.expected, "memory"
         )
 

@@ -7,6 +7,7 @@ class or function that can be imported.
 
 import importlib
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, fields
@@ -209,11 +210,11 @@ def misfit(value: Any, annotation: Any) -> str:
     except PydanticUserError:  # an annotation that pydantic cannot check
         return ""
     try:
-        adapter.validate_python(value)
+        found = adapter.validate_python(value)
     except ValidationError as error:
         first = error.errors()[-1]["msg"]
         return first[0].lower() + first[1:]
-    return ""
+    return "a number is wanted" if isinstance(found, float) and math.isnan(found) else ""
 
 
 @dataclass_transform(eq_default=False)

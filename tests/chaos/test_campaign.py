@@ -1,9 +1,12 @@
 """The frame of the campaign: shares of time, seeds, failures, the table."""
 
+import signal
+
 import pytest
 
 from chaos import page
 from chaos.campaign import run_campaign
+from chaos.commands import cold
 from chaos.parts import scenarios
 from chaos.scenario import Outcome, Scenario, Unavailable
 
@@ -74,6 +77,32 @@ def test_a_preparation_that_fails_is_one_failure(tmp_path):
     entries, lines = run([Unprepared("a")], tmp_path, seconds=60)
     assert entries[0].attempts == len(entries[0].failures) == 1
     assert "no reference" in "".join(lines)
+
+
+class Idle(Counted):
+    def attempt(self, random, folder):
+        return Outcome()
+
+
+def test_attempts_that_disturb_nothing_are_a_failure(tmp_path):
+    entries, lines = run([Idle("a"), Elsewhere("b")], tmp_path, attempts=None)
+    assert entries[0].attempts > 1
+    assert [len(entry.failures) for entry in entries] == [1, 0]
+    assert "no attempt disturbed anything" in lines[-1]
+
+
+class Leaves(Counted):
+    def attempt(self, random, folder):
+        self.left = cold(["serve", "--help"], folder, before=("sh", "-c", "exec sleep 600"))
+        return Outcome(done=1)
+
+
+def test_a_command_that_still_runs_is_ended_and_a_failure(tmp_path):
+    scenario = Leaves("a")
+    entries, lines = run([scenario], tmp_path, attempts=1)
+    assert len(entries[0].failures) == 1
+    assert "still running" in "".join(lines)
+    assert scenario.left.wait(20) == -signal.SIGKILL
 
 
 def test_a_share_of_the_time_is_for_one_attempt_alone_at_the_end(tmp_path):

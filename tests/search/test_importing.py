@@ -13,7 +13,9 @@ import pyarrow.parquet
 import pytest
 
 from lookalike.errors import BadInput
+from lookalike.files import file_checksum, read_json, write_json
 from lookalike.inference.bulk.job import Options, embed
+from lookalike.inference.bulk.manifest import MANIFEST
 from lookalike.inference.bulk.source import open_source
 from lookalike.search import Index
 from lookalike.search.embedding import embed_into
@@ -228,6 +230,63 @@ def test_shards_without_what_belongs_to_them(tmp_path, embedder, photos):
         open_vectors(tmp_path / "v")
     manifest.unlink()
     with pytest.raises(BadInput, match=r"without their embedding\.json"):
+        open_vectors(tmp_path / "v")
+
+
+FORGED = {
+    "no vectors": lambda table: table.drop_columns(["vector"]),
+    "no paths": lambda table: table.drop_columns(["path"]),
+    "a column twice": lambda table: table.append_column("path", table["path"]),
+    "smaller vectors": lambda table: change(
+        table, "vector", pyarrow.array([[1.0]] * len(table), pyarrow.list_(pyarrow.float32(), 1))
+    ),
+    "texts as vectors": lambda table: change(table, "vector", table["path"]),
+    "numbers as paths": lambda table: change(table, "path", table["size"]),
+    "not UTF-8": lambda table: change(
+        table,
+        "path",
+        pyarrow.array([b"\x9f%d" % n for n in range(len(table))]).view(pyarrow.string()),
+    ),
+    "fewer rows": lambda table: table.slice(1),
+}
+
+
+def change(table, name, values):
+    return table.set_column(table.column_names.index(name), name, values)
+
+
+@pytest.mark.parametrize("how", sorted(FORGED))
+def test_a_forged_shard_is_a_sentence(tmp_path, embedder, photos, how):
+    """With the right checksums: who writes the shard can write those, too."""
+    embed(embedder, open_source(photos), tmp_path / "v", Options(per_shard=5))
+    shard = next((tmp_path / "v").glob("*.parquet"))
+    table = pyarrow.parquet.read_table(shard)
+    pyarrow.parquet.write_table(FORGED[how](table), shard)
+    about = read_json(tmp_path / "v" / MANIFEST)
+    for file in about["files"]:
+        if file["name"] == shard.name:
+            file["checksum"] = file_checksum(shard)
+    write_json(tmp_path / "v" / MANIFEST, about, sealed=True)
+    with pytest.raises(BadInput, match=r"the shard '.*the command that made it makes it again"):
+        open_vectors(tmp_path / "v").check(lambda _: None)
+
+
+@pytest.mark.parametrize("rows", [-1, 0, 3, 2**62])
+def test_a_forged_number_of_vectors_is_a_sentence(tmp_path, embedder, photos, rows):
+    embed(embedder, open_source(photos), tmp_path / "v")
+    about = read_json(tmp_path / "v" / MANIFEST)
+    write_json(tmp_path / "v" / MANIFEST, about | {"rows": rows}, sealed=True)
+    with pytest.raises(BadInput, match=f"vectors, not {rows:,}"):
+        open_vectors(tmp_path / "v").check(lambda _: None)
+
+
+def test_a_shard_in_another_folder_is_refused(tmp_path, embedder, photos):
+    embed(embedder, open_source(photos), tmp_path / "v")
+    about = read_json(tmp_path / "v" / MANIFEST)
+    (tmp_path / "v" / about["files"][0]["name"]).rename(tmp_path / "shard-00000.parquet")
+    about["files"][0]["name"] = "../shard-00000.parquet"
+    write_json(tmp_path / "v" / MANIFEST, about, sealed=True)
+    with pytest.raises(BadInput, match=r"embedding\.json' is damaged"):
         open_vectors(tmp_path / "v")
 
 

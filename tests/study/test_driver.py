@@ -272,7 +272,7 @@ def test_failures_are_counted_and_never_fatal(run, plugins, study_values, tmp_pa
 def test_a_task_that_kills_its_worker_fails_in_the_end(run, plugins, study_values, tmp_path):
     dying = {"name": "dying", "loss": {"name": "broken_losses:Broken", "way": "die"}}
     found = run(study_values(methods=[dying], repeats=1), tmp_path / "s", workers=1)
-    assert "workers died" in found.rows[0].errors[0]
+    assert "5 workers died" in found.rows[0].errors[0]
 
 
 def test_the_command_line(study_file, tmp_path):

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sql
 
 from chaos.postgres import Postgres, StandbyPair, send
-from lookalike.errors import LookalikeError
+from lookalike.errors import BadInput, LookalikeError
 from lookalike.study.driver import OptunaTables
 from lookalike.study.ledger import Ledger
 from lookalike.study.result_files import load_results
@@ -48,7 +48,7 @@ def test_a_server_that_restarts_or_pauses_is_waited_for():
         url = server.database("waiting")
         with Ledger(url, lease=2) as one, Ledger(url, lease=2) as two:
             assert one.claim("a/1")
-            for disturb in (lambda: server.restart(kill=False), lambda: server.pause(3)):
+            for disturb in (lambda: server.restart(), lambda: server.pause(3)):
                 disturbing = threading.Thread(target=disturb)
                 disturbing.start()
                 while disturbing.is_alive():
@@ -60,6 +60,8 @@ def test_a_server_that_restarts_or_pauses_is_waited_for():
             send(server.processes(), signal.SIGKILL)
             with pytest.raises(LookalikeError, match=r"has not answered for .*goes on"):
                 ledger.claim("a/2")
+        with pytest.raises(BadInput, match="cannot open the storage"), Ledger(url):
+            pass
     finally:
         server.close()
 

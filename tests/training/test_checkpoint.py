@@ -85,6 +85,15 @@ def test_weights_that_are_gone_are_not_passed_over(written):
         checkpoint.latest(written)
 
 
+def test_a_file_that_is_no_part_of_a_checkpoint_does_not_count(written):
+    weights, _ = checkpoint.latest(written)
+    there = next(written.glob("[0-9]*"))
+    (there / "x.safetensors").write_bytes((there / "model.safetensors").read_bytes())
+    (there / "y.safetensors").write_bytes(b"damaged")
+    found, _ = checkpoint.latest(written)
+    assert found.keys() == weights.keys()
+
+
 def test_a_flipped_bit_of_the_start_is_a_sentence(written):
     assert checkpoint.read_start(written)["w"].tolist() == list(range(50))
     path = written / checkpoint.START

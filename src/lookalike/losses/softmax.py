@@ -337,6 +337,8 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if math.isinf(self.margin):
+            raise BadInput("the margin must be a whole number, not infinite")
         self.margin = int(self.margin)
 
     def get_logits(self, embeddings: Tensor) -> Tensor:

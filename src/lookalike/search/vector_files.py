@@ -81,18 +81,19 @@ class VectorFile:
         Raises:
             BadInput: A vector is not finite or zero, or a path is there twice.
         """
-        hashes = np.empty(self.rows, np.int64)
+        found = [np.empty(0, np.int64)]
         row = 0
         for given, table in self.parts():
             _unit(given, row, self.place)
-            hashes[row : row + len(given)] = [hash(path) for path in table["path"].to_pylist()]
+            found.append(np.array([hash(path) for path in table["path"].to_pylist()], np.int64))
             row += len(given)
             tick(row)
         if row != self.rows:
             raise BadInput(f"'{self.place}' has {row:,} vectors, not {self.rows:,}")
-        same = np.flatnonzero(np.diff(np.sort(hashes)) == 0)
+        hashes = np.sort(np.concatenate(found))
+        same = np.flatnonzero(np.diff(hashes) == 0)
         if len(same):
-            self._refuse_twice(set(np.sort(hashes)[same].tolist()))
+            self._refuse_twice(set(hashes[same].tolist()))
 
     def _refuse_twice(self, suspicious: set[int]) -> None:
         """Refuse a path that is there twice; two paths may have the same hash."""
@@ -154,7 +155,7 @@ def _of_embed(folder: Path) -> VectorFile:
 
     def parts() -> Parts:
         for file in manifest.files:
-            shard = read_shard(folder, file)
+            shard = read_shard(folder, file, manifest.dim)
             yield vectors_in(shard[VECTOR]), shard.drop_columns([VECTOR])
 
     rows = manifest.rows or 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 import pyarrow
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lookalike.data.image_set import digest
 from lookalike.errors import BadInput
@@ -38,7 +38,7 @@ class ShardFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str
+    name: str = Field(pattern=r"^shard-\d+\.parquet$")  # and no path to another folder
     rows: int
     skipped: int
     size: int

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lookalike.data.image_set import digest
 from lookalike.errors import BadInput
 from lookalike.files import atomically, file_checksum, parse_json
-from lookalike.inference.bulk.columns import VECTOR
+from lookalike.inference.bulk.columns import FIXED, VECTOR
 from lookalike.inference.bulk.listing import Skipped
 from lookalike.inference.bulk.manifest import Dtype, Manifest, ShardFile
 from lookalike.inference.encoder import Vectors
@@ -157,8 +157,13 @@ def skipped_of(path: Path) -> list[Skipped]:
     return [Skipped(**one) for one in read_description(path).get("skipped", [])]
 
 
-def read_shard(folder: Path, file: ShardFile) -> Any:
+def read_shard(folder: Path, file: ShardFile, dim: int | None = None) -> Any:
     """The table of a finished shard, whose file must have the checksum.
+
+    Args:
+        folder: Where it is.
+        file: The shard.
+        dim: The size of its vectors; None: any.
 
     Raises:
         BadInput: The shard is missing or damaged.
@@ -168,6 +173,30 @@ def read_shard(folder: Path, file: ShardFile) -> Any:
     try:
         if file_checksum(path) != file.checksum:
             raise BadInput(f"the shard '{path}' is damaged; {again}")
-        return pyarrow.parquet.read_table(path, partitioning=None)
+        table = pyarrow.parquet.read_table(path, partitioning=None)
+        table.validate(full=True)  # texts that are no UTF-8
     except (pyarrow.ArrowException, OSError, UnicodeError) as error:
-        raise BadInput(f"cannot read the shard '{path}': {error}; {again}") from error
+        reason = " ".join(str(error).split())
+        raise BadInput(f"cannot read the shard '{path}': {reason}; {again}") from error
+    if table.num_rows != file.rows or not _fits(table, dim):
+        raise BadInput(f"the shard '{path}' has other rows or columns than it should; {again}")
+    return table
+
+
+def _fits(table: pyarrow.Table, dim: int | None) -> bool:
+    """Whether a table has the columns of a shard, each once and of its type."""
+    kinds = pyarrow.types
+    names = table.column_names
+    if len({*names}) < len(names) or not {*FIXED, VECTOR} <= {*names}:
+        return False
+    fields = {field.name: field.type for field in table.schema}
+    vector = fields.pop(VECTOR)
+    if not kinds.is_fixed_size_list(vector) or dim not in (None, vector.list_size):
+        return False
+    texts = [kind for name, kind in fields.items() if name not in ("size", "modified")]
+    return (
+        kinds.is_floating(vector.value_type)
+        and table[VECTOR].null_count + table["path"].null_count == 0
+        and all(kinds.is_string(kind) or kinds.is_large_string(kind) for kind in texts)
+        and all(kinds.is_integer(fields[name]) for name in ("size", "modified"))
+    )

@@ -4,6 +4,7 @@ Truth is SQL's, of three values: true, false and unknown (null), by the rules of
 """
 
 import operator
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
@@ -145,6 +146,8 @@ class Like:
             return unknown(len(columns))
         if self.any_case:
             text = pc.utf8_lower(text)
+        if "\\" in self.pattern:  # after "%" Arrow does not see that it escapes
+            return pc.match_substring_regex(text, as_expression(self.folded))
         return pc.match_like(text, self.folded)
 
     @property
@@ -234,6 +237,17 @@ class Or:
 
 
 Condition: TypeAlias = Comparison | OneOf | Like | IsNull | Not | And | Or
+
+
+def as_expression(pattern: str) -> str:
+    """A pattern of LIKE as a regular expression for RE2.
+
+    >>> as_expression("50\\\\%_%")
+    '(?s)^50%..*$'
+    """
+    signs = {"%": ".*", "_": "."}
+    parts = re.findall(r"(?s)\\.|.", pattern)
+    return "(?s)^" + "".join(signs.get(part) or re.escape(part[-1]) for part in parts) + "$"
 
 
 def scalar(text: "pa.Array", value: str) -> "pa.Scalar":
