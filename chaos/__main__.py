@@ -14,6 +14,13 @@ from chaos.campaign import replay_command, run_campaign
 from chaos.parts import scenarios
 
 
+def let_commands_be_stopped() -> None:
+    """Let commands obey signals that this process ignores, as one in the background does."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)  # what a new program does not inherit
+
+
 def main() -> int:
     """Run the campaign; 1 if anything went wrong."""
     parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
@@ -38,6 +45,7 @@ def main() -> int:
     seed = random.randrange(10**6) if given.seed is None else given.seed
     print(f"seed {seed}, {len(chosen)} scenarios, {given.minutes:g} minutes", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    let_commands_be_stopped()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
         entries = run_campaign(

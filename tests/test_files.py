@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from lookalike.errors import LookalikeError
 from lookalike.files import (
     FAULT,
     atomically,
+    naming,
     one_at_a_time,
     parse_json,
     read_json,
@@ -40,9 +42,17 @@ def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["value.json"]
 
 
-@pytest.mark.parametrize("error", [OSError(28, "full"), RuntimeError("I/O error (os error 28)")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "full"),
+        RuntimeError("I/O error (os error 28)"),
+        RuntimeError("Error: write error in a: 0 != 1 (No space left on device)"),
+        OSError("1024 requested and 0 written"),
+    ],
+    ids=["python", "safetensors", "faiss", "numpy"],
+)
 def test_a_writer_that_finds_the_disk_full_names_the_file(tmp_path, error):
-    """The second is how safetensors says it."""
     named = r"\[Errno 28\] No space left on device: '.*a\.safetensors'"
     with pytest.raises(OSError, match=named), atomically(tmp_path / "a.safetensors"):
         raise error
@@ -88,6 +98,28 @@ def test_json_of_anybody_is_a_value_or_a_value_error(text, tmp_path):
 def test_a_text_that_cannot_be_encoded_has_a_question_mark(tmp_path):
     (path,) = write_texts(tmp_path / "a", {".txt": "caf\udce9"})
     assert path.read_text() == "caf?"
+
+
+def test_only_errors_of_disks_get_a_name(tmp_path):
+    with pytest.raises(ConnectionResetError) as found, naming(tmp_path):
+        raise ConnectionResetError(104, "reset")
+    assert found.value.filename is None
+    with pytest.raises(FileNotFoundError, match="other"), naming(tmp_path):
+        Path("other").read_text()
+
+
+def test_faiss_and_numpy_tell_of_a_full_disk():
+    """``/dev/full`` is one: what their errors say is what is looked for."""
+    import faiss
+    import numpy as np
+
+    index = faiss.IndexFlatIP(4)
+    index.add(np.ones((10_000, 4), np.float32))
+    full = r"No space left on device: 'x'"
+    with pytest.raises(OSError, match=full), naming(Path("x")):
+        faiss.write_index(index, "/dev/full")
+    with pytest.raises(OSError, match=full), naming(Path("x")), open("/dev/full", "wb") as file:
+        np.ones(10_000).tofile(file)
 
 
 def count_up(path):

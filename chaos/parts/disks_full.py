@@ -157,21 +157,25 @@ class FullIndex(IndexKills):
         """
         remove = ["index", "remove", str(place), "--label", label]
         add = ["index", "add", str(place), str(self.pictures)]
-        total, there = Outcome(), set(EVERY_CLASS)
+        total, there = Outcome(), set() if first else set(EVERY_CLASS)
         for change in (*first, remove, add, ["index", "compact", str(place)]):
+            if change == remove and not there:  # it would be refused for another reason
+                continue
             found = tried(change, folder, disk)
             total += found
             if not (place / "index.json").exists():
-                return total, set()
+                break
             if not found.done:  # it was not refused
-                there = {remove[1]: there - {label}, add[1]: set(EVERY_CLASS)}.get(change[1], there)
+                after = {"remove": there - {label}, "compact": there}
+                there = after.get(change[1], set(EVERY_CLASS))
         return total, there
 
     def completed(self, place: Path, folder: Path, there: set[str]) -> Outcome:
         """What the index has without the fault; then everything is added and compared again."""
-        total = self.compare(place, there) if there else Outcome()
+        created = (place / "index.json").exists()
+        total = self.compare(place, there) if created else Outcome()
         add = ["index", "add", str(place), str(self.pictures)]
-        total += to_the_end(add if there else self.creation(place), folder)
+        total += to_the_end(add if created else self.creation(place), folder)
         total += to_the_end(["index", "check", str(place)], folder)
         return total if total.failed else total + self.compare(place, EVERY_CLASS)
 

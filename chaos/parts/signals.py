@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -17,20 +16,20 @@ from chaos.training import outcome, settings
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOPPED = 130
-ABOUT_TO_END = 2.0
-"""A command that ends well so many seconds after a signal had done its work."""
+LAST_WORDS = "\nnext: "
+"""After them a command has done its work, and a signal may come too late."""
 
 
 def stopped(command: Command, random: Random, seconds: float) -> Outcome:
     """Send a signal to the command's group, as a terminal does, after so many seconds."""
     begun(command, lambda: is_handling(command.pid))
     command.wait(seconds)
-    at, number = time.monotonic(), random.choice(SIGNALS)
-    running = command.poll() is None
+    number = random.choice(SIGNALS)
+    working = command.poll() is None and LAST_WORDS not in command.errors
     with suppress(ProcessLookupError):
         os.killpg(command.pid, number)
     said = [] if command.wait() == 0 else sentences(command)
-    if running and command.poll() == 0 and time.monotonic() - at > ABOUT_TO_END:
+    if working and command.poll() == 0:
         return failure(command, f"it went on after signal {number}")
     if command.traceback or command.poll() not in (0, STOPPED) or len(said) > 1:
         return failure(command, f"exit code {command.poll()} after a signal")

@@ -25,6 +25,7 @@ __all__ = [
     "damaged",
     "fault_point",
     "file_checksum",
+    "naming",
     "one_at_a_time",
     "parse_json",
     "read_json",
@@ -39,6 +40,7 @@ CHECKSUM = "checksum"
 """The key of a JSON file's own checksum."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The system's numbers of errors for which space has to be freed."""
+OF_DISKS = (*FULL, errno.EIO, errno.EROFS)
 FAULT = "LOOKALIKE_FAULT"
 _passed = defaultdict[str, Iterator[int]](lambda: itertools.count(1))
 
@@ -58,29 +60,52 @@ def atomically(path: Path) -> Iterator[Path]:
         raise OSError(error.errno, error.strerror, str(path)) from error
     draft = Path(name)
     try:
-        yield draft
-        fault_point("written")
-        with draft.open("rb") as written:
-            os.fsync(written.fileno())
-        draft.chmod(0o644)
-        fault_point("rename")
-        draft.replace(path)
-        fault_point("renamed")
-    except Exception as error:
-        number = _number_of(error)
-        if number is None or getattr(error, "filename", None) not in (None, name):
-            raise
-        raise OSError(number, os.strerror(number), str(path)) from error
+        with naming(path, name):
+            yield draft
+            fault_point("written")
+            with draft.open("rb") as written:
+                os.fsync(written.fileno())
+            draft.chmod(0o644)
+            fault_point("rename")
+            draft.replace(path)
+            fault_point("renamed")
     finally:
         draft.unlink(missing_ok=True)
 
 
+@contextmanager
+def naming(path: Path, *others: str) -> Iterator[None]:
+    """Let a failed write name ``path``: errors of open files, and of writers in C or Rust, do not.
+
+    Args:
+        path: What is written.
+        others: Names that are replaced by it, such as that of a draft.
+
+    Raises:
+        OSError: Writing failed.
+    """
+    try:
+        yield
+    except Exception as error:
+        number, name = _number_of(error), getattr(error, "filename", None)
+        if number is None or (name not in others and (name is not None or number not in OF_DISKS)):
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
+
+
 def _number_of(error: Exception) -> int | None:
-    """The system's number of an error, also of a writer in Rust, such as that of safetensors."""
-    if isinstance(error, OSError):
+    """The system's number of an error, also of writers that tell it only in words.
+
+    Those are safetensors (in Rust), FAISS, and NumPy, which counts what it could not write.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
         return error.errno
-    found = re.search(r"\(os error (\d+)\)", str(error))
-    return int(found.group(1)) if found else None
+    text = str(error)
+    if isinstance(error, OSError) and re.fullmatch(r"\d+ requested and \d+ written", text):
+        return errno.ENOSPC
+    if found := re.search(r"\(os error (\d+)\)", text):
+        return int(found.group(1))
+    return next((number for number in OF_DISKS if f"({os.strerror(number)})" in text), None)
 
 
 def fault_point(name: str) -> None:

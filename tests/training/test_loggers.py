@@ -55,3 +55,16 @@ def test_a_missing_package_names_its_extra(tiny, tmp_path):
 def test_an_unknown_logger_is_refused_with_the_nearest(tiny):
     with pytest.raises(BadInput, match="mlflow"):
         tiny("train.loggers=mlfow")
+
+
+def test_a_full_disk_is_an_error_once_and_no_traceback_of_a_thread(tiny, monkeypatch, capfd):
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(RecordWriter, "write", full)
+    monkeypatch.setattr(RecordWriter, "flush", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.+'"):
+        train(tiny())
+    assert "Exception in thread" not in capfd.readouterr().err

@@ -102,7 +102,8 @@ def run() -> None:
         end(f"{error.strerror}: '{error.filename}'", 2)
     except OSError as error:
         remedy = "; free some space, and the same command goes on" * (error.errno in FULL)
-        end(f"{error.strerror or error}: '{error.filename}'{remedy}", 1)
+        named = f": '{error.filename}'" if error.filename else ""
+        end(f"{error.strerror or error}{named}{remedy}", 1)
     except (MemoryError, RuntimeError, ImportError) as error:
         if not is_lack_of_memory(error):
             raise

@@ -5,6 +5,7 @@ Each implements Lightning Fabric's ``Logger``. None has an influence on the outc
 
 import csv
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -16,7 +17,7 @@ from lightning_fabric.loggers.tensorboard import TensorBoardLogger
 from lookalike.config import RunConfig
 from lookalike.config.keys import flattened
 from lookalike.errors import BadInput
-from lookalike.files import atomically
+from lookalike.files import atomically, naming
 from lookalike.runs.run import Run
 
 EXTRAS = ("mlflow", "wandb")
@@ -38,16 +39,38 @@ def check_loggers(config: RunConfig) -> None:
 @contextmanager
 def open_loggers(config: RunConfig, run: Run, epoch: int) -> Iterator[list[Logger]]:
     """The loggers of a run that continues at ``epoch``, with its settings; closed at the end."""
-    opened = [LOGGERS[name](run, epoch) for name in dict.fromkeys(config.train.loggers)]
-    status = "failed"
+    with naming(run.folder), quiet_writers():
+        opened = [LOGGERS[name](run, epoch) for name in dict.fromkeys(config.train.loggers)]
+        status = "failed"
+        try:
+            for logger in opened:
+                logger.log_hyperparams(flattened(config.identity()))
+            yield opened
+            status = "success"
+        except ValueError as error:  # what Fabric makes of every error of TensorBoard
+            if isinstance(error.__cause__, OSError):
+                raise error.__cause__ from error
+            raise
+        finally:
+            for logger in opened:
+                logger.finalize(status)
+
+
+@contextmanager
+def quiet_writers() -> Iterator[None]:
+    """TensorBoard's thread raises where it cannot write, and so does its logger: once is enough."""
+    former = threading.excepthook
+
+    def shown(found: threading.ExceptHookArgs) -> None:
+        ours = type(found.thread).__module__.startswith("tensorboard")
+        if not (ours and isinstance(found.exc_value, OSError)):
+            former(found)
+
+    threading.excepthook = shown
     try:
-        for logger in opened:
-            logger.log_hyperparams(flattened(config.identity()))
-        yield opened
-        status = "success"
+        yield
     finally:
-        for logger in opened:
-            logger.finalize(status)
+        threading.excepthook = former
 
 
 class RunLogger(Logger):

@@ -8,7 +8,7 @@ import pytest
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import Watcher
 from lookalike.search import Embedder, Index, Record
-from lookalike.search.folder import compaction, disk, log, segment, snapshot, table
+from lookalike.search.folder import compaction, disk, log, segment, snapshot, table, vectors
 from lookalike.search.folder import index as folder_index
 from tests.search.folder.collection import DIM, clustered, records
 
@@ -322,3 +322,18 @@ def test_answers_of_few_filters_are_remembered(bare):
     for price in range(40):
         assert len(bare.search(np.ones(DIM), 3, where=f"price <> {price}")[0]) == 3
     assert len(bare.snapshot._selections) <= segment.REMEMBERED + 1
+
+
+def test_a_full_disk_names_the_index(tmp_path):
+    for lock in (disk.locked, disk.compacting):
+        with (
+            pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}'"),
+            lock(tmp_path),
+        ):
+            raise OSError(28, "from a file that does not tell its name")
+
+
+def test_space_is_reserved_before_rows_are_written(tmp_path):
+    """A mapped file without space would kill the process where it is written to."""
+    vectors.allocated(tmp_path / "a.npy", np.dtype(np.float32), (1000, 64))
+    assert (tmp_path / "a.npy").stat().st_blocks * 512 >= 1000 * 64 * 4

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.files import naming
 
 LOCK_SECONDS = 30.0
 COMPACTION_SECONDS = 2.0
@@ -107,14 +108,15 @@ def locked(folder: Path) -> Iterator[None]:
             raise LookalikeError(
                 f"another process has been writing to '{folder}' for {LOCK_SECONDS:.0f} s"
             )
-        yield
+        with naming(folder):
+            yield
 
 
 @contextmanager
 def compacting(folder: Path, seconds: float | None = None) -> Iterator[bool]:
     """Whether this process may compact: while it does, no other may, and none tidies its files."""
     wait = COMPACTION_SECONDS if seconds is None else seconds
-    with _flock(folder / COMPACTION_LOCK, wait) as mine:
+    with _flock(folder / COMPACTION_LOCK, wait) as mine, naming(folder):
         yield mine
 
 

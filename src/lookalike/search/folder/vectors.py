@@ -4,6 +4,7 @@ float32 and float16 are stored as they are; int8 with one scale per row: row i i
 ``scales[i] * values[i]``, the largest value of a row being 127.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -67,16 +68,22 @@ def write(folder: Path, vectors: VectorFile) -> None:
         np.save(folder / SCALES, vectors.scales)
 
 
+def allocated(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """An array in a new file whose space is reserved: a full disk is an error here, not later."""
+    array: NDArray[Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
+
+
 class Writer:
     """The files of a segment of known size, written a block at a time."""
 
     def __init__(self, folder: Path, count: int, dim: int, precision: Precision) -> None:
-        self.values: NDArray[Any] = np.lib.format.open_memmap(
-            folder / VALUES, "w+", np.dtype(precision), (count, dim)
-        )
+        self.values = allocated(folder / VALUES, np.dtype(precision), (count, dim))
         self.scales: NDArray[np.float32] | None = None
         if precision == "int8":
-            self.scales = np.lib.format.open_memmap(folder / SCALES, "w+", np.float32, (count,))
+            self.scales = allocated(folder / SCALES, np.dtype(np.float32), (count,))
 
     def put(self, places: Any, source: VectorFile, rows: Any) -> None:
         """Copy rows of a source, as they are stored."""
