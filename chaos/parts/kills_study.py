@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from chaos.checks import failure, killed_at_write, refused, unexpected
+from chaos.checks import POINTS, failure, refused, unexpected
 from chaos.commands import Command, warm
 from chaos.pictures import make_pictures
 from chaos.postgres import Postgres, StandbyPair
@@ -96,8 +96,11 @@ class LocalKills(StudyScenario):
         for _ in range(random.randint(1, 4)):
             delay = random.uniform(0, self.seconds)
             if command is None and random.random() < 0.3:
-                number = random.randint(1, 8)
-                total += killed_at_write(start, folder, random, number, self.cache)
+                fault = f"{random.choice(POINTS)}:{random.randint(1, 8)}:kill"
+                first = warm(start, folder, self.cache | {"LOOKALIKE_FAULT": fault})
+                first.kill_after(delay / 3)  # its workers die of it, too: five would be too many
+                total += Outcome(done=int(first.poll() == -signal.SIGKILL))
+                total += unexpected(first, (0, -signal.SIGKILL))
                 continue
             command = command or warm(start, folder, self.cache)
             if command.wait(delay) is not None:
