@@ -1,12 +1,15 @@
 """``lookalike export``: models that other programs can run, and a card beside each."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from lookalike.errors import LookalikeError
+from lookalike.inference.export import model_of
 from lookalike.inference.onnx_encoder import load_encoder
 from lookalike.search import Embedder
 
@@ -97,3 +100,17 @@ def test_bad_input_writes_nothing(
     known = {"photos": photos, "trained": trained}
     refused("export", *(a.format(**known) for a in arguments), sentence=sentence)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", ["flip", "remove"])
+def test_a_card_is_not_written_without_its_intervals(trained, tmp_path, damage):
+    """The scores would be right, but nobody would see that something is missing."""
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    assert model_of(folder).origin["intervals"]
+    path = folder / "test.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content) if damage == "flip" else path.unlink()
+    with pytest.raises(LookalikeError, match=r"test\.safetensors"):
+        model_of(folder)

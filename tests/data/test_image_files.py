@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from lookalike.data import UnreadableImage
-from lookalike.data.image_files import from_files, read_image, require
+from lookalike.data.image_files import BoundedFile, from_files, read_image, require
 from lookalike.errors import BadInput
 
 
@@ -54,6 +54,19 @@ def test_broken_files_are_named(tmp_path, save_image):
         with pytest.raises(UnreadableImage) as caught:
             images.decode(index)
         assert caught.value.file == file
+
+
+def test_a_file_that_claims_to_be_larger_takes_no_memory(tmp_path, save_image):
+    """Python reserves what is asked for, and Pillow asks for what a chunk of a PNG claims."""
+    save_image(tmp_path / "a.png", (20, 20))
+    data = (tmp_path / "a.png").read_bytes()
+    with BoundedFile(tmp_path / "a.png") as file:
+        assert file.read(2**62) == data
+        assert file.read(1) == b""
+        file.seek(5)
+        assert file.read(None) == data[5:]
+        file.seek(10**6)
+        assert file.read(9) == b""
 
 
 def test_fingerprint_follows_content_not_place_or_time(tmp_path, save_image):

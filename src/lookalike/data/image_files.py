@@ -1,10 +1,12 @@
 """Image files: decoding them safely, and a list of them on disk as an ImageSet."""
 
 import importlib.util
+import io
 import os
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO
@@ -52,7 +54,10 @@ def open_rgb(
     broken, too large or of another kind, decoders raise almost any exception.
     """
     _register_heic()
-    with Image.open(source, formats=FORMATS) as opened:
+    with (
+        nullcontext(source) if not isinstance(source, Path) else BoundedFile(source) as file,
+        Image.open(file, formats=FORMATS) as opened,
+    ):
         width, height = opened.size
         if width * height > most_pixels:
             raise ValueError(f"{width} x {height} pixels are more than {most_pixels:,}")
@@ -64,6 +69,22 @@ def open_rgb(
             image = Image.new("RGBA", coloured.size, "white")
             image.alpha_composite(coloured)
         return image.convert("RGB")
+
+
+class BoundedFile(io.BufferedReader):
+    """A file of which nobody can ask for more than it has.
+
+    Pillow asks for as much as a file says that it has, and Python reserves that in memory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(io.FileIO(path))
+        self._size = os.fstat(self.fileno()).st_size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """At most what is left."""
+        left = max(0, self._size - self.tell())
+        return super().read(left if size is None or size < 0 else min(size, left))
 
 
 @cache

@@ -40,7 +40,7 @@ def model_of(folder: Path) -> Embedder:
     if not (folder / "config.yaml").is_file():  # an exported model, or one of a hub
         return embedder
     embedder.origin["intervals"] = {}
-    if "test" in run.result and (folder / "test.safetensors").is_file():
+    if "test" in run.result and run.checked("test.safetensors").is_file():
         try:
             tested = of_run(run).arguments()
         except LookalikeError:  # the pictures are missing or changed: scores without intervals

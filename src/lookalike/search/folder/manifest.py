@@ -179,7 +179,7 @@ def read_values(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise damaged(folder, "index.json is not JSON") from error
     if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise BadInput(f"'{folder}' is not an index of lookalike")
+        raise BadInput(f"'{folder}' is not an index of lookalike: index.json says so")
     return values
 
 
