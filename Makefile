@@ -38,14 +38,14 @@ lint: install
 	$(BIN)/mypy
 
 test: install chromium lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 # The numeric tests as other processors compute them: instruction sets, threads, a planted ulp.
 test-portable: install
 	$(BIN)/python tests/portable/run.py
 
 test-all: install chromium lint
-	$(BIN)/pytest -n 2 -m ""
+	$(BIN)/pytest -n 2 --dist loadfile -m ""
 	$(MAKE) test-portable
 
 # The browser for the page tests: by apt where we may, else those tests skip and say why.
