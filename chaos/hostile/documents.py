@@ -1,6 +1,7 @@
 """JSON documents with values of other types, other keys, and markup in every text."""
 
 import json
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -49,7 +50,7 @@ def forged_json(random: Random, text: str) -> bytes:
         elif kind == 1 and isinstance(holder, dict):
             holder[random.choice(("other", "", "__class__", MARKUP))] = holder.pop(key)
         else:
-            holder[key] = random.choice(VALUES)
+            holder[key] = deepcopy(random.choice(VALUES))
     if isinstance(value, dict) and CHECKSUM in value and random.random() < 0.7:  # by who knows how
         value = seal({key: one for key, one in value.items() if key != CHECKSUM})
     return json.dumps(value).encode("utf-8", "surrogatepass")

@@ -35,6 +35,7 @@ class Fuzzed(Scenario):
         self.weight = WEIGHTS.get(fuzzer, 1.0)
         self.process: subprocess.Popen[str] | None = None
         self.home = Path()
+        self.started = 0
         self.kinds: Counter[str] = Counter()
         self.refused = self.accepted = 0
 
@@ -77,8 +78,10 @@ class Fuzzed(Scenario):
 
     def _running(self) -> subprocess.Popen[str]:
         if self.process is None:
+            self.started += 1
+            home = self.home / str(self.started)  # what another one made may be damaged
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "chaos.hostile.process", self.fuzzer, str(self.home)],
+                [sys.executable, "-m", "chaos.hostile.process", self.fuzzer, str(home)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=(self.home / "errors").open("w"),

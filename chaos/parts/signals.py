@@ -16,7 +16,7 @@ from chaos.training import outcome, settings
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOPPED = 130
-LAST_WORDS = "\nnext: "
+LAST_WORDS = "next: "
 """After them a command has done its work, and a signal may come too late."""
 
 
