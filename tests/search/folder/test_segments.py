@@ -337,3 +337,9 @@ def test_space_is_reserved_before_rows_are_written(tmp_path):
     """A mapped file without space would kill the process where it is written to."""
     vectors.allocated(tmp_path / "a.npy", np.dtype(np.float32), (1000, 64))
     assert (tmp_path / "a.npy").stat().st_blocks * 512 >= 1000 * 64 * 4
+
+
+def test_a_manifest_of_another_format_is_named(tmp_path):
+    (tmp_path / "index.json").write_text('{"format": "other"}')
+    with pytest.raises(BadInput, match=r"is not an index of lookalike: index\.json"):
+        Index.open(tmp_path)
