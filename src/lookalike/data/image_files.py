@@ -55,7 +55,7 @@ def open_rgb(
     """
     _register_heic()
     with (
-        nullcontext(source) if not isinstance(source, Path) else BoundedFile(source) as file,
+        BoundedFile(source) if isinstance(source, Path) else nullcontext(source) as file,
         Image.open(file, formats=FORMATS) as opened,
     ):
         width, height = opened.size

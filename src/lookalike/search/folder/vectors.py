@@ -71,8 +71,9 @@ def write(folder: Path, vectors: VectorFile) -> None:
 def allocated(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """An array in a new file whose space is reserved: a full disk is an error here, not later."""
     array: NDArray[Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
-    with path.open("r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    if hasattr(os, "posix_fallocate"):  # macOS has none
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array
 
 
