@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
-from chaos.commands import PATIENCE, Command, warm
+from chaos.commands import PATIENCE, Command, fork
 from chaos.scenario import Outcome
 
 __all__ = [
@@ -61,7 +61,7 @@ def killed_once(
     """
     if random.random() < 0.5:
         return killed_at_write(arguments, folder, random, number, variables, codes)
-    command = warm(arguments, folder, variables)
+    command = fork(arguments, folder, variables)
     killed = command.kill_after(delay)
     return Outcome(int(killed)) + unexpected(command, (*codes, -signal.SIGKILL))
 
@@ -76,7 +76,7 @@ def killed_at_write(
 ) -> Outcome:
     """Start a command that is killed at its ``number``-th write, before or after the renaming."""
     fault = {"LOOKALIKE_FAULT": f"{random.choice(POINTS)}:{number}:kill"}
-    command = warm(arguments, folder, {**(variables or {}), **fault})
+    command = fork(arguments, folder, {**(variables or {}), **fault})
     killed = command.wait() == -signal.SIGKILL
     return Outcome(int(killed)) + unexpected(command, (*codes, -signal.SIGKILL))
 

@@ -14,14 +14,14 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Command", "cold", "environment", "kill_remaining", "warm"]
+__all__ = ["Command", "environment", "fork", "kill_remaining", "spawn"]
 
 ROOT = Path(__file__).resolve().parent.parent
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 PATIENCE = 600.0
 """Seconds after which a command counts as one that does not end."""
 START_SECONDS = 120.0
-"""By then a process of :func:`warm` has a number."""
+"""By then a process of :func:`fork` has a number."""
 _numbers = itertools.count()
 _lock = threading.Lock()
 _started: "list[Command]" = []
@@ -31,7 +31,7 @@ class Command:
     """A running or ended command.
 
     Args:
-        folder: Has its standard output and error, and from :func:`warm` its number and exit code.
+        folder: Has its standard output and error, and from :func:`fork` its number and exit code.
         arguments: Of ``lookalike``.
         process: The process, if this one started it itself.
 
@@ -149,13 +149,13 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **known, **variables}
 
 
-def cold(
+def spawn(
     arguments: Sequence[str | Path],
     folder: Path,
     variables: Mapping[str, str] | None = None,
     before: Sequence[str] = (),
 ) -> Command:
-    """Start ``python -m lookalike ARGUMENTS`` as a user would, after the command ``before``."""
+    """Start ``python -m lookalike ARGUMENTS`` in a new process, after the command ``before``."""
     place = new_place(folder)
     with (place / "stdout").open("wb") as out, (place / "stderr").open("wb") as err:
         process = subprocess.Popen(
@@ -170,13 +170,16 @@ def cold(
     return Command(place, arguments, process)
 
 
-def warm(
+def fork(
     arguments: Sequence[str | Path],
     folder: Path,
     variables: Mapping[str, str] | None = None,
     limits: Mapping[str, int] | None = None,
 ) -> Command:
-    """The same from a process that has imported everything; ``limits`` as ``RLIMIT_FSIZE``."""
+    """Start the same command in a fork of :mod:`chaos.fork_server`, without the time of imports.
+
+    ``limits`` are those of :mod:`resource`, as ``RLIMIT_FSIZE``.
+    """
     place = new_place(folder)
     request = {
         "arguments": [str(argument) for argument in arguments],
@@ -216,9 +219,12 @@ def new_place(folder: Path) -> Path:
 
 @cache
 def server() -> subprocess.Popen[bytes]:
-    """The process of :mod:`chaos.warm`; it ends with this one."""
+    """The process of :mod:`chaos.fork_server`; it ends with this one."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "chaos.warm"], stdin=subprocess.PIPE, env=environment({}), cwd=ROOT
+        [sys.executable, "-m", "chaos.fork_server"],
+        stdin=subprocess.PIPE,
+        env=environment({}),
+        cwd=ROOT,
     )
     atexit.register(process.communicate)
     return process

@@ -17,7 +17,7 @@ import numpy as np
 import psutil
 from PIL import Image
 
-from chaos.commands import Command, cold, warm
+from chaos.commands import Command, fork, spawn
 from lookalike.inference.embedder import Embedder
 from lookalike.search import Index
 
@@ -83,7 +83,7 @@ class Shop:
         commands = (["index", "add", index, extra], ["index", "remove", index, *names])
         problems = []
         for arguments in commands:
-            command = warm(arguments, folder)
+            command = fork(arguments, folder)
             if command.wait() != 0:
                 problems.append(f"index {arguments[1]}: {command.errors.strip()}")
         return problems
@@ -100,7 +100,7 @@ class ShopServer:
 
     def __init__(self, shop: Shop, folder: Path, workers: int = 1) -> None:
         arguments = ["serve", str(shop.index), "--port", "0", "--workers", str(workers)]
-        self.command: Command = cold(arguments, folder)
+        self.command: Command = spawn(arguments, folder)
         until = time.monotonic() + START_SECONDS
         while "http://" not in self.command.output:
             if self.command.poll() is not None or time.monotonic() > until:

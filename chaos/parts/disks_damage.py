@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from chaos.checks import same_or_sentence, unexpected
-from chaos.commands import Command, warm
+from chaos.commands import Command, fork
 from chaos.damage import damage, files_in, names_of
 from chaos.parts.kills_study import StudyScenario
 from chaos.parts.kills_training import TrainingKills
@@ -52,7 +52,7 @@ class CheckpointDamage(TrainingKills):
         """Kill, damage, continue."""
         arguments = settings(self.variant, self.pictures, folder / "runs")
         fault = {"LOOKALIKE_FAULT": f"renamed:{random.randint(8, 30)}:kill"}
-        first = warm(arguments, folder, self.cache | fault)
+        first = fork(arguments, folder, self.cache | fault)
         if first.wait() != -signal.SIGKILL:
             return unexpected(first, (0,))
         files = files_in(folder / "runs", "tensorboard", ".draft")
@@ -60,7 +60,7 @@ class CheckpointDamage(TrainingKills):
             return Outcome()
         path = random.choice(files)
         done = damage(random, path)
-        command = warm(arguments, folder, self.cache)
+        command = fork(arguments, folder, self.cache)
         command.wait()
         same = outcome(folder / "runs") == self.expected
         return judged(command, same, names_of(path), done)
@@ -107,7 +107,7 @@ class GivenDamage(TrainingKills):
     def trained(self, folder: Path, recipe: Path) -> Command:
         """The training by the recipe, ended."""
         places = [f"data.root={self.pictures}", f"runs_dir={folder / 'runs'}"]
-        command = warm(["train", str(recipe), *places], folder, self.cache)
+        command = fork(["train", str(recipe), *places], folder, self.cache)
         command.wait()
         return command
 
@@ -143,7 +143,7 @@ class CacheDamage(TrainingKills):
         shutil.copytree(self.cache["LOOKALIKE_CACHE"], cache)
         path = random.choice(files_in(cache))
         done = damage(random, path)
-        command = warm(
+        command = fork(
             settings(self.variant, self.pictures, folder / "runs"),
             folder,
             {"LOOKALIKE_CACHE": str(cache)},
@@ -183,7 +183,7 @@ class RunDamage(TrainingKills):
     def read(self, number: int, run: Path, folder: Path) -> Command:
         """One of the commands that read a run."""
         arguments = [text.format(run=run) for text in READERS[number]]
-        command = warm(arguments, folder, self.cache)
+        command = fork(arguments, folder, self.cache)
         command.wait()
         return command
 
@@ -224,7 +224,7 @@ class StudyDamage(StudyScenario):
 
     def status(self, results: Path, folder: Path) -> Command:
         """The command that shows a study, ended."""
-        command = warm(["study", "status", str(results), "--json"], folder, self.cache)
+        command = fork(["study", "status", str(results), "--json"], folder, self.cache)
         command.wait()
         return command
 
@@ -237,7 +237,7 @@ class StudyDamage(StudyScenario):
         status = self.status(results, folder)
         same = status.output.replace(str(results), "") == self.shown
         total = judged(status, same, names_of(path), done)
-        again = warm(
+        again = fork(
             study_command(self.study_in(folder), results, "--workers", "1"), folder, self.cache
         )
         again.wait()

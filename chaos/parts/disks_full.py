@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from chaos.checks import POINTS, failure, killed_at_write, same_or_sentence, unexpected
-from chaos.commands import warm
+from chaos.commands import fork
 from chaos.damage import files_in
 from chaos.parts.kills_search import CLASSES, EVERY_CLASS, EmbedKills, IndexKills, to_the_end
 from chaos.parts.kills_study import StudyScenario
@@ -45,14 +45,14 @@ class DiskFault(TrainingKills):
         """Train with the fault: the same result, or a sentence that names a file on the disk."""
         cache = {"LOOKALIKE_CACHE": str(disk / "cache")}
         arguments = settings(self.variant, self.pictures, disk / "runs")
-        command = warm(arguments, folder, cache | dict(fault or {}), limits)
+        command = fork(arguments, folder, cache | dict(fault or {}), limits)
         refused = command.wait() != 0
         return Outcome(int(refused)) + same_or_sentence(command, self.same(disk), str(disk))
 
     def again(self, disk: Path, folder: Path, fault: Mapping[str, str] | None = None) -> Outcome:
         """Train without the fault, or with a harmless one: the result of the undisturbed run."""
         variables = {"LOOKALIKE_CACHE": str(disk / "cache"), **(fault or {})}
-        command = warm(settings(self.variant, self.pictures, disk / "runs"), folder, variables)
+        command = fork(settings(self.variant, self.pictures, disk / "runs"), folder, variables)
         if command.wait() == 0 and self.same(disk) and not command.traceback:
             return Outcome()
         return failure(command, "not the undisturbed result after the fault")
@@ -234,7 +234,7 @@ class ReadOnly(DiskFault):
                 fault = {"LOOKALIKE_FAULT": f"renamed:{random.randint(1, 30)}:kill"}
                 cache = {"LOOKALIKE_CACHE": str(disk / "cache")}
                 arguments = settings(self.variant, self.pictures, disk / "runs")
-                first = warm(arguments, folder, cache | fault)
+                first = fork(arguments, folder, cache | fault)
                 killed = unexpected(first, (0, -signal.SIGKILL))
             mount("-o", "remount,ro", disk)
             total = self.tried(disk, folder) + killed
@@ -278,7 +278,7 @@ class Refusing(DiskFault):
 
 def tried(arguments: list[str], folder: Path, disk: Path) -> Outcome:
     """A command on a disk with a fault: it ends well, or with a sentence that names the disk."""
-    command = warm(arguments, folder)
+    command = fork(arguments, folder)
     refused = command.wait() != 0
     return Outcome(int(refused)) + same_or_sentence(command, True, str(disk))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from chaos.commands import warm
+from chaos.commands import fork
 from chaos.damage import KINDS, damage, files_in, names_of
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario
@@ -110,7 +110,7 @@ def trained(folder: Path, *fault: str) -> Path:
     variables = {"LOOKALIKE_CACHE": str(folder / "cache")}
     if fault:
         variables["LOOKALIKE_FAULT"] = fault[0]
-    command = warm(settings("ema", pictures, folder / "runs"), folder, variables)
+    command = fork(settings("ema", pictures, folder / "runs"), folder, variables)
     if command.wait() != (-signal.SIGKILL if fault else 0):
         raise RuntimeError(f"exit code {command.poll()}: {command.errors}")
     (found,) = (path for path in (folder / "runs").iterdir() if not path.is_symlink())
@@ -168,7 +168,7 @@ def studied(folder: Path) -> Path:
     """The folder of a finished study."""
     study = write_study(folder, make_pictures(folder / "pictures"))
     cache = {"LOOKALIKE_CACHE": str(folder / "cache")}
-    command = warm(study_command(study, folder / "study", "--workers", "1"), folder, cache)
+    command = fork(study_command(study, folder / "study", "--workers", "1"), folder, cache)
     if command.wait() != 0:
         raise RuntimeError(command.errors)
     return folder / "study"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chaos.checks import failure, killed_once, moment
-from chaos.commands import warm
+from chaos.commands import fork
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario, Unit
 from lookalike.inference.bulk.manifest import Manifest
@@ -23,7 +23,7 @@ Rows = NDArray[np.float32]
 
 def to_the_end(arguments: list[str], folder: Path, good: tuple[int, ...] = (0,)) -> Outcome:
     """The same command once more, undisturbed."""
-    command = warm(arguments, folder)
+    command = fork(arguments, folder)
     if command.wait() not in good or command.traceback:
         return failure(command, f"exit code {command.poll()} after kills")
     return Outcome()

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from chaos.checks import POINTS, failure, refused, unexpected
-from chaos.commands import Command, warm
+from chaos.commands import Command, fork
 from chaos.pictures import make_pictures
 from chaos.postgres import Postgres, StandbyPair
 from chaos.scenario import Outcome, Scenario, Unit
@@ -30,7 +30,7 @@ class StudyScenario(Scenario):
         study = self.study_in(folder)
         self.cache = {"LOOKALIKE_CACHE": str(folder / "cache")}
         begun = time.monotonic()
-        first = warm(study_command(study, folder / "whole", "--workers", "1"), folder, self.cache)
+        first = fork(study_command(study, folder / "whole", "--workers", "1"), folder, self.cache)
         if first.wait() != 0:
             raise RuntimeError(f"the undisturbed study failed: {first.errors}")
         self.seconds = time.monotonic() - begun
@@ -57,7 +57,7 @@ class StudyScenario(Scenario):
         start: "list[str]",
         folder: Path,
         running: Command | None,
-        again: Callable[..., Command] = warm,
+        again: Callable[..., Command] = fork,
         variables: Mapping[str, str] | None = None,
     ) -> Outcome:
         """Let a driver end, or start it again.
@@ -97,12 +97,12 @@ class LocalKills(StudyScenario):
             delay = random.uniform(0, self.seconds)
             if command is None and random.random() < 0.3:
                 fault = f"{random.choice(POINTS)}:{random.randint(1, 8)}:kill"
-                first = warm(start, folder, self.cache | {"LOOKALIKE_FAULT": fault})
+                first = fork(start, folder, self.cache | {"LOOKALIKE_FAULT": fault})
                 first.kill_after(delay / 3)  # its workers die of it, too: five would be too many
                 total += Outcome(done=int(first.poll() == -signal.SIGKILL))
                 total += unexpected(first, (0, -signal.SIGKILL))
                 continue
-            command = command or warm(start, folder, self.cache)
+            command = command or fork(start, folder, self.cache)
             if command.wait(delay) is not None:
                 total += unexpected(command, (0,))
                 command = None
@@ -162,7 +162,7 @@ class PostgresKills(StudyScenario):
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Kill up to three times, the server among others."""
         url, results, starts = self.places(random, folder)
-        drivers = [warm(start, folder, self.cache) for start in starts]
+        drivers = [fork(start, folder, self.cache) for start in starts]
         total = Outcome()
         for _ in range(random.randint(1, 3)):
             time.sleep(random.uniform(0, self.seconds / 3))
@@ -179,7 +179,7 @@ class PostgresKills(StudyScenario):
             else:
                 total += Outcome(done=int(drivers[chosen].kill_after(0)))
                 total += self.ended(drivers[chosen])
-                drivers[chosen] = warm(starts[chosen], folder, self.cache)
+                drivers[chosen] = fork(starts[chosen], folder, self.cache)
         for start, driver in zip(starts, drivers, strict=True):
             total += self.to_the_end(start, folder, driver)
         return total + self.compared(results, url)

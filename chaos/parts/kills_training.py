@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from chaos.checks import POINTS, failure, killed_once, moment, unexpected
-from chaos.commands import cold, warm
+from chaos.commands import fork, spawn
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario, Unit
 from chaos.training import VARIANTS, outcome, settings, whole_outcome
@@ -31,14 +31,14 @@ class TrainingKills(Scenario):
         self.pictures = make_pictures(folder / "pictures")
         self.cache = {"LOOKALIKE_CACHE": str(folder / "cache")}
         begun = time.monotonic()
-        first = warm(settings(self.variant, self.pictures, folder / "first"), folder, self.cache)
+        first = fork(settings(self.variant, self.pictures, folder / "first"), folder, self.cache)
         if first.wait() != 0:
             raise RuntimeError(f"the undisturbed run failed: {first.errors}")
         self.seconds = time.monotonic() - begun
         self.expected = whole_outcome(folder / "first")
         if type(self) is TrainingKills and self.variant == "plain":
             # as a user starts it, not from a process that stands ready
-            other = cold(settings("plain", self.pictures, folder / "other"), folder, self.cache)
+            other = spawn(settings("plain", self.pictures, folder / "other"), folder, self.cache)
             if other.wait() != 0 or outcome(folder / "other") != self.expected:
                 raise RuntimeError(f"two undisturbed runs differ: {other.errors}")
 
@@ -54,7 +54,7 @@ class TrainingKills(Scenario):
             delay = moment(random, self.seconds, kills)
             total += self.killed(arguments, folder, cache, random, delay)
         for _ in range(ATTEMPTS_TO_END):
-            command = warm(arguments, folder, cache)
+            command = fork(arguments, folder, cache)
             code = command.wait()
             if code == 0:
                 break
@@ -93,10 +93,10 @@ class RankKills(TrainingKills):
         draw = random.random()
         if draw < 0.4:  # whichever passes the point: the one that starts others writes the cache
             point = f"{random.choice(POINTS)}:{write_number(random)}:kill"
-            command = warm(arguments, folder, cache | {"LOOKALIKE_FAULT": point})
+            command = fork(arguments, folder, cache | {"LOOKALIKE_FAULT": point})
             killed = command.wait() != 0
             return Outcome(int(killed)) + unexpected(command, (0, 1, -signal.SIGKILL))
-        command = warm(arguments, folder, cache)
+        command = fork(arguments, folder, cache)
         if draw < 0.6:
             killed = command.kill_after(delay)
             return Outcome(int(killed)) + unexpected(command, (0, -signal.SIGKILL))

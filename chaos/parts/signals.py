@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from chaos.checks import begun, failure, moment, unexpected
-from chaos.commands import Command, warm
+from chaos.commands import Command, fork
 from chaos.parts.kills_study import StudyScenario
 from chaos.parts.kills_training import TrainingKills
 from chaos.scenario import Outcome, Scenario
@@ -70,8 +70,8 @@ class TrainingSignals(TrainingKills):
         stops = random.randint(1, 3)
         for _ in range(stops):
             at = moment(random, self.seconds, stops + 1)
-            total += stopped(warm(arguments, folder, self.cache), random, at)
-        last = warm(arguments, folder, self.cache)
+            total += stopped(fork(arguments, folder, self.cache), random, at)
+        last = fork(arguments, folder, self.cache)
         total += unexpected(last, (0,))
         if outcome(folder / "runs") != self.expected:
             total += failure(last, "not the result of the undisturbed run")
@@ -93,7 +93,7 @@ class StudySignals(StudyScenario):
         stops = random.randint(1, 3)
         for _ in range(stops):
             at = moment(random, self.seconds, stops + 1)
-            total += stopped(warm(start, folder, self.cache), random, at)
+            total += stopped(fork(start, folder, self.cache), random, at)
         total += self.to_the_end(start, folder, None)
         return total + self.compare(results, f"sqlite:///{results / 'study.db'}")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from chaos.checks import begun, same_or_sentence, unexpected
-from chaos.commands import cold, warm
+from chaos.commands import fork, spawn
 from chaos.parts.kills_study import PostgresKills, StudyScenario, any_running
 from chaos.parts.kills_training import TrainingKills
 from chaos.postgres import StandbyPair
@@ -47,7 +47,7 @@ class Pause(PostgresKills):
         drawn = random.choice((5.0, 20.0, LONGEST_PAUSE))
         pause = drawn if self.shown else LONGEST_PAUSE
         self.shown = True
-        drivers = [warm(start, folder, self.cache) for start in starts]
+        drivers = [fork(start, folder, self.cache) for start in starts]
         time.sleep(random.uniform(0, self.seconds / 3))
         total = Outcome(done=int(any_running(drivers)))
         self.postgres.pause(pause)
@@ -73,7 +73,7 @@ class FailOver(PostgresKills):
         pair = StandbyPair()
         try:
             url, results, starts = self.places(random, folder, pair)
-            drivers = [warm(start, folder, self.cache) for start in starts]
+            drivers = [fork(start, folder, self.cache) for start in starts]
             time.sleep(random.uniform(0, self.seconds / 3))
             total = Outcome(done=int(any_running(drivers)))
             pair.fail_over(random.uniform(0, 5))
@@ -96,9 +96,9 @@ class ClocksApart(PostgresKills):
         """Let one clock be wrong, and kill perhaps."""
         url, results, starts = self.places(random, folder)
         wrong = clock(random.choice(("-1d", "+1d", "-1h", "+1h", "-5s", "+5s")))
-        second = cold(starts[1], folder, self.cache | wrong)
+        second = spawn(starts[1], folder, self.cache | wrong)
         begun(second, lambda: records(url) > 0)
-        drivers = [warm(starts[0], folder, self.cache), second]
+        drivers = [fork(starts[0], folder, self.cache), second]
         total = Outcome(done=int(second.poll() is None))
         if random.random() < 0.5:
             drivers[random.randrange(2)].kill_after(random.uniform(0, self.seconds / 2))
@@ -107,7 +107,7 @@ class ClocksApart(PostgresKills):
             if driver.poll() is not None:
                 total += unexpected(driver, (0, -signal.SIGKILL))
         total += self.to_the_end(starts[0], folder, running[0])
-        total += self.to_the_end(starts[1], folder, running[1], cold, wrong)
+        total += self.to_the_end(starts[1], folder, running[1], spawn, wrong)
         return total + self.compared(results, url)
 
 
@@ -123,7 +123,7 @@ class ClockSetBack(StudyScenario):
         results = folder / "results"
         url = f"sqlite:///{results / 'study.db'}"
         start = study_command(self.study_in(folder), results, "--workers", "1")
-        driver = cold(start, folder, self.cache | clock(random.choice(("+2h", "+1d", "+40d"))))
+        driver = spawn(start, folder, self.cache | clock(random.choice(("+2h", "+1d", "+40d"))))
         begun(driver, lambda: records(url) > 0)
         killed = driver.kill_after(random.uniform(0, 0.7) * self.seconds)
         total = Outcome(int(killed)) + unexpected(driver, (0, -signal.SIGKILL))
@@ -145,11 +145,11 @@ class ClockSetBackTraining(TrainingKills):
         """Work in the future, go on today."""
         arguments = settings(self.variant, self.pictures, folder / "runs")
         cache = {"LOOKALIKE_CACHE": str(folder / "cache")}
-        future = cold(arguments, folder, cache | clock("+1d"))
+        future = spawn(arguments, folder, cache | clock("+1d"))
         begun(future, lambda: any((folder / "runs").glob("*/checkpoints/0*")))
         killed = future.kill_after(random.uniform(0, 0.3) * self.seconds)
         total = Outcome(int(killed)) + unexpected(future, (0, -signal.SIGKILL))
-        total += unexpected(warm(arguments, folder, cache), (0,))
+        total += unexpected(fork(arguments, folder, cache), (0,))
         if outcome(folder / "runs") != self.expected:
             total += Outcome(wrong=1, problems=("not the result of the undisturbed run",))
         return total
@@ -171,7 +171,7 @@ class LittleMemory(TrainingKills):
             raise Unavailable("the command prlimit is missing")
         limit = int(2**20 * 10 ** random.uniform(2.3, 3.5))
         arguments = settings(self.variant, self.pictures, folder / "runs")
-        command = cold(arguments, folder, self.cache, before=("prlimit", f"--as={limit}"))
+        command = spawn(arguments, folder, self.cache, before=("prlimit", f"--as={limit}"))
         refused = command.wait() != 0
         return Outcome(int(refused)) + same_or_sentence(
             command, outcome(folder / "runs") == self.expected, "memory"

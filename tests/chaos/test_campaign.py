@@ -6,7 +6,7 @@ import pytest
 
 from chaos import page
 from chaos.campaign import run_campaign
-from chaos.commands import cold
+from chaos.commands import spawn
 from chaos.parts import scenarios
 from chaos.scenario import Outcome, Scenario, Unavailable
 
@@ -93,7 +93,7 @@ def test_attempts_that_disturb_nothing_are_a_failure(tmp_path):
 
 class Leaves(Counted):
     def attempt(self, random, folder):
-        self.left = cold(["serve", "--help"], folder, before=("sh", "-c", "exec sleep 600"))
+        self.left = spawn(["serve", "--help"], folder, before=("sh", "-c", "exec sleep 600"))
         return Outcome(done=1)
 
 
