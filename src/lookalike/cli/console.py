@@ -58,3 +58,8 @@ Metric = Annotated[
 Anyway = Annotated[
     bool, typer.Option("--anyway", help="Rank rows that differ beyond the method, and say so.")
 ]
+Network = Annotated[str | None, typer.Option(help="A pretrained network instead of a run.")]
+Weights = Annotated[
+    str, typer.Option(help="The file of a pretrained network's weights; else ImageNet's.")
+]
+Transform = Annotated[str, typer.Option(help="The transform of a pretrained network.")]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from lookalike.cli.console import AsJson, print_next, print_skipped
+from lookalike.cli.console import AsJson, Network, Transform, Weights, print_next, print_skipped
 from lookalike.errors import BadInput
 from lookalike.progress import ConsoleWatcher
 
@@ -25,15 +25,9 @@ def embed(
         str | None,
         typer.Option("--output", "-o", help="The folder of the vectors, or postgresql://...#NAME."),
     ] = None,
-    network: Annotated[
-        str | None, typer.Option(help="A pretrained network instead of a run.")
-    ] = None,
-    weights: Annotated[
-        str, typer.Option(help="The file of a pretrained network's weights; else ImageNet's.")
-    ] = "imagenet",
-    transform: Annotated[
-        str, typer.Option(help="The transform of a pretrained network.")
-    ] = "small",
+    network: Network = None,
+    weights: Weights = "imagenet",
+    transform: Transform = "small",
     kind: Annotated[
         Literal["folder", "csv", "parquet", "webdataset", "store"] | None,
         typer.Option("--format", help="What the source is; default: by its name and content."),

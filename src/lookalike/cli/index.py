@@ -9,7 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from lookalike.cli.console import AsJson, Group, print_next, print_skipped
+from lookalike.cli.console import (
+    AsJson,
+    Group,
+    Network,
+    Transform,
+    Weights,
+    print_next,
+    print_skipped,
+)
+from lookalike.cli.embed import model_of
 from lookalike.progress import ConsoleWatcher
 
 
@@ -56,15 +65,9 @@ def create(
     store: Annotated[
         str | None, typer.Option(help="Keep it in PostgreSQL: postgresql://HOST/DATABASE[#NAME].")
     ] = None,
-    network: Annotated[
-        str | None, typer.Option(help="A pretrained network instead of a run.")
-    ] = None,
-    weights: Annotated[
-        str, typer.Option(help="The file of a pretrained network's weights; else ImageNet's.")
-    ] = "imagenet",
-    transform: Annotated[
-        str, typer.Option(help="The transform of a pretrained network.")
-    ] = "small",
+    network: Network = None,
+    weights: Weights = "imagenet",
+    transform: Transform = "small",
     vectors: Annotated[
         Precision,
         typer.Option(help="How exactly vectors are stored; 'index show' says what it costs."),
@@ -80,7 +83,7 @@ def create(
     If interrupted, 'lookalike index add' completes the index.
     """
     from lookalike.errors import BadInput
-    from lookalike.search import Embedder, Index
+    from lookalike.search import Index
     from lookalike.search.sources import require_pictures
     from lookalike.training.signals import Interrupted
 
@@ -92,11 +95,7 @@ def create(
     place = place_of(output, store)
     pictures = Path(given[-1])
     require_pictures(pictures)
-    model = (
-        Embedder.from_network(network, weights=weights, transform=transform)
-        if network is not None
-        else Embedder.open(given[0])
-    )
+    model = model_of(given[0], network, weights, transform)
     with ConsoleWatcher() as watcher:
         made = Index.create(place, model, vectors=vectors.value)
         try:
