@@ -9,10 +9,13 @@ import sys
 
 import numpy as np
 import pytest
+import rich.markup
 import torch
+import typer
 from PIL import Image
 
 import lookalike as la
+from lookalike.cli.commands import app
 
 TINY = ["model.dim=16", "train.epochs=1", "train.batches_per_epoch=4", "sampler.batch_size=32"]
 
@@ -278,6 +281,21 @@ def test_what_needs_no_network_does_not_load_torch():
 def test_flags_have_no_value_in_the_help(lookalike):
     for command in (["train"], ["study", "run"], ["index"], []):
         assert "<bool>" not in lookalike(*command, "--help").stdout
+
+
+def test_help_shows_brackets():
+    """Rich takes ``[word]`` for markup, and leaves it out."""
+
+    def helps(command):
+        yield command.help or ""
+        for parameter in command.params:
+            yield getattr(parameter, "help", None) or ""
+        for below in getattr(command, "commands", {}).values():
+            yield from helps(below)
+
+    found = list(helps(typer.main.get_command(app)))
+    assert len(found) > 100
+    assert [text for text in found if rich.markup.render(text).plain != text] == []
 
 
 def test_studies_are_listed(lookalike):

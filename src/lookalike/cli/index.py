@@ -47,6 +47,10 @@ index = typer.Typer(
 )
 
 Place = Annotated[str, typer.Argument(metavar="INDEX", help="A folder, or postgresql://...")]
+Store = Annotated[
+    str | None,
+    typer.Option(help="Keep it in PostgreSQL: postgresql://HOST/DATABASE, or .../DATABASE#NAME."),
+]
 
 
 @index.command()
@@ -62,9 +66,7 @@ def create(
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="The folder of the new index.")
     ] = None,
-    store: Annotated[
-        str | None, typer.Option(help="Keep it in PostgreSQL: postgresql://HOST/DATABASE[#NAME].")
-    ] = None,
+    store: Store = None,
     network: Network = None,
     weights: Weights = "imagenet",
     transform: Transform = "small",
@@ -137,9 +139,7 @@ def import_(
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="The folder of the index.")
     ] = None,
-    store: Annotated[
-        str | None, typer.Option(help="Keep it in PostgreSQL: postgresql://HOST/DATABASE[#NAME].")
-    ] = None,
+    store: Store = None,
     table: Annotated[
         Path | None,
         typer.Option(
