@@ -63,14 +63,14 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
 
 
-def did_you_mean(given: str, valid: Iterable[str]) -> str:
+def did_you_mean(given: object, valid: Iterable[str]) -> str:
     """The end of a sentence that refuses ``given``: the nearest valid names, or all of a few.
 
     >>> did_you_mean("tripplet", ["triplet", "contrastive"])
     "did you mean 'triplet'?"
     """
     names = sorted(set(valid))
-    close = get_close_matches(given[:100], names, n=1, cutoff=0.5)
+    close = get_close_matches(str(given)[:100], names, n=1, cutoff=0.5)
     if close:
         return f"did you mean '{close[0]}'?"
     if not names:

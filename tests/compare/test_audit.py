@@ -1,9 +1,13 @@
+import copy
+from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 
 import pytest
 
 from lookalike.compare.audit import CONDITIONS, Experiment, audit
 from lookalike.compare.conditions import describe, read_description
+from lookalike.config.loading import plain_yaml
 from lookalike.errors import BadInput
 
 AUDITS = Path(__file__).parents[2] / "docs" / "audits"
@@ -212,3 +216,27 @@ TWO = {"experiments": [{"name": "a"}, {"name": "b"}]}
 def test_bad_descriptions(values, words):
     with pytest.raises(BadInput, match=words):
         describe(values, "paper.yaml")
+
+
+def places(values, path=()):
+    """The path of every value in nested lists and mappings."""
+    if isinstance(values, dict | list):
+        for key, value in values.items() if isinstance(values, dict) else enumerate(values):
+            yield (*path, key)
+            yield from places(value, (*path, key))
+
+
+ODD = [None, True, 7, 0.5, float("nan"), 10**400, "x", [], [{}], [[]], {}, {"a": {}}, {7: 1}]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:10])
+def test_values_of_any_type_are_read_or_refused(odd):
+    whole = plain_yaml(AUDITS / "every-flaw.yaml")
+    for path in [("added",), (odd,), *places(whole)]:
+        if isinstance(path[0], dict | list):
+            continue  # no key of a mapping
+        values = copy.deepcopy(whole)
+        *above, last = path
+        reduce(lambda inner, key: inner[key], above, values)[last] = odd
+        with suppress(BadInput):
+            audit(describe(values, "odd.yaml").experiments)

@@ -82,6 +82,16 @@ def test_runs_and_images_may_be_moved(run):
     assert str(run.config.data.root) == "/elsewhere"
 
 
+def test_a_wrong_path_of_images_names_the_file_that_has_it(run):
+    path = run.folder / "config.yaml"
+    _, _, settings = path.read_text().partition("\n")
+    name = run.config.data.name
+    forged = settings.replace(f"name: {name}", "name: folder").replace("root: null", "root: /none")
+    path.write_text(forged)
+    with pytest.raises(LookalikeError, match=r"no folder: /none \(a path of '.*config\.yaml'"):
+        test_embeddings(run)
+
+
 @pytest.mark.parametrize("forged", ["null", "[1]", '"text"'])
 def test_checksums_that_are_no_mapping_are_a_sentence(run, forged):
     (run.folder / "result.json").write_text(f'{{"files": {forged}}}')

@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn, TextIO
 
 import typer
 
+from lookalike.cli.address_space import try_libraries_first
 from lookalike.cli.audit import audit
 from lookalike.cli.choose import choose
 from lookalike.cli.compare import compare
@@ -90,6 +91,7 @@ def run() -> None:
     if os.getcwd() not in sys.path:  # as for ``python -m``: parts of one's own in this folder
         sys.path.insert(0, os.getcwd())
     try:
+        try_libraries_first()
         app()
     except LookalikeError as error:
         end(str(error), error.exit_code)

@@ -17,7 +17,7 @@ from typing import Any
 from lookalike.compare.audit import CONDITIONS, NO_VALIDATION, SELECTED_ON_TEST, Experiment
 from lookalike.config import RunConfig
 from lookalike.config.keys import declared_keys, flattened
-from lookalike.config.loading import plain_yaml
+from lookalike.config.loading import plain_yaml, shown
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.models import preset_of
 from lookalike.shipped import find_shipped
@@ -74,6 +74,8 @@ UNTRAINED = {
     "auto": "untrained network, LDA head",
 }
 """Names of runs without epochs, by how their head is made; LDA reads the training labels."""
+LARGEST = 2**53
+"""Beyond it floats are not whole numbers."""
 NUMBERS = ("dim", "image_size", "steps", "batch_size", "trials", "seeds", "ensemble")
 
 
@@ -197,10 +199,10 @@ def _experiment(row: Any, shared: dict[str, Any], number: int) -> Experiment:
     name, score, omits = row.get("name"), row.get("score"), row.get("omits", [])
     if not isinstance(name, str) or not name:
         raise BadInput(f"experiment {number} has no name")
-    if not isinstance(omits, list):
+    if not isinstance(omits, list) or not all(isinstance(one, str) for one in omits):
         raise BadInput(f"omits of '{name}' must be a list of conditions")
-    if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
-        raise BadInput(f"score of '{name}' = {score!r} must be a number")
+    if score is not None and not (_is_number(score) and abs(score) <= LARGEST):
+        raise BadInput(f"score of '{name}' = {shown(score)} must be a number")
     own = {key: value for key, value in row.items() if key not in OTHER_KEYS}
     conditions = shared | _conditions(own, f"'{name}'")
     _conditions(dict.fromkeys(omits), f"omits of '{name}'")
@@ -220,17 +222,23 @@ def _conditions(values: Any, place: str) -> dict[str, Any]:
     for key, value in values.items():
         if key not in CONDITIONS:
             meant = SYNONYMS.get(str(key).lower().replace("-", "_").replace(" ", "_"))
-            close = f"it is called '{meant}'" if meant else did_you_mean(str(key), CONDITIONS)
+            close = f"it is called '{meant}'" if meant else did_you_mean(key, CONDITIONS)
             raise BadInput(
                 f"{place}: there is no condition '{key}'; {close} ('lookalike audit --keys' lists "
                 "all)"
             )
         if key == "selection" and value is not None and value not in SELECTIONS:
-            close = did_you_mean(str(value), SELECTIONS)
+            close = did_you_mean(value, SELECTIONS)
             raise BadInput(f"{place}: selection = {value!r} is invalid; {close}")
         whole = isinstance(value, int) and not isinstance(value, bool)
         if key in NUMBERS and value is not None and not whole:
             raise BadInput(f"{place}: {key} = {value!r} must be a whole number")
+        if _is_number(value) and not abs(value) <= LARGEST:
+            raise BadInput(f"{place}: {key} = {shown(value)} is too large or not a number")
         if isinstance(value, dict | list):
             raise BadInput(f"{place}: {key} must be one value")
     return values
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

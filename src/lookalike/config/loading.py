@@ -114,7 +114,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         return f"the key '{place}' is missing"
     if first["type"] == "literal_error":
         choices = re.findall(r"'([^']*)'", str(first["ctx"]["expected"]))
-        return f"{place} = {shown(given)} is invalid; {did_you_mean(str(given), choices)}"
+        return f"{place} = {shown(given)} is invalid; {did_you_mean(given, choices)}"
     message = " ".join(first["msg"].removeprefix("Value error, ").split())
     reason = f"{message[0].lower()}{shortened(message[1:])}"
     return f"{place} = {shown(given)} is invalid: {reason}" if place else reason

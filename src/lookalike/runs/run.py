@@ -117,6 +117,15 @@ class Run:
             )
         return config
 
+    @contextmanager
+    def naming_its_settings(self) -> Iterator[None]:
+        """Let an error about the data set or the weights tell where their paths are from."""
+        try:
+            yield
+        except BadInput as error:
+            path = self.folder / "config.yaml"
+            raise BadInput(f"{error} (a path of '{path}'; after a move, change it there)") from None
+
     @property
     def result(self) -> dict[str, Any]:
         """Scores, fingerprints and counts of the finished run."""
@@ -346,7 +355,9 @@ def model_tensors(run: Run) -> dict[str, Tensor]:
     wanted, kept = run.config.model, read_tensors(run.checked(run.weights.name))
     if not wanted.frozen:
         return kept
-    if models.fingerprint(wanted.network, wanted.weights) != run.result.get("weights_fingerprint"):
+    with run.naming_its_settings():
+        fingerprint = models.fingerprint(wanted.network, wanted.weights)
+    if fingerprint != run.result.get("weights_fingerprint"):
         raise LookalikeError(
             f"the weights of '{wanted.network}' are not those that '{run.folder}' was trained with"
         )
@@ -399,7 +410,8 @@ def test_embeddings(
     if not path.is_file():
         raise BadInput(f"the run in '{run.folder}' was not tested (protocol.test=false)")
     if images is None:
-        images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
+        with run.naming_its_settings():
+            images = data.load(config.data.name, config.data.root, config.data.skip_unreadable)
     if images.fingerprint != result["data_fingerprint"]:
         raise LookalikeError(
             f"the images of '{config.data.name}' are not those that '{run.folder}' was tested on"
