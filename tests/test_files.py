@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,21 @@ def test_a_sealed_file_that_was_changed_is_a_sentence(tmp_path):
     path.write_text("{")
     with pytest.raises(LookalikeError, match=r"cannot read '.*value\.json'"):
         read_json(path)
+
+
+def test_any_flipped_bit_of_a_sealed_file_is_noticed(tmp_path):
+    path = tmp_path / "value.json"
+    value = {"scores": {"recall@1": 0.75}, "name": "a"}
+    write_json(path, value, sealed=True)
+    content = path.read_bytes()
+    for bit in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with suppress(LookalikeError):
+            assert read_json(path) == value  # spaces may change
+    path.write_text('{"checked": 1, "check": 2}')
+    assert read_json(path) == {"checked": 1, "check": 2}
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, f"[{2**64}]", "-" + "9" * 400, "9" * 5000, "{"])

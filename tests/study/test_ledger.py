@@ -2,6 +2,8 @@
 
 import multiprocessing
 import time
+from contextlib import suppress
+from random import Random
 
 import pytest
 
@@ -112,6 +114,22 @@ def test_a_damaged_database_is_a_sentence(url, tmp_path):
 def claims(url, keys, out):
     with Ledger(url) as ledger:
         out.put([key for key in keys if ledger.claim(key) and ledger.finish(key, {})])
+
+
+def test_any_flipped_bit_of_a_database_is_noticed_or_harmless(url, tmp_path):
+    path = tmp_path / "study.db"
+    written = {"a/1": {"score": 0.5}, "a/2": {"score": 0.25}}
+    with Ledger(url) as ledger:
+        ledger.add(written)
+    content = path.read_bytes()
+    used = [place for place, byte in enumerate(content) if byte]
+    random = Random(0)
+    for place in random.sample(used, min(len(used), 500)):
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << random.randrange(8)
+        path.write_bytes(flipped)
+        with suppress(LookalikeError), Ledger(url) as ledger:
+            assert ledger.records(["a/"])[0] == written, place
 
 
 def test_four_processes_share_without_doubles(url):

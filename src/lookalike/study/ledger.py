@@ -97,6 +97,7 @@ class Ledger:
 
     def __enter__(self) -> Self:
         try:
+            self._check_file()
             TABLE.metadata.create_all(self.engine)
         except (IntegrityError, ProgrammingError):  # another driver created it at the same moment
             TABLE.metadata.create_all(self.engine)
@@ -107,8 +108,18 @@ class Ledger:
             ) from None
         except DatabaseError as error:
             raise self._damaged(reason_of(error)) from error
+        except UnicodeDecodeError as error:  # SQLite's message has damaged text in it
+            raise self._damaged("it is malformed") from error
         self.heartbeat.start()
         return self
+
+    def _check_file(self) -> None:
+        """Refuse a file whose pages or indexes are damaged; its records have checksums."""
+        if self.engine.dialect.name == "sqlite":
+            with self.engine.connect() as connection:
+                found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
+            if found != "ok":
+                raise self._damaged(str(found).strip().partition("\n")[0])
 
     def __exit__(self, *_: object) -> None:
         self.closing.set()
@@ -140,6 +151,8 @@ class Ledger:
                     ) from error
                 if pause > 1:
                     self.watcher.note(f"the storage does not answer ({reason_of(error)}): trying")
+            except UnicodeDecodeError as error:
+                raise self._damaged("it is malformed") from error
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -304,7 +317,7 @@ class Ledger:
             named = record.pop(CHECKSUM, None)
         except (ValueError, AttributeError, TypeError) as error:
             raise self._damaged(f"the record of {key}") from error
-        if named is not None and named != checksum(json.dumps(record)):
+        if named != checksum(json.dumps(record)):
             raise self._damaged(f"the record of {key}")
         return dict(record)
 
