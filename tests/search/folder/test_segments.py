@@ -10,6 +10,7 @@ from lookalike.progress import Watcher
 from lookalike.search import Embedder, Index, Record
 from lookalike.search.folder import compaction, disk, log, segment, snapshot, table, vectors
 from lookalike.search.folder import index as folder_index
+from lookalike.search.folder.manifest import Manifest
 from tests.search.folder.collection import DIM, clustered, records
 
 
@@ -343,3 +344,18 @@ def test_a_manifest_of_another_format_is_named(tmp_path):
     (tmp_path / "index.json").write_text('{"format": "other"}')
     with pytest.raises(BadInput, match=r"is not an index of lookalike: index\.json"):
         Index.open(tmp_path)
+
+
+def test_any_flipped_bit_of_index_json_is_named_or_harmless(bare):
+    bare.commit(records(0, 3), clustered(3))
+    path = bare.folder / "index.json"
+    content, whole, unnamed = path.read_bytes(), Manifest.read(bare.folder), []
+    for bit in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            assert Manifest.read(bare.folder) == whole  # other spaces
+        except LookalikeError as error:
+            unnamed += [str(error)] * ("index.json" not in str(error))
+    assert unnamed == []

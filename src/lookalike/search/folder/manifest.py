@@ -122,8 +122,8 @@ class Manifest(_Note):
             )
         if values.get("version") != VERSION:
             raise BadInput(
-                f"the index '{folder}' has version {values.get('version')}, and this lookalike "
-                f"reads version {VERSION}; make it again"
+                f"the index '{folder}' has version {values.get('version')} by its index.json, and "
+                f"this lookalike reads version {VERSION}; make it again"
             )
         if values.pop("checksum", None) != _checksum(values):
             raise damaged(folder, "the content of index.json has changed")

@@ -38,7 +38,10 @@ def upgrade(folder: Path, watcher: Watcher) -> int:
         Manifest.read(folder)
         return VERSION
     if found.get("version") != 1:
-        raise BadInput(f"the index '{folder}' has version {found.get('version')}; make it again")
+        raise BadInput(
+            f"the index '{folder}' has version {found.get('version')} by its index.json; make it "
+            "again"
+        )
     with disk.locked(folder):
         values = read_values(folder)
         if values.get("version") != 1:  # another process was faster
