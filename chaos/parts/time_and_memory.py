@@ -125,7 +125,7 @@ class ClockSetBack(StudyScenario):
         start = study_command(self.study_in(folder), results, "--workers", "1")
         driver = spawn(start, folder, self.cache | clock(random.choice(("+2h", "+1d", "+40d"))))
         begun(driver, lambda: records(url) > 0)
-        killed = driver.kill_after(random.uniform(0, 0.7) * self.seconds)
+        killed = driver.kill_after(random.uniform(0, 0.1) * self.seconds)
         total = Outcome(int(killed)) + unexpected(driver, (0, -signal.SIGKILL))
         total += self.to_the_end(start, folder, None)
         return total + self.compare(results, url)
@@ -147,7 +147,7 @@ class ClockSetBackTraining(TrainingKills):
         cache = {"LOOKALIKE_CACHE": str(folder / "cache")}
         future = spawn(arguments, folder, cache | clock("+1d"))
         begun(future, lambda: any((folder / "runs").glob("*/checkpoints/0*")))
-        killed = future.kill_after(random.uniform(0, 0.3) * self.seconds)
+        killed = future.kill_after(random.uniform(0, 0.2) * self.seconds)
         total = Outcome(int(killed)) + unexpected(future, (0, -signal.SIGKILL))
         total += unexpected(fork(arguments, folder, cache), (0,))
         if outcome(folder / "runs") != self.expected:
