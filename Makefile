@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-portable test-all lint chromium faketime bench bench-losses bench-eval bench-train bench-search chaos clean keys docs gallery
+.PHONY: install demo test test-portable test-all lint chromium faketime bench bench-losses bench-eval bench-train bench-search chaos clean keys loss-tables docs gallery
 
 install: $(STAMP)
 
@@ -23,6 +23,10 @@ demo: install
 keys: install
 	$(BIN)/python -m lookalike.config.reference > docs/keys.md
 	$(BIN)/lookalike train --schema > recipes/schema.json
+
+# The tables of docs/losses.md, after a loss is added or changed.
+loss-tables: install
+	$(BIN)/python -m website.loss_tables
 
 # The documentation site in site/; a warning, such as a link without a target, is an error.
 docs: install
@@ -67,7 +71,6 @@ bench: bench-losses bench-eval bench-train bench-search
 
 bench-losses: install
 	$(BIN)/python benchmarks/losses.py
-	$(BIN)/python benchmarks/operations.py
 
 bench-eval: install
 	$(BIN)/python benchmarks/evaluation.py

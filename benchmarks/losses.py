@@ -15,7 +15,6 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ import torch
 
 import lookalike.losses as our_losses
 import lookalike.miners as our_miners
-from lookalike.ops.fused import formulas_only
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -48,11 +46,10 @@ class Case:
     proxies: bool = False
 
     def step(self, library: str, size: int) -> Callable[[], None]:
-        """One forward and backward pass; ``formula`` is ours without hand-written gradients."""
+        """One forward and backward pass."""
         losses, miners = (
             (their_losses, their_miners) if library == "theirs" else (our_losses, our_miners)
         )
-        passes = formulas_only if library == "formula" else nullcontext
         torch.manual_seed(0)
         embeddings = torch.randn(size, DIMENSIONS, requires_grad=True)
         labels = torch.arange(size) // PER_CLASS
@@ -64,9 +61,8 @@ class Case:
             embeddings.grad = None
             for weight in loss.parameters():
                 weight.grad = None
-            with passes():
-                found = miner(embeddings, labels) if miner is not None else None
-                loss(embeddings, labels, found).backward()
+            mined = miner(embeddings, labels) if miner is not None else None
+            loss(embeddings, labels, mined).backward()
 
         return run
 
@@ -144,7 +140,7 @@ def measure(cases: list[Case], seconds: float) -> list[dict[str, Any]]:
     for case in cases:
         row: dict[str, Any] = {"case": case.name}
         for size in SIZES:
-            kinds = ("theirs", "ours", "formula")
+            kinds = ("theirs", "ours")
             times = medians([case.step(kind, size) for kind in kinds], seconds)
             row |= {f"{kind} {size}": time for kind, time in zip(kinds, times, strict=True)}
             row[f"ratio {size}"] = row[f"theirs {size}"] / row[f"ours {size}"]
@@ -156,9 +152,7 @@ def measure(cases: list[Case], seconds: float) -> list[dict[str, Any]]:
         ratios = "  ".join(f"{size}: {row[f'ratio {size}']:7.2f}x" for size in SIZES)
         print(
             f"{case.name:28} {ratios}   memory {row['memory theirs']:8.1f} -> "
-            f"{row['memory ours']:6.1f} MB   {SIZES[-1]} -> {ALONE}: {row['growth']:5.1f}x   "
-            + "formula alone "
-            + " ".join(f"{row[f'theirs {n}'] / row[f'formula {n}']:.2f}x" for n in SIZES),
+            f"{row['memory ours']:6.1f} MB   {SIZES[-1]} -> {ALONE}: {row['growth']:5.1f}x",
             flush=True,
         )
     return rows
@@ -183,20 +177,18 @@ def write(rows: list[dict[str, Any]]) -> None:
         f"pytorch-metric-learning (PML) {pytorch_metric_learning.__version__}.",
         "Both run in one process, in turns of ten steps; times are medians in milliseconds, so the",
         "processor's caches are warm for both. Memory is the largest sum of tensors that a step",
-        "holds at a time (torch's profiler), at N = 512. `formula` is the same step by formulas in",
-        "plain torch, without the hand-written gradients of `losses/kernels` and `ops`.",
+        "holds at a time (torch's profiler), at N = 512.",
         "",
         "| case | "
-        + " | ".join(f"N={size}: PML | formula | ours | faster" for size in SIZES)
+        + " | ".join(f"N={size}: PML | ours | faster" for size in SIZES)
         + f" | memory: PML, MB | ours, MB | ours at N={ALONE} | growth from {SIZES[-1]} |",
-        "|---|" + "---:|" * (4 * len(SIZES) + 4),
+        "|---|" + "---:|" * (3 * len(SIZES) + 4),
     ]
     for row in rows:
         cells = [row["case"]]
         for size in SIZES:
             cells += [
                 f"{row[f'theirs {size}'] * 1e3:.2f}",
-                f"{row[f'formula {size}'] * 1e3:.2f}",
                 f"{row[f'ours {size}'] * 1e3:.2f}",
                 f"{row[f'ratio {size}']:.1f}x",
             ]

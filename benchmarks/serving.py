@@ -40,7 +40,7 @@ from lookalike.serve import server
 from lookalike.serve.limits import Limits
 limits = replace(Limits(), batch_pictures=int(sys.argv[2]), torch_threads=int(sys.argv[3]))
 server.serve(Index.open(sys.argv[1]), port=0, limits=limits, runtime=sys.argv[4],
-    ready=lambda address: print(address, flush=True))
+    rate=None, ready=lambda address: print(address, flush=True))
 """
 BATCHES = "batches"
 TABLE = Path(__file__).parents[1] / "docs" / "benchmarks" / "serving.md"

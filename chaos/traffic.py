@@ -99,7 +99,8 @@ class ShopServer:
     """
 
     def __init__(self, shop: Shop, folder: Path, workers: int = 1) -> None:
-        arguments = ["serve", str(shop.index), "--port", "0", "--workers", str(workers)]
+        arguments = ["serve", str(shop.index), "--port", "0", "--rate", "none"]
+        arguments += ["--workers", str(workers)]
         self.command: Command = spawn(arguments, folder)
         until = time.monotonic() + START_SECONDS
         while "http://" not in self.command.output:

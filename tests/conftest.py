@@ -1,6 +1,7 @@
 """Shared by all tests: one cache (glyphs are drawn once), a browser, a database server."""
 
 import os
+import re
 import shutil
 import socket
 import sys
@@ -11,13 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from lookalike.ops.sync import as_on_a_device
-
 # one, for two workers on two cores; tests/portable/run.py asks for others
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 # the processes that tests start have more threads than cores, and idle ones must not spin
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+SECRET = "hunter2-%C3%A9%2F"
+"""A password as addresses have it; :data:`PLAIN` is what it means."""
+PLAIN = "hunter2-é/"
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -57,18 +59,20 @@ def network_calls():
     assert _calls == []
 
 
+@pytest.fixture(autouse=True)
+def _trusted_code(monkeypatch, request):
+    """Only the code is imported that a test trusts, or names: ``pytest.mark.trust("module:f")``."""
+    named = [name for mark in request.node.iter_markers("trust") for name in mark.args]
+    monkeypatch.setenv("LOOKALIKE_TRUST", ",".join(named))
+    monkeypatch.setenv("PYTHONSAFEPATH", "")  # what a command sets for its children ends with it
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     # pytest-xdist gives each worker a folder of its own below one common parent
     base = tmp_path_factory.getbasetemp()
     common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     os.environ["LOOKALIKE_CACHE"] = str(Path(common) / "cache")
-
-
-@pytest.fixture
-def without_sync():
-    """A context in which the CPU computes as devices whose data must not be waited for."""
-    return as_on_a_device
 
 
 @pytest.fixture(scope="module")  # for longer it would keep its event loop from asyncio's users
@@ -105,6 +109,24 @@ def postgres():
         server = pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
         yield server.get_uri()
         server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def keyed(postgres):
+    """The address of a database that needs the password, in both of its forms."""
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE keyed LOGIN SUPERUSER PASSWORD '{PLAIN}'")
+        ((rules,),) = connection.execute("SHOW hba_file").fetchall()
+        text = Path(rules).read_text()
+        Path(rules).write_text(f"local all keyed scram-sha-256\n{text}")
+        connection.execute("SELECT pg_reload_conf()")
+    host = re.search(r"host=([^&]+)", postgres)[1]
+    return (
+        f"postgresql://keyed:{SECRET}@/postgres?host={host}",
+        f"postgresql:///postgres?user=keyed&password={SECRET}&host={host}",
+    )
 
 
 @pytest.fixture(scope="session")
@@ -158,9 +180,10 @@ def make_study():
         data=None,
         classes=40,
         spread=0.02,
+        seed=None,
     ):
         methods = methods or {"contrastive": 0.60, "triplet": 0.601, "multi-similarity": 0.68}
-        rng = np.random.default_rng(5)
+        rng = np.random.default_rng(5 if seed is None else seed)
         rows, bases = [], []
         for dataset in datasets:
             for method, level in methods.items():
@@ -230,7 +253,7 @@ def make_study():
             folder=folder,
             name=name,
             metric="map@r",
-            study={"name": name},
+            study={"name": name} | ({} if seed is None else {"seed": seed}),
             datasets=tuple(datasets),
             methods=tuple(methods),
             rows=tuple(rows),

@@ -8,6 +8,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from lookalike.cli.extras import MODULES
 
@@ -117,3 +118,35 @@ def test_everything_that_the_tests_install_is_pinned():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {canonical(line.partition("==")[0]) for line in lines if "==" in line}
     assert CORE.union(*(EXTRAS[name] for name in extras_of("dev"))) - pinned == set()
+
+
+@pytest.mark.parametrize("release", ["2.6.2", "2.6.3"])
+def test_no_range_admits_a_namesake_of_a_malicious_release(release):
+    ranges = [*PROJECT["dependencies"]]
+    for extra in PROJECT["optional-dependencies"].values():
+        ranges += extra
+    found = [one for one in map(Requirement, ranges) if "lightning" in canonical(one.name)]
+    assert found
+    assert not [str(one) for one in found if one.specifier.contains(release, prereleases=True)]
+
+
+@pytest.mark.parametrize(
+    ("package", "release"),
+    [
+        ("torch", "2.5.1"),  # weights_only=True runs code: CVE-2025-32434
+        ("pyarrow", "14.0.0"),  # reading a file runs code: CVE-2023-47248
+        ("pillow", "11.2.1"),  # writes beyond a buffer: CVE-2025-48379
+        ("onnx", "1.15.0"),  # reads files outside of the model's folder: CVE-2024-27318
+        ("filelock", "3.20.0"),  # follows a link: CVE-2025-68146
+        ("python-multipart", "0.0.17"),  # an upload stalls the server: CVE-2024-53981
+        ("starlette", "0.49.0"),  # a header stalls the server: CVE-2025-62727
+    ],
+)
+def test_no_range_admits_a_release_with_which_a_promise_would_be_broken(package, release):
+    """What docs/security.md promises rests on these packages."""
+    ranges = [*PROJECT["dependencies"]]
+    for extra in PROJECT["optional-dependencies"].values():
+        ranges += extra
+    found = [one for one in map(Requirement, ranges) if canonical(one.name) == package]
+    assert found
+    assert not [str(one) for one in found if one.specifier.contains(release, prereleases=True)]

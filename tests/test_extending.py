@@ -12,11 +12,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import typing
 from pathlib import Path
 
 import pytest
+import torch
 
 import lookalike
+from lookalike import losses
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -41,6 +44,7 @@ ALL_TOGETHER = [
     "data.name=bars",
     "data.transform=glyphs",
     "model.network=two-layers",
+    "model.weights=none",
     "model.dim=8",
     "loss.name=squared-hinge",
     "loss.margin=0.2",
@@ -142,7 +146,11 @@ def inside(tmp_path_factory):
     for page, heading, rows in ROWS:
         text = (folder / page).read_text(encoding="utf-8")
         (folder / page).write_text(add_row(text, heading, rows), encoding="utf-8")
-    return Place(folder, tests, folder / "src")
+    copied = Place(folder, tests, folder / "src")
+    shutil.copytree(ROOT / "website", folder / "website", ignore=ignored)
+    done = copied.python("-m", "website.loss_tables")
+    assert done.returncode == 0, done.stderr
+    return copied
 
 
 @pytest.fixture(params=["plugin", "inside"])
@@ -160,7 +168,28 @@ def test_the_page_names_every_file():
         assert f"`tests/{room}/test_{module}.py`" in PAGE
         assert all(f'`"{name}"`' in PAGE for name in names.split(", "))
     assert all(f"in `{page}`" in PAGE for page, _, _ in ROWS)
-    assert len(ROWS) == len(PARTS) + 1  # two of a loss
+    assert len(ROWS) == len(PARTS) - 1  # those of a loss are generated
+
+
+def test_a_learned_parameter_needs_no_call_of_the_base():
+    (block,) = re.findall(r"```python\n(import torch\n.*?)```", PAGE, re.DOTALL)
+    names = {}
+    exec(compile(block, "docs/extending.md", "exec"), names)
+    loss = names["LearnedMarginLoss"](start=-1)
+    loss(torch.eye(4), torch.tensor([0, 0, 1, 1])).backward()
+    assert loss.margin.grad == -1
+
+
+def test_every_attribute_that_a_loss_declares_is_explained():
+    """All class variables of the three bases."""
+    for base in (losses.Loss, losses.PairLoss, losses.ProxyLoss):
+        declared = [
+            name
+            for name, kind in vars(base).get("__annotations__", {}).items()
+            if typing.get_origin(kind) is typing.ClassVar
+        ]
+        assert declared
+        assert [name for name in declared if f"`{name}`" not in PAGE] == []
 
 
 def test_the_tests_of_the_examples_pass(place):

@@ -1,26 +1,35 @@
 import json
 import multiprocessing
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from lookalike.errors import LookalikeError
+import lookalike
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.evaluation.files import read_embeddings
 from lookalike.files import (
     FAULT,
     atomically,
+    locked,
     naming,
-    one_at_a_time,
     parse_json,
     read_json,
+    refuse_links,
     write_json,
     write_texts,
 )
+from lookalike.models.weights import read_tensors
+from lookalike.search.vector_files import open_vectors
+from lookalike.study.classes import RowClasses
+from lookalike.training import checkpoint
 
 
 def test_a_failed_write_leaves_the_former_file(tmp_path):
@@ -140,16 +149,13 @@ def test_faiss_and_numpy_tell_of_a_full_disk():
 
 def count_up(path):
     """Add one to the number in a file, which is lost where two do so together."""
-    with one_at_a_time(path):
+    with locked(path.with_name("number.lock")):
         number = int(path.read_text())
         time.sleep(0.002)
         path.write_text(str(number + 1))
 
 
-def test_one_process_at_a_time_and_no_lock_is_left(tmp_path, monkeypatch):
-    locks = tmp_path / "locks"
-    locks.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(locks))
+def test_one_process_at_a_time_has_a_lock(tmp_path):
     path = tmp_path / "number"
     path.write_text("0")
     fork = multiprocessing.get_context("fork")
@@ -159,4 +165,92 @@ def test_one_process_at_a_time_and_no_lock_is_left(tmp_path, monkeypatch):
     for worker in workers:
         worker.join()
     assert path.read_text() == "100"
-    assert not list(locks.iterdir())
+
+
+def test_a_lock_follows_no_link_and_changes_no_file(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "lock").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic links"), locked(tmp_path / "lock"):
+        pass
+    assert victim.read_text() == "precious"
+    with locked(victim) as mine:  # whatever was put in its place is not changed
+        assert mine
+    assert victim.read_text() == "precious"
+    (tmp_path / "lock").unlink()
+    (tmp_path / "lock").symlink_to(tmp_path / "new")
+    with pytest.raises(OSError, match="symbolic links"), locked(tmp_path / "lock"):
+        pass
+    assert not (tmp_path / "new").exists()
+
+
+def test_no_lock_is_in_the_folder_that_all_users_share(tmp_path, monkeypatch):
+    """There another user can put a link in its place before us."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    with locked(tmp_path / "mine" / "x.lock"):
+        assert not list(shared.iterdir())
+    files = Path(lookalike.__file__).parent.rglob("*.py")
+    hand_written = re.compile(r"\bflock\b|\bfcntl\b|\bFileLock\(")
+    users = [path.name for path in files if hand_written.search(path.read_text())]
+    assert users == ["files.py"]  # there is one implementation
+
+
+def test_links_inside_a_folder_are_refused(tmp_path):
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    refuse_links(tmp_path / "link")  # the folder itself may be one: the user named it
+    (tmp_path / "real" / "deep" / "x").symlink_to("/nowhere")
+    with pytest.raises(BadInput, match=r"deep/x' is a symbolic link"):
+        refuse_links(tmp_path / "link")
+
+
+@pytest.mark.parametrize("kind", ["torch", "checkpoint", "npz", "vectors", "classes"])
+def test_files_that_become_far_larger_are_refused_before_they_do(tmp_path, kind):
+    """Deflate makes a megabyte of a gigabyte of zeros; torch and NumPy would reserve it all."""
+    archive = tmp_path / f"bomb.{'npz' if kind in ('npz', 'vectors') else 'pt'}"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        file.writestr("embeddings.npy", bytes(120_000_000))
+    content = archive.read_bytes()
+    if kind == "torch":
+        with pytest.raises(BadInput, match="far larger than the file"):
+            read_tensors(archive)
+    elif kind == "checkpoint":
+        (tmp_path / "000001").mkdir()
+        archive.rename(tmp_path / "000001" / "state.pt")
+        with pytest.raises(LookalikeError, match="far larger than the file"):
+            checkpoint.latest(tmp_path)
+    elif kind == "npz":
+        with pytest.raises(BadInput, match="far larger than the file"):
+            read_embeddings(archive)
+    elif kind == "vectors":
+        with pytest.raises(BadInput, match="far larger than the file"):
+            open_vectors(archive, None)
+    else:
+        with pytest.raises(ValueError, match="far larger than the file"):
+            RowClasses.from_bytes(content)
+
+
+@pytest.mark.parametrize("kind", ["file", "link to nothing"])
+def test_a_lock_where_there_can_be_no_folder_is_an_error(tmp_path, kind):
+    place = tmp_path / "folder"
+    place.touch() if kind == "file" else place.symlink_to(tmp_path / "nothing")
+    with pytest.raises(OSError, match="File exists"), locked(place / ".lock"):
+        pass
+
+
+def test_a_folder_that_is_removed_while_it_is_created_is_created_again(tmp_path, monkeypatch):
+    """``mkdir`` says that it is there, and then it is gone."""
+    failures = [FileExistsError(17, "File exists"), FileNotFoundError(2, "gone")]
+    mkdir = Path.mkdir
+
+    def flicker(path, *args, **options):
+        if failures:
+            raise failures.pop()
+        mkdir(path, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", flicker)
+    with locked(tmp_path / "folder" / ".lock") as mine:
+        assert mine
+    assert not failures

@@ -37,8 +37,7 @@ def test_repr_shows_the_settings(part, text):
 
 
 def test_repr_leaves_out_shared_settings_that_have_their_default():
-    assert "overlap" not in repr(la.losses.ContrastiveLoss())
-    assert "overlap='jaccard'" in repr(la.losses.ContrastiveLoss(overlap="jaccard"))
+    assert "comparison" not in repr(la.losses.ContrastiveLoss())
 
 
 def test_a_misspelt_argument_is_refused_with_the_nearest():

@@ -3,6 +3,14 @@ import pytest
 from lookalike.errors import BadInput
 from lookalike.registry import LOSSES, MINERS, Registry
 
+pytestmark = pytest.mark.trust(
+    "nowhere:Thing",
+    "fractions:Nothing",
+    "fractions:Fraction",
+    ":x",
+    "math:pi",
+)
+
 
 @pytest.fixture
 def shapes():

@@ -8,7 +8,9 @@ from typing import Any
 import griffe
 from pydantic import BaseModel
 
-from lookalike.registry import Configurable
+from lookalike.losses import Loss
+from lookalike.miners import Miner
+from lookalike.regularizers import Regularizer
 
 EXAMPLE = re.compile(r"((?:^[ ]*(?:>>>|\.\.\.).*\n?)(?:^[ ]*\S.*\n?)*)", re.MULTILINE)
 ROLE = re.compile(r":(?:meth|func|class|mod|attr|data|exc):`~?([^`]+)`")
@@ -18,7 +20,7 @@ class OurDocstrings(griffe.Extension):
     """Show docstrings as they are meant.
 
     - Losses, miners and other parts declare their arguments as fields, which become a constructor
-      while the class is made (``Configurable``, pydantic). Reading the source cannot know it.
+      while the class is made (``declare_arguments``, pydantic). Reading the source cannot know it.
     - Examples with ``>>>`` are code.
     - ``:func:`x``` names something, as ```x``` does.
     """
@@ -28,7 +30,9 @@ class OurDocstrings(griffe.Extension):
         if not cls.path.startswith("lookalike.") or "__init__" in cls.members:
             return
         found = getattr(importlib.import_module(cls.module.path), cls.name, None)
-        if not (inspect.isclass(found) and issubclass(found, (Configurable, BaseModel))):
+        if not (
+            inspect.isclass(found) and issubclass(found, (Loss, Miner, Regularizer, BaseModel))
+        ):
             return
         empty = inspect.Parameter.empty
         parameters = [

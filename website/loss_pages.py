@@ -14,6 +14,7 @@ from lookalike.study.config import shipped_methods
 from lookalike.study.result_files import load_results
 from lookalike.study.results import MethodRow, StudyResults
 from website import curves
+from website.loss_tables import formula_of
 from website.markdown import formula, table
 from website.reference import Page
 
@@ -33,7 +34,7 @@ LEGEND = (
 def loss_pages(pictures: Path) -> Iterator[Page]:
     """The list of all losses and a page for each; their pictures are written to a folder."""
     entries = [e for e in LOSSES.entries() if e.build.__module__.startswith("lookalike.")]
-    rows = [(f"[{e.name}]({_file(e.name)})", e.summary, e.paper) for e in entries]
+    rows = [(f"[{e.name}]({_file(e.name)})", e.summary, _cited(e)) for e in entries]
     listed = [
         "# Losses",
         "",
@@ -61,7 +62,7 @@ def _file(name: str) -> str:
 
 
 def _page(entry: Entry) -> Page:
-    parts = [f"# {entry.name}", "", f"{entry.summary}", "", formula(FORMULAS[entry.name]), ""]
+    parts = [f"# {entry.name}", "", f"{entry.summary}", "", _formula(entry), ""]
     parts += [LEGEND, "", *_paper(entry), *_picture(entry)]
     path = f"lookalike.losses.{entry.build.__name__}"
     parts += ["## Class and arguments", "", f"::: {path}", "    options:", "      heading_level: 3"]
@@ -71,10 +72,20 @@ def _page(entry: Entry) -> Page:
     return Page(f"reference/losses/{_file(entry.name)}", entry.name, about, "\n".join(parts))
 
 
+def _cited(entry: Entry) -> str:
+    return f"[{entry.paper}]({entry.url})" if entry.url else entry.paper
+
+
+def _formula(entry: Entry) -> str:
+    """In LaTeX where it is written so, else as the docstring has it."""
+    latex = FORMULAS.get(entry.name)
+    return formula(latex) if latex else f"`{formula_of(entry)}`"
+
+
 def _paper(entry: Entry) -> list[str]:
-    lines = [f"**Paper:** {entry.paper}."]
+    lines = [f"**Paper:** {_cited(entry)}."]
     for cited in literature():
-        if cited.method == entry.name and cited.url:
+        if cited.method == entry.name and cited.url not in ("", entry.url):
             lines.append(f"[{cited.title}]({cited.url}) ({cited.venue} {cited.year}).")
     return [*lines, ""]
 

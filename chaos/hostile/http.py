@@ -92,7 +92,8 @@ class Requests(Fuzzer):
         self.errors = folder / "server-errors"
         self.told = 0
         self.server = subprocess.Popen(
-            [sys.executable, "-m", "lookalike", "serve", str(folder / "a.index"), "--port", "0"],
+            [sys.executable, "-m", "lookalike", "serve", str(folder / "a.index"), "--port", "0",
+             "--rate", "none"],
             stdout=subprocess.PIPE, stderr=self.errors.open("w"), text=True,
             preexec_fn=end_with_parent,
         )  # fmt: skip

@@ -20,7 +20,7 @@ from lookalike.data.stores.opening import open_store
 from lookalike.errors import LookalikeError
 from lookalike.inference.pictures import read_picture
 from lookalike.serve.limits import Limits, Refusal
-from lookalike.serve.pictures import decode_upload, encoded
+from lookalike.serve.pictures import check_headers, decode_upload, encoded
 
 __all__ = ["Images", "Stores", "corpus"]
 
@@ -147,7 +147,9 @@ def as_member(data: bytes, _: Path) -> None:
 
 def as_upload(data: bytes, _: Path) -> None:
     """As the server reads one, and shows it."""
-    image = decode_upload(data, LIMITS)
+    file = io.BytesIO(data)
+    check_headers([file], LIMITS)
+    image = decode_upload(file, LIMITS)
     check(np.asarray(image), LIMITS.pixels)
     if not encoded(image, 96).data:
         raise Broken("no thumbnail")

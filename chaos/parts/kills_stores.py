@@ -44,12 +44,13 @@ class StoreKills(Scenario):
         return {"LOOKALIKE_CACHE": str(folder / "cache")}
 
     def content(self, folder: Path) -> dict[str, str]:
-        """The files of the store, without those that killed processes have left."""
+        """The files of the store, without locks and what killed processes have left."""
         files = (path for path in (folder / "cache").rglob("*") if path.is_file())
         return {
             path.name: file_checksum(path)
             for path in files
-            if not path.name.startswith(".") and path.suffix != ".claim"
+            if not path.name.startswith((".", "digests-"))
+            and path.suffix not in (".claim", ".lock")
         }
 
     def attempt(self, random: Random, folder: Path) -> Outcome:
@@ -62,8 +63,11 @@ class StoreKills(Scenario):
         command = fork(arguments, folder, self.cache(folder))
         if command.wait() != 0:
             total += failure(command, f"exit code {command.poll()} after kills")
-        if (outcome(folder / "runs"), self.content(folder)) != self.expected:
-            total += Outcome(wrong=1, problems=("not the store or result of the undisturbed run",))
+        result, files = outcome(folder / "runs"), self.content(folder)
+        if (result, files) != self.expected:
+            other = sorted({name for name, _ in files.items() ^ self.expected[1].items()})
+            told = f"not the store or result of the undisturbed run: {result}, {other}"
+            total += Outcome(wrong=1, problems=(told,))
         return total
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the rooms are imported when first asked for, so that the co
     )
     from lookalike.api import choose, compare, embed, load, report, study, train
     from lookalike.evaluation import evaluate, nearest
+    from lookalike.registry import trust
     from lookalike.search import Index
     from lookalike.training.estimator import MetricLearner
 
@@ -50,6 +51,7 @@ __all__ = [
     "samplers",
     "study",
     "train",
+    "trust",
 ]
 
 __version__ = version("lookalike")
@@ -62,6 +64,7 @@ _HOMES = {
     "nearest": "lookalike.evaluation",
     "load": "lookalike.api",
     "train": "lookalike.api",
+    "trust": "lookalike.registry",
 }
 _CALLABLE = ("choose", "compare", "report", "study")
 

@@ -26,12 +26,11 @@ from lookalike.choose.page import write_outcome
 from lookalike.compare.comparison import Comparison, chosen_metric
 from lookalike.compare.comparison import compare as compare_rows
 from lookalike.compare.contenders import gather
-from lookalike.config import load as load_config
-from lookalike.config import recipes
+from lookalike.config import load_trusted, recipes
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.inference.embedder import Embedder
 from lookalike.progress import ConsoleWatcher, Watcher
-from lookalike.registry import NETWORKS
+from lookalike.registry import NETWORKS, trust
 from lookalike.report.descriptions import leading_sentence, title_of
 from lookalike.report.page import write_page
 from lookalike.report.tables import ScoreTable, as_csv, as_html, as_markdown, main_table
@@ -93,7 +92,7 @@ def train(
     given = _overrides(settings)
     if recipe is None and not given:
         raise BadInput("say what to train: a recipe, or settings such as {'data.name': 'glyphs'}")
-    config = load_config(recipe or recipes.default_recipe(given), given)
+    config = load_trusted(recipe or recipes.default_recipe(given), given)
     with _watching(progress) as watcher:
         return train_run(config, watcher)
 
@@ -203,6 +202,7 @@ def study(
         BadInput: The study is invalid.
     """
     config = load_study(str(recipe), _overrides(settings))
+    trust(config)
     folder = None if results is None else Path(results)
     with _watching(progress) as watcher:
         executor = partial(LocalExecutor, workers or os.cpu_count() or 1, watcher)

@@ -4,6 +4,7 @@ The command line turns these into one line on standard error and an exit code; a
 uses the library can catch them.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -14,11 +15,18 @@ __all__ = [
     "Unsupported",
     "WriteFailed",
     "did_you_mean",
+    "masked",
     "one_line",
 ]
 
 LONGEST = 2_000
 """Characters of a message; of a longer one the middle is left out."""
+_SECRETS = (
+    # one slash is left where an address was taken for a path
+    (re.compile(r"(\b(?!https?:)[A-Za-z][\w+.-]*:/{1,2}[^\s:/?#@]*):\S*@"), r"\1@"),
+    (re.compile(r"(\bhttps?://[^\s:/?#@]*):[^\s/?#@]*@"), r"\1@"),
+    (re.compile(r"(?i)(password=)[^&\s#]+"), r"\1***"),
+)
 
 
 class LookalikeError(Exception):
@@ -27,7 +35,7 @@ class LookalikeError(Exception):
     exit_code = 1
 
     def __str__(self) -> str:
-        text = one_line(super().__str__())
+        text = one_line(masked(super().__str__()))
         return text if len(text) <= LONGEST else f"{text[: LONGEST - 400]} ... {text[-300:]}"
 
 
@@ -35,21 +43,32 @@ class WriteFailed(LookalikeError):
     """A disk is full, read-only or broken: the same work succeeds when it is not."""
 
 
-class BadInput(LookalikeError, ValueError, AssertionError):
-    """What the user gave cannot be used (exit code 2); nothing has been written.
-
-    An AssertionError too, because that is what code written against PML catches.
-    """
+class BadInput(LookalikeError, ValueError):
+    """What the user gave cannot be used (exit code 2); nothing has been written."""
 
     exit_code = 2
 
 
 class Unsupported(BadInput, NotImplementedError):
-    """Two things that do not go together; a NotImplementedError too, as PML's."""
+    """Two things that do not go together."""
 
 
 class LookalikeWarning(UserWarning):
     """Something is not as it should be, and the work goes on."""
+
+
+def masked(text: str) -> str:
+    """``text`` with the passwords of the addresses in it left out, to be shown.
+
+    Whatever stands before the last ``@`` of a word is taken for the password, as one that was not
+    escaped may have any character.
+
+    >>> masked("no postgresql://me:secret@host/db?password=secret&sslmode=off")
+    'no postgresql://me@host/db?password=***&sslmode=off'
+    """
+    for pattern, shown in _SECRETS:
+        text = pattern.sub(shown, text)
+    return text
 
 
 def one_line(text: str) -> str:

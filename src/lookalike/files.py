@@ -1,15 +1,16 @@
 """Writing files so that a reader, or a crash, never sees half of one, and reading them checked."""
 
 import errno
-import fcntl
-import hashlib
+import io
 import itertools
 import json
 import os
 import re
 import signal
+import stat
 import tempfile
 import time
+import zipfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from lookalike.errors import LookalikeError
+from lookalike.errors import BadInput, LookalikeError
 
 __all__ = [
     "atomically",
@@ -25,10 +26,15 @@ __all__ = [
     "damaged",
     "fault_point",
     "file_checksum",
+    "is_bomb",
+    "locked",
     "naming",
-    "one_at_a_time",
+    "open_regular",
     "parse_json",
     "read_json",
+    "read_text",
+    "refuse_links",
+    "refuse_packed",
     "seal",
     "unseal",
     "write_json",
@@ -42,6 +48,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The system's numbers of errors for which space has to be freed."""
 OF_DISKS = (*FULL, errno.EIO, errno.EROFS)
 FAULT = "LOOKALIKE_FAULT"
+MOST_TEXT_BYTES = 2**28
+"""A file with holes may say that it has a terabyte, and take no space."""
+MOST_UNPACKED_BYTES, MOST_RATIO = 100_000_000, 100
 _passed = defaultdict[str, Iterator[int]](lambda: itertools.count(1))
 
 
@@ -129,21 +138,55 @@ def fault_point(name: str) -> None:
 
 
 @contextmanager
-def one_at_a_time(path: Path) -> Iterator[None]:
-    """Let one process of this machine make ``path`` while the others wait, to find it made."""
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]
-    name = Path(tempfile.gettempdir()) / f"lookalike-{os.getuid()}-{digest}.lock"
-    held = False
-    while not held:
-        with name.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            with suppress(FileNotFoundError):  # who had the lock before has removed the file
-                held = os.path.samestat(os.fstat(lock.fileno()), name.stat())
-            if held:
-                try:
-                    yield
-                finally:
-                    name.unlink(missing_ok=True)
+def locked(path: Path, seconds: float = -1) -> Iterator[bool]:
+    """Whether this process has the lock ``path`` while the block runs: one process at a time has.
+
+    It is in the folder of what it guards, or beside it, and stays there. It ends with the process,
+    however that ends; a link in its place is refused, and nothing is written to it.
+
+    Args:
+        path: The file of the lock; its folder is created.
+        seconds: How long to wait for it; by default as long as it takes.
+
+    Yields:
+        False: another process had it for all this time.
+    """
+    from filelock import FileLock, Timeout  # with torch's own imports, not with every command
+
+    lock = FileLock(path, timeout=seconds, poll_interval=0.005, fallback_to_soft=False)
+    while not lock.is_locked:
+        try:
+            with suppress(FileNotFoundError):  # who had it before has removed the empty folder
+                path.parent.mkdir(parents=True, exist_ok=True)
+                lock.acquire()
+        except FileExistsError:  # it was removed between two steps of creating it, unless:
+            if path.parent.is_file() or path.parent.is_symlink():
+                raise
+        except Timeout:
+            yield False
+            return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuse to write into a folder with symbolic links: what they lead to is elsewhere.
+
+    Args:
+        folder: It may be a link itself: the user named it.
+
+    Raises:
+        BadInput: There is a link inside; the sentence names it.
+    """
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if (path := Path(parent, name)).is_symlink():
+                raise BadInput(
+                    f"'{path}' is a symbolic link, and nothing is written through links that are "
+                    "inside of a folder: remove it, or put in its place what it leads to"
+                )
 
 
 def checksum(*parts: Any) -> str:
@@ -158,10 +201,68 @@ def checksum(*parts: Any) -> str:
     return f"{value:08x}"
 
 
+def open_regular(path: Path | str) -> io.FileIO:
+    """Open a file to read it, and nothing else: a pipe or a device would be waited for for ever.
+
+    Raises:
+        OSError: It is no regular file, or cannot be opened.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return io.FileIO(handle)
+
+
+def read_text(path: Path | str, errors: str = "strict") -> str:
+    """The text of a regular file in UTF-8.
+
+    Args:
+        path: The file.
+        errors: What becomes of bytes that are not UTF-8, as ``open`` has it.
+
+    Raises:
+        OSError: It is no regular file, cannot be opened, or is larger than any text of ours.
+        UnicodeDecodeError: It is not UTF-8.
+    """
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > MOST_TEXT_BYTES:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+        return file.readall().decode(errors=errors)
+
+
+def is_bomb(unpacked: int, packed: int) -> bool:
+    """Whether what a file becomes in memory or on disk is out of all proportion to its size.
+
+    >>> is_bomb(5_000_000_000, 40_000), is_bomb(50_000_000, 40_000)
+    (True, False)
+    """
+    return unpacked > max(MOST_UNPACKED_BYTES, MOST_RATIO * packed)
+
+
+def refuse_packed(path: Path) -> None:
+    """Refuse an archive of arrays or tensors that becomes far larger in memory.
+
+    Raises:
+        ValueError: It does.
+        OSError: It is no regular file, or a damaged archive.
+    """
+    with io.BufferedReader(open_regular(path)) as file:
+        if not zipfile.is_zipfile(file):
+            return
+        with zipfile.ZipFile(file) as archive:
+            unpacked = sum(one.file_size for one in archive.infolist())
+        if is_bomb(unpacked, os.fstat(file.fileno()).st_size):
+            raise ValueError("what is in it is far larger than the file")
+
+
 def file_checksum(path: Path) -> str:
     """The :func:`checksum` of a file's content."""
     value = 0
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while block := file.read(1 << 20):
             value = zlib.crc32(block, value)
     return f"{value:08x}"
@@ -252,7 +353,7 @@ def read_json(path: Path) -> Any:
         LookalikeError: It cannot be read, or it is not as it was written.
     """
     try:
-        value = parse_json(path.read_text(encoding="utf-8"))
+        value = parse_json(read_text(path))
     except (OSError, ValueError) as error:
         raise LookalikeError(f"cannot read '{path}': {error}") from error
     try:

@@ -1,24 +1,23 @@
 """Labels of any kind, and which of them agree.
 
-A label is an integer, a string, or a multi-hot row; ``agreement`` turns two lists of them into
-``same``, the matrix that the losses read.
+A label is an integer, a string, or a multi-hot row; ``agreement`` compares two lists of
+them.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lookalike.errors import BadInput, did_you_mean
+from lookalike.errors import BadInput
 from lookalike.ops.sync import can_sync
 from lookalike.registry import Registry
 
 __all__ = [
     "Comparison",
     "Labels",
-    "Overlap",
     "agreement",
     "as_tensor",
     "check_range",
@@ -27,14 +26,12 @@ __all__ = [
     "compared",
     "comparison_of",
     "encode",
+    "jaccard",
 ]
 
 Labels: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[str] | Sequence[int]
-Overlap: TypeAlias = Literal["any", "jaccard"]
 Comparison: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Whether labels agree, or how much (0 to 1): tensors that broadcast in, one value per pair out."""
-
-_FEW = 64 * 64
 
 
 def encode(labels: Sequence[str], known: dict[str, int] | None = None) -> Tensor:
@@ -88,11 +85,11 @@ def check_shape(shape: tuple[int, ...], rows: int, what: str = "labels") -> None
         raise BadInput(f"there are {rows} embeddings but {shape[0]} {what}; each needs one")
 
 
-def class_rows(labels: Tensor, num_classes: int, like: Tensor, *, dim: int = 1) -> Tensor:
+def class_rows(labels: Tensor, num_classes: int, like: Tensor) -> Tensor:
     """How much of each class an embedding is, [N, num_classes], on the device of ``like``.
 
     Labels are class indices, or rows of that shape. Where looking at them would wait for the
-    device, an index out of range gives NaN instead of an error. ``dim`` 0: [num_classes, N].
+    device, an index out of range gives NaN instead of an error.
 
     >>> class_rows(torch.tensor([1, 0]), 3, torch.empty(0))
     tensor([[0., 1., 0.],
@@ -103,20 +100,19 @@ def class_rows(labels: Tensor, num_classes: int, like: Tensor, *, dim: int = 1) 
             raise BadInput(
                 f"labels are rows of {labels.shape[1]} classes, but the loss has {num_classes}"
             )
-        return labels.to(like) if dim else labels.to(like).T
+        return labels.to(like)
     check_whole(labels)
-    given = labels.to(like.device, torch.long).unsqueeze(dim)
-    number = labels.shape[0]
-    same = like.new_zeros((number, num_classes) if dim else (num_classes, number))
+    given = labels.to(like.device, torch.long).unsqueeze(1)
+    same = like.new_zeros(labels.shape[0], num_classes)
     if can_sync(given):
         try:
-            return same.scatter_(dim, given, 1)
+            return same.scatter_(1, given, 1)
         except RuntimeError:
             check_range(given, num_classes)
             raise
     inside = (given >= 0) & (given < num_classes)
     one = torch.where(inside, 1.0, torch.nan).to(same.dtype)
-    return same.scatter_(dim, given.clamp(0, num_classes - 1), one)
+    return same.scatter_(1, given.clamp(0, num_classes - 1), one)
 
 
 def check_whole(labels: Tensor) -> None:
@@ -140,41 +136,65 @@ def check_range(labels: Tensor, num_classes: int) -> None:
         )
 
 
-def agreement(
-    labels: Tensor, others: Tensor, overlap: Overlap = "any", dtype: torch.dtype = torch.float32
-) -> Tensor:
-    """``same[i, j]``: 1 where the labels agree, 0 where not; for multi-hot rows by their overlap.
+def agreement(labels: Tensor, others: Tensor, comparison: Comparison | None = None) -> Tensor:
+    """Which labels agree, [N, M]: truth values, or how much as numbers from 0 to 1.
 
-    ``any``: 1 where two rows share a label. ``jaccard``: the shared part of their union.
+    Without a comparison: class indices that are equal, multi-hot rows that share a class.
+
+    >>> rows = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 0, 0]])
+    >>> agreement(rows, rows[2:]).tolist()
+    [[True], [False], [True]]
+    """
+    if comparison is None:
+        comparison = equal if labels.ndim == 1 and others.ndim == 1 else shares_a_class
+    return compared(labels, others, comparison)
+
+
+def equal(labels: Tensor, others: Tensor) -> Tensor:
+    """Whether class indices are equal."""
+    return labels == others
+
+
+def shares_a_class(labels: Tensor, others: Tensor) -> Tensor:
+    """Whether multi-hot rows [N, 1, classes] and [1, M, classes] share a class."""
+    return _shared(labels, others) > 0
+
+
+def jaccard(labels: Tensor, others: Tensor) -> Tensor:
+    """The shared classes of multi-hot rows over all classes of both.
 
     >>> rows = torch.tensor([[1, 1, 0], [0, 1, 1]])
-    >>> agreement(rows, rows, "jaccard")
+    >>> agreement(rows, rows, jaccard)
     tensor([[1.0000, 0.3333],
             [0.3333, 1.0000]])
     """
-    if labels.ndim == 1 and others.ndim == 1:
-        return _equal(labels, others, dtype)
-    if labels.ndim != 2 or others.ndim != 2 or labels.shape[1] != others.shape[1]:
+    if labels.ndim == 2:  # class indices
+        return (labels == others).float()
+    shared = _shared(labels, others)
+    union = labels.float().sum(2) + others.float().sum(2) - shared
+    return shared / union.clamp(min=1)
+
+
+def _shared(labels: Tensor, others: Tensor) -> Tensor:
+    """How many classes multi-hot rows share."""
+    if labels.ndim != 3 or others.ndim != 3 or labels.shape[2] != others.shape[2]:
         raise BadInput(
-            f"labels of shape {tuple(labels.shape)} and {tuple(others.shape)} cannot be compared; "
-            "give one integer or string per embedding, or multi-hot rows of one length"
+            "labels of different kinds cannot be compared; give one integer or string per "
+            "embedding, or multi-hot rows of one length"
         )
-    rows, columns = labels.float(), others.float()
-    shared = rows @ columns.T
-    if overlap == "any":
-        return (shared > 0).to(dtype)
-    if overlap == "jaccard":
-        union = rows.sum(1, keepdim=True) + columns.sum(1) - shared
-        return (shared / union.clamp(min=1)).to(dtype)
-    raise BadInput(f"there is no overlap '{overlap}'; " + did_you_mean(overlap, ("any", "jaccard")))
+    return labels.squeeze(1).float() @ others.squeeze(0).float().T
 
 
 def comparison_of(given: Comparison | str | None) -> Comparison | None:
-    """A comparison of labels as it is, or the one that ``package.module:function`` names."""
+    """A comparison as it is, ``jaccard``, or the one that ``package.module:function`` names."""
     if not isinstance(given, str):
         return given
+    if given == "jaccard":
+        return jaccard
     if ":" not in given:
-        raise BadInput(f"label_comparison = '{given}' is invalid: write package.module:function")
+        raise BadInput(
+            f"label_comparison = '{given}' is invalid: write jaccard or package.module:function"
+        )
     found: Comparison = Registry("label comparisons").find(given).build
     return found
 
@@ -197,22 +217,3 @@ def compared(labels: Tensor, others: Tensor, comparison: Comparison) -> Tensor:
             f"of {len(labels)} labels with each of {len(others)}: ({len(labels)}, {len(others)})"
         )
     return found
-
-
-def _equal(labels: Tensor, others: Tensor, dtype: torch.dtype) -> Tensor:
-    """1 where two numbers are the same, 0 elsewhere.
-
-    On a CPU truth values are slow: for many pairs ten times slower than comparing floats into
-    floats, which is exact as long as those of one side are (below 2^24 in float32; a larger one
-    rounds to no less).
-    """
-    height, width = labels.shape[0], others.shape[0]
-    if height * width > _FEW and can_sync(labels) and can_sync(others):
-        exact = 2 / torch.finfo(dtype).eps
-        least, most = labels.aminmax()
-        if -exact < least.item() and most.item() < exact:
-            rows = labels.to(dtype)
-            columns = rows if others is labels else others.to(dtype)
-            found = torch.empty(height, width, dtype=dtype)
-            return torch.eq(rows.unsqueeze(1), columns, out=found)
-    return (labels.unsqueeze(1) == others).to(dtype)

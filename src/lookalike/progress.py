@@ -1,9 +1,11 @@
-"""Progress reports of long work."""
+"""What a user sees while a command works: progress reports, and text that is safe to print."""
 
+import re
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self, TextIO
 
 from rich.console import Console
 from rich.progress import (
@@ -16,7 +18,48 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-__all__ = ["ConsoleWatcher", "TimeLeft", "Watcher", "duration"]
+from lookalike.errors import masked
+
+__all__ = ["ConsoleWatcher", "EscapedStream", "TimeLeft", "Watcher", "duration", "escaped"]
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What a terminal may obey: all control characters but line ends and tabs, marks of direction."""
+
+
+def escaped(text: str) -> str:
+    r"""A text whose control characters are shown and not obeyed.
+
+    >>> print(escaped("cat\x1b[2J\r"))
+    cat\x1b[2J\r
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class EscapedStream:
+    """Standard output or error of a command: whatever is printed is :func:`escaped`.
+
+    It is no terminal, so that libraries print without colours; ``stream`` may be one.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write text, control characters as escapes."""
+        self.stream.write(escaped(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write lines, control characters as escapes."""
+        for line in lines:
+            self.write(line)
+
+    def isatty(self) -> bool:
+        """No: escape sequences are not for here."""
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 SECONDS_TO_FIRST_LINE = 10
@@ -75,7 +118,8 @@ class ConsoleWatcher(Watcher):
     """Progress bars on a terminal or in a notebook; without one, notes and the time left."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False)
+        terminal: TextIO = getattr(sys.stderr, "stream", sys.stderr)  # bars need its sequences
+        self.console = Console(file=terminal, highlight=False)
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -85,7 +129,7 @@ class ConsoleWatcher(Watcher):
             TextColumn("{task.fields[detail]}"),
             console=self.console,
             transient=True,
-            disable=not (sys.stderr.isatty() or self.console.is_jupyter),
+            disable=not (terminal.isatty() or self.console.is_jupyter),
         )
         self.tasks: dict[str, TaskID] = {}
         self.left: dict[str, TimeLeft] = {}
@@ -107,11 +151,11 @@ class ConsoleWatcher(Watcher):
                 del self.left[name]
             return
         if name not in self.tasks:
-            self.tasks[name] = self.bars.add_task(name, total=total, detail="")
-        self.bars.update(self.tasks[name], completed=done, total=total, detail=detail)
+            self.tasks[name] = self.bars.add_task(escaped(name), total=total, detail="")
+        self.bars.update(self.tasks[name], completed=done, total=total, detail=escaped(detail))
         if done >= total:
             self.bars.remove_task(self.tasks.pop(name))
 
     def note(self, text: str) -> None:
         """Print a line above the bars."""
-        self.console.print(text, soft_wrap=True, markup=False)
+        self.console.print(escaped(masked(text)), soft_wrap=True, markup=False)

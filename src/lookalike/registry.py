@@ -2,24 +2,30 @@
 
 A part registers itself under a kebab-case name; other packages add theirs by entry point
 (group ``lookalike.losses``, ``lookalike.miners``, ...), and ``package.module:Class`` names any
-class or function that can be imported.
+class or function that can be imported. Such a name is code: it is imported only if the user wrote
+it (:func:`trust`), never because a file that was read names it.
 """
 
 import importlib
 import inspect
 import math
+import os
+import re
+import sys
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, get_args, get_origin
+from typing import Any, TypeVar, get_origin
 
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from lookalike.errors import BadInput, LookalikeWarning, did_you_mean
 
 __all__ = [
     "DATASETS",
+    "DISTANCES",
     "LOSSES",
     "METRICS",
     "MINERS",
@@ -27,10 +33,16 @@ __all__ = [
     "REDUCERS",
     "REGULARIZERS",
     "SAMPLERS",
-    "Configurable",
     "Entry",
     "Registry",
+    "import_trusted",
+    "trust",
 ]
+
+TRUSTED = "LOOKALIKE_TRUST"
+"""The environment variable with the names that may be imported; child processes inherit it."""
+IMPORT_NAME = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)(@\d+)?")
+"""``package.module:attribute``; that of a metric may end in its k."""
 
 PLAIN = (str, int, float, list, dict, type(None))
 """Types that a configuration can hold: only such values are checked, never other objects."""
@@ -46,6 +58,76 @@ class Entry:
     build: Callable[..., Any]
     paper: str
     summary: str
+    url: str = ""
+    """Where the paper is."""
+
+
+def trust(written: Any) -> None:
+    """Let code be imported that the user named: on the command line, in a recipe or in a program.
+
+    Args:
+        written: A name ``package.module:attribute``, or settings of which all such values count.
+            Settings from elsewhere, such as those of a run, must not be passed.
+
+    >>> trust({"loss": {"name": "collections:Counter"}})
+    >>> import_trusted("collections:Counter", "for the losses").__name__
+    'Counter'
+    """
+    names = _trusted() | set(_import_names(written))
+    os.environ[TRUSTED] = ",".join(sorted(names))
+
+
+def import_trusted(name: str, purpose: str) -> Any:
+    """The object that ``package.module:attribute`` names: the only place that imports by name.
+
+    The current folder is searched too, after everything else.
+
+    Args:
+        name: The name.
+        purpose: What it is for, as in "for the losses"; errors say it.
+
+    Raises:
+        BadInput: The user did not name it (:func:`trust`), or it cannot be imported.
+    """
+    if name not in _trusted():
+        raise BadInput(
+            f"'{name}' {purpose} is code, and only code that you name yourself is run; if you know "
+            f"what it does, add '--trust {name}' (in Python: lookalike.trust('{name}') before)"
+        )
+    module, _, attribute = name.partition(":")
+    try:
+        with _current_folder_last():
+            return getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # a module may raise anything while it is imported
+        raise BadInput(f"cannot import '{name}' {purpose}: {error}") from error
+
+
+def _trusted() -> set[str]:
+    return set(filter(None, os.environ.get(TRUSTED, "").split(",")))
+
+
+def _import_names(written: Any) -> Iterator[str]:
+    if isinstance(written, str):
+        if named := IMPORT_NAME.fullmatch(written):
+            yield named[1]
+    elif isinstance(written, BaseModel):
+        yield from _import_names(written.model_dump())
+    elif isinstance(written, Mapping | Sequence):
+        for part in written.values() if isinstance(written, Mapping) else written:
+            yield from _import_names(part)
+
+
+@contextmanager
+def _current_folder_last() -> Iterator[None]:
+    folder = os.getcwd()
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        sys.path.reverse()  # the last of that name is ours, whatever the module did to the list
+        if folder in sys.path:
+            sys.path.remove(folder)
+        sys.path.reverse()
 
 
 class Registry:
@@ -70,11 +152,11 @@ class Registry:
         self._entries: dict[str, Entry] = {}
         self._plugins_loaded = False
 
-    def register(self, name: str, *, paper: str = "") -> Callable[[Part], Part]:
-        """Decorate a class or function to register it as ``name``; ``paper`` is its source."""
+    def register(self, name: str, *, paper: str = "", url: str = "") -> Callable[[Part], Part]:
+        """Decorate a class or function to register it as ``name``, with its paper's address."""
 
         def add(build: Part) -> Part:
-            self._entries[name] = Entry(name, build, paper, _summary(build))
+            self._entries[name] = Entry(name, build, paper, _summary(build), url)
             return build
 
         return add
@@ -166,11 +248,7 @@ class Registry:
         return dict(parameters)
 
     def _imported(self, path: str) -> Callable[..., Any]:
-        module, _, attribute = path.partition(":")
-        try:
-            found = getattr(importlib.import_module(module), attribute)
-        except Exception as error:  # a module may raise anything while it is imported
-            raise BadInput(f"cannot import '{path}' for the {self.kind}: {error}") from error
+        found = import_trusted(path, f"for the {self.kind}")
         if not callable(found):
             raise BadInput(f"'{path}' for the {self.kind} is not a class or function")
         build: Callable[..., Any] = found
@@ -203,8 +281,8 @@ def _summary(build: Callable[..., Any]) -> str:
 
 def misfit(value: Any, annotation: Any) -> str:
     """Why ``value`` does not match ``annotation``; empty if it does, or cannot be checked."""
-    if annotation is inspect.Parameter.empty:
-        return ""
+    if annotation is inspect.Parameter.empty or hasattr(get_origin(annotation), "build_checks"):
+        return ""  # what builds it says what is wrong
     try:
         adapter = TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))
     except PydanticUserError:  # an annotation that pydantic cannot check
@@ -217,91 +295,12 @@ def misfit(value: Any, annotation: Any) -> str:
     return "a number is wanted" if isinstance(found, float) and math.isnan(found) else ""
 
 
-@dataclass_transform(eq_default=False)
-class Configurable:
-    """A ``torch.nn.Module`` whose arguments are declared as fields, as those of a dataclass.
-
-    A class that writes ``__init__(self, ..., **options)`` itself passes the options on to its
-    parent: arguments that have a default there. Its signature shows them, so that the registry can
-    check their names.
-
-    >>> class Parent(Configurable):
-    ...     colour: str = "red"
-    >>> class Child(Parent):
-    ...     def __init__(self, depth: int = 1, **options: str) -> None: ...
-    >>> Child.setting_names
-    ('depth', 'colour')
-    """
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-    setting_names: ClassVar[tuple[str, ...]] = ()
-    """The arguments that the part takes."""
-    _takes_any_keyword: ClassVar[bool] = False
-    """Whether its own constructor decides which names of arguments are valid."""
-
-    def __new__(cls, *_: Any, **given: Any) -> Self:
-        """Prepare the module, so that parameters and modules can be stored as settings."""
-        if not cls._takes_any_keyword:
-            for name in given.keys() - set(cls.setting_names):
-                raise BadInput(
-                    f"{cls.__name__} takes no argument '{name}'; "
-                    + did_you_mean(name, cls.setting_names)
-                )
-        part = super().__new__(cls)
-        super(Configurable, part).__init__()
-        return part
-
-    def __post_init__(self) -> None:
-        """Refuse a value that is not among those that a field names."""
-        for setting in fields(self):
-            if get_origin(setting.type) is Literal:
-                value, known = getattr(self, setting.name), get_args(setting.type)
-                if value not in known:
-                    raise BadInput(
-                        f"there is no {setting.name} '{value}'; " + did_you_mean(value, known)
-                    )
-
-    def extra_repr(self) -> str:
-        """The settings between the parentheses of ``repr``: numbers, strings and truth values.
-
-        Those that all parts of a kind share are left out where they have their default, or are off
-        where nothing was said.
-        """
-        shown = []
-        for name, parameter in inspect.signature(type(self)).parameters.items():
-            value = getattr(self, name, None)
-            shared = parameter.kind is inspect.Parameter.KEYWORD_ONLY
-            usual = value == parameter.default or (value is False and parameter.default is None)
-            if isinstance(value, bool | int | float | str) and not (shared and usual):
-                shown.append(f"{name}={value!r}")
-        return ", ".join(shown)
-
-    def __init_subclass__(cls) -> None:
-        """Write the constructor, unless the class has its own."""
-        super().__init_subclass__()
-        if "__init__" not in vars(cls):
-            dataclass(eq=False, repr=False)(cls)
-            for name in {setting.name for setting in fields(cls)} & vars(cls).keys():
-                delattr(cls, name)  # a default in the class would hide a module of that name
-        own = list(inspect.signature(cls.__init__).parameters.values())[1:]
-        shown = [p for p in own if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        cls._takes_any_keyword = len(shown) < len(own)
-        if cls._takes_any_keyword:
-            shown += [
-                p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-                for p in inspect.signature(cls.__mro__[1]).parameters.values()
-                if p.name not in {q.name for q in shown}
-                and p.default is not inspect.Parameter.empty
-            ]
-        cls.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-        cls.setting_names = tuple(p.name for p in shown)
-
-
 LOSSES = Registry("losses")
 METRICS = Registry("metrics")
 MINERS = Registry("miners")
 SAMPLERS = Registry("samplers")
 REDUCERS = Registry("reducers")
 REGULARIZERS = Registry("regularizers")
+DISTANCES = Registry("distances")
 DATASETS = Registry("datasets")
 NETWORKS = Registry("networks")

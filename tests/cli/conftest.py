@@ -89,6 +89,7 @@ def trained(photos):
     from lookalike.training import train
 
     settings = ["data.name=folder", f"data.root={photos}", "protocol.name=paper", *SMALL, *SHORT]
+    settings.append("protocol.order=sequential")  # the colours that choose come first
     runs = photos.parent / "runs"
     return train(load(None, [*settings, "sampler.name=random", f"runs_dir={runs}"])).folder
 

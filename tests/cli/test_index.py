@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -193,14 +192,3 @@ def test_vectors_may_be_stored_with_less_precision(lookalike, own_photos, traine
     assert done.returncode == 0, done.stderr
     told = json.loads(lookalike("index", "show", tmp_path / "i", "--json").stdout)
     assert (told["pictures"], told["vectors"]) == (11, "int8")
-
-
-def test_an_index_of_version_1_is_upgraded_by_one_command(lookalike, tmp_path):
-    old = Path(__file__).parents[1] / "search" / "folder" / "version-1"
-    place = shutil.copytree(old, tmp_path / "old.index")
-    done = lookalike("index", "show", place)
-    assert done.returncode == 2
-    assert f"'lookalike index upgrade {place}' upgrades it" in done.stderr
-    done = lookalike("index", "upgrade", place)
-    assert done.stdout == f"{place}: 6 pictures, upgraded from version 1\n"
-    assert len(Index.open(place)) == 6

@@ -3,10 +3,13 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from lookalike.inference.embedder import Embedder
+from lookalike.inference.export import write_onnx
 from lookalike.inference.onnx_encoder import OnnxEncoder
 
 HEAVY = {
@@ -144,5 +147,29 @@ def test_a_damaged_copy_of_the_network_is_not_used(tmp_path, monkeypatch):
     assert kept is not None
     assert kept.fingerprint == embedder.fingerprint
     (copy,) = tmp_path.glob("*.onnx")
-    copy.write_bytes(copy.read_bytes()[:1000])
-    assert OnnxEncoder.kept(embedder.fingerprint) is None
+    whole = copy.read_bytes()
+    for wrong in (whole[:1000], whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:]):
+        copy.write_bytes(wrong)
+        assert OnnxEncoder.kept(embedder.fingerprint) is None
+
+
+def test_a_copy_of_another_network_under_the_same_name_is_not_used(tmp_path, monkeypatch):
+    """Also one that says that it is this model: what a file says about itself proves nothing."""
+    monkeypatch.setenv("LOOKALIKE_CACHE", str(tmp_path))
+    torch.manual_seed(1)
+    mine = Embedder.from_network("small-cnn", weights="none", transform="small-160")
+    OnnxEncoder.of(mine)
+    torch.manual_seed(2)
+    other = Embedder.from_network("small-cnn", weights="none", transform="small-160")
+    (copy,) = tmp_path.glob("*.onnx")
+    other.fingerprint = mine.fingerprint
+    write_onnx(other, copy)
+    assert OnnxEncoder(copy).fingerprint == mine.fingerprint
+    assert OnnxEncoder.kept(mine.fingerprint) is None
+    picture = Image.effect_noise((160, 160), 80).convert("RGB")
+    again = OnnxEncoder.of(mine)  # exported again
+    np.testing.assert_allclose(again.embed([picture]), mine.embed([picture]), atol=1e-5)
+    assert OnnxEncoder.kept(mine.fingerprint) is not None
+    note = copy.with_suffix(".json")
+    note.write_text(note.read_text().replace(mine.fingerprint, "0" * 32))
+    assert OnnxEncoder.kept(mine.fingerprint) is None  # the digest of a copy of another model

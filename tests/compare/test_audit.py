@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from lookalike.compare.audit import CONDITIONS, Experiment, audit
-from lookalike.compare.conditions import describe, read_description
+from lookalike.compare.conditions import conditions_of, describe, read_description
+from lookalike.config import load
 from lookalike.config.loading import plain_yaml
 from lookalike.errors import BadInput
 
@@ -240,3 +241,21 @@ def test_values_of_any_type_are_read_or_refused(odd):
         reduce(lambda inner, key: inner[key], above, values)[last] = odd
         with suppress(BadInput):
             audit(describe(values, "odd.yaml").experiments)
+
+
+def test_keys_without_effect_make_no_comparison_unfair():
+    def rows(*pairs):
+        return [Experiment(name, conditions_of(load(None, given))) for name, *given in pairs]
+
+    orders = [(order, f"protocol.order={order}") for order in ("sequential", "random")]
+    assert not [flaw for flaw in audit(rows(*orders)).flaws if flaw.kind == "differs"]
+    folds = [(*one, "protocol.name=cross-validation") for one in orders]
+    (flaw,) = [flaw for flaw in audit(rows(*folds)).flaws if flaw.kind == "differs"]
+    assert flaw.condition == "protocol"
+    frozen = ["model.frozen=true", "model.weights=imagenet"]
+    norms = [("a", *frozen), ("b", *frozen, "model.freeze_bn_affine=true")]
+    assert not [flaw for flaw in audit(rows(*norms)).flaws if flaw.kind == "differs"]
+
+
+def test_a_run_on_all_classes_has_conditions():
+    assert conditions_of(load(None, ["protocol.name=all"]))["protocol"] == "all"

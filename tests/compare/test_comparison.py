@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from lookalike import published
 from lookalike.cli import app
-from lookalike.compare.comparison import compare, ranking_metrics
+from lookalike.compare.comparison import NEMENYI, PAIRWISE, compare, ranking_metrics
 from lookalike.compare.contenders import gather
 from lookalike.compare.statistics import tournament
 from lookalike.config import load
@@ -83,8 +83,11 @@ def test_a_study_is_fair_and_only_what_holds_is_claimed(study):
     assert claim.startswith("multi-similarity is better than ")
     assert part.open + len(part.narrow_claims) == len(part.differences) - len(better) == 1
     assert part.basis == (
-        "Intervals are over 5 trainings of each method and 40 test classes, crossed."
+        "Intervals are over 5 trainings of each method and 40 test classes, crossed. Every verdict "
+        "holds for this split of the classes and these searched settings; another split or search "
+        "may change it."
     )
+    assert part.searched == ("Searched parameters: 3 (multi-similarity, triplet, contrastive).")
 
 
 def test_every_row_has_an_interval_over_classes(study):
@@ -122,14 +125,13 @@ def test_what_holds_over_trainings_only_is_said_to_hold_for_these_classes(make_s
         "For these test classes only: multi-similarity scores higher than "
     )
     assert {one.scope for one in part.differences} == {"these classes", "open"}
-    assert part.needed[0].classes is None or part.needed[0].classes > 40
 
 
 def test_results_without_scores_per_class_are_read_and_claim_nothing(make_study, tmp_path):
     folder = make_study(tmp_path / "s", classes=0)
     found = compare(gather([folder]), "map@r")
     (part,) = found.datasets
-    assert (part.claims, part.bounds, part.needed, part.classes) == ((), {}, (), 0)
+    assert (part.claims, part.bounds, part.classes) == ((), {}, 0)
     assert part.narrow_claims
     assert "scores per test class were not kept" in part.basis
     assert found.tournament is None  # repeats are no blocks
@@ -139,9 +141,9 @@ def test_one_seed_has_the_interval_over_classes_alone(make_study, tmp_path):
     folder = make_study(tmp_path / "s", repeats=1)
     (part,) = compare(gather([folder]), "map@r").datasets
     assert (part.trainings, part.classes) == (1, 40)
-    assert part.basis == (
+    assert part.basis.startswith(
         "Intervals are over the 40 test classes alone: with one training of each method, another "
-        "training may change the order."
+        "training may change the order. Every verdict holds for this split"
     )
     assert part.claims == ()
     assert part.narrow_claims[0].startswith("For these trainings only: multi-similarity scores")
@@ -165,7 +167,8 @@ def test_one_data_set_has_its_test_classes_as_blocks_and_says_so(study):
         found.about == "40 test classes of glyphs, each by the mean of 5 trainings of every method"
     )
     assert found.standings[0].name == "multi-similarity"
-    assert ("contrastive", "triplet") in [tuple(sorted(group)) for group in found.groups]
+    assert [set(group) for group in found.groups] == [{"contrastive", "triplet"}]
+    assert (found.friedman, found.distance, found.rule) == (None, None, PAIRWISE)
     joined = compare(gather([study]), "recall@1", "concatenated").tournament
     assert joined.blocks == 40
 
@@ -175,6 +178,8 @@ def test_many_data_sets_are_the_blocks(make_study, tmp_path):
     folder = make_study(tmp_path / "s", datasets=names, repeats=2, folds=2, data={"name": "glyphs"})
     found = compare(gather([folder]), "map@r")
     assert (found.tournament.blocks, found.tournament.about) == (6, "6 data sets")
+    assert found.tournament.rule == NEMENYI
+    assert found.tournament.friedman.p > 0
     assert len(found.datasets) == 6
 
 
@@ -406,7 +411,7 @@ def test_a_tournament_over_cells_is_not_tested(cells):
     first = found.standings[0]
     assert (first.name, first.total, first.rank) == ("contrastive", 5, 1.25)
     assert first.deviation == pytest.approx(np.std([1, 1, 2, 1], ddof=1))
-    assert (found.friedman, found.distance, found.groups) == (None, None, ())
+    assert (found.friedman, found.distance, found.groups, found.rule) == (None, None, (), "")
     assert found.about == (
         "4 cells (network x size) on glyphs; they share test images, so they are not independent, "
         "and the ranks are not tested"

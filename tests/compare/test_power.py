@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lookalike.compare.power import Variances, needed, variances
+from lookalike.compare.power import Variances, variances
 from lookalike.compare.uncertainty import Sample, differences
 
 
@@ -35,30 +35,11 @@ def test_the_detectable_difference_is_told_as_often_as_it_says(trainings, classe
     assert 0.7 < told / 200 < 0.9
 
 
-def test_what_is_needed_is_where_the_difference_becomes_detectable():
-    found = sample(np.random.default_rng(4), 0.012)
-    (one,) = differences(found)
-    more = needed(found, one)
-    parts = variances(found, one)
-    assert parts.detectable(6, more.classes) <= one.mean < parts.detectable(6, more.classes * 0.97)
-    assert more.detectable == pytest.approx(float(parts.detectable(6, 80)))
-    assert (more.detectable > one.mean) == (more.classes > 80)
-    assert needed(found, one, pairs=100).classes > more.classes  # corrected for all pairs
-
-
-def test_where_no_number_is_enough():
-    rng = np.random.default_rng(5)
-    (one,) = differences(found := sample(rng, 0.002, by_class=0.1, by_training=0.0005))
-    assert needed(found, one).trainings is None  # the classes are too few, whatever the trainings
-    (one,) = differences(found := sample(rng, 0.0, by_class=0.001, by_training=0.03, both=0.001))
-    assert needed(found, one).classes is None
-
-
 def test_one_training_says_nothing_of_trainings():
     (one,) = differences(found := sample(np.random.default_rng(6), 0.02, trainings=1))
-    more = needed(found, one)
-    assert more.trainings is None
-    assert more.classes >= 2
+    parts = variances(found, one)
+    assert parts.trainings is None
+    assert float(parts.detectable(1, 80)) > float(parts.detectable(1, 800))
     bare = Sample(found.names, found.totals, {}, np.empty(0, np.int64))
     (one,) = differences(bare)
-    assert needed(bare, one) is None
+    assert variances(bare, one) is None

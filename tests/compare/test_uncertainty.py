@@ -1,4 +1,5 @@
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ from scipy import stats
 
 from lookalike.compare.uncertainty import (
     Sample,
+    Spread,
     class_intervals,
     differences,
     resampled_scores,
@@ -210,3 +212,18 @@ def test_the_interval_of_a_score(scores):
 def test_bad_input(call, words):
     with pytest.raises(BadInput, match=words):
         call()
+
+
+def test_p_is_not_below_that_over_training_runs():
+    """Two training runs that differ say little, however many classes there are."""
+    spread = Spread(trainings=0.05, classes=0.05, training_count=2, class_count=100)
+    alone = 2 * stats.t.sf(1 / math.sqrt(0.05), 1)  # 0.140
+    over_runs, over_classes = (2 * stats.t.sf(1 / math.sqrt(0.1), count) for count in (1, 99))
+    assert (over_runs + over_classes) / 2 < 0.1 < alone
+    assert spread.p(1.0) == pytest.approx(alone)
+
+
+def test_a_permutation_test_never_says_zero():
+    """The observed signs are one of the permutations: ``(beyond + 1) / (count + 1)``."""
+    ones = np.ones((1, 40))
+    assert sign_flip_tests(ones, np.ones(40, np.int64), permutations=99) == [pytest.approx(0.01)]

@@ -32,8 +32,10 @@ def rows(*settings):
 KEY = "optim.lookahead"
 print(json.dumps({
     "names": [
-        run_name(load(None, [] if n is None else [f"{KEY}={n}"]), "data", "weights")
-        for n in (None, 0, 5)
+        run_name(load(None, given), "data", "weights")
+        for given in (
+            [], [f"{KEY}=0"], [f"{KEY}=5"], ["optim.name=sgd"], ["optim.name=sgd", f"{KEY}=5"]
+        )
     ],
     "flaws": [
         [flaw.kind, flaw.condition] for flaw in audit(rows(f"{KEY}=5", f"{KEY}=6")).flaws
@@ -79,9 +81,9 @@ def seen(tmp_path_factory):
 def test_the_hash_has_it_where_it_is_set(seen):
     recorded = json.loads((Path(__file__).parent / "run_names.json").read_text(encoding="utf-8"))
     bare = next(run["name"] for run in recorded["runs"] if not (run["recipe"] or run["overrides"]))
-    unset, at_default, changed = seen["names"]
-    assert unset == at_default == bare
-    assert changed != bare
+    unset, at_default, inactive, plain, changed = seen["names"]
+    assert unset == at_default == inactive == bare
+    assert changed != plain
 
 
 def test_the_audit_compares_it_where_it_has_an_effect(seen):

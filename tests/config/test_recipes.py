@@ -150,22 +150,30 @@ def batch_of(seed: int = 0) -> tuple:
     return embeddings, labels, embeddings @ embeddings.T
 
 
-def test_lifted_structure_of_the_thesis_is_the_slides_formula(configs):
-    """``[log sum_P e^(m - s) + log sum_N e^s]+`` on cosines, over all pairs, m = 0.5."""
-    embeddings, labels, cosine = batch_of()
-    terms = []
-    for i in range(28):
-        same = [k for k in range(28) if k != i and labels[k] == labels[i]]
-        near = [math.exp(0.5 - cosine[i, k]) for k in same]
-        far = [math.exp(cosine[i, k]) for k in range(28) if labels[k] != labels[i]]
-        terms.append(max(0.0, math.log(sum(near)) + math.log(sum(far))))
+def test_lifted_structure_of_the_thesis_mines_as_multi_similarity(configs):
+    """``[log sum_P e^(m - s) + log sum_N e^s]+`` on cosines over the mined pairs, m = 0.5.
+
+    Worked out by hand: of each anchor the positives with ``s < max_N s + 0.1`` and the negatives
+    with ``s > min_P s - 0.1``.
+    """
+    embeddings = torch.tensor(
+        [[1, 0, 0], [0.6, 0.8, 0], [0.8, 0, 0.6], [0, 0, 1], [0, 0.6, 0.8], [0, 1, 0]],
+        dtype=torch.float64,
+    )
+    labels = torch.tensor([0, 0, 0, 1, 1, 1])
+    kept = [(0, 0), (2, 2), (1, 2), (1, 3), (0, 0), (2, 3)]
     found = [c for n, c in configs.items() if n.endswith("/generalized-lifted-structure")]
     thesis = [c for c in found if c.train.epochs == 100 and c.optim.name == "adamw"]
     assert len(thesis) == 3 * 3 * 4
     for config in thesis:
         loss, miner = parts_of(config)
-        assert miner is None
-        assert loss(embeddings, labels).item() == pytest.approx(sum(terms) / 28, rel=1e-12)
+        mined = miner(embeddings, labels)
+        counts = [
+            (int((mined[0] == a).sum()), int((mined[2] == a).sum())) for a in range(len(labels))
+        ]
+        assert counts == kept
+        assert 6 * loss(embeddings, labels, mined).item() == pytest.approx(7.475225, abs=1e-6)
+        assert 6 * loss(embeddings, labels).item() == pytest.approx(12.416476, abs=1e-6)
 
 
 def test_triplets_of_the_thesis_are_semi_hard_or_none(configs):
@@ -255,8 +263,8 @@ def test_recipes_say_where_they_follow_public_code():
         "thesis/{}/resnet50/64/triplet": ["on cosines", "follows the public code"],
         "thesis/{}/resnet50/64/proxy-nca": ["inner products", "follows the public code"],
         "thesis/{}/resnet50/64/generalized-lifted-structure": [
-            "over all pairs",
-            "nothing is mined",
+            "the public code mines both alike",
+            "an anchor without such pairs counts as 0",
         ],
         "roth/{}/margin-1.2": ["1.4", "option of the public code", "commented out"],
         "roth/{}/r-snr": ["1.4", "option of the public code", "commented out"],
@@ -270,6 +278,13 @@ def test_recipes_say_where_they_follow_public_code():
             notes = " ".join(recipes.recipe_page(pattern.format(place)).notes.split())
             for sentence in sentences:
                 assert sentence in notes, (pattern, sentence)
+    notes = " ".join(recipes.recipe_page("dr/cub/dr-triplet").notes.split())
+    for said_elsewhere in (
+        *("crops of 224", "16 images a class for triplets and 12 for proxies"),
+        *("batches of 144 and patience 10", "no weight decay", "unsquared distances"),
+        *("51.35 for DR-ProxyNCA", "57.4 for multi-similarity", "58.54 for DR-MS"),
+    ):
+        assert said_elsewhere in notes
     other = recipes.recipe_page("thesis/cub/resnet50/64/arcface").notes
     assert "follows the public code" not in other
 

@@ -21,6 +21,7 @@ from torchvision.datasets import ImageFolder
 from lookalike.data import UnreadableImage, load, make_splits, open_store
 from lookalike.data.encoded_images import from_encoded
 from lookalike.errors import BadInput
+from lookalike.registry import trust
 
 COUNT = 12
 LABELS = [number // 3 for number in range(COUNT)]
@@ -237,6 +238,8 @@ def own(tmp_path, monkeypatch):
     name = f"own_{tmp_path.name}".replace("-", "_")
     (tmp_path / f"{name}.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
+    kinds = [line.split()[1].partition("(")[0] for line in OWN.splitlines() if line[:4] == "def "]
+    trust([f"{name}:{kind}" for kind in kinds])
     yield name
     sys.modules.pop(name, None)
 
@@ -331,3 +334,46 @@ def test_parquet_with_names_that_are_no_text_is_refused(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"label", b"labe\xa0"))
     with pytest.raises(BadInput, match=r"cannot read '.*table\.parquet'"):
         load("parquet", path)
+
+
+@pytest.mark.parametrize("named", ["http://localhost/x.png", "zip://x::http://localhost/", "FILE"])
+def test_a_folder_of_hugging_face_names_no_file_elsewhere(tmp_path, named):
+    """``save_to_disk`` writes the images themselves; who forges it gets no other file read."""
+    outside = tmp_path / "private.png"
+    outside.write_bytes(picture(0)[0])
+    features = datasets.Features(
+        {"image": datasets.Image(), "label": datasets.ClassLabel(names=list("abcd"))}
+    )
+    rows = [{"bytes": picture(number)[0], "path": None} for number in range(COUNT)]
+    whole = datasets.Dataset.from_dict({"image": rows, "label": LABELS}, features=features)
+    whole.save_to_disk(tmp_path / "own")
+    (path,) = (tmp_path / "own").glob("*.arrow")
+    table = pyarrow.ipc.open_stream(path).read_all()
+    rows[0] = {"bytes": None, "path": named.replace("FILE", str(outside))}
+    forged = table.set_column(0, table.schema.field(0), pyarrow.array(rows, table.schema.types[0]))
+    with pyarrow.ipc.new_stream(str(path) + ".new", table.schema) as sink:
+        sink.write_table(forged)
+    os.replace(str(path) + ".new", path)
+    images = load("huggingface", tmp_path / "own")
+    with pytest.raises(UnreadableImage, match="has no image itself"):
+        images.decode(0)
+    assert images.decode(1).shape == (10, 12, 3)
+
+
+def test_a_folder_of_hugging_face_with_offsets_beyond_its_data_is_refused(tmp_path):
+    features = datasets.Features(
+        {"image": datasets.Image(), "label": datasets.ClassLabel(names=list("abcd"))}
+    )
+    rows = [{"bytes": b"x" * 16, "path": None} for _ in range(COUNT)]
+    whole = datasets.Dataset.from_dict({"image": rows, "label": LABELS}, features=features)
+    whole.save_to_disk(tmp_path / "own")
+    (path,) = (tmp_path / "own").glob("*.arrow")
+    content = path.read_bytes()
+    offsets = np.arange(0, 16 * (COUNT + 1), 16, dtype=np.int32)
+    wrong = offsets.copy()
+    wrong[5:] += 2**30
+    assert offsets.tobytes() in content
+    path.unlink()
+    path.write_bytes(content.replace(offsets.tobytes(), wrong.tobytes()))
+    with pytest.raises(BadInput, match="is no data set on disk"):
+        load("huggingface", tmp_path / "own")

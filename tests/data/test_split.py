@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lookalike.data import load, make_splits
+from lookalike.data import draw_test_half, load, make_splits
 from lookalike.errors import BadInput, LookalikeError
 
 
@@ -172,3 +172,59 @@ def test_classes_named_for_validation_validate(marked):
 def test_too_few_classes_for_validation_are_refused(marked):
     with pytest.raises(BadInput, match="names 1 of 3 classes for validation"):
         make_splits(marked("train", "val", "train", "test"), "fixed-validation")
+
+
+def test_random_folds_follow_the_seed(twenty):
+    def drawn(seed):
+        splits = make_splits(twenty, "cross-validation", folds=2, order="random", seed=seed)
+        return frozenset(classes_of(splits[0].validation))
+
+    assert drawn(1) == drawn(1)
+    assert len({drawn(seed) for seed in range(8)}) > 4
+
+
+def test_classes_of_a_folder_are_drawn_by_the_seed(tmp_path):
+    for number in range(20):
+        (tmp_path / f"{number:02}").mkdir()
+        for image in ("a.png", "b.png"):
+            (tmp_path / f"{number:02}" / image).write_bytes(b"")
+    images = load("folder", tmp_path)
+    alphabetical = set(range(10, 20))
+    assert classes_of_mask(images) == alphabetical
+
+    drawn = [draw_test_half(images, seed) for seed in range(5)]
+    assert all(len(classes_of_mask(one)) == 10 for one in drawn)
+    assert classes_of_mask(drawn[0]) == classes_of_mask(draw_test_half(images, 0)) != alphabetical
+    assert len({frozenset(classes_of_mask(one)) for one in drawn}) == 5
+    assert {one.fingerprint for one in drawn} == {images.fingerprint}
+    kept = draw_test_half(images.without([0, 5]), 0)  # unreadable images change no class
+    assert classes_of_mask(kept) == classes_of_mask(drawn[0])
+
+
+def test_a_split_of_the_data_stays(tmp_path):
+    rows = [f"{n}{i}.png,{n},{'test' if n < 4 else 'train'}" for n in range(10) for i in range(2)]
+    (tmp_path / "table.csv").write_text("path,label,split\n" + "\n".join(rows))
+    images = load("csv", tmp_path / "table.csv")
+    assert classes_of_mask(draw_test_half(images, 0)) == set(range(4))
+    glyphs = load("glyphs")
+    assert draw_test_half(glyphs, 3) is glyphs
+
+
+def classes_of_mask(images):
+    return set(images.labels[images.test].tolist())
+
+
+def test_a_split_for_tuning_has_no_test_labels(twenty):
+    """The labels and names of test images are gone; those of the others are as they were."""
+    (split,) = make_splits(twenty, "fixed-validation", ratio=0.5)
+    blind = split.for_tuning()
+    known = np.isin(twenty.labels, np.arange(10))
+    for part in (blind.train, blind.validation):
+        assert np.array_equal(part.images.labels[known], twenty.labels[known])
+        assert not part.images.labels[~known].any()
+        assert [name for name, kept in zip(part.images.files, known, strict=True) if not kept] == [
+            ""
+        ] * int((~known).sum())
+        assert all(part.files)
+    with pytest.raises(LookalikeError, match="for tuning"):
+        blind.final_test()

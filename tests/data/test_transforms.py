@@ -10,6 +10,7 @@ from torchvision.transforms.functional import center_crop, resize, rgb_to_graysc
 from lookalike.data import PRESETS, Normalisation, Part, load, open_store, preset
 from lookalike.data.crops import crop_views, random_sides
 from lookalike.errors import BadInput
+from lookalike.registry import trust
 
 PLAIN = Normalisation(mean=(0, 0, 0), std=(1, 1, 1), scale=1)
 PHOTO = [
@@ -322,6 +323,7 @@ def own_module(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("name", "resize"), [("crops", 12), ("bare", 9)])
 def test_transforms_of_ones_own(own_module, name, resize):
+    trust(f"my_views:{name}")
     own = preset(f"my_views:{name}")
     assert (own.name, own.resize, own.size) == (f"my_views:{name}", resize, 8)
     assert_own(own)
@@ -334,6 +336,7 @@ def test_albumentations(tmp_path, monkeypatch):
         "views = A.Compose([A.RandomCrop(8, 8), A.HorizontalFlip(), A.ColorJitter()])\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    trust("my_album:views")
     own = preset("my_album:views")
     assert (own.size, own.resize) == (8, 9)
     assert_own(own)
@@ -375,4 +378,5 @@ def assert_own(own):
 def test_wrong_transforms_get_a_sentence(own_module, name, sentence):
     image = torch.zeros(3, 12, 12, dtype=torch.uint8)
     with pytest.raises(BadInput, match=sentence):
+        trust(f"my_views:{name}")
         preset(f"my_views:{name}").train([image], torch.Generator(), Normalisation())

@@ -8,6 +8,8 @@ import torch.distributed as dist
 
 from lookalike.evaluation import score
 
+pytestmark = pytest.mark.trust("medians:median_rank")
+
 NAMES = ("recall@1", "map@r", "map", "nmi", "pi-ratio", "medians:median_rank")
 MEDIANS = """
 import numpy as np

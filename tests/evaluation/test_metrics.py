@@ -16,6 +16,16 @@ from lookalike.evaluation import (
 from lookalike.evaluation.metrics import more_is_better
 from lookalike.evaluation.scoring import Sets, evaluation_of
 
+pytestmark = pytest.mark.trust(
+    "no_such_module:metric",
+    "own_metrics:hits",
+    "own_metrics:largest",
+    "own_metrics:mean_rank",
+    "own_metrics:nothing",
+    "own_metrics:one_value",
+    "own_metrics:shapeless",
+)
+
 SOURCE = """
 from lookalike.evaluation import diagnostic
 

@@ -46,15 +46,27 @@ def plain_k_reciprocal(queries, gallery, k1, k2, weight):
     return distance
 
 
-@pytest.mark.parametrize("k2", [1, 4])
-def test_k_reciprocal_equals_sets_and_loops(clusters, k2):
+@pytest.mark.parametrize(("k1", "k2"), [(9, 1), (9, 4), (7, 1), (3, 2)])
+def test_k_reciprocal_equals_sets_and_loops(clusters, k1, k2):
+    """Half of 7 is 4, as ``np.around`` of the paper's code says; half of 9 too."""
     points, _ = clusters(70, 5, 6)
     points = unit(points)
     queries, gallery = points[:25], points[25:]
-    method = KReciprocal(k1=9, k2=k2, weight=0.3)
+    method = KReciprocal(k1=k1, k2=k2, weight=0.3)
     rows = _JaccardRows(torch.from_numpy(queries), torch.from_numpy(gallery), method).rows(0, 25)
-    expected = plain_k_reciprocal(queries, gallery, 9, k2, 0.3)
+    expected = plain_k_reciprocal(queries, gallery, k1, k2, 0.3)
     np.testing.assert_allclose(-rows.numpy(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("ties", "rank"), [("worst", 3), ("best", 1)])
+def test_items_that_stay_equal_are_ranked_by_the_rule_of_ties(ties, rank):
+    """One relevant item and two others at the same place: re-ranking cannot tell them apart."""
+    queries, gallery = [[1.0, 0.0]], [[0.6, 0.8], [0.6, 0.8], [0.6, 0.8], [-1.0, 0.0]]
+    found = rerank(
+        queries, [0], ("mrr",), gallery, [0, 1, 2, 3], by=KReciprocal(k1=3, k2=1), ties=ties
+    )
+    assert found.plain.scores["mrr"] == pytest.approx(1 / rank)
+    assert found.reranked.scores["mrr"] == pytest.approx(1 / rank)
 
 
 def test_k_reciprocal_helps_where_classes_are_curved():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lookalike import training
-from lookalike.config import load
+from lookalike.config import load_trusted
 from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 
@@ -25,7 +25,7 @@ def run(tmp_path, monkeypatch):
         "data.transform=my_own_views:mirrored", "model.dim=8", "train.epochs=1",
         "train.batches_per_epoch=1", "train.device=cpu", f"runs_dir={tmp_path / 'runs'}",
     ]  # fmt: skip
-    yield training.train(load(None, settings))
+    yield training.train(load_trusted(None, settings))
     sys.modules.pop("my_own_views", None)
 
 

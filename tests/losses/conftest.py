@@ -33,31 +33,3 @@ def _value_and_gradient(loss, embeddings, *rest):
 @pytest.fixture
 def value_and_gradient():
     return _value_and_gradient
-
-
-@pytest.fixture
-def on_every_device(without_sync):
-    """Value and gradient as the CPU computes them, and as other devices do."""
-
-    def compute(loss, embeddings, *rest):
-        state = torch.get_rng_state()
-        found = [_value_and_gradient(loss, embeddings, *rest)]
-        torch.set_rng_state(state)
-        with without_sync():
-            found.append(_value_and_gradient(loss, embeddings, *rest))
-        return found
-
-    return compute
-
-
-def _assert_same(ours, theirs, tolerance):
-    assert len(ours[1]) == len(theirs[1])
-    torch.testing.assert_close(ours[0], theirs[0], rtol=tolerance, atol=tolerance / 10)
-    for mine, other in zip(ours[1], theirs[1], strict=True):
-        scale = other.abs().max().item() or 1.0
-        torch.testing.assert_close(mine / scale, other / scale, rtol=0, atol=tolerance)
-
-
-@pytest.fixture
-def assert_same():
-    return _assert_same

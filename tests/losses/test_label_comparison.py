@@ -10,10 +10,13 @@ from lookalike.mixing import Mixing
 from lookalike.registry import LOSSES
 from lookalike.training.objective import Objective
 
+pytestmark = pytest.mark.trust("torch:eq", "torch:no_such_function")
+
 PAIR_LOSSES = [
     entry.name
     for entry in LOSSES.entries()
     if isinstance(entry.build, type) and issubclass(entry.build, losses.PairLoss)
+    if entry.name != "quadruplet"  # of classes only
 ]
 
 
@@ -61,7 +64,7 @@ def test_numbers_between(batch):
     rows = (torch.rand(10, 4, generator=torch.Generator().manual_seed(1)) > 0.5).long()
     rows[:, 0] = 1
     found = losses.ContrastiveLoss(label_comparison=shared)(embeddings, rows)
-    expected = losses.ContrastiveLoss(overlap="jaccard")(embeddings, rows)
+    expected = losses.ContrastiveLoss(label_comparison="jaccard")(embeddings, rows)
     torch.testing.assert_close(found, expected)
 
 

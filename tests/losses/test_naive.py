@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from contextlib import nullcontext
 
 import pytest
 import torch
@@ -197,14 +196,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("loss", "naive"), CASES)
-def test_loops(loss, naive, data, on_every_device):
+def test_loops(loss, naive, data, value_and_gradient):
     embeddings, labels = data
     leaf = embeddings.clone().requires_grad_()
     expected = naive(normalize(leaf), labels)
     expected.backward()
-    for value, (gradient,) in on_every_device(loss, embeddings, torch.tensor(labels)):
-        torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-10)
-        torch.testing.assert_close(gradient, leaf.grad, rtol=1e-7, atol=1e-10)
+    value, (gradient,) = value_and_gradient(loss, embeddings, torch.tensor(labels))
+    torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(gradient, leaf.grad, rtol=1e-7, atol=1e-10)
 
 
 def naive_proxy_nca(x, w, labels, scale=1.0, others=False, gamma=0.0):
@@ -258,7 +257,7 @@ def naive_proxy_to_proxy(x, w, labels, variant, average=False, alpha=32, margin=
         ("ProxyToProxy2Loss", {"average": True}, lambda *a: naive_proxy_to_proxy(*a, 2, True)),
     ],
 )
-def test_proxy_loops(name, settings, naive, data, on_every_device):
+def test_proxy_loops(name, settings, naive, data, value_and_gradient):
     embeddings, labels = data
     torch.manual_seed(0)
     loss = getattr(losses, name)(6, DIM, **settings).double()
@@ -266,12 +265,12 @@ def test_proxy_loops(name, settings, naive, data, on_every_device):
     weights = loss.proxies.detach().clone().requires_grad_()
     expected = naive(normalize(leaf), normalize(weights), labels)
     expected.backward()
-    for value, gradients in on_every_device(loss, embeddings, torch.tensor(labels)):
-        torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-10)
-        torch.testing.assert_close(gradients, [leaf.grad, weights.grad], rtol=1e-7, atol=1e-9)
+    value, gradients = value_and_gradient(loss, embeddings, torch.tensor(labels))
+    torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(gradients, [leaf.grad, weights.grad], rtol=1e-7, atol=1e-9)
 
 
-def test_proxy_anchor_on_a_distance_with_a_direction(data, on_every_device):
+def test_proxy_anchor_on_a_distance_with_a_direction(data, value_and_gradient):
     """Signal-to-noise goes from the image: ``var(x - w) / var(x)``."""
     embeddings, labels = data
     torch.manual_seed(0)
@@ -288,30 +287,12 @@ def test_proxy_anchor_on_a_distance_with_a_direction(data, on_every_device):
         push = push + torch.log1p(sum(rest))
     expected = pull / len(set(labels)) + push / 6
     expected.backward()
-    for value, gradients in on_every_device(loss, embeddings, torch.tensor(labels)):
-        torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-10)
-        torch.testing.assert_close(gradients, [leaf.grad, weights.grad], rtol=1e-7, atol=1e-9)
+    value, gradients = value_and_gradient(loss, embeddings, torch.tensor(labels))
+    torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(gradients, [leaf.grad, weights.grad], rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["NormalizedSoftmaxLoss", "CosFaceLoss", "SphereFaceLoss"])
-def test_softmax_over_some_classes(name, data):
-    """Only the valid classes are in the sum; without lengths those of unit vectors count."""
-    embeddings, labels = data
-    torch.manual_seed(0)
-    loss = getattr(losses, name)(6, DIM).double()
-    labels = torch.tensor(labels) % 4
-    relations = loss.relations(embeddings * 3, labels)._replace(embeddings=None)
-    some = torch.ones_like(relations.similarity)
-    some[:, 4:] = 0  # classes of which there is no image
-    narrowed = relations._replace(valid=some, all_valid=False)
-    expected = relations._replace(
-        similarity=relations.similarity[:, :4], same=relations.same[:, :4], valid=some[:, :4]
-    )
-    torch.testing.assert_close(loss.compute(narrowed), loss.compute(expected))
-    torch.testing.assert_close(loss.compute(relations), loss(normalize(embeddings), labels))
-
-
-def test_swap_with_reference(data, without_sync):
+def test_swap_with_reference(data):
     """The positive is compared with the negative among the references (PML mixes up indices)."""
     embeddings, labels = data
     torch.manual_seed(1)
@@ -325,53 +306,39 @@ def test_swap_with_reference(data, without_sync):
         for n in range(11)
         if classes[p] == y and classes[n] != y
     ]
-    for context in (nullcontext, without_sync):
-        with context():
-            found = losses.TripletMarginLoss(swap=True)(
-                embeddings, torch.tensor(labels), None, reference, torch.tensor(classes)
-            )
-        torch.testing.assert_close(found, mean_above_zero(terms), rtol=1e-9, atol=0)
+    found = losses.TripletMarginLoss(swap=True)(
+        embeddings, torch.tensor(labels), None, reference, torch.tensor(classes)
+    )
+    torch.testing.assert_close(found, mean_above_zero(terms), rtol=1e-9, atol=0)
 
 
-def test_sorting_equals_blocks(data, without_sync):
-    """Away from the CPU, candidates are sorted; the result is the same."""
+@pytest.mark.parametrize(
+    ("loss", "miner"),
+    [
+        (losses.TripletMarginLoss(0.2, swap=True), None),
+        (losses.TripletMarginLoss(0.2), miners.SemiHardMiner()),
+        (losses.SmoothAPLoss(), None),
+        (losses.PNPLoss(), None),
+        (losses.RecallAtKLoss(), None),
+    ],
+)
+def test_large_arrays_in_blocks(loss, miner, data, value_and_gradient, monkeypatch):
+    """Where they would be large, arrays of pairs x candidates are made in blocks."""
     embeddings, labels = data
     labels = torch.tensor(labels)
-    cases = [
-        (losses.TripletMarginLoss(0.2), None),
-        (losses.TripletMarginLoss(0.2), miners.TripletMarginMiner(0.3, "semihard")),
-        (losses.TripletMarginLoss(0.2), miners.TripletMarginMiner(0.1, "easy")),
-        (losses.MarginLoss(), miners.TripletMarginMiner(0.3, "hard")),
-        (losses.TripletMarginLoss(0.2, distance="dot"), miners.TripletMarginMiner(0.3)),
-        (losses.NTXentLoss(), None),
-        (losses.AngularLoss(), None),
-        (losses.SmoothAPLoss(), None),
-        (losses.TripletMarginLoss(0.2), miners.SemiHardMiner()),
-    ]
-
-    def results():
-        found = []
-        for loss, miner in cases:
-            leaf = embeddings.clone().requires_grad_()
-            mined = miner(leaf, labels) if miner else None
-            value = loss(leaf, labels, mined)
-            value.backward()
-            found += [value.detach(), leaf.grad]
-        return found
-
-    before = results()
-    with without_sync():
-        after = results()
-    torch.testing.assert_close(after, before, rtol=1e-9, atol=1e-12)
+    whole = value_and_gradient(loss, embeddings, labels, miner and miner(embeddings, labels))
+    monkeypatch.setattr("lookalike.ops.blocks.AT_ONCE", 5 * SIZE)
+    parts = value_and_gradient(loss, embeddings, labels, miner and miner(embeddings, labels))
+    torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-14)
 
 
 class Cubed(losses.PairLoss):
     """A user's loss: relations in, a number out."""
 
-    def compute(self, relations: Relations) -> torch.Tensor:
-        pull = ((1 - relations.similarity) ** 3 * (relations.same * relations.valid)).sum()
-        push = (relations.similarity.relu() ** 3 * ((1 - relations.same) * relations.valid)).sum()
-        return (pull + push) / relations.valid.sum()
+    def terms(self, relations: Relations) -> losses.Terms:
+        pull = ((1 - relations.similarity) ** 3 * relations.positives).sum()
+        push = (relations.similarity.relu() ** 3 * relations.negatives).sum()
+        return losses.Terms((pull + push) / (relations.positives + relations.negatives).sum())
 
 
 def test_user_loss_gets_everything(data):
@@ -391,10 +358,16 @@ def test_soft_labels_weigh_pairs(data):
     """A pair that is 30 % positive counts 0.3 as a positive and 0.7 as a negative."""
     embeddings, labels = data
     plain = relate(embeddings, torch.tensor(labels))
-    same = torch.full_like(plain.same, 0.3)
-    mixed = plain._replace(same=same)
-    hard_one = plain._replace(same=torch.ones_like(same))
-    hard_zero = plain._replace(same=torch.zeros_like(same))
+    every = plain.positives + plain.negatives
     loss = losses.ContrastiveLoss(on="similarity")
-    expected = 0.3 * loss.compute(hard_one) + 0.7 * loss.compute(hard_zero)
-    torch.testing.assert_close(loss.compute(mixed), expected)
+
+    def at(share):
+        return loss.total_loss(
+            plain._replace(
+                positives=share * every,
+                negatives=(1 - share) * every,
+                share=torch.full_like(every, share),
+            )
+        )
+
+    torch.testing.assert_close(at(0.3), 0.3 * at(1.0) + 0.7 * at(0.0))

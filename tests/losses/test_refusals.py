@@ -6,7 +6,6 @@ import torch
 from lookalike import losses, regularizers
 from lookalike.errors import BadInput
 from lookalike.registry import LOSSES, MINERS
-from lookalike.relations import relate
 
 SIZES = {"num_classes": 3, "embedding_size": 4}
 
@@ -77,13 +76,11 @@ def test_margin_of_classes_needs_class_indices():
     with pytest.raises(BadInput, match="one class index per embedding"):
         loss(rows, torch.eye(4, 3))
     with pytest.raises(BadInput, match="needs one class index per embedding"):
-        loss.compute(loss.relations(rows, torch.arange(4) % 3)._replace(labels=None))
+        loss.total_loss(loss.relations(rows, torch.arange(4) % 3)._replace(labels=None))
 
 
-def test_comparing_candidates_needs_their_similarities():
-    rows, others = torch.randn(4, 2), torch.randn(6, 2)
-    relations = relate(rows, torch.arange(4) % 2, others, torch.arange(6) % 2)._replace(
-        ref_emb=None
-    )
-    with pytest.raises(BadInput, match="similarities of candidates to one another"):
-        losses.AngularLoss().compute(relations)
+def test_quadruplets_need_classes():
+    rows = torch.randn(4, 2)
+    for loss in (losses.QuadrupletLoss(), losses.QuadrupletLoss(label_comparison="jaccard")):
+        with pytest.raises(BadInput, match="one class index per embedding"):
+            loss(rows, torch.eye(4, 3))

@@ -2,7 +2,6 @@
 
 import inspect
 import math
-from contextlib import nullcontext
 
 import pytest
 import pytorch_metric_learning.miners as theirs
@@ -49,13 +48,6 @@ def reference():
     return normalize(torch.randn(23, 8, dtype=torch.float64)), torch.randint(0, 8, (23,))
 
 
-@pytest.fixture(params=["as the CPU", "as other devices"])
-def branch(request, without_sync):
-    """Both ways to compute, one after the other."""
-    with nullcontext() if request.param == "as the CPU" else without_sync():
-        yield
-
-
 def as_sets(found):
     found = [index.tolist() for index in found]
     if len(found) == 3:
@@ -68,7 +60,7 @@ def as_sets(found):
 
 @pytest.mark.parametrize(("name", "settings"), CASES)
 @pytest.mark.parametrize("with_reference", [False, True])
-def test_same_as_pml(name, settings, with_reference, data, reference, branch):
+def test_same_as_pml(name, settings, with_reference, data, reference):
     rest = reference if with_reference else ()
     ours = getattr(miners, name)(**settings)(*data, *rest)
     expected = getattr(theirs, name)(**settings)(*data, *rest)
@@ -78,7 +70,7 @@ def test_same_as_pml(name, settings, with_reference, data, reference, branch):
         assert ours[position].tolist() == index.tolist()
 
 
-def test_semi_hard_by_loops(data, branch):
+def test_semi_hard_by_loops(data):
     embeddings, labels = data
     distance = torch.cdist(embeddings, embeddings)
     expected = []
@@ -137,7 +129,7 @@ def test_semi_hard_finds_nothing_where_every_negative_is_nearer():
     assert loss(embeddings, labels, mined) == 0
 
 
-def test_random_triplets_are_triplets(data, branch):
+def test_random_triplets_are_triplets(data):
     anchor, positive, negative = miners.RandomMiner(5)(*data)
     labels = data[1]
     assert (labels[anchor] == labels[positive]).all()
@@ -146,7 +138,7 @@ def test_random_triplets_are_triplets(data, branch):
     assert anchor.bincount().max() == 5
 
 
-def test_distance_weighted_follows_its_weights(data, branch):
+def test_distance_weighted_follows_its_weights(data):
     """Drawn often enough, negatives appear as often as the density says."""
     embeddings, labels = data
     miner = miners.DistanceWeightedMiner(cutoff=0.5, nonzero_loss_cutoff=1.4)
@@ -176,7 +168,7 @@ def test_distance_weighted_follows_its_weights(data, branch):
     "inner", ["semi-hard", "hard", "random", "distance-weighted", "triplet-margin"]
 )
 @pytest.mark.parametrize("with_reference", [False, True])
-def test_rho_replaces_triplets(inner, with_reference, data, reference, branch):
+def test_rho_replaces_triplets(inner, with_reference, data, reference):
     rest = reference if with_reference else ()
     labels = data[1]
     classes = reference[1] if with_reference else labels
@@ -208,7 +200,7 @@ def test_rho_share_and_refusals(data):
 
 
 @pytest.mark.parametrize("with_reference", [False, True])
-def test_rho_of_pairs_turns_positives_into_negatives(with_reference, data, reference, branch):
+def test_rho_of_pairs_turns_positives_into_negatives(with_reference, data, reference):
     """A positive pair becomes the negative pair of such a triplet: anchor and a classmate."""
     rest = reference if with_reference else ()
     labels = data[1]
@@ -237,12 +229,13 @@ def test_a_miner_reads_the_similarities_of_a_loss_with_its_distance(data):
     loss, labels = losses.TripletMarginLoss(distance=Counting()), data[1]
     relations = loss.relations(*data)
     same, other = miners.SemiHardMiner(distance=Counting()), miners.SemiHardMiner()
-    found = loss.narrow(relations, same.narrow(relations))
+    found = same.choose(loss.image_relations(relations, same.distance))
     assert len(computed) == 1
-    expected = loss.narrow(relations, other.narrow(relations))
+    expected = other.choose(loss.image_relations(relations, other.distance))
     assert len(computed) == 1  # by its own
-    torch.testing.assert_close(loss.compute(found), loss.compute(expected))
-    assert loss.compute(found) == loss(data[0], labels, same(*data))
+    value = loss.total_loss(relations, found)
+    torch.testing.assert_close(value, loss.total_loss(relations, expected))
+    assert value == loss(data[0], labels, same(*data))
 
 
 @pytest.mark.parametrize("name", miners.names())

@@ -10,9 +10,8 @@ from lookalike.distances import CosineSimilarity, LpDistance, SNRDistance
 from lookalike.errors import BadInput
 from lookalike.losses import PairLoss
 from lookalike.mixing import Mixing, additive_names
-from lookalike.mixing.pairs import MixedPairs, all_pairs, candidates_of_images
-from lookalike.mixing.relations import relations_from_cosines, relations_of_rows
-from lookalike.ops.rows import products
+from lookalike.mixing.cosines import cosines_to_mixes, similarity_of_cosine
+from lookalike.mixing.pairs import all_pairs
 from lookalike.relations import Relations
 
 NAMED = {
@@ -76,23 +75,30 @@ def test_weight_0_adds_nothing_and_draws_nothing(name, where, batch, built):
 def unmixed(loss, embeddings, labels, kind):
     """The loss on the first image of every pair, as a positive of its anchor."""
     first, _ = all_pairs(labels)
-    if loss.compares == "images with proxies":
-        return loss.compute(loss.relations(embeddings[first], labels[first]))
+    if isinstance(loss, losses.ProxyLoss) and not loss.proxies_are_anchors:
+        return loss(embeddings[first], labels[first])
     anchor, classes = torch.arange(len(labels))[:, None], labels[:, None]
     if isinstance(loss, losses.ProxyLoss):
         similarity = loss.distance.similarity(loss.proxies, embeddings[first])
-        valid = torch.arange(len(loss.proxies))[:, None] == labels[first]
+        own = torch.arange(len(loss.proxies))[:, None] == labels[first]
         if kind == "anchor-negative":
             proxies = through_the_head(loss.proxies)
             similarity = (proxies * proxies).sum(1, keepdim=True).expand(10, 9)
-            valid = torch.arange(10)[:, None] != labels
+            own = torch.arange(10)[:, None] != labels
     else:
         similarity = loss.distance.similarity(embeddings, embeddings[first])
-        valid = (first == anchor) if kind == "anchor-negative" else (first != anchor)
-        valid = valid & (classes == labels[first])
-    return loss.compute(
-        Relations(similarity, torch.ones_like(similarity), valid.to(similarity.dtype))
+        own = (first == anchor) if kind == "anchor-negative" else (first != anchor)
+        own = own & (classes == labels[first])
+    positives = own.to(similarity.dtype)
+    relations = Relations(
+        similarity,
+        positives,
+        torch.zeros_like(positives),
+        torch.ones_like(positives),
+        ref_emb=embeddings[first],
+        pairs=own.nonzero(as_tuple=True),
     )
+    return loss.total_loss(relations)
 
 
 @pytest.mark.parametrize("name", additive_names())
@@ -110,26 +116,38 @@ def test_share_1_is_the_loss_on_the_unmixed_candidates(name, kind, where, batch,
     same_values(value, unmixed(loss, embeddings, labels, kind), [leaf, *loss.parameters()])
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "distance", [CosineSimilarity(), LpDistance(), LpDistance(power=2), LpDistance(power=3)]
 )
-def test_cosines_alone_give_what_written_out_mixes_give(kind, distance, batch, built):
-    leaf, labels = batch()
-    embeddings = through_the_head(leaf)
+def test_cosines_alone_give_what_written_out_mixes_give(distance, batch):
+    leaf, _ = batch()
+    rows = through_the_head(leaf)
     share = torch.rand(9, 9, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    cosine = products(embeddings, unit_rows=True)
-    mine = candidates_of_images(labels, kind)
-    short = relations_from_cosines(cosine, cosine, share, mine, distance, 5)
-    first, second = all_pairs(labels)
-    pairs = MixedPairs(first, second, share[first, second])
-    long = relations_of_rows(distance.similarity(embeddings, pairs.of(embeddings)), pairs, mine)
-    torch.testing.assert_close(short.valid, long.valid)
-    for name in ("similarity", "same"):
-        of_short, of_long = (getattr(found, name) * found.valid for found in (short, long))
-        torch.testing.assert_close(of_short, of_long, rtol=1e-10, atol=1e-10)
-    loss = built("ntxent", distance=distance)
-    same_values(loss.compute(short), loss.compute(long), [leaf])
+    cosine = rows @ rows.T
+    first = torch.tensor([[(a + 1) % 9, (a + 4) % 9] for a in range(9)])
+    found = cosines_to_mixes(cosine.gather(1, first), cosine, first, cosine, share)
+    found = similarity_of_cosine(found, distance, 5).view(9, 2, 9)
+    for a in range(9):
+        for place, x in enumerate(first[a].tolist()):
+            for z in range(9):
+                if z in (a, x):
+                    continue
+                mix = through_the_head((share[x, z] * rows[x] + (1 - share[x, z]) * rows[z])[None])
+                wanted = distance.similarity(rows[[a]], mix)[0, 0]
+                same_values(found[a, place, z], wanted, [leaf])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["contrastive", "ntxent", "supcon", "multi-similarity"])
+def test_the_closed_form_is_the_loss_of_mixes_that_are_made(name, kind, batch, built):
+    """A model that only brings embeddings to unit length makes mixes of them out of ``feature``."""
+    leaf, labels = batch()
+    embeddings, loss = through_the_head(leaf), built(name)
+    closed, made = (
+        Fixed(where, pairs=kind).using(0.3).term(loss, embeddings, labels, *more)
+        for where, more in (("embed", ()), ("feature", (embeddings, through_the_head)))
+    )
+    same_values(closed, made, [leaf])
 
 
 def test_a_distance_that_cosines_do_not_tell_gets_all_mixes_too(batch, built):
@@ -318,8 +336,8 @@ def test_a_loss_of_another_library_is_refused(batch):
 class Rank(PairLoss):
     """A ranking loss of a user, who says nothing about mixing."""
 
-    def compute(self, relations):
-        return (relations.similarity * relations.valid).argsort(1).double().mean()
+    def terms(self, relations):
+        return losses.Terms((relations.similarity * relations.positives).argsort(1).double())
 
 
 def test_a_loss_that_does_not_say_that_it_is_additive_is_refused(batch):
@@ -358,3 +376,17 @@ def test_a_mode_without_its_source_is_refused(batch, built):
         Mixing("input")(built("ntxent"), embeddings, labels)
     with pytest.raises(BadInput, match="the embeddings themselves"):
         Mixing("embed")(built("ntxent"), embeddings, labels, embeddings, lambda x: x)
+
+
+@pytest.mark.parametrize("name", ["multi-similarity", "proxy-anchor", "cosface"])
+def test_regularisers_count_once_in_the_clean_loss(name, batch, built):
+    embeddings, labels = batch()
+    plain = built(name)
+    penalties = {"embedding_regularizer": "l2"}
+    if name != "multi-similarity":
+        penalties["weight_regularizer"] = "l2"
+    values = [
+        Fixed("embed", pairs="positive-negative").using(0.3).term(loss, embeddings, labels)
+        for loss in (plain, built(name, **penalties))
+    ]
+    assert values[0] == values[1]

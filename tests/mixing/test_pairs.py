@@ -7,8 +7,7 @@ from lookalike.errors import BadInput
 from lookalike.mixing.pairs import (
     MixedPairs,
     all_pairs,
-    candidates_of_classes,
-    candidates_of_images,
+    columns_of,
     hard_pairs,
     random_pairs,
 )
@@ -70,41 +69,12 @@ def test_multi_hot_labels_are_refused():
         all_pairs(torch.eye(3))
 
 
-def mixes_of(candidates):
-    """(anchor, first, second) of every valid entry."""
-    size = candidates.negatives.shape[1]
-    firsts = candidates.first.repeat_interleave(size, 1)
-    seconds = torch.arange(size).repeat(candidates.first.shape[1])
-    valid = candidates.valid(torch.float32)
-    return [
-        (a, int(firsts[a, column]), int(seconds[column])) for a, column in valid.nonzero().tolist()
-    ]
-
-
-def test_the_mixes_of_an_image():
-    labels = [1, 2, 1, 1, 4]
-    everyone = [(a, i, j) for a in range(5) for i in range(5) for j in range(5)]
-    for kind in ("positive-negative", "anchor-negative"):
-        wanted = [
-            (a, i, j)
-            for a, i, j in everyone
-            if labels[j] != labels[a]
-            and (a == i if kind == "anchor-negative" else a != i and labels[a] == labels[i])
-        ]
-        assert mixes_of(candidates_of_images(torch.tensor(labels), kind)) == wanted
-
-
-def test_the_mixes_of_a_class():
-    labels = [4, 2, 4, 9]
-    classes, candidates = candidates_of_classes(torch.tensor(labels))
-    assert classes.tolist() == [2, 4, 9]
-    assert mixes_of(candidates) == [
-        (place, i, j)
-        for place, c in enumerate((2, 4, 9))
-        for i in range(4)
-        for j in range(4)
-        if labels[i] == c and labels[j] != c
-    ]
+def test_the_columns_of_each_row_and_which_of_them_are_there():
+    mask = torch.tensor([[0, 1, 1, 0], [0, 0, 0, 0], [1, 0, 0, 0]]).bool()
+    columns, there = columns_of(mask)
+    assert there.tolist() == [[True, True], [False, False], [True, False]]
+    assert columns[0].tolist() == [1, 2]
+    assert int(columns[2, 0]) == 0
 
 
 def test_mixes_of_embeddings_and_of_maps():

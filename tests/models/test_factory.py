@@ -8,6 +8,12 @@ import torch
 from lookalike import models
 from lookalike.errors import BadInput
 
+pytestmark = pytest.mark.trust(
+    "mine_for_lookalike:network",
+    "mine_for_lookalike:wrong",
+    "nosuchpackage:Network",
+)
+
 NAMED = ["bn-inception", "efficientnet-lite0", "googlenet", "resnet50", "small-cnn"]
 
 

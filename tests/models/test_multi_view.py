@@ -7,7 +7,7 @@ from torch.nn import functional
 from lookalike import models
 from lookalike.data import ONE_VIEW, Views
 from lookalike.models import multi_view
-from lookalike.ops.rows import unit
+from lookalike.ops.rows import normalize_rows
 
 
 @pytest.mark.parametrize("normalize", [True, False])
@@ -19,7 +19,7 @@ def test_the_mean_of_all_views(normalize):
     shown = [half, half.flip(3), images, images.flip(3)]
     with torch.no_grad():
         expected = torch.stack([model(view) for view in shown]).mean(0)
-        expected = unit(expected) if normalize else expected
+        expected = normalize_rows(expected) if normalize else expected
         found = multi_view(model, Views(flip=True, scales=(0.5, 1.0)))(images)
     torch.testing.assert_close(found, expected)
 

@@ -55,22 +55,12 @@ def replace():
                 setattr(theirs, name, counting(pair[1]))
 
 
-def share_switch():
-    """Let PML's ``COLLECT_STATS`` be ours."""
-    ours, theirs = (
-        importlib.import_module(f"{package}.utils.common_functions") for package in (OURS, THEIRS)
-    )
-    del theirs.COLLECT_STATS
-    theirs.__class__ = type(ours)
-
-
 def pytest_addoption(parser):
     parser.addoption("--in-place-report", type=Path, default=None)
 
 
 def pytest_configure(config):
     replace()
-    share_switch()
     config.outcomes = {}
 
 

@@ -1,41 +1,60 @@
-"""Small habits of code written against PML: a global switch, ``mine`` by hand, logits."""
+"""Small habits of code written against PML: ``mine`` by hand, statistics, names."""
+
+import pickle
 
 import pytest
 import torch
-from torch.nn.functional import normalize
 
-from lookalike.pml.losses import ProxyNCALoss, TripletMarginLoss
-from lookalike.pml.miners import BaseMiner, BatchHardMiner
-from lookalike.pml.utils import common_functions
+import lookalike.losses
+from lookalike.errors import BadInput
+from lookalike.pml import distances, losses, miners, reducers, regularizers
+
+PARTS = [
+    lambda **given: losses.TripletMarginLoss(**given),
+    lambda **given: losses.VICRegLoss(**given),
+    lambda **given: losses.BaseMetricLossFunction(**given),
+    lambda **given: miners.BatchHardMiner(**given),
+    lambda **given: miners.BaseMiner(**given),
+    lambda **given: reducers.MeanReducer(**given),
+    lambda **given: distances.LpDistance(**given),
+    lambda **given: regularizers.LpRegularizer(**given),
+]
 
 
-@pytest.fixture
-def switch():
-    yield common_functions
-    common_functions.COLLECT_STATS = False
+@pytest.mark.parametrize("part", PARTS)
+def test_statistics_are_refused(part):
+    part(collect_stats=None)
+    assert "collect_stats" not in repr(part(collect_stats=False))
+    with pytest.raises(BadInput, match="keeps no statistics"):
+        part(collect_stats=True)
 
 
-def test_global_switch_is_seen_by_every_part(switch):
-    for wanted in (True, False):
-        switch.COLLECT_STATS = wanted
-        loss = TripletMarginLoss()
-        parts = loss, loss.distance, loss.reducer, BaseMiner()
-        assert [part.collect_stats for part in parts] == [wanted] * 4
-        assert TripletMarginLoss(collect_stats=not wanted).collect_stats is not wanted
-        assert BaseMiner(collect_stats=not wanted).collect_stats is not wanted
-    assert "collect_stats" not in repr(TripletMarginLoss())
+def test_parts_are_those_of_lookalike():
+    loss = losses.TripletMarginLoss(margin=0.1)
+    assert isinstance(loss, lookalike.losses.TripletMarginLoss)
+    assert type(pickle.loads(pickle.dumps(loss))) is losses.TripletMarginLoss
+    assert losses.ContrastiveLoss(on="similarity").distance == distances.CosineSimilarity()
 
 
 def test_mine_takes_embeddings_and_labels():
     embeddings, labels = torch.randn(8, 4), torch.arange(4).repeat(2)
-    miner = BatchHardMiner()
+    miner = miners.BatchHardMiner()
     by_hand = miner.mine(embeddings, labels, embeddings, labels)
     for one, other in zip(by_hand, miner(embeddings, labels), strict=True):
         torch.testing.assert_close(one, other)
 
 
-def test_logits_of_proxy_nca_round_as_cdist():
-    loss = ProxyNCALoss(num_classes=5, embedding_size=3)
-    rows = loss.proxies.detach().repeat(8, 1) * 2 + 1e-4  # so near that rounding decides
-    expected = torch.cdist(normalize(rows), normalize(loss.proxies)) ** 2
-    torch.testing.assert_close(loss.get_logits(rows), expected, rtol=1e-4, atol=0)
+def test_terms_of_one_name_are_all_kept():
+    class Twice(losses.ContrastiveLoss):
+        def terms(self, relations):
+            pull, push = super().terms(relations)
+            return pull._replace(name="loss"), push._replace(name="loss")
+
+    rows, labels = torch.randn(8, 4), torch.arange(4).repeat(2)
+    found = Twice(reducer=reducers.DoNothingReducer())(rows, labels)
+    assert list(found) == ["loss", "loss_2"]
+    import pytorch_metric_learning.reducers as theirs
+
+    value = Twice(reducer=theirs.MeanReducer())(rows, labels)
+    torch.testing.assert_close(value, Twice(reducer="mean")(rows, labels))
+    assert value > losses.IntraPairVarianceLoss()(rows, labels) * 0

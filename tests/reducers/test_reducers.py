@@ -7,8 +7,9 @@ import lookalike as la
 from lookalike import losses, miners, reducers
 from lookalike.errors import BadInput
 from lookalike.mixing import Mixing
-from lookalike.reducers import Batch, Terms
+from lookalike.reducers import Terms
 from lookalike.registry import LOSSES
+from lookalike.relations import relate
 
 WEIGHTS = [0.5, 2.0, 1.0, 3.0, 0.0, 1.5, 1.0, 0.25]
 SETTINGS = {
@@ -54,11 +55,9 @@ def test_every_loss_takes_every_reducer(name, reducer, batch):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_default_by_name_is_the_default(name, batch):
-    """A loss whose reducer is its own default takes the same way, kernels included."""
     rows, labels = batch()
     plain = build(name)
-    named = build(name, reducer=plain.default_reducer())
-    assert named.reducer is named.usual_reducer
+    named = build(name, reducer=type(plain).default_reducer())
     assert torch.equal(named(rows, labels), plain(rows, labels))
 
 
@@ -124,7 +123,7 @@ def naive(reducer, found, labels):
 
 
 @pytest.mark.parametrize("reducer", SETTINGS)
-def test_triplets_by_a_loop(reducer, batch, without_sync):
+def test_triplets_by_a_loop(reducer, batch):
     rows, labels = batch(12)
     found = list(triplets(rows, labels, 0.5))
     loss = losses.TripletMarginLoss(0.5, reducer=SETTINGS[reducer])
@@ -132,14 +131,12 @@ def test_triplets_by_a_loop(reducer, batch, without_sync):
     torch.testing.assert_close(loss(rows, labels), expected)
     listed = tuple(miners.TripletMarginMiner(margin=torch.inf)(rows, labels))
     torch.testing.assert_close(loss(rows, labels, listed), expected)
-    with without_sync():
-        torch.testing.assert_close(loss(rows, labels), expected)
 
 
 def test_weights_and_counts():
     """A weight is part of the sum, a count of the number of values."""
     terms = Terms(torch.tensor([1.0, 2.0, 4.0]), *torch.tensor([[0.5, 1, 2], [1.0, 1, 2]]))
-    batch = Batch(3, 3, torch.tensor([0, 1, 1]))
+    relations = relate(torch.eye(3), torch.tensor([0, 1, 1]))
     made = {
         "mean": (0.5 + 2 + 8) / 4,
         "sum": 0.5 + 2 + 8,
@@ -149,7 +146,7 @@ def test_weights_and_counts():
     }
     for name, expected in made.items():
         given = {"name": name, "high": 3} if name == "threshold" else SETTINGS[name]
-        found = reducers.base.build(given).reduce(terms, batch)
+        found = reducers.build(given).reduce(terms, relations)
         assert found.item() == pytest.approx(expected if name != "threshold" else expected / 2)
 
 
@@ -161,10 +158,10 @@ def test_a_mixed_image_has_the_mean_of_its_classes_weights():
 
 def test_class_weights_of_proxies_are_those_of_their_classes(batch):
     rows, labels = batch()
-    plain = build("proxy-anchor", reducer=reducers.DoNothingReducer())(rows, labels)
+    plain = build("proxy-anchor")
     value = build("proxy-anchor", reducer=SETTINGS["class-weighted"])(rows, labels)
     weights = torch.tensor(WEIGHTS, dtype=torch.float64)
-    parts = [(weights * entry["losses"]).mean() for entry in plain.values()]
+    parts = [(weights * part.values).mean() for part in plain.terms(plain.relations(rows, labels))]
     torch.testing.assert_close(value, sum(parts))
 
 
@@ -199,25 +196,27 @@ def test_own_aggregation(batch):
 
     for name in ("contrastive", "ntxent"):
         loss = build(name, reducer=reducers.PerAnchorReducer(aggregation_func=largest))
-        entries = build(name, reducer=reducers.DoNothingReducer())(rows, labels)
+        relations = build(name).relations(rows, labels)
+        found = build(name).terms(relations)
         expected = 0
-        for entry in entries.values():
-            anchors, values = entry["indices"][0], entry["losses"]
-            tops = [values[anchors == a].max() for a in range(len(rows)) if (anchors == a).any()]
-            expected = expected + sum(tops) / len(rows)
+        for part in [found] if isinstance(found, Terms) else found:
+            matrix = part.values * part.weights
+            if part.images:
+                matrix = torch.zeros_like(relations.similarity).index_put(part.images, matrix)
+            expected = expected + matrix.amax(1).mean()
         torch.testing.assert_close(loss(rows, labels), expected)
     with pytest.raises(BadInput, match="for pairs"):
         build("triplet", reducer=reducers.PerAnchorReducer(aggregation_func=largest))(rows, labels)
 
 
-def test_regularisers_stay_beside_the_values(batch):
+def test_no_reducer_changes_the_penalties(batch):
     rows, labels = batch()
     given = {"embedding_regularizer": "l2", "weight_regularizer": "l2"}
-    found = build("arcface", reducer=reducers.DoNothingReducer(), **given)(rows, labels)
-    assert set(found) == {"loss", "embedding_reg_loss", "weight_reg_loss"}
-    both = found["embedding_reg_loss"]["losses"] + found["weight_reg_loss"]["losses"]
-    summed = build("arcface", reducer="sum", **given)(rows, labels)
-    torch.testing.assert_close(summed, found["loss"]["losses"].sum() + both)
+    for name in ("arcface", "proxy-anchor"):
+        plain = build(name, reducer="sum")
+        both = rows.norm(dim=1).mean() + plain.class_vectors().norm(dim=1).mean()
+        summed = build(name, reducer="sum", **given)(rows, labels)
+        torch.testing.assert_close(summed, plain(rows, labels) + both)
 
 
 def test_a_reducer_set_later_counts(batch):
@@ -232,7 +231,7 @@ def test_a_reducer_set_later_counts(batch):
 def test_in_a_configuration():
     loss = la.losses.create("contrastive", reducer={"name": "threshold", "low": 0.1})
     given = reducers.ThresholdReducer(low=0.1)
-    assert loss.reducer.reducers == {"pos_loss": given, "neg_loss": given}
+    assert loss.reducer == given
 
 
 def test_refusals(batch):

@@ -7,9 +7,8 @@ import pytest
 
 from lookalike.compare.comparison import compare
 from lookalike.compare.contenders import gather
-from lookalike.compare.power import Needed
 from lookalike.report.differences import difference_figure, difference_rows
-from lookalike.report.power import needed_sentence, power_figure
+from lookalike.report.power import power_figure, power_sentence
 
 
 @pytest.fixture(scope="module")
@@ -95,16 +94,6 @@ def test_power_by_classes_and_trainings(part_of):
     assert power_figure(part_of(methods={"triplet": 0.6}), "map@r") is None
 
 
-@pytest.mark.parametrize(
-    ("classes", "trainings", "now", "words"),
-    [
-        (512, 31, 5, "about 510 test classes (100 now) or about 31 trainings (5 now)."),
-        (512, None, 5, "about 510 test classes (100 now); more trainings alone would not do."),
-        (None, 31, 5, "about 31 trainings (5 now); more test classes alone would not do."),
-        (None, None, 5, "more test classes and more trainings; more of one alone would not do."),
-        (512, None, 1, "about 510 test classes (100 now)."),
-    ],
-)
-def test_what_is_needed_in_words(classes, trainings, now, words):
-    one = Needed("a", "b", classes, trainings, 0.01, 0.8)
-    assert needed_sentence(one, now, 100) == f"To tell a from b with 80 % power takes {words}"
+def test_the_smallest_difference_that_a_study_tells_is_said(part_of):
+    assert power_sentence(part_of()).startswith("A study like this one tells a true difference of ")
+    assert power_sentence(part_of(classes=0)) == ""

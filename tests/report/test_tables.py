@@ -30,6 +30,13 @@ def test_untrained_network_stands_last_and_gains_are_against_it(three_runs, tabl
     assert table.gain(table.reference, "recall@1") is None
 
 
+def test_a_baseline_above_every_trained_row_is_named(make_run, three_runs, table_of):
+    """LDA of the untrained network scored higher than all rows, and no page said so."""
+    assert table_of(three_runs).unbeaten == []
+    poor = [make_run("LDA", noise=0.5, epochs=0), make_run("triplet", noise=2.0), three_runs[1]]
+    assert table_of(poor).unbeaten == ["LDA"]
+
+
 def test_only_what_is_shown_to_be_better_than_all_others_is_best(make_run, table_of):
     scores = [{"recall@1": s, "map@r": 0.5} for s in (0.9, 0.8, 0.7)]
     table = table_of([make_run(name, test=test) for name, test in zip("abc", scores, strict=True)])
@@ -119,8 +126,12 @@ def test_studies_have_intervals_trials_and_baselines(study_table):
     bounds = table.trained[0].classes["map@r"]
     over_classes = f"[{100 * bounds.low:.1f}, {100 * bounds.high:.1f}]"
     text = as_markdown([table])
-    assert f"| **{100 * score.mean:.1f}** ± {half} {over_classes} | 12 (1 failed) | 20 |" in text
-    assert table.brackets == "in brackets the 95 % interval over trainings x test classes"
+    models = f"({100 * score.models:.1f})"
+    cell = f"**{100 * score.mean:.1f}** ± {half} {models} {over_classes}"
+    assert f"| {cell} | 12 (1 failed) | 20 |" in text
+    assert table.brackets == (
+        "in brackets the 95 % interval over trainings x test classes, searched in this gallery"
+    )
     assert over_classes in as_latex([table])
     row = next(csv.DictReader(io.StringIO(as_csv([table]))))
     assert float(row["map@r low"]) == score.low
@@ -144,9 +155,14 @@ def test_one_repeat_is_labelled_as_a_deviation_over_folds(study_table):
     assert (first["deviation over"], float(first["map@r sd"])) == ("folds", score.sd)
     assert (first["map@r low"], first["map@r high"]) == ("", "")
     assert (last["deviation over"], last["map@r sd"]) == ("", "")
-    assert study_table(repeats=1).brackets == "in brackets the 95 % interval over test classes"
+    assert study_table(repeats=1).brackets == (
+        "in brackets the 95 % interval over test classes, searched in this gallery"
+    )
     several = study_table(repeats=3)
-    assert several.spread == "± half the 95 % t-interval over repeats"
+    assert several.spread == (
+        "± half the 95 % t-interval of the mean of 3 repeats of 4 folds, on these test classes; "
+        "(sd) the standard deviation of single models"
+    )
     assert study_table(repeats=1, folds=1).spread == ""
 
 

@@ -1,9 +1,11 @@
 import json
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 
 from lookalike.compare.contenders import gather
+from lookalike.report.formatting import template
 from lookalike.report.tuning import tunings
 
 
@@ -22,6 +24,27 @@ def test_the_parameter_that_decides_is_the_most_important(gathered):
         assert (len(one.scores), one.failed, one.pruned) == (18, 1, 1)
         assert one.errors == ["the loss is nan"]
         assert 3 not in one.numbers
+
+
+def test_exact_ties_are_not_one_winner(gathered):
+    """Where a loss spoils every head the start is kept: five trials had the same best score."""
+    first = gathered.contenders[0]
+    best = max(t.value for t in first.row.trials if t.value is not None)
+    assert tunings([first])[0].tied == 1
+    tied = [n for n, t in enumerate(first.row.trials) if t.value is not None][:5]
+    trials = tuple(
+        replace(t, value=best + 0.01 if n in tied else t.value)
+        for n, t in enumerate(first.row.trials)
+    )
+    (found,) = tunings([replace(first, row=replace(first.row, trials=trials))])
+    assert found.tied == 5
+    shown = template("parts/tuning.html.j2").render(
+        blocks=[SimpleNamespace(tunings=[found, tunings([first])[0]])]
+    )
+    told = f"{first.name}: 5 of {len(found.scores)} trials have exactly the same best score"
+    assert told in " ".join(shown.split())
+    assert shown.count("exactly the same best score") == 1
+    assert "The ring is the winner" not in shown
 
 
 def test_contours_go_through_the_trials(gathered):

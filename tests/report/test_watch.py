@@ -1,7 +1,11 @@
 """The live page of a study."""
 
+import socket
+import struct
 import threading
+import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import pytest
@@ -62,3 +66,25 @@ def test_only_names_of_this_machine_are_answered(make_study, tmp_path):
         urllib.request.urlopen(request)
     with urllib.request.urlopen(told[0]) as answer:
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_a_browser_that_leaves_is_no_news(make_study, tmp_path, capfd):
+    """It resets its connection: that is no traceback."""
+    page = LivePage(make_study(tmp_path / "study"))
+    ready, told = threading.Event(), []
+    thread = threading.Thread(
+        target=serve_page, args=(page, 0, lambda at: (told.append(at), ready.set())), daemon=True
+    )
+    thread.start()
+    assert ready.wait(10)
+    at = urllib.parse.urlsplit(told[0])
+    for _ in range(3):
+        left = socket.create_connection((at.hostname, at.port), 10)
+        left.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        left.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        left.close()  # with a reset
+    assert urllib.request.urlopen(told[0], timeout=60).status == 200
+    silent = time.monotonic() + 20
+    while threading.active_count() > 2 and time.monotonic() < silent:
+        time.sleep(0.05)
+    assert capfd.readouterr().err == ""

@@ -5,11 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
+from lookalike.evaluation.class_table import ClassTable
 from lookalike.reproduce.catalogue import entry
 from lookalike.reproduce.claims import judge
 from lookalike.reproduce.deviations import deviations
 from lookalike.reproduce.outcome import Outcome, OutcomeRow, baselines_of
-from lookalike.reproduce.selection import rows
+from lookalike.reproduce.selection import heading, printed_rows, rows
+from lookalike.study.classes import RowClasses
 from lookalike.study.results import BaselineRow, MethodRow, Repeat, Trial
 from lookalike.study.tuning import TunerConfig
 
@@ -34,7 +36,17 @@ def scores_of(rng, level):
 def make_outcome():
     """An outcome of an entry: the first row scores lowest, each further one a little higher."""
 
-    def make(name, scale="paper", repeats=3, folds=1, trials=0, step=0.01, runs=None, keep=None):
+    def make(
+        name,
+        scale="paper",
+        repeats=3,
+        folds=1,
+        trials=0,
+        step=0.01,
+        runs=None,
+        keep=None,
+        classes=False,
+    ):
         rng = np.random.default_rng(0)
         one = entry(name)
         given = ["data.name=cub", "data.root=nowhere"] if one.photographs else []
@@ -63,15 +75,19 @@ def make_outcome():
                 repeats=made,
                 metric="recall@1",
             )
-            found.append(OutcomeRow(row, result, tuple(runs[at]) if runs else ()))
+            tables = classes_of(rng, made) if classes else RowClasses()
+            found.append(OutcomeRow(row, result, tuple(runs[at]) if runs else (), tables))
         told = deviations(one, scale, planned, repeats, TunerConfig())
-        claims = [judge(claim, found, scale, "cub") for claim in one.claims]
+        claims = [judge(claim, found, printed_rows(one), 200) for claim in one.claims]
         command = f"lookalike reproduce {name} --scale {scale}"
         if one.drawn:
-            return Outcome(one, scale, (), (), (), command=command, drawn=tuple(planned))
+            return Outcome(
+                one, one.heading, scale, (), (), (), command=command, drawn=tuple(planned)
+            )
         bases = untrained(rng, found[0].result.dataset, folds)
         return Outcome(
             one,
+            heading(one, planned),
             scale,
             tuple(found),
             tuple(told),
@@ -81,6 +97,19 @@ def make_outcome():
         )
 
     return make
+
+
+def classes_of(rng, repeats, number=20):
+    """Scores per test class whose mean is the score of the training."""
+    names, queries = tuple(f"class {n}" for n in range(number)), np.full(number, 30)
+    level = rng.normal(0, 0.05, number)
+    found = {}
+    for repeat in repeats:
+        for fold, scores in enumerate(repeat.separate):
+            own = level + rng.normal(0, 0.01, number)
+            values = scores["recall@1"] + own - own.mean()
+            found[repeat.number, fold] = ClassTable(names, queries, ("recall@1",), values[:, None])
+    return RowClasses(found)
 
 
 def untrained(rng, dataset, folds):

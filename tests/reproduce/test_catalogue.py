@@ -11,6 +11,7 @@ from lookalike.errors import BadInput
 from lookalike.published import hyperparameters
 from lookalike.reproduce import entries, entry, find_entries, make_plan, rows
 from lookalike.reproduce.catalogue import CLAIM_KINDS, Claim
+from lookalike.reproduce.claims import METRIC
 from lookalike.reproduce.lists import list_names, list_table
 from lookalike.reproduce.selection import quoted
 from lookalike.study.tuning import grid_values, trials_asked
@@ -42,7 +43,7 @@ def flat(config):
 def test_at_least_sixty_of_every_paper():
     assert len(entries()) >= 60
     assert {one.paper for one in entries().values()} == set(published.papers())
-    titles = [one.title for one in entries().values()]
+    titles = [one.heading for one in entries().values()]
     assert len(set(titles)) == len(titles)
 
 
@@ -104,14 +105,15 @@ def test_figures_and_claims_name_what_is_there(plans):
             tested = set(found[0].config.protocol.metrics)
             assert set(figure.metrics) <= tested, one.name
         for claim in one.claims:
-            named = (*claim.order, *claim.best, *claim.worst, *claim.increases, *claim.diminishing)
+            named = (*claim.order, *claim.best, *claim.worst)
             named += tuple(value for pair in claim.better for value in pair)
+            named += tuple(value for gap in claim.gaps for value in (gap.first, gap.second))
             assert set(named) <= values[claim.axis], one.name
             assert set(claim.above_reported) <= values["method"]
             assert not claim.differs or claim.differs in values
             tested = {"year", *found[0].config.protocol.metrics}
             assert set(claim.correlates) <= tested, one.name
-            assert claim.metric in found[0].config.protocol.metrics
+            assert METRIC in found[0].config.protocol.metrics
 
 
 def test_quotes_are_published():
@@ -400,7 +402,7 @@ def test_unknown_names():
 
 
 def test_a_claim_is_of_one_kind():
-    assert len(CLAIM_KINDS) == 10
+    assert len(CLAIM_KINDS) == 9
     with pytest.raises(ValueError, match="a claim is one of"):
         Claim(says="Nothing.")
     with pytest.raises(ValueError, match="a claim is one of"):

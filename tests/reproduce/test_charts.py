@@ -6,6 +6,7 @@ from scipy import stats
 
 from lookalike import published
 from lookalike.reproduce import charts, claimed
+from lookalike.reproduce.figures import part_of
 from lookalike.reproduce.heat import heat_maps
 from lookalike.reproduce.proxies import proxy_drawings
 from lookalike.reproduce.selection import quoted
@@ -93,39 +94,22 @@ def test_ranks_are_those_of_scipy_beside_the_published(make_outcome):
     assert charts.ranks([row for row in outcome.rows if row.method == "margin"], ()) is None
 
 
-def test_a_correlation_is_that_of_scipy_over_all_trainings(make_outcome):
+def test_a_correlation_is_that_of_scipy_over_rows(make_outcome):
+    """Every training is a point, and a row, whose trainings are alike, counts once."""
     outcome = make_outcome("roth/correlation-cub")
     of = ("pi-ratio", "rho", "pi-intra", "pi-inter")
     found = charts.correlations(outcome.rows, of)
     assert [chart.title.rpartition(" ")[2].lower() for chart in found] == list(of)
     for name, chart in zip(of, found, strict=True):
-        x = [one[name] for row in outcome.rows for one in row.trainings]
-        y = [one["recall@1"] for row in outcome.rows for one in row.trainings]
-        told = charts.correlation(outcome.rows, name, "recall@1")
-        assert told.r == pytest.approx(stats.pearsonr(x, y).statistic)
-        assert told.low <= told.r <= told.high
-        assert f"r = {told.r:+.2f}" in chart.note
+        x = [np.mean([one[name] for one in row.trainings]) for row in outcome.rows]
+        y = [np.mean([one["recall@1"] for one in row.trainings]) for row in outcome.rows]
+        wanted = stats.pearsonr(x, y)
+        low, high = wanted.confidence_interval(0.95)
+        told = f"r = {wanted.statistic:+.2f}, 95% interval {low:+.2f} to {high:+.2f} (Fisher's)"
+        assert told in chart.note
+        points = [(one[name], one["recall@1"]) for row in outcome.rows for one in row.trainings]
         drawn = sorted((a, b) for one in chart.series for a, b in zip(one.x, one.y, strict=True))
-        assert drawn == sorted((a, 100 * b) for a, b in zip(x, y, strict=True))
-
-
-def test_the_interval_of_a_correlation_agrees_with_scipys_bootstrap(make_outcome):
-    """With one training a row, resampling rows is the ordinary bootstrap of pairs."""
-    outcome = make_outcome("roth/correlation-cub", repeats=1)
-    x = [row.trainings[0]["pi-ratio"] for row in outcome.rows]
-    y = [row.trainings[0]["recall@1"] for row in outcome.rows]
-    told = charts.correlation(outcome.rows, "pi-ratio", "recall@1")
-    expected = stats.bootstrap(
-        (x, y),
-        lambda a, b: stats.pearsonr(a, b).statistic,
-        paired=True,
-        vectorized=False,
-        method="percentile",
-        n_resamples=2000,
-        rng=np.random.default_rng(1),
-    ).confidence_interval
-    assert told.low == pytest.approx(expected.low, abs=0.03)
-    assert told.high == pytest.approx(expected.high, abs=0.03)
+        assert drawn == sorted((a, 100 * b) for a, b in points)
 
 
 def test_losses_beside_their_plain_form(make_outcome):
@@ -136,7 +120,62 @@ def test_losses_beside_their_plain_form(make_outcome):
     plain, other = chart.series
     assert plain.y == pytest.approx([by_method[base] for _, base in pairs])
     assert other.y == pytest.approx([by_method[name] for name, _ in pairs])
-    assert other.texts[0] == f"{other.y[0] - plain.y[0]:+.1f}"
+    assert float(other.texts[0].replace("−", "-")) == pytest.approx(
+        other.y[0] - plain.y[0], abs=0.051
+    )
+
+
+def test_pairs_name_no_plain_form_where_there_is_none(make_outcome):
+    """Metrix pairs feature maps with images, too: neither is the plain form of the other."""
+    outcome = make_outcome("metrix/cub")
+    pairs = [pair for claim in outcome.entry.claims for pair in claim.better]
+    ours = charts.in_pairs(outcome.rows, pairs, "recall@1")[0]
+    assert ("contrastive-feature", "contrastive-input") in pairs
+    assert [style.name for style in ours.legend] == ["before the arrow", "after the arrow"]
+    assert [style.colour for style in ours.legend] == [None, 0]
+    assert "plain" not in ours.note
+    assert "-0.0" not in {text for one in ours.series for text in one.texts}
+
+
+def test_papers_and_reality_share_one_axis(make_outcome):
+    """As the page of the Reality Check has it: two graphs to be compared directly."""
+    outcome = make_outcome("reality-check/papers-versus-reality-cub", folds=4, repeats=2)
+    part = part_of(outcome.entry.figures[0], outcome)
+    reported, tested, claims = part.charts
+    assert reported.title.startswith("What papers report")
+    assert tested.title == "What this test finds on cub"
+    assert claims.title.startswith("What papers claim to gain")
+    assert {chart.kind for chart in part.charts} == {"year"}
+    (span,) = {chart.span for chart in part.charts}
+    for chart in part.charts:
+        for series in chart.series:
+            for score, half in zip(series.y, series.half, strict=True):
+                assert span[0] <= score - (half or 0)
+                assert score + (half or 0) <= span[1]
+    years = {series.name: series.x for series in tested.series}
+    assert years["contrastive"] == [2006]
+    row = next(row for row in outcome.rows if row.method == "triplet")
+    assert next(s for s in tested.series if s.name == "triplet").y == pytest.approx([mean(row)])
+
+
+def test_the_tournament_is_a_table_too(make_outcome):
+    outcome = make_outcome("thesis/tournament", step=0.0005)
+    part = part_of(outcome.entry.figures[0], outcome)
+    methods = list(dict.fromkeys(row.method for row in outcome.rows))
+    cells = list(dict.fromkeys(tuple(row.axes.values()) for row in outcome.rows))
+    found = {(row.method, *row.axes.values()): mean(row) for row in outcome.rows}
+    scores = np.array([[found[(m, *cell)] for m in methods] for cell in cells])
+    ranks = stats.rankdata(-scores, axis=1)
+    shown = {row.method: row.ours for row in part.ranks}
+    assert len(shown) == 10
+    for at, method in enumerate(methods):
+        total, rank, deviation = shown[method]
+        assert float(total) == ranks[:, at].sum()
+        assert float(rank) == pytest.approx(ranks[:, at].mean(), abs=0.006)
+        assert float(deviation) == pytest.approx(ranks[:, at].std(ddof=1), abs=0.006)
+    published = {row.method: row.published for row in part.ranks}
+    assert published["proxy-anchor"] == ("12", "1.00", "0.00")
+    assert published["soft-triple"] == ("38", "3.16", "1.19")
 
 
 def test_a_heat_map_has_the_best_of_each_pair_of_values(make_outcome):

@@ -91,7 +91,8 @@ def test_from_the_plan_to_the_page(make_outcome, tmp_path, name):
         if "tuning" in shown:
             assert data["blocks"][0]["tunings"]
         if not one.drawn:
-            rows = re.findall(r'<tr[^>]*><th scope="row">', text)
+            tables = re.findall(r'<table class="results">.*?</table>', text, re.S)
+            rows = re.findall(r'<tr[^>]*><th scope="row">', tables[0])
             assert len(rows) == len(outcome.rows) + len(outcome.baselines)
         for claim in outcome.claims:
             assert claim.evidence

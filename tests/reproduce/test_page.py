@@ -60,13 +60,21 @@ def look(browser, path, width, scheme="light"):
         tab.wait_for_selector(f"#{charts.nth(at).get_attribute('id')} .main-svg")
     tab.locator("#theme").click()
     wide = tab.evaluate("document.documentElement.scrollWidth")
+    clipped = tab.evaluate(CLIPPED)
     found = charts.count()
     context.close()
     assert complaints == []
     assert wide <= width
+    assert not clipped or width < 1280
     return found
 
 
+CLIPPED = """() => {
+  document.querySelectorAll("details").forEach((one) => { one.open = true; });
+  const tables = [...document.querySelectorAll(".wide")];
+  return tables.some((one) => one.scrollWidth > one.clientWidth);
+}"""
+"""Whether a table is wider than its place."""
 LOUD = ("error", "warning")
 LOCAL = ("file:", "data:", "blob:")
 
@@ -118,21 +126,52 @@ def test_the_first_lines_say_what_differs_and_whether_the_claim_held(make_outcom
     assert 'class="scale"' not in plain
 
 
+WIDE, NARROW = ("yes", "other classes"), ("yes", "these classes")
+
+
 @pytest.mark.parametrize(
     ("verdicts", "sentence"),
     [
-        (["yes"], "Yes, the claim held."),
-        (["no"], "No, the claim did not hold."),
-        (["not shown"], "Not shown: the intervals do not decide the claim."),
-        (["yes", "no", "not shown"], "1 of 3 claims held, 1 did not, 1 could not be decided."),
+        ([WIDE], "Yes: the claim held (other test classes too)."),
+        ([NARROW], "Yes: the claim held (these test classes only)."),
+        ([("no", "these trainings")], "No: the claim did not hold (these training runs only)."),
+        ([("not shown", "")], "Not shown: the intervals do not decide the claim."),
+        (
+            [WIDE, NARROW, ("no", "other classes"), ("not shown", "")],
+            "Of 4 claims 1 held (other test classes too), 1 held (these test classes only), "
+            "1 did not hold (other test classes too), 1 could not be decided.",
+        ),
         ([], "The document makes no claim that this table or figure could decide."),
     ],
 )
 def test_the_verdict_in_one_sentence(make_outcome, tmp_path, verdicts, sentence):
     outcome = make_outcome("metrix/cub")
-    claims = tuple(replace(outcome.claims[0], verdict=verdict) for verdict in verdicts)
+    claims = tuple(
+        replace(outcome.claims[0], verdict=verdict, scope=scope) for verdict, scope in verdicts
+    )
     text = written(tmp_path, replace(outcome, claims=claims)).read_text(encoding="utf-8")
     assert sentence in text
+
+
+def test_the_published_numbers_are_judged_beside_ours(make_outcome, tmp_path):
+    outcome = make_outcome("thesis/cub-bn-inception-64", scale="small", classes=True)
+    text = written(tmp_path, outcome).read_text(encoding="utf-8")
+    table = text[text.index('<table class="verdicts">') : text.index("Points of Recall@1")]
+    assert "In the published numbers</th>" in table
+    assert table.count("no, they contradict it") == 2
+    assert "Said of the network, over four sizes." in table
+    assert "over 20 test classes too" in table
+    silent = written(tmp_path, make_outcome("roth/sampler-cub")).read_text(encoding="utf-8")
+    assert "none are printed" in silent
+
+
+def test_an_untrained_network_above_every_row_is_in_the_first_lines(make_outcome, tmp_path):
+    outcome = make_outcome("thesis/cub-resnet50-64", step=-0.02)
+    (high, *rest) = outcome.baselines
+    found = replace(high, ours={"recall@1": replace(high.ours["recall@1"], mean=0.9)})
+    text = written(tmp_path, replace(outcome, baselines=(found, *rest))).read_text("utf-8")
+    lead = text[text.index("<h1>") : text.index("</header>")]
+    assert "Higher in Recall@1 than every trained row: the untrained network (90.00)" in lead
 
 
 def test_content_is_escaped_and_nothing_is_fetched(browser, make_outcome, tmp_path):

@@ -106,6 +106,26 @@ def test_histogram_distance_is_scipys_on_bin_centres():
         assert value == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.parametrize("name", ["ddm", "frd"])
+@pytest.mark.parametrize(
+    ("classes", "images", "pool"),
+    [(100, 58, 512), (75, 58, 512), (2000, 3, 512), (60, 7, 360)],
+)
+def test_the_pool_is_filled_with_more_images_of_each_class(name, classes, images, pool):
+    """100 classes of about 58 images: half of CUB; 75: what a fold leaves of them."""
+    labels = np.repeat(np.arange(classes), images)
+    sampler = samplers.create(name, labels, batch_size=100, per_class=2, pool=512)
+    pools = []
+    compare = sampler.dissimilarity
+    sampler.dissimilarity = lambda rows, batches: pools.append(rows) or compare(rows, batches)
+    sampler.fill(torch.randn(len(labels), 8, generator=torch.Generator().manual_seed(0)))
+    batch = next(iter(sampler))
+    assert len(pools[0]) == pool
+    assert f"pool={pool}" in repr(sampler)
+    assert len(set(labels[batch])) == 50
+    assert len(np.unique(pools[0], axis=0)) == pool  # no image twice
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_hold_whole_groups_without_repeats(name):
     for batch in sampler_of(name):

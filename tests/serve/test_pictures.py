@@ -11,7 +11,7 @@ from PIL import Image
 
 from lookalike.search import Index
 from lookalike.serve.limits import Limits, Refusal
-from lookalike.serve.pictures import BoundedCache, Pictures, Thumbnail, decode_upload
+from lookalike.serve.pictures import BoundedCache, Pictures, Thumbnail, check_headers, decode_upload
 
 
 @pytest.fixture
@@ -136,16 +136,23 @@ def png_header(width, height):
     )
 
 
+def upload(data, limits):
+    """As the server decodes an upload."""
+    file = io.BytesIO(data)
+    check_headers([file], limits)
+    return decode_upload(file, limits)
+
+
 def refused(data, limits=None):
     with pytest.raises(Refusal) as caught:
-        decode_upload(data, limits or Limits())
+        upload(data, limits or Limits())
     return caught.value.status_code, caught.value.detail
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])
 def test_usual_pictures_are_decoded_as_rgb(picture, as_bytes, kind):
     image = picture()
-    found = decode_upload(as_bytes(image, kind), Limits())
+    found = upload(as_bytes(image, kind), Limits())
     assert found.mode == "RGB"
     assert found.size == image.size
 
@@ -154,12 +161,12 @@ def test_photos_are_turned_upright(as_bytes):
     image = Image.new("RGB", (40, 20), "white")
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was turned
-    assert decode_upload(as_bytes(image, "JPEG", exif=exif), Limits()).size == (20, 40)
+    assert upload(as_bytes(image, "JPEG", exif=exif), Limits()).size == (20, 40)
 
 
 def test_transparent_parts_are_white(as_bytes):
     clear = Image.new("RGBA", (30, 30), (255, 0, 0, 0))
-    assert np.asarray(decode_upload(as_bytes(clear), Limits())).min() == 255
+    assert np.asarray(upload(as_bytes(clear), Limits())).min() == 255
 
 
 def test_what_is_no_picture_is_refused():
@@ -210,7 +217,7 @@ def test_jpegs_of_endless_scans_are_refused(picture, as_bytes):
     status, sentence = refused(many)
     assert status == 422
     assert "scans" in sentence
-    decode_upload(whole, Limits())
+    upload(whole, Limits())
 
 
 def test_limits_on_bytes_and_pixels(picture, as_bytes):

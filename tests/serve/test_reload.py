@@ -39,7 +39,7 @@ def growing(tmp_path_factory, shop, picture, start):
         for number in range(5):
             picture("teal", label, number).save(photos / label / f"{number}.png")
     Index.create(tmp_path / "own.index", shop.embedder, photos)
-    server = start([str(tmp_path / "own.index"), "--port", "0", "--log", "json"])
+    server = start([str(tmp_path / "own.index"), "--port", "0", "--log", "json", "--rate", "none"])
     return tmp_path / "own.index", photos, server
 
 

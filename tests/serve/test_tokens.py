@@ -1,12 +1,11 @@
 import multiprocessing
 import os
 import signal
-import threading
 
 import pytest
 
 from lookalike.errors import BadInput
-from lookalike.serve.tokens import Buckets, Rate, SharedState, Tokens
+from lookalike.serve.tokens import Buckets, Rate, Tokens
 
 
 def test_tokens_have_names(tmp_path):
@@ -72,22 +71,26 @@ def test_tokens_that_no_header_can_carry_are_refused(token):
     assert token not in str(caught.value)
 
 
-def test_a_worker_that_is_killed_while_it_counts_does_not_stop_the_others(tmp_path):
-    def die():
-        Buckets(rate, ["a"], shared)._lock.__enter__()
-        os.kill(os.getpid(), signal.SIGKILL)
-
+def test_processes_count_together_and_no_killed_one_stops_the_others():
     context = multiprocessing.get_context("fork")
     rate = Rate.parse("2/h")
-    shared = SharedState(context.RawArray("d", Buckets.initial(1)), tmp_path / "lock")
-    assert Buckets(rate, ["a"], shared).take("a") == 0
-    worker = context.Process(target=die)
+    state = context.RawArray("d", Buckets.size(1))
+    assert Buckets(rate, ["a"], state).take("a") == 0
+
+    def take_and_die():
+        Buckets(rate, ["a"], state).take("a")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    worker = context.Process(target=take_and_die)
     worker.start()
     worker.join()
-    others = Buckets(rate, ["a"], shared)
-    taken = []
-    thread = threading.Thread(target=lambda: taken.append(others.take("a")), daemon=True)
-    thread.start()
-    thread.join(20)
-    assert taken == [0]
-    assert others.take("a") > 0  # all count together
+    assert Buckets(rate, ["a"], state).take("a") > 0
+
+
+def test_addresses_have_buckets_without_having_been_named():
+    buckets = Buckets(Rate.parse("1/h"), ["a"])
+    for key in ("a", "192.0.2.1", "192.0.2.2"):
+        assert buckets.wait(key, 5.0) == 0
+        assert buckets.take(key, 5.0) == 0
+        assert buckets.wait(key, 5.0) == pytest.approx(3600)
+    assert len(buckets._full_at) == Buckets.size(1)  # however many addresses come

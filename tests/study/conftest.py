@@ -54,6 +54,7 @@ def timeless():
     def bare(row):
         values = dataclasses.asdict(row)
         values.pop("seconds", None)
+        values.pop("readings", None)  # how often a winner was tested is history, not a result
         for part in (*values.get("trials", ()), *values.get("repeats", ())):
             del part["seconds"]
         return values

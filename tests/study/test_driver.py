@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from lookalike.cli import app
 from lookalike.config import parse
-from lookalike.errors import LookalikeError, WriteFailed
+from lookalike.errors import BadInput, LookalikeError, WriteFailed
 from lookalike.progress import Watcher
 from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
@@ -61,7 +61,7 @@ def test_a_study_ends_with_everything(finished):
         part, name = key.split(".")
         assert row.config[part][name] == value
     names = {path.suffix for path in finished.folder.rglob("*") if path.is_file()}
-    assert names == {".json", ".npz", ".db"}
+    assert names - {".lock"} == {".json", ".npz", ".db"}
 
 
 def class_scores(results):
@@ -241,6 +241,7 @@ def plugins(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
 
+@pytest.mark.trust("spying_losses:Spy")
 def test_a_loss_that_looks_for_test_labels_finds_none(plugins, study_values, tmp_path):
     rates = {"optim.lr": [1e-4, 1e-3]}
     spy = {"name": "spy", "loss": {"name": "spying_losses:Spy"}, "search": rates}
@@ -251,6 +252,7 @@ def test_a_loss_that_looks_for_test_labels_finds_none(plugins, study_values, tmp
     assert plan.methods[0].ready[0].config["protocol"]["test"] is False
 
 
+@pytest.mark.trust("broken_losses:Broken")
 def test_failures_are_counted_and_never_fatal(run, plugins, study_values, tmp_path, capfd):
     ways = {"loss.way": {"choices": ["nan", "raise", "fine"]}}
     method = {"name": "broken", "loss": {"name": "broken_losses:Broken"}, "search": ways}
@@ -269,6 +271,7 @@ def test_failures_are_counted_and_never_fatal(run, plugins, study_values, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.trust("broken_losses:Broken")
 def test_a_task_that_kills_its_worker_fails_in_the_end(run, plugins, study_values, tmp_path):
     dying = {"name": "dying", "loss": {"name": "broken_losses:Broken", "way": "die"}}
     found = run(study_values(methods=[dying], repeats=1), tmp_path / "s", workers=1)
@@ -294,6 +297,7 @@ def test_the_command_line(study_file, tmp_path):
         "mean": pytest.approx(statistics.mean(models)),
         "sd": pytest.approx(statistics.stdev(models)),
         "low": None, "high": None, "count": 2, "over": "folds",
+        "models": pytest.approx(statistics.stdev(models)),
     }  # fmt: skip
     assert status["finished"] is True
     assert status["methods"][0]["trials"] == 1
@@ -443,3 +447,13 @@ def test_kept_run_folders_are_named_in_the_results(run, rows, study_values, tmp_
     names = found.repeats[0].runs
     assert len(names) == 2
     assert all((tmp_path / "runs" / name / "test.safetensors").is_file() for name in names)
+
+
+def test_a_database_that_leads_elsewhere_is_refused(run, study_values, tmp_path):
+    precious = tmp_path / "precious.db"
+    precious.write_bytes(b"")
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "study.db").symlink_to(precious)
+    with pytest.raises(BadInput, match="is a symbolic link"):
+        run(study_values(), tmp_path / "study")
+    assert precious.read_bytes() == b""

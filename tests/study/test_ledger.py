@@ -5,7 +5,9 @@ import time
 from contextlib import suppress
 from random import Random
 
+import psycopg
 import pytest
+from optuna.storages import RDBStorage
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.study.ledger import TABLE, Ledger
@@ -167,3 +169,32 @@ def test_a_password_is_never_repeated(address):
     with pytest.raises(BadInput) as refused, Ledger(address):
         pass
     assert "hunter2" not in str(refused.value)
+
+
+def create_tables(url, failures):
+    """As a driver does; Optuna creates its tables in several steps."""
+    try:
+        with Ledger(url) as ledger, ledger.exclusive():
+            RDBStorage(url)
+    except Exception as error:
+        failures.put(repr(error))
+        raise
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_drivers_that_start_together_create_optunas_tables_once(url, kind, request):
+    if kind == "postgresql":
+        server = request.getfixturevalue("postgres")
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute("CREATE DATABASE together")
+        url = server.replace("postgresql://", "postgresql+psycopg://").replace(
+            "/postgres?", "/together?"
+        )
+    spawn = multiprocessing.get_context("spawn")
+    failures = spawn.Queue()
+    drivers = [spawn.Process(target=create_tables, args=(url, failures)) for _ in range(3)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join()
+    assert [driver.exitcode for driver in drivers] == [0, 0, 0], failures.get()

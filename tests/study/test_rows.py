@@ -3,9 +3,11 @@
 import pytest
 
 from lookalike.config import parse
+from lookalike.config.loading import merge
 from lookalike.errors import BadInput
 from lookalike.study.config import load_study, parse_study
 from lookalike.study.plan import make_plan
+from lookalike.study.progress import repeat_key
 from lookalike.study.tuning import TunerConfig, grid_values, suggest, trials_asked
 
 
@@ -170,3 +172,44 @@ def test_a_grid_has_every_point_once():
     }
     assert {tuple(point.values()) for point in points} == wanted
     assert len(points) == len(wanted) == 10
+
+
+def test_baselines_of_rows_have_the_features_of_the_rows(row_values, study_values, tmp_path):
+    def config(**changes):
+        one = row_values()
+        return one | {"config": merge(one["config"], changes)}
+
+    sizes = [config(train={"eval_batch_size": size}) | {"axes": {"b": size}} for size in (3, 512)]
+    plan = plan_of({"name": "rows", "rows": sizes}, tmp_path)
+    (baseline,) = plan.baselines  # how many images are read at a time makes no other baseline
+    assert baseline.task.config["train"]["eval_batch_size"] == 3
+
+    norms = [config(model={"layer_norm": on}) | {"axes": {"n": on}} for on in (False, True)]
+    plan = plan_of({"name": "rows", "rows": norms}, tmp_path)
+    found = [one.task.config["model"]["layer_norm"] for one in plan.baselines]
+    assert found == [False, True]
+
+    axes = {"n": {"no": {"model.layer_norm": False}, "yes": {"model.layer_norm": True}}}
+    plan = plan_of(study_values(methods=["triplet"], axes=axes), tmp_path)
+    assert [one.task.config["model"]["layer_norm"] for one in plan.baselines] == [False, True]
+    assert {one.task.config["train"]["eval_batch_size"] for one in plan.baselines} == {512}
+
+
+def test_a_study_says_which_settings_change_nothing(study_values, tmp_path):
+    base = merge(study_values()["base"], {"train": {"patience": 3}})
+    margin = {"loss": {"name": "margin"}, "name": "margin"}
+    values = study_values(base=base, protocol={"name": "paper"}, methods=[margin])
+    assert [text.partition(" ")[0] for text in plan_of(values, tmp_path).without_effect()] == [
+        "train.patience"
+    ]
+    assert plan_of(study_values(base=base), tmp_path).without_effect() == []
+
+
+def test_another_metric_leaves_the_trials_and_trains_the_repeats(study_values, tmp_path):
+    def keys(*metrics):
+        protocol = {"folds": 2, "metrics": ["map@r", *metrics]}
+        (one,) = plan_of(study_values(methods=["triplet"], protocol=protocol), tmp_path).methods
+        return one.method.identity, repeat_key(one.method, 0, 0)
+
+    assert keys()[0] == keys("mrr")[0]
+    assert keys()[1] != keys("mrr")[1]

@@ -11,9 +11,11 @@ from lookalike.study import methods
 from lookalike.study.config import load_study
 from lookalike.study.result_files import load_results
 
-STORED = sorted(
-    path.parent for path in (Path(__file__).parents[2] / "results").glob("*/study.json")
-)
+RESULTS = Path(__file__).parents[2] / "results"
+WHOLE = sorted(path.parent for path in RESULTS.glob("whole-study-*/*/study.json"))
+STORED = [*sorted(path.parent for path in RESULTS.glob("*/study.json")), *WHOLE]
+
+REPRODUCED = sorted(path.parent for path in RESULTS.glob("reproduce/*/*/study.json"))
 
 COMMANDS = {  # as in docs/studies.md
     "cub-last-stage": ("cub-last-stage",),
@@ -26,14 +28,24 @@ COMMANDS = {  # as in docs/studies.md
         "laptop-reality-check", "name=laptop-reality-check-omniglot", "data.name=omniglot-small",
         "data.transform=handwriting", "base.optim.lr=3e-3", "base.train.epochs=8",
     ),
+    "whole-study-cub": (
+        "whole-study", "data.name=cub", "data.transform=small", "base.optim.lr=1e-3",
+    ),
+    "whole-study-glyphs": ("whole-study",),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
+def study_of(folder):
+    """The study that the command in docs/studies.md ran; whole studies have a seed each."""
+    seed = [f"seed={folder.name}"] if folder in WHOLE else []
+    recipe, *overrides = COMMANDS[folder.parent.name if seed else folder.name]
+    return load_study(recipes.folder() / "studies" / f"{recipe}.yaml", [*overrides, *seed])
+
+
+@pytest.mark.parametrize("folder", STORED, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_rows_of_other_settings_are_marked_as_outdated(folder):
     found = load_results(folder)
-    recipe, *overrides = COMMANDS[folder.name]
-    study = load_study(recipes.folder() / "studies" / f"{recipe}.yaml", overrides)
+    study = study_of(folder)
     for data in study.data:
         facts = found.facts[data.display_name]
         known = methods.DatasetFacts(facts["fingerprint"], facts["weights"], facts["train_classes"])
@@ -42,7 +54,7 @@ def test_rows_of_other_settings_are_marked_as_outdated(folder):
             assert row.outdated or row.identity == method.identity, row.method
 
 
-@pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", STORED, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_rows_that_lost_to_their_start_are_marked_as_outdated(folder):
     """Heads began as PCA, whose validation score is known: now validation would keep it."""
     found = load_results(folder)
@@ -60,9 +72,33 @@ def test_rows_that_lost_to_their_start_are_marked_as_outdated(folder):
             assert row.outdated or not lost, row.method
 
 
-@pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", STORED, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_comparison_shows_the_marks(folder):
     outdated = {row.method for row in load_results(folder).rows if row.outdated}
     (part,) = compare(gather([folder]), "map@r", anyway=True).datasets
     flaws = [flaw for flaw in part.audit.flaws if flaw.kind == "outdated"]
     assert {name for flaw in flaws for name in flaw.rows} == outdated
+
+
+@pytest.mark.parametrize("folder", REPRODUCED, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_reproductions_are_what_their_recipes_train(folder):
+    """Whole, undamaged and finished; lifted structure of the thesis mines, pools hold 512."""
+    found = load_results(folder)
+    assert found.finished
+    assert found.planned
+    for row in found.rows:
+        assert not row.outdated
+        if row.method == "generalized-lifted-structure":
+            assert row.config["miner"] == {"name": "multi-similarity", "epsilon": 0.1}
+        if row.config["sampler"]["name"] in ("ddm", "frd"):  # those with smaller pools kept none
+            name = row.label.replace(", ", ",")
+            assert (folder / row.dataset / f"{name}.classes.npz").is_file()
+
+
+@pytest.mark.parametrize("data", ["cub", "glyphs"])
+def test_five_whole_studies_are_compared_as_repeats(data):
+    folders = [folder for folder in WHOLE if folder.parent.name == f"whole-study-{data}"]
+    assert sorted(folder.name for folder in folders) == ["0", "10", "20", "30", "40"]
+    (part,) = compare(gather(folders), "map@r").datasets
+    assert (part.studies, len(part.trained), part.audit.flaws) == (5, 5, ())
+    assert len(part.shares) == 2

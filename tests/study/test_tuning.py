@@ -9,6 +9,7 @@ from lookalike.study.tuning import (
     should_prune,
     suggest,
     trials_asked,
+    visible_trials,
 )
 
 SPACE = {
@@ -74,6 +75,36 @@ def test_hopeless_means_below_the_median_of_the_same_folds():
     assert not should_prune([0.2], history)
     assert not should_prune([0.0], history[:4])  # too few to judge
     assert should_prune([0.9, 0.1], history)  # 0.5 against a median of 0.55
+
+
+def test_pruned_trials_count_in_the_median():
+    """Else what was stopped early would raise the bar for all that follow."""
+    complete = [done(n, {}, 0.5, (0.5, 0.5)) for n in range(5)]
+    pruned = [done(n, {}, None, (0.1,), "pruned") for n in range(5, 11)]
+    assert should_prune([0.3], complete)
+    assert not should_prune([0.3], [*complete, *pruned])  # the median of eleven is 0.1
+    assert should_prune([0.3, 0.3], [*complete, *pruned])  # pruned ones have no second fold
+
+
+def test_random_trials_differ():
+    tuner = TunerConfig(name="random")
+    margins = [suggest(tuner, SPACE, 3, number, [])["loss.margin"] for number in range(20)]
+    assert len(set(margins)) == 20
+
+
+@pytest.mark.parametrize(
+    ("settings", "visible"),
+    [
+        ({"at_once": 1}, [0, 1, 2, 3, 4, 5, 6, 7]),
+        ({"at_once": 4}, [0, 0, 0, 0, 4, 4, 4, 4]),
+        ({"at_once": 3}, [0, 0, 0, 3, 3, 3, 6, 6]),
+        ({"name": "grid", "prune": False, "at_once": 2}, [0] * 8),
+        ({"name": "grid", "prune": True, "at_once": 2}, [0, 0, 2, 2, 4, 4, 6, 6]),
+    ],
+)
+def test_trials_of_a_wave_do_not_see_each_other(settings, visible):
+    tuner = TunerConfig(**settings)
+    assert [visible_trials(number, tuner) for number in range(8)] == visible
 
 
 def test_the_first_of_equals_wins_and_failures_never():

@@ -1,5 +1,7 @@
 """Checkpoints written by a thread: a copy of the moment, errors raised, one at a time."""
 
+import errno
+import os
 import resource
 import threading
 
@@ -75,13 +77,45 @@ def test_a_flipped_bit_is_a_sentence(written, name):
     content = bytearray(path.read_bytes())
     content[-20] ^= 1
     path.write_bytes(content)
-    with pytest.raises(LookalikeError, match=r"000001' is damaged; remove the run's folder"):
+    with pytest.raises(LookalikeError, match=f"is damaged: {name} is .*; remove the run's folder"):
         checkpoint.latest(written)
 
 
 def test_weights_that_are_gone_are_not_passed_over(written):
     (written / "000001" / "objective.safetensors").unlink()
-    with pytest.raises(LookalikeError, match="000001' is damaged"):
+    with pytest.raises(LookalikeError, match=r"objective\.safetensors': No such file") as told:
+        checkpoint.latest(written)
+    assert "remove" not in str(told.value)
+
+
+def refuse(*_, **__):
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "state.pt")
+
+
+def forget(*_, **__):
+    raise RuntimeError("storage has\nwrong byte size")
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        (refuse, "cannot read the checkpoint 'state.pt': Permission denied"),
+        (forget, "000001': RuntimeError: storage has wrong byte size"),
+    ],
+)
+def test_another_cause_is_said_and_nothing_is_to_be_removed(written, monkeypatch, fault, cause):
+    monkeypatch.setattr(torch, "load", fault)  # root may read everything
+    with pytest.raises(LookalikeError, match=cause) as told:
+        checkpoint.latest(written)
+    assert "remove" not in str(told.value)
+
+
+def test_lack_of_memory_is_no_damage(written, monkeypatch):
+    def full(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(torch, "load", full)
+    with pytest.raises(MemoryError):
         checkpoint.latest(written)
 
 
@@ -107,7 +141,7 @@ def test_a_flipped_bit_of_the_start_is_a_sentence(written):
 def test_a_start_that_is_gone_is_not_passed_over(written, tmp_path):
     assert checkpoint.read_start(tmp_path / "none") is None
     (written / checkpoint.START).unlink()
-    with pytest.raises(LookalikeError, match=r"start\.safetensors' is damaged"):
+    with pytest.raises(LookalikeError, match=r"start\.safetensors': No such file"):
         checkpoint.read_start(written)
 
 

@@ -19,6 +19,8 @@ from lookalike.training.batches import Pixels, TrainingBatches, step_generator
 from lookalike.training.building import feeding_of
 from lookalike.training.feeding import Feeding, UnreadBatch, feed
 
+pytestmark = pytest.mark.trust("my_views:views")
+
 CPU = torch.device("cpu")
 CROPS = Photo("test", 40, 24, "crops", (0.2, 1.0))
 LABELS = np.repeat(np.arange(12), 8)

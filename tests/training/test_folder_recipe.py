@@ -3,6 +3,7 @@
 import pytest
 
 from lookalike.config import load, recipes
+from lookalike.runs.run import test_embeddings as stored_embeddings
 from lookalike.training import train
 
 
@@ -28,3 +29,27 @@ def test_few_classes_train_and_the_start_is_tested_beside_them(few, tmp_path):
 def test_another_network_takes_the_recipe_too(few):
     settings = ["data.name=folder", f"data.root={few}", "model.network=resnet18"]
     assert load(recipes.default_recipe(settings), settings).model.frozen_until is None
+
+
+@pytest.mark.parametrize(
+    "name", ["folder", "csv", "parquet", "webdataset", "huggingface", "my.package:photos"]
+)
+def test_every_kind_of_own_images_starts_from_the_recipe(name):
+    settings = [f"data.name={name}", "data.root=photos"]
+    config = load(recipes.default_recipe(settings), settings)
+    assert (config.data.name, config.data.transform) == (name, "small")
+    assert (config.model.network, config.model.weights) == ("efficientnet-lite0", "imagenet")
+    assert recipes.default_recipe(["data.name=cub"]) is None
+
+
+def test_which_classes_test_is_drawn_for_all_seeds_alike(few, tmp_path):
+    given = ["data.name=folder", f"data.root={few}", f"runs_dir={tmp_path}", "train.epochs=0"]
+
+    def tested(*more):
+        run = train(load("recipe:folder", [*given, *more]))
+        return set(stored_embeddings(run).labels.tolist())
+
+    last = set(range(6, 12))
+    assert tested("protocol.order=sequential") == last  # as the configuration of older runs says
+    assert tested() == tested("seed=5") != last
+    assert tested("protocol.seed=5") != tested()

@@ -15,6 +15,8 @@ from lookalike.study.runner import TaskRunner
 from lookalike.training import Interrupted, Watcher, train
 from lookalike.training.loop import TrainingLoop
 
+pytestmark = pytest.mark.trust(f"{__name__}:BrokenLoss", f"{__name__}:SteepLoss")
+
 
 class BrokenLoss(nn.Module):
     """A loss that is no number from its fifth call on."""

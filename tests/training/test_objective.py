@@ -12,6 +12,12 @@ from lookalike.training import Interrupted, train
 from lookalike.training.forward import Passes, Prepared
 from lookalike.training.objective import build_objective
 
+pytestmark = pytest.mark.trust(
+    "pytorch_metric_learning.losses:NTXentLoss",
+    "pytorch_metric_learning.losses:TripletMarginLoss",
+    "torch:eq",
+)
+
 SHORT = ("train.epochs=1", "train.batches_per_epoch=6", "protocol.name=paper")
 UNTESTED = ("protocol.test=false",)
 

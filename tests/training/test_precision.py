@@ -8,6 +8,8 @@ from lookalike import models
 from lookalike.training import train
 from lookalike.training.distributed.devices import may_be_unused
 
+pytestmark = pytest.mark.trust("mine:Network")
+
 
 @pytest.fixture
 def seen(monkeypatch):

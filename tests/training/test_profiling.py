@@ -8,6 +8,7 @@ from torch import nn
 from lookalike.training import profiling
 from lookalike.training.profiling import STAGES, profile
 
+pytestmark = pytest.mark.trust(f"{__name__}:TickingLoss")
 CLOCK = {"now": 0.0}
 
 

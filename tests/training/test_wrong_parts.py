@@ -5,6 +5,15 @@ import pytest
 from lookalike.errors import BadInput
 from lookalike.training import train
 
+pytestmark = pytest.mark.trust(
+    "wrong_parts:Batches",
+    "wrong_parts:Miner",
+    "wrong_parts:broken_dataset",
+    "wrong_parts:dataset",
+    "wrong_parts:loss",
+    "wrong_parts:network",
+)
+
 PARTS = """
 from torch import nn
 

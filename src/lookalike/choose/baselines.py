@@ -1,9 +1,10 @@
-"""The untrained candidates, tested before any training: their LDA is where the heads start.
+"""The LDA where the heads start: its shrinkage is chosen before any training, and nothing tested.
 
 A study with ``model.head_init=auto`` would choose the shrinkage again in every fold and worker,
 which takes far longer than the training of a head.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from lookalike.errors import LookalikeError
@@ -20,16 +21,18 @@ def best_shrink(study: StudyConfig, folder: Path, pool: Executor) -> float:
 
     Args:
         study: A study with baselines.
-        folder: The folder of its results; the study will find the baselines there.
-        pool: What executes them, if they are not there yet.
+        folder: The folder of its results, which keeps the shrinkage.
+        pool: What chooses it, if it is not there yet.
 
     Returns:
         The shrinkage.
 
     Raises:
-        LookalikeError: The baselines failed.
+        LookalikeError: It failed.
     """
-    task = make_plan(study, folder).baselines[0].task
+    baselines = make_plan(study, folder).baselines[0].task
+    key = f"{baselines.key}/shrinkage"
+    task = replace(baselines, key=key, kind="shrinkage")
     folder.mkdir(parents=True, exist_ok=True)
     with Ledger(f"sqlite:///{folder.resolve() / 'study.db'}") as ledger:
         records, _ = ledger.records([task.key])
@@ -42,6 +45,5 @@ def best_shrink(study: StudyConfig, folder: Path, pool: Executor) -> float:
                 if "error" not in record and ledger.claim(task.key):
                     ledger.finish(task.key, record)
     if "error" in record:
-        raise LookalikeError(f"the untrained features cannot be tested: {record['error']}")
-    shrinks = [row["parameters"]["shrink"] for row in record["rows"] if row["baseline"] == "lda"]
-    return float(shrinks[0])
+        raise LookalikeError(f"the untrained features cannot be scored: {record['error']}")
+    return float(record["shrink"])

@@ -10,25 +10,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lookalike import data
 from lookalike.choose import candidates
 from lookalike.choose.baselines import best_shrink
 from lookalike.choose.budget import Clock, Extraction, TimedExecutor, TimedWatcher, TimeIsUp
 from lookalike.choose.decision import Decision, decide
 from lookalike.choose.extraction import compute_features
-from lookalike.choose.preparation import prepare, usable_classes
+from lookalike.choose.preparation import FILE_DATASETS, prepare, usable_classes
 from lookalike.choose.recipe import run_of, untrained_run
 from lookalike.choose.survey import Classes, Survey
 from lookalike.choose.untrained import Untrained, score_untrained
 from lookalike.compare.contenders import Gathered, gather
 from lookalike.config import RunConfig, parse
-from lookalike.config.recipes import USER_DATASETS
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
 from lookalike.models import preset_of
 from lookalike.progress import Watcher
 from lookalike.study.driver import Executor, run_study
 from lookalike.study.methods import base_config, hash_of
 from lookalike.study.result_files import load_results
+from lookalike.training.building import load_images
+
+TESTING = candidates.REPEATS / 6
+"""Time of a candidate's repeats and tests as a part of that of its six settings, roughly."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,9 @@ def choose(
     watcher = watcher or Watcher()
     if metric not in candidates.METRICS:
         raise BadInput(f"there is no metric '{metric}'; {did_you_mean(metric, candidates.METRICS)}")
-    config = parse({**settings, "seed": settings.get("seed", 0)}, "choose")
-    images = data.load(config.data.name, config.data.root)
+    seed = settings.get("seed", 0)
+    config = parse({**settings, "seed": seed, "protocol": {"seed": seed}}, "choose")
+    images, _ = load_images(config)
     label = label_of(config)
     classes = usable_classes(images)
     identity = hash_of({**settings, "data": _without_root(settings)}, images.fingerprint)
@@ -178,7 +181,7 @@ def label_of(config: RunConfig) -> str:
         The name of the user's own folder or file, else that of the data set.
     """
     root = config.data.root
-    if config.data.name not in USER_DATASETS or root is None:
+    if config.data.name not in FILE_DATASETS or root is None:
         return config.data.name
     path = root.expanduser().resolve()
     return (path.stem if config.data.name == "csv" else path.name).strip(".") or config.data.name
@@ -197,36 +200,43 @@ def _try_candidates(
     executor: Callable[[], AbstractContextManager[Executor]],
     watcher: Watcher,
 ) -> None:
-    """Test the baselines, then one candidate more each time, while there is time for one more."""
-    quiet, longest = _Stages(watcher), 0.0
+    """Tune one candidate after the other while there is time to test them all, then test once.
+
+    No test label is read before the last candidate that there is time for is tuned.
+    """
+    quiet, longest, tuned = _Stages(watcher), 0.0, 0
     with executor() as pool:
         timed = TimedExecutor(pool, clock)
         shrink = None
-        if settings["model"].get("head_init") == "auto":
-            first = candidates.study_of(settings, 1, folds, folder.name, label)
-            try:
+        try:
+            if settings["model"].get("head_init") == "auto":
+                first = candidates.study_of(settings, 1, folds, folder.name, label)
                 shrink = best_shrink(first, folder, timed)
-            except TimeIsUp:
-                return
-        for count, name in enumerate(candidates.names(), 1):
-            if clock.left < longest:
-                watcher.note(f"no time is left for {name}")
-                break
-            before = clock.used
-            study = candidates.study_of(settings, count, folds, folder.name, label, shrink)
+            for count, name in enumerate(candidates.names(), 1):
+                if clock.left < longest * (1 + tuned * TESTING):
+                    watcher.note(f"no time is left for {name}")
+                    break
+                before = clock.used
+                study = candidates.study_of(settings, count, folds, folder.name, label, shrink)
+                run_study(
+                    study, lambda: nullcontext(timed), folder=folder, watcher=quiet, test=False
+                )
+                took, tuned = clock.used - before, count
+                longest = max(longest, took)
+                row = load_results(folder).row(label, name)
+                if row is not None and row.validation is not None:
+                    watcher.note(
+                        f"{name}: {candidates.METRIC} {100 * row.validation:.1f} on validation "
+                        f"classes ({took:.0f} s)"
+                    )
+        except TimeIsUp:
+            watcher.note("the time was up while candidates were tuned")
+        if tuned:
+            study = candidates.study_of(settings, tuned, folds, folder.name, label, shrink)
             try:
                 run_study(study, lambda: nullcontext(timed), folder=folder, watcher=quiet)
             except TimeIsUp:
-                watcher.note(f"the time was up during {name}")
-                break
-            took = clock.used - before
-            longest = max(longest, took)
-            row = load_results(folder).row(label, name)
-            if row is not None and row.validation is not None:
-                watcher.note(
-                    f"{name}: {candidates.METRIC} {100 * row.validation:.1f} on validation "
-                    f"classes ({took:.0f} s)"
-                )
+                watcher.note("the time was up during the test")
 
 
 def _finished(folder: Path) -> tuple[Gathered, list[tuple[str, str]]]:
@@ -234,7 +244,7 @@ def _finished(folder: Path) -> tuple[Gathered, list[tuple[str, str]]]:
     results = load_results(folder) if (folder / "study.json").is_file() else None
     if results is None or not results.baselines:
         raise LookalikeError(
-            "the time was up before the untrained features were tested; what was computed is kept, "
+            "the time was up before a candidate was tuned and tested; what was computed is kept, "
             "so the same command with more --minutes goes on"
         )
     failed = []

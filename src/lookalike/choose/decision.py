@@ -1,22 +1,24 @@
 """The recommendation, from the results of a study.
 
-Validation classes choose: the method, its settings and epochs, and the best of what needs no
-training. The test classes are used for one decision, fixed beforehand: the trained method is
-recommended if it is better than the best untrained one for other classes too (the crossed interval
-over trainings and test classes; see :mod:`lookalike.compare.uncertainty`). Validation cannot make
-that decision: a training keeps the best of its epochs, the start among them, so there it never
-loses to its start.
+Validation classes decide everything: the method, its settings and epochs, the best of what needs no
+training, and whether training is worth it. The last of these on each fold with settings that the
+other folds chose, at the last epoch: the best epoch of a fold is the best *on that fold*, and the
+start is among them, so by it a training never loses to its start. Then both are tested once.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
 from lookalike.compare.contenders import BASELINES, Contender, Gathered
-from lookalike.compare.power import needed
 from lookalike.compare.sampling import class_bounds, sample_of
 from lookalike.compare.uncertainty import Bounds, Difference, differences
 from lookalike.errors import LookalikeError
+from lookalike.study.intervals import Interval, interval
 from lookalike.study.results import BaselineRow, MethodRow
+
+ONE_SIDED = 0.9
+"""The level of a two-sided interval whose lower end is that of a one-sided one of 95 %."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,9 @@ class Decision:
         candidates: All that were tested, the best on validation classes first.
         trained: The trained one that validation chose; None where none was finished.
         untrained: The untrained one that validation chose.
-        gain: The difference between these two; None where none was trained.
-        classes_needed: Test classes that would probably show a difference of this size; None: it
-            is shown already, or no number would do.
+        validated: What training gains on the validation classes, over folds, as a one-sided 95 %
+            interval (its ``low``); None where none was trained.
+        gain: The difference between these two on the test classes; None where none was trained.
         to_others: The differences between the recommended and every other candidate, corrected
             for their number; empty where none was trained.
         test_classes: How many test classes there are.
@@ -72,15 +74,20 @@ class Decision:
     candidates: tuple[Candidate, ...]
     trained: Candidate | None
     untrained: Candidate
+    validated: Interval | None
     gain: Difference | None
-    classes_needed: int | None
     to_others: tuple[Difference, ...]
     test_classes: int
     trainings: int
 
     @property
     def training_helps(self) -> bool:
-        """Whether the trained one is shown to be better, for other classes too."""
+        """Whether the trained one is shown to be better on the validation classes."""
+        return self.trained is not None and self.validated is not None and self.validated.low > 0
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the test shows the same, for other classes too."""
         gain, trained = self.gain, self.trained
         return bool(gain and trained and gain.holds and gain.better == trained.name)
 
@@ -129,21 +136,22 @@ def decide(gathered: Gathered, metric: str) -> Decision:
     if untrained is None:
         raise LookalikeError("the study has no baselines, so nothing can be recommended")
     by_name = {one.name: one for one in rows}
-    gain, count = None, None
+    gain, validated = None, None
     if trained is not None:
         sample = sample_of([by_name[trained.name], by_name[untrained.name]], metric)
         (gain,) = differences(sample)
-        if not gain.holds:
-            found = needed(sample, gain)
-            count = found.classes if found else None
+        methods = [one.row for one in ordered if isinstance(one.row, MethodRow)]
+        base = untrained.row
+        gains = validated_gains(methods, base.validation if isinstance(base, BaselineRow) else ())
+        validated = interval(gains, ONE_SIDED) if gains else None
     classes = [len(table.queries) for one in rows for table in one.class_blocks(metric).values()]
     decision = Decision(
         metric=metric,
         candidates=tuple(ordered),
         trained=trained,
         untrained=untrained,
+        validated=validated,
         gain=gain,
-        classes_needed=count,
         to_others=(),
         test_classes=max(classes, default=0),
         trainings=max((one.row.seeds for one in rows if one.row), default=0),
@@ -153,6 +161,28 @@ def decide(gathered: Gathered, metric: str) -> Decision:
     others = [one.name for one in rows if one.name != decision.chosen.name]
     pairs = differences(sample_of(rows, metric), not_among=others)
     return replace(decision, to_others=tuple(pairs))
+
+
+def validated_gains(rows: Sequence[MethodRow], untrained: Sequence[float]) -> list[float]:
+    """What training gains on each fold, with the method and settings that the other folds chose.
+
+    Args:
+        rows: The methods with their trials.
+        untrained: The validation score of each fold of what is not trained.
+
+    Returns:
+        One gain for each fold, of the last epoch; empty where there are fewer than two folds.
+    """
+    trials = [trial for row in rows for trial in row.trials if trial.state == "complete"]
+    folds = len(untrained)
+    if folds < 2 or not trials:
+        return []
+    gains = []
+    for fold in range(folds):
+        others = [at for at in range(folds) if at != fold]
+        best = max(trials, key=lambda trial: fmean(trial.folds[at] for at in others))
+        gains.append((best.last or best.folds)[fold] - untrained[fold])
+    return gains
 
 
 def _candidate(one: Contender, gathered: Gathered, metric: str, bounds: Bounds | None) -> Candidate:

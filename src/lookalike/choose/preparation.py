@@ -15,14 +15,16 @@ from lookalike import data
 from lookalike.choose.budget import Clock, Extraction, plan_extraction
 from lookalike.choose.extraction import measure, write_sample
 from lookalike.choose.survey import Classes, Survey
-from lookalike.config import RunConfig
-from lookalike.config.recipes import USER_DATASETS
+from lookalike.config import DataConfig, RunConfig
 from lookalike.data import ImageSet
 from lookalike.errors import BadInput
 from lookalike.files import read_json, write_json
 from lookalike.models import preset_of
 from lookalike.progress import Watcher
+from lookalike.training.building import load_images
 
+FILE_DATASETS = ("folder", "csv")
+"""Data sets of image files, of which a table can list some."""
 PLAN = "choose.json"
 """What was measured and found in the images; written before anything is trained."""
 
@@ -107,7 +109,7 @@ def prepare(
             images.labels,
             clock.seconds,
             config.model.frozen_views,
-            whole=config.data.name not in USER_DATASETS or images.query is not None,
+            whole=config.data.name not in FILE_DATASETS or images.query is not None,
         )
     used = dict(settings["data"])
     if extraction.per_class is not None:
@@ -120,7 +122,8 @@ def prepare(
         survey = Survey.of(images, report)
     if survey.unreadable:
         used["skip_unreadable"] = True
-        images = data.load(used["name"], used.get("root"), skip_unreadable=True)
+        skipping = config.model_copy(update={"data": DataConfig.model_validate(used)})
+        images, _ = load_images(skipping)
         usable_classes(images)
     if not stored:
         kept = {"extraction": extraction.as_dict(), "survey": survey.as_dict()}

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from lookalike.choose.budget import Extraction
+from lookalike.choose.candidates import METRIC
 from lookalike.choose.chooser import Outcome
 from lookalike.choose.decision import Decision
 from lookalike.compare.uncertainty import Bounds, Difference
 from lookalike.config import RunConfig
-from lookalike.config.recipes import USER_DATASETS
+from lookalike.config.schema import SPLIT_DATASETS
 from lookalike.report.formatting import metric_label, signed
 
 BASELINE_NAMES = {
@@ -96,27 +97,37 @@ def _verdict(decision: Decision) -> str:
     trained, gain, plain = decision.trained, decision.gain, name_of(decision.untrained.name)
     if trained is None or gain is None:
         return "No training was finished in the time, so whether training helps is not known."
-    if gain.over_classes is None:
-        return "Whether training helps is not known: there are too few test classes for a test."
-    ahead = gain.better == trained.name
     score = plus_minus(trained.score, trained.bounds)
     untrained = plus_minus(decision.untrained.score, decision.untrained.bounds)
     gap = minus(gain, trained.name).replace(" (", " points, ").rstrip(")")
-    if decision.training_helps:
-        return f"Training is worth it: {plain} has {untrained}; {trained.name} gains {gap}."
-    if gain.holds:
-        return f"Training is not worth it: {trained.name} has {score}, which is worse ({gap})."
-    narrow = gain.scope in ("these classes", "these trainings")
-    chance = "holds for these test classes only" if narrow else "may be chance"
-    if not ahead:
-        return f"Training is not worth it: {trained.name} has {score} ({gap}, which {chance})."
-    more = ""
-    if decision.classes_needed:
-        more = f"; if it is real, about {decision.classes_needed:,} test classes would show it"
-    return (
-        f"Training is not shown to be worth it: {trained.name} has {score} "
-        f"({gap}, which {chance}{more})."
+    tested = (
+        f"Tested once, {plain} has {untrained} and {trained.name} {score} ({gap}, which "
+        f"{_scope(gain)})."
     )
+    return f"{_validated(decision)} {tested}"
+
+
+def _validated(decision: Decision) -> str:
+    """What the validation classes decided."""
+    trained, found = decision.trained, decision.validated
+    if trained is None or found is None:
+        return "Whether training helps is not known: there are too few classes to validate."
+    words = "Training is worth it" if decision.training_helps else "Training is not shown to be"
+    words += "" if decision.training_helps else " worth it"
+    return (
+        f"{words}: on validation classes it gains {signed(found.mean)} points of "
+        f"{metric_label(METRIC)} over {found.count} folds, at least {signed(found.low)} with 95 % "
+        "confidence."
+    )
+
+
+def _scope(gain: Difference) -> str:
+    """For what the difference on the test classes holds."""
+    if gain.holds:
+        return "holds for other classes too"
+    if gain.scope == "open":
+        return "may be chance"
+    return f"holds for {gain.scope} only".replace("these classes", "these test classes")
 
 
 def minus(difference: Difference, name: str) -> str:
@@ -148,7 +159,8 @@ def meaning(decision: Decision) -> str:
     times = f"{decision.trainings} trainings and " if decision.trainings > 1 else ""
     return (
         f"± is half the 95 % interval over {times}{decision.test_classes:,} test classes: what to "
-        "expect of other classes like these."
+        "expect of other classes like these, in a gallery like this one, with this split and these "
+        "searched settings."
     )
 
 
@@ -177,7 +189,7 @@ def limits(outcome: Outcome) -> list[str]:
 
 def _fine_tuning(recipe: RunConfig) -> str:
     """The command that would fine-tune, where there is a recipe for such data."""
-    if recipe.data.name not in USER_DATASETS:
+    if recipe.data.name in SPLIT_DATASETS:
         return ""
     root = shlex.quote(str(recipe.data.root))
     return f" (lookalike train data.name={recipe.data.name} data.root={root})"
@@ -233,6 +245,8 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
             "method": decision.chosen.name,
             "metric": decision.metric,
             "training_helps": decision.training_helps,
+            "confirmed": decision.confirmed,
+            "validated": decision.validated and decision.validated.as_mapping(),
             "test_classes": decision.test_classes,
             "trainings": decision.trainings,
             "gain": gain
@@ -244,7 +258,6 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
                 "over_classes": _pair(gain.over_classes),
                 "p": gain.p,
                 "scope": gain.scope,
-                "classes_needed": decision.classes_needed,
             },
             "not_told_apart": list(decision.tied),
             "candidates": [

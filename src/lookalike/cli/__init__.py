@@ -4,6 +4,7 @@ Nothing is imported here before signals are handled, so that Ctrl-C during the i
 is one sentence too.
 """
 
+import os
 from typing import Any
 
 from lookalike.cli.stopping import Stopping
@@ -12,7 +13,11 @@ __all__ = ["app", "main"]
 
 
 def main() -> None:
-    """Run the command line, until it ends or is stopped."""
+    """Run the command line, until it ends or is stopped.
+
+    The Python processes that it starts, also those of libraries, do not search the current folder.
+    """
+    os.environ["PYTHONSAFEPATH"] = "1"
     with Stopping():
         from lookalike.cli.commands import run
 

@@ -48,7 +48,7 @@ class _TryFirst(MetaPathFinder):
         if not modules:
             return
         tried = subprocess.run(
-            [sys.executable, "-c", TRY, str(ROOM), *modules], capture_output=True, check=False
+            [sys.executable, "-P", "-c", TRY, str(ROOM), *modules], capture_output=True, check=False
         )
         if tried.returncode != 0:
             raise LookalikeError(

@@ -14,7 +14,7 @@ from lookalike.cli.address_space import try_libraries_first
 from lookalike.cli.audit import audit
 from lookalike.cli.choose import choose
 from lookalike.cli.compare import compare
-from lookalike.cli.console import Command, Group
+from lookalike.cli.console import Command, Group, safely
 from lookalike.cli.data import data
 from lookalike.cli.demo import demo
 from lookalike.cli.duplicates import duplicates
@@ -31,8 +31,9 @@ from lookalike.cli.search import search
 from lookalike.cli.serve import serve
 from lookalike.cli.study import study
 from lookalike.cli.train import train
-from lookalike.errors import LookalikeError, LookalikeWarning
+from lookalike.errors import LookalikeError, LookalikeWarning, masked
 from lookalike.files import FULL
+from lookalike.progress import escaped
 
 __all__ = ["app", "run"]
 
@@ -66,6 +67,8 @@ for name, group in GROUPS.items():
 for one in (app, *GROUPS.values()):
     for registered in one.registered_commands:
         registered.cls = Command
+        assert registered.callback is not None
+        registered.callback = safely(registered.callback)
 
 
 def show_version(asked: bool) -> None:
@@ -88,8 +91,6 @@ def common_options(
 def run() -> None:
     """Run the command line; an error becomes one sentence and an exit code."""
     warnings.showwarning = show_warning
-    if os.getcwd() not in sys.path:  # as for ``python -m``: parts of one's own in this folder
-        sys.path.insert(0, os.getcwd())
     try:
         try_libraries_first()
         app()
@@ -130,7 +131,7 @@ def end(sentence: str, exit_code: int) -> NoReturn:
     if "TORCHELASTIC_RUN_ID" in os.environ and os.environ["RANK"] != "0":
         time.sleep(SECONDS_FOR_THE_FIRST_RANK)
     else:
-        print(f"lookalike: {sentence}", file=sys.stderr)
+        print(escaped(f"lookalike: {masked(sentence)}"), file=sys.stderr)
     sys.exit(exit_code)
 
 

@@ -8,9 +8,6 @@ import typer
 
 from lookalike.cli.console import Anyway, AsJson, Metric, ResultFolders
 
-MOST_NEEDED = 3
-"""Pairs of which the terminal says what it would take to tell them apart."""
-
 if TYPE_CHECKING:
     from lookalike.compare.comparison import Comparison, OnDataset
     from lookalike.study.results import Which
@@ -29,8 +26,9 @@ def compare(
 
     Example: lookalike compare runs/glyphs-triplet-0123456789ab runs/glyphs-circle-ba9876543210
 
-    Runs that differ in seed and fold alone count as repeats of one method. "Better" is said where
-    it holds for other trainings and for other test classes.
+    Runs that differ in seed and fold alone count as repeats of one method, and studies that differ
+    in their seed alone as repeats of the whole study. "Better" is said where it holds for other
+    trainings (or studies) and for other test classes.
     """
     from lookalike.compare.comparison import check_concatenated, chosen_metric
     from lookalike.compare.comparison import compare as compare_rows
@@ -67,6 +65,10 @@ def print_part(found: "Comparison", part: "OnDataset") -> None:
     print_settings(part)
     for number, flaw in enumerate(part.audit.flaws, 1):
         print(f"  [{number}] {flaw.sentence}")
+    if part.audit.fair:
+        print(f"Fair: nothing but the method differs. {part.searched}".rstrip())
+    if part.readings:
+        print(part.readings)
     if part.ranking == "refused":
         print("Not ranked: the rows differ beyond the method. --anyway ranks them and says so.")
     elif part.ranking == "anyway":
@@ -86,8 +88,12 @@ def print_settings(part: "OnDataset") -> None:
 
 def print_claims(part: "OnDataset") -> None:
     """Print what holds, what holds for these classes only, and the number of open pairs."""
+    from lookalike.report.power import power_sentence
+
     if part.differences:
         print(part.basis)
+    for sentence in part.shares:
+        print(sentence)
     for sentence in (*part.claims, *part.narrow_claims):
         print(sentence)
     if part.differences:
@@ -97,20 +103,15 @@ def print_claims(part: "OnDataset") -> None:
     for base, methods in part.no_better_than_baseline.items():
         if part.differences and part.classes and part.trainings > 1 and methods:
             print(f"Not shown to beat {base}: {', '.join(methods)}.")
-    print_needed(part)
-
-
-def print_needed(part: "OnDataset") -> None:
-    """Print what it would take to tell the best from those that it is not shown to beat."""
-    from lookalike.report.power import needed_sentence
-
-    sure = {(one.better, one.worse) for one in part.differences if one.holds}
-    for one in [one for one in part.needed if (one.better, one.worse) not in sure][:MOST_NEEDED]:
-        print(needed_sentence(one, part.trainings, part.classes))
+    sentence = power_sentence(part)
+    if sentence:
+        print(sentence)
 
 
 def print_tournament(found: "Comparison") -> None:
-    """Print average ranks, Friedman's test and the critical difference."""
+    """Print average ranks, and what is known of their differences."""
+    from lookalike.report.formatting import p_value
+
     result = found.tournament
     if result is None:
         return
@@ -120,14 +121,13 @@ def print_tournament(found: "Comparison") -> None:
         spread = "" if one.deviation is None else f" ± {one.deviation:.2f}"
         total = f"total {one.total:4g}  " if result.cells else ""
         print(f"  {one.name:<{width}}  {total}average rank {one.rank:5.2f}{spread}")
-    if result.distance is None:
-        return
-    if result.friedman:
-        print(f"Friedman: p = {result.friedman.p:.2g}. ", end="")
-    print(
-        f"Ranks closer than {result.distance:.2f} cannot be distinguished (Nemenyi, 5 %). "
-        "Ranks are of these trainings only: what is shown to be better stands above."
-    )
+    if result.friedman and result.distance is not None:
+        print(
+            f"Friedman: {p_value(result.friedman.p)}. Ranks closer than {result.distance:.2f} "
+            "cannot be distinguished (Nemenyi, 5 %)."
+        )
+    elif not result.cells:
+        print("The ranks themselves are not tested: what is shown to be better stands above.")
 
 
 def as_mapping(found: "Comparison") -> dict[str, Any]:
@@ -151,7 +151,10 @@ def as_mapping(found: "Comparison") -> dict[str, Any]:
                 "differences": [
                     asdict(d) | {"scope": d.scope, "holds": d.holds} for d in part.differences
                 ],
-                "needed": [asdict(one) for one in part.needed],
+                "studies": part.studies,
+                "shares": part.shares,
+                "searched": part.searched,
+                "readings": part.readings,
                 "claims": part.claims,
                 "narrow_claims": part.narrow_claims,
             }

@@ -1,13 +1,35 @@
 """The options that several commands share, and how help shows them."""
 
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from lookalike.errors import masked
+from lookalike.progress import EscapedStream
+from lookalike.registry import trust
 
-class Command(TyperCommand):
+
+class Parsing:
+    """Arguments whose errors show no password."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments that are left."""
+        try:
+            return list(super().parse_args(ctx, args))  # type: ignore[misc]
+        except Exception as error:  # a UsageError of the click inside of typer, or of click
+            if "message" in vars(error):
+                vars(error)["message"] = masked(vars(error)["message"])
+            raise
+
+
+class Command(Parsing, TyperCommand):
     """A command whose help shows a flag as ``--json``, not as an option with a value."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -15,7 +37,7 @@ class Command(TyperCommand):
         return without_types(super().get_params(ctx))
 
 
-class Group(TyperGroup):
+class Group(Parsing, TyperGroup):
     """A group of commands, with flags as those of :class:`Command`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -31,10 +53,37 @@ def without_types(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
+def safely(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with what all have: the option ``--trust``, and output that is escaped."""
+
+    @wraps(command)
+    def trusting(trusted: list[str] | None, **given: Any) -> None:
+        trust(trusted or [])
+        with escaped_output():
+            command(**given)
+
+    own = inspect.signature(command)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    option = inspect.Parameter("trusted", keyword, default=None, annotation=Trusted)
+    shown = own.replace(parameters=[*own.parameters.values(), option])
+    trusting.__signature__ = shown  # type: ignore[attr-defined]
+    trusting.__annotations__ = {**command.__annotations__, "trusted": Trusted}
+    return trusting
+
+
+@contextmanager
+def escaped_output() -> Iterator[None]:
+    """Let nothing that is printed be obeyed by the terminal: labels and names may be anybody's."""
+    out, error = EscapedStream(sys.stdout), EscapedStream(sys.stderr)
+    with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, error)):
+        yield
+
+
 def print_next(*commands: str) -> None:
     """Print what one may do now, to standard error: results are on standard output."""
     for number, command in enumerate(commands):
-        typer.echo(f"{'next:' if number == 0 else '     '} lookalike {command}", err=True)
+        start = "next:" if number == 0 else "     "
+        typer.echo(f"{start} lookalike {masked(command)}", err=True)
 
 
 def print_skipped(skipped: list[Any]) -> None:
@@ -45,6 +94,12 @@ def print_skipped(skipped: list[Any]) -> None:
         print(f"  and {len(skipped) - 10:,} more (--json names all)")
 
 
+Trusted = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust", metavar="MODULE:NAME", help="Import this code, which a run or setting names."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Page = Annotated[Path | None, typer.Option(help="Write an HTML page.")]
 ResultFolders = Annotated[

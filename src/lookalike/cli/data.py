@@ -40,6 +40,9 @@ def prepare(
 def check(
     name: Name,
     root: Root = None,
+    rehash: Annotated[
+        bool, typer.Option("--rehash", help="Read every file again, whatever the cache has.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Count images and classes; list unreadable and duplicate images, and classes of one image.
@@ -50,8 +53,9 @@ def check(
     """
     from lookalike import data as room
 
-    images = room.load(name, root)
     with ConsoleWatcher() as watcher:
+        reading = "reading files to know their content"
+        images = room.load(name, root, False, lambda *done: watcher.stage(reading, *done), rehash)
         report = room.check(images, lambda done, total: watcher.stage("reading", done, total))
     print(json.dumps(report.as_dict(), indent=2) if as_json else report)
     if report.refusals:

@@ -73,9 +73,9 @@ def embed(
     If interrupted, the same command continues; finished files are not computed again.
     'lookalike index import vectors/ -o shop.index' makes them searchable.
     """
+    from lookalike.addresses import is_postgres
     from lookalike.inference.bulk.job import Options, Share
     from lookalike.inference.bulk.source import open_source
-    from lookalike.search.index import is_postgres
     from lookalike.training.signals import Interrupted
 
     if len(given) != (2 if network is None else 1):

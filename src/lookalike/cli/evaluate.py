@@ -28,7 +28,7 @@ def evaluate(
     ] = "recall@1,recall@2,recall@4,recall@8,r-precision,map@r",
     labels: Annotated[Path | None, typer.Option(help="Labels of an .npy: .npy or text.")] = None,
     confidence: Annotated[
-        float | None, typer.Option(help="Bootstrap intervals over queries, for example 0.95.")
+        float | None, typer.Option(help="Bootstrap intervals over classes, for example 0.95.")
     ] = None,
     rerank: Annotated[
         str | None,

@@ -266,26 +266,6 @@ def compact(place: Place, as_json: AsJson = False) -> None:
 
 
 @index.command()
-def upgrade(place: Place, as_json: AsJson = False) -> None:
-    """Bring an index of an older lookalike to this version; pictures keep their ids.
-
-    If interrupted, it can be repeated.
-
-    Example: lookalike index upgrade shop.index
-    """
-    from lookalike.search import Index
-
-    before = Index.upgrade(place)
-    found = Index.open(place)
-    with ConsoleWatcher() as watcher:
-        found.optimize(watcher)
-    if as_json:
-        print(json.dumps({"from": before, "pictures": len(found)}))
-    else:
-        print(f"{found.place}: {len(found):,} pictures, upgraded from version {before}")
-
-
-@index.command()
 def check(
     place: Place,
     files: Annotated[
@@ -308,8 +288,8 @@ def check(
 
 def place_of(output: str | None, store: str | None) -> str:
     """The place of a new index."""
+    from lookalike.addresses import is_postgres
     from lookalike.errors import BadInput
-    from lookalike.search.index import is_postgres
 
     if (output is None) == (store is None):
         raise BadInput("say where the index goes: '-o shop.index' or '--store postgresql://...'")

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
-VERDICTS = {"yes": "Held", "no": "Did not hold", "not shown": "Not shown"}
-
 
 @with_execution
 def reproduce(
@@ -117,7 +115,9 @@ def show_outcome(found: "Outcome", pages: list[Path]) -> None:
     for sentence in found.deviations:
         print(f"differs: {sentence}")
     for claim in found.claims:
-        print(f"claim: {claim.says} {VERDICTS[claim.verdict]}: {claim.evidence}")
+        paper = {"yes": "agree", "no": "contradict it", None: "are not there"}[claim.published]
+        print(f"claim: {claim.says} {claim.here[0].upper()}{claim.here[1:]}: {claim.evidence}.")
+        print(f"       the published numbers {paper}")
     for row in found.unfinished:
         print(f"not finished: {row}")
     print("written:", *pages)
@@ -133,7 +133,7 @@ def show_entries(found: list["Entry"], as_json: bool) -> None:
                 "name": one.name,
                 "paper": one.paper,
                 "kind": one.kind,
-                "title": one.title,
+                "title": one.heading,
                 "source": one.source,
                 "needs": needs(one),
                 "figures": [figure.kind for figure in one.figures],
@@ -145,7 +145,7 @@ def show_entries(found: list["Entry"], as_json: bool) -> None:
         return
     width = max(len(one.name) for one in found)
     for one in found:
-        print(f"{one.name:<{width}}  {one.kind:<10}  {one.title}")
+        print(f"{one.name:<{width}}  {one.kind:<10}  {one.heading}")
 
 
 def show_list(chosen: "Entry", as_json: bool) -> None:

@@ -26,14 +26,26 @@ def serve(
         typer.Option(help="Require one of the tokens of this file, lines of 'name = token'."),
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="How often each token may search: 10/s, 100/min, 5000/h.")
-    ] = None,
+        str,
+        typer.Option(
+            help="How often each token, or without any each address, may search: 10/s, 100/min, "
+            "5000/h, or none: as often as it likes."
+        ),
+    ] = "50/s",
     runtime: Annotated[
         Literal["torch", "onnx"], typer.Option(help="The runtime that embeds uploaded pictures.")
     ] = "torch",
     workers: Annotated[
         int, typer.Option(min=1, max=256, help="Processes that answer, each with its model.")
     ] = 1,
+    trusted_proxies: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESSES",
+            help="Proxies in front of it, as 127.0.0.1 or 10.0.0.0/8,10.1.2.3: the address of the "
+            "client and https are taken from their X-Forwarded-For and X-Forwarded-Proto.",
+        ),
+    ] = "",
     log: Annotated[
         Literal["human", "json"], typer.Option(help="How the log is written to standard error.")
     ] = "human",
@@ -73,16 +85,17 @@ def serve(
             )
         secret = token is not None and token == os.environ.get("LOOKALIKE_TOKEN")
         shown = address if token is None or secret else f"{address}?token={quote(token)}"
-        print(f"{len(opened):,} pictures of {index} at {shown}  (Ctrl-C stops)", flush=True)
+        print(f"{len(opened):,} pictures of {opened.place} at {shown}  (Ctrl-C stops)", flush=True)
 
     server.serve(
         opened,
         host=host,
         port=port,
         tokens=known,
-        rate=None if rate is None else Rate.parse(rate),
+        rate=None if rate == "none" else Rate.parse(rate),
         runtime=runtime,
         workers=workers,
         log=log,
+        proxies=trusted_proxies,
         ready=tell,
     )

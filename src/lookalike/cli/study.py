@@ -37,10 +37,12 @@ def run(
 
     If interrupted, the same command resumes; finished work is not repeated.
     """
+    from lookalike.registry import trust
     from lookalike.study.config import load_study
     from lookalike.study.driver import run_study
 
     config = load_study(arguments[0], arguments[1:])
+    trust(config)
     with execution.running("study") as how:
         found = run_study(config, **how)
     show(found.folder, as_json)

@@ -56,7 +56,8 @@ def train(
         print(json.dumps(json_schema(), indent=2) if schema else help_text())
         return
     from lookalike import training
-    from lookalike.config import load, recipes
+    from lookalike.config import load_trusted, recipes
+    from lookalike.config.schema import SPLIT_DATASETS
     from lookalike.training.distributed.devices import is_first_machine
     from lookalike.training.summary import summary, warnings
 
@@ -66,7 +67,7 @@ def train(
     given = arguments or []
     named = bool(given) and ("=" not in given[0] or given[0].endswith((".yaml", ".yml")))
     settings = given[1:] if named else given
-    config = load(given[0] if named else recipes.default_recipe(settings), settings)
+    config = load_trusted(given[0] if named else recipes.default_recipe(settings), settings)
     if profile:
         show_profile(config, as_json)
         return
@@ -82,7 +83,7 @@ def train(
     print(f"{run.folder}: {run.result.get('protocol', '')}, {run.seconds:.0f} s of training")
     print("\n".join(summary(run.result)))
     latest = run.mark_latest()
-    own = config.data.name in recipes.USER_DATASETS
+    own = config.data.name not in SPLIT_DATASETS and config.data.root is not None
     pictures = str(config.data.root) if own else "photos/"
     print_next(
         f"evaluate {latest} --worst 5",

@@ -76,6 +76,8 @@ class Experiment:
     """Models behind the score for each seed, one for each fold."""
     outdated: str = ""
     """Why the current version of the code would not reproduce the score."""
+    read_again: str = ""
+    """A sentence where the test set was read for more than one choice of settings."""
     score: float | None = None
 
 
@@ -126,6 +128,7 @@ def audit(experiments: Sequence[Experiment]) -> Audit:
         *(flaw for one in experiments for flaw in _disclosure(one)),
         *_weak_evidence(trained),
         *_outdated(experiments),
+        *_read_again(trained),
     ]
     return Audit(tuple(one.name for one in experiments), tuple(flaws))
 
@@ -218,6 +221,12 @@ def _outdated(experiments: Sequence[Experiment]) -> Iterable[Flaw]:
         names = tuple(one.name for one in experiments if one.outdated == reason)
         words = f"Outdated until trained again ({listed(names)}): {reason}."
         yield Flaw("outdated", "version", names, words)
+
+
+def _read_again(experiments: Sequence[Experiment]) -> Iterable[Flaw]:
+    for one in experiments:
+        if one.read_again:
+            yield Flaw("weak", "selection", (one.name,), f"{one.name}: {one.read_again}.")
 
 
 def _where(experiments: Sequence[Experiment], key: str, value: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -9,14 +10,15 @@ from numpy.typing import NDArray
 
 from lookalike.compare.audit import Audit, audit, listed
 from lookalike.compare.contenders import Contender, Gathered
-from lookalike.compare.power import Needed, needed
 from lookalike.compare.sampling import class_bounds, sample_of
+from lookalike.compare.sources import shares_sentence, sources
 from lookalike.compare.statistics import (
     Friedman,
     Standing,
     cliques,
     critical_difference,
     friedman,
+    runs_without,
     tournament,
 )
 from lookalike.compare.uncertainty import Bounds, Difference, Sample, Scope, differences
@@ -26,20 +28,30 @@ from lookalike.study.results import Which
 
 ENOUGH_DATASETS = 6
 """With fewer, a test over data sets cannot reach 5 %: its least p is 2 / 2^n."""
+PAIRWISE = "the rule for pairs: over training runs and test classes, corrected for all pairs"
+NEMENYI = "Nemenyi's test over data sets at 5 %"
 
 Ranking = Literal["fair", "refused", "anyway"]
 
 
 @dataclass(frozen=True)
 class Tournament:
-    """Average ranks over blocks, and which of them differ (Demšar, JMLR 2006)."""
+    """Average ranks over blocks, and which methods cannot be told apart.
+
+    Over six data sets or more, Friedman's and Nemenyi's tests say so (Demšar, JMLR 2006). Over test
+    classes they would not: classes of one training share what that training did by chance, and the
+    tests would find differences between seeds of one method. There the rule for pairs decides.
+    """
 
     standings: tuple[Standing, ...]
     friedman: Friedman | None
+    """Over data sets only."""
     distance: float | None
-    """Nemenyi's critical difference; None where the blocks are not independent."""
+    """Nemenyi's critical difference; None where the blocks are no data sets."""
     groups: tuple[tuple[str, ...], ...]
-    """Names whose ranks are closer than the critical ``distance``, best first."""
+    """Neighbours in rank of which no two can be told apart, best first."""
+    rule: str
+    """What decides the groups; empty where nothing does."""
     blocks: int
     about: str
     """A description of the blocks."""
@@ -90,9 +102,20 @@ class OnDataset:
         return self.sample.classes
 
     @property
+    def studies(self) -> int:
+        """How many whole studies are the repeats; 1: repeats are those of one study."""
+        return max((one.studies for one in self.contenders), default=1)
+
+    @property
     def basis(self) -> str:
-        """What the differences are based on, in one sentence."""
+        """What the differences are based on, and for what they hold."""
+        return f"{self._intervals} {self.validity}"
+
+    @property
+    def _intervals(self) -> str:
         times = f"{self.trainings} training{'s' * (self.trainings != 1)} of each method"
+        if self.studies > 1:
+            times = f"{self.trainings} whole studies"
         if not self.classes:
             return (
                 f"Intervals are over {times}: scores per test class were not kept, so nothing can "
@@ -104,6 +127,51 @@ class OnDataset:
                 "each method, another training may change the order."
             )
         return f"Intervals are over {times} and {self.classes:,} test classes, crossed."
+
+    @property
+    def validity(self) -> str:
+        """For which split and settings every verdict holds, in one sentence."""
+        if self.studies > 1:
+            return (
+                "Each study has its own split, search and trainings, so a verdict holds for others "
+                "of the same design."
+            )
+        searched = any(one.row is not None and one.row.tuned for one in self.contenders)
+        settings = "these searched settings" if searched else "these settings"
+        return (
+            f"Every verdict holds for this split of the classes and {settings}; another split or "
+            "search may change it."
+        )
+
+    @property
+    def readings(self) -> str:
+        """For how many choices of settings the test set was read, in one sentence."""
+        counts = {one.name: one.times_read for one in self.trained if one.times_read is not None}
+        if not counts:
+            return ""
+        several = [f"{count} times for {name}" for name, count in counts.items() if count > 1]
+        if not several:
+            return "The test set was read for one choice of settings of every method."
+        return f"The test set was read {listed(several)}: the last choice knew test scores."
+
+    @property
+    def shares(self) -> tuple[str, ...]:
+        """Of several whole studies: where the variance of one comes from, in sentences."""
+        scores, gaps = sources(self.trained, self.metric)
+        named = ((scores, "a score"), (gaps, "a difference of two methods"))
+        return tuple(shares_sentence(found, what) for found, what in named if found)
+
+    @property
+    def searched(self) -> str:
+        """How many parameters of each method were searched, in one sentence; empty: unknown."""
+        rows: dict[int, list[str]] = {}
+        for one in self.trained:
+            if one.searched is not None:
+                rows.setdefault(one.searched, []).append(one.name)
+        if not any(rows):
+            return ""
+        parts = (f"{count} ({', '.join(rows[count])})" for count in sorted(rows))
+        return f"Searched parameters: {'; '.join(parts)}."
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -152,13 +220,6 @@ class OnDataset:
         best = self.trained[0].name
         found = [one for one in self.differences if best in (one.better, one.worse)]
         return tuple(sorted(found, key=lambda d: d.mean if d.better == best else -d.mean))
-
-    @property
-    def needed(self) -> tuple[Needed, ...]:
-        """What it would take to tell each method from the best; where classes are known."""
-        pairs = len(self.differences)
-        found = (needed(self.sample, one, pairs) for one in self.to_best)
-        return tuple(one for one in found if one is not None)
 
 
 @dataclass(frozen=True)
@@ -267,20 +328,35 @@ def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tourna
     elif all(name in part.sample.by_class for part in ranked for name in names):
         scores = np.concatenate([_class_scores(part.sample, names) for part in ranked])
         times = {part.trainings for part in ranked}
-        several = f"the mean of {max(times)} trainings" if min(times) > 1 else "one training"
+        unit = "whole studies" if ranked[0].studies > 1 else "trainings"
+        several = f"the mean of {max(times)} {unit}" if min(times) > 1 else "one training"
         about = f"{len(scores):,} test classes of {of}, each by {several} of every method"
     else:
         return None
     if len(scores) < 2:
         return None
     standings = tournament(scores, names)
-    distance = None if cells else critical_difference(len(names), len(scores))
-    groups = [] if distance is None else cliques([one.rank for one in standings], distance)
+    order = [one.name for one in standings]
+    tested, distance, rule = None, None, ""
+    groups: Sequence[Sequence[int]] = ()
+    if len(datasets) >= ENOUGH_DATASETS:
+        tested, rule = friedman(scores), NEMENYI
+        distance = critical_difference(len(names), len(scores))
+        groups = cliques([one.rank for one in standings], distance)
+    elif len(ranked) == 1 and not cells and ranked[0].trainings > 1:
+        told = {frozenset((d.better, d.worse)) for d in ranked[0].differences if d.holds}
+        apart = [
+            (i, j)
+            for i, j in combinations(range(len(order)), 2)
+            if frozenset((order[i], order[j])) in told
+        ]
+        groups, rule = runs_without(apart, len(order)), PAIRWISE
     return Tournament(
         standings=tuple(standings),
-        friedman=None if cells else friedman(scores),
+        friedman=tested,
         distance=distance,
-        groups=tuple(tuple(standings[at].name for at in group) for group in groups),
+        groups=tuple(tuple(order[at] for at in group) for group in groups),
+        rule=rule,
         blocks=len(scores),
         about=about,
         cells=cells,

@@ -9,15 +9,17 @@ A paper's comparison is described like this::
       - {name: triplet, network: googlenet, dim: 64, claims: {dim: 512}, omits: [pooling]}
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lookalike.compare.audit import CONDITIONS, NO_VALIDATION, SELECTED_ON_TEST, Experiment
-from lookalike.config import RunConfig
-from lookalike.config.keys import declared_keys, flattened
+from lookalike.config import RunConfig, TransformConfig
+from lookalike.config.keys import as_text, declared_keys, flattened
 from lookalike.config.loading import plain_yaml, shown
+from lookalike.data import Preset
+from lookalike.data.presets import preset_name
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.models import preset_of
 from lookalike.shipped import find_shipped
@@ -86,36 +88,50 @@ def conditions_of(config: RunConfig, *, trials: int = 0, seeds: int = 1) -> dict
     (:class:`lookalike.config.keys.Key`). Keys without effect are left out.
     """
     values = flattened(config.model_dump(mode="json"))
-    composed = _composed(config)
+    active = {n for n, one in declared_keys(type(config)).items() if one.key.is_active(values)}
+    composed = _composed(config, active)
     found: dict[str, Any] = {}
     for name, one in declared_keys(type(config)).items():
         plain = one.compared and name in values and one.condition not in composed
-        if plain and one.key.is_active(values):
+        if plain and name in active:
             found[one.condition] = "default" if values[name] is None else values[name]
     found |= {name: value for name, value in composed.items() if value is not None}
     return found | {"trials": trials, "seeds": seeds, "extra_data": "none", "ensemble": 1}
 
 
-def _composed(config: RunConfig) -> dict[str, Any]:
+def _composed(config: RunConfig, active: Container[str]) -> dict[str, Any]:
     """The conditions that are formed by several keys, or are clearer than a bare value."""
     given = config.data.transform
-    shape = preset_of(given, config.model.network)
+    code = ":" in preset_name(given)  # of the user, never imported to compare results
+    shape = None if code else preset_of(given, config.model.network)
     model, train = config.model, config.train
-    frozen = {"statistics": model.freeze_bn_statistics, "weights": model.freeze_bn_affine}
-    batches, protocol = train.batches_per_epoch, config.protocol
-    classes = {
-        "paper": "",
-        "cross-validation": f", {protocol.folds} folds, {protocol.order}",
-        "fixed-validation": f", {protocol.ratio:g} train, {protocol.order}",
+    frozen = {
+        "statistics": model.freeze_bn_statistics and "model.freeze_bn_statistics" in active,
+        "weights": model.freeze_bn_affine and "model.freeze_bn_affine" in active,
     }
+    batches, protocol = train.batches_per_epoch, config.protocol
+    words = {
+        "folds": f"{protocol.folds} folds",
+        "ratio": f"{protocol.ratio:g} train",
+        "order": protocol.order,
+    }
+    classes = [text for name, text in words.items() if f"protocol.{name}" in active]
     return {
-        "transform": f"{given} ({shape.summary})" if isinstance(given, str) else shape.name,
-        "image_size": shape.size or "as they are",
+        "transform": _transform(given, shape),
+        "image_size": "of the transform" if shape is None else shape.size or "as they are",
         "bn_frozen": " and ".join(name for name, on in frozen.items() if on) or "no",
         "steps": None if batches is None else train.epochs * batches,
-        "protocol": protocol.name + classes[protocol.name],
+        "protocol": ", ".join([protocol.name, *classes]),
         "selection": NO_VALIDATION if protocol.name in ("paper", "all") else "validation",
     }
+
+
+def _transform(given: str | TransformConfig, shape: Preset | None) -> str:
+    if isinstance(given, str):
+        return given if shape is None else f"{given} ({shape.summary})"
+    return (
+        as_text(given.model_dump(mode="json", exclude_none=True)) if shape is None else shape.name
+    )
 
 
 def tuned_conditions(keys: Mapping[str, Any]) -> frozenset[str]:

@@ -17,7 +17,7 @@ from lookalike.compare.conditions import (
 from lookalike.config import RunConfig, parse
 from lookalike.config.keys import flattened
 from lookalike.errors import BadInput
-from lookalike.evaluation.class_table import ClassTable
+from lookalike.evaluation.class_table import ClassTable, mean_table
 from lookalike.shipped import find_shipped
 from lookalike.study.classes import Cell, RowClasses
 from lookalike.study.intervals import Interval, summarize
@@ -48,6 +48,12 @@ class Contender:
     """The values at which it is compared with others: ``{"network": "resnet50"}``."""
     classes: RowClasses = field(default_factory=RowClasses)
     """Scores per test class; empty where they were not kept."""
+    times_read: int | None = None
+    """For how many choices of settings its test scores were read; None: unknown."""
+    searched: int | None = None
+    """How many of its parameters were searched; None: unknown, as of single runs."""
+    studies: int = 1
+    """How many whole studies its repeats are; 1: repeats are those of one study."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """The settings in which it differs from rows of the same name, where its name has a number."""
 
@@ -81,8 +87,9 @@ class Contender:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The names of the measured metrics."""
-        return tuple(next(iter(self.cells.values()), {}))
+        """The names of the metrics that every model was measured by."""
+        first, *others = list(self.cells.values()) or [{}]
+        return tuple(name for name in first if all(name in other for other in others))
 
     def blocks(self, metric: str, which: Which = "separate") -> dict[Cell, float]:
         """The score of each block: of each model, or of each repeat's concatenated embedding."""
@@ -161,10 +168,18 @@ def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> 
         runs += [run for run in found if run.done]
     tested = [run for run in runs if "test" in run.result]
     skipped += [f"'{r.folder}' was not tested and was left out" for r in runs if r not in tested]
+    skipped += [
+        f"'{study.folder}' is still searching: no test score before every winner is chosen"
+        for study in studies
+        if not study.chosen
+    ]
     contenders: list[Contender] = []
+    designs: dict[str, list[StudyResults]] = {}
     for study in studies:
-        prefix = f"{study.name}: " if len(studies) > 1 else ""
-        contenders += _of_study(study, prefix)
+        designs.setdefault(_design(study), []).append(study)
+    for same in designs.values():
+        prefix = f"{same[0].name}: " if len(designs) > 1 else ""
+        contenders += _of_whole_studies([_of_study(study, prefix) for study in same])
     contenders = _with_unique_names(contenders + _of_runs(tested, names or {}))
     if not contenders:
         reason = f" ({skipped[0]})" if skipped else ""
@@ -189,12 +204,12 @@ def _of_study(study: StudyResults, prefix: str) -> list[Contender]:
     Where every cell has one method only, the values of axes are compared instead: all rows are in
     one cell, and their names say the values.
     """
-    tested = [row for row in study.rows if row.repeats]
+    tested = [row for row in study.rows if row.repeats] if study.chosen else []
     places = [(row.dataset, tuple(row.axes.items())) for row in study.planned]
     alone = len(set(places)) == len(places) and bool(study.axes)
     rows = [_of_row(row, study, prefix, alone) for row in tested]
     found = list(rows)
-    for baseline in study.baselines:
+    for baseline in study.baselines if study.chosen else ():
         group = baseline.group or baseline.dataset
         same = [
             (row, one.axes)
@@ -207,6 +222,57 @@ def _of_study(study: StudyResults, prefix: str) -> list[Contender]:
         if not same:
             found.append(_of_baseline(baseline, study, prefix, None, {}, alone))
     return found
+
+
+def _design(study: StudyResults) -> str:
+    """What studies have in common that differ in the seed alone: data, methods, protocol, tuner.
+
+    The seed draws the split, the settings that are tried, and the training runs.
+    """
+    own = {"name", "seed", "workers", "keep_runs", "checkpoints"}
+    content = [one.get("fingerprint") for one in study.facts.values()]
+    asked = {key: value for key, value in study.study.items() if key not in own}
+    seed = None if "seed" in study.study else str(study.folder)  # of an unknown seed: alone
+    return json.dumps([asked, content, seed], sort_keys=True)
+
+
+def _of_whole_studies(found: Sequence[Sequence[Contender]]) -> list[Contender]:
+    """The rows of studies of one design, each study as one repeat of the whole.
+
+    A method that some of them have not tested is left out.
+    """
+    if len(found) == 1:
+        return list(found[0])
+    places = [{(one.cell, one.name): one for one in study} for study in found]
+    common = [key for key in places[0] if all(key in study for study in places)]
+    return [_joined([study[key] for study in places]) for key in common]
+
+
+def _joined(same: Sequence[Contender]) -> Contender:
+    """One method of several studies: the repeat of a model is the number of its study."""
+    first = same[0]
+    cells: dict[Cell, Scores] = {}
+    tables: dict[Cell, ClassTable] = {}
+    together: dict[int, Scores] = {}
+    joined: dict[int, ClassTable] = {}
+    for number, one in enumerate(same):
+        for place, cell in enumerate(sorted(one.cells)):
+            cells[number, place] = one.cells[cell]
+            if cell in one.classes.separate:
+                tables[number, place] = one.classes.separate[cell]
+        if one.concatenated:
+            scores = list(one.concatenated.values())
+            together[number] = {m: fmean(s[m] for s in scores) for m in scores[0]}
+        if one.classes.concatenated:
+            joined[number] = mean_table(list(one.classes.concatenated.values()))
+    return replace(
+        first,
+        cells=cells,
+        concatenated=together,
+        classes=RowClasses(tables, joined),
+        row=None,
+        studies=len(same),
+    )
 
 
 def _of_row(row: MethodRow, study: StudyResults, prefix: str, alone: bool) -> Contender:
@@ -225,9 +291,12 @@ def _of_row(row: MethodRow, study: StudyResults, prefix: str, alone: bool) -> Co
             trained=config.train.epochs > 0,
             folds=max((len(repeat.separate) for repeat in row.repeats), default=1),
             outdated=row.outdated,
+            read_again=row.read_again,
         ),
         source=study.folder,
         row=row,
+        searched=len(row.tuned),
+        times_read=row.times_read,
         dim=config.model.dim,
         axes={} if alone else row.axes,
         classes=method_classes(study.folder, row) or RowClasses(),

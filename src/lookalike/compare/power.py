@@ -1,11 +1,11 @@
-"""How many test classes or trainings it would take to tell two methods apart.
+"""The smallest difference that a study of some size would tell.
 
 The variance of a difference has three parts: of trainings, of classes, and of both together. With
 R trainings and C classes that of the mean is ``a / R + b / C + e / (R C)``, so what a larger study
-would see can be computed. The difference is taken as it was seen, which is optimistic.
+would see can be computed. How many classes *this* difference would take is not said: that is a
+function of its p-value, and as uncertain (Hoenig and Heisey, "The abuse of power", 2001).
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,6 @@ from scipy import stats
 from lookalike.compare.uncertainty import Difference, Floats, Ints, Sample
 
 POWER = 0.8
-MOST_CLASSES, MOST_TRAININGS = 100_000, 1_000
-"""More are called "no number"."""
 
 
 @dataclass(frozen=True)
@@ -79,65 +77,9 @@ def _quantiles(count: NDArray[np.float64], level: float, power: float) -> NDArra
     return np.asarray(stats.t.ppf(level, count - 1) + stats.t.ppf(power, count - 1))
 
 
-@dataclass(frozen=True)
-class Needed:
-    """What it would take to tell two methods apart; None: no number is enough.
-
-    Attributes:
-        better: The method with the higher mean.
-        worse: The other.
-        classes: Test classes, with as many trainings as now.
-        trainings: Trainings, with as many test classes as now; None also where there is one
-            training, from which their variance cannot be known.
-        detectable: The smallest difference that the present study would tell with this power.
-        power: The probability of telling them apart.
-    """
-
-    better: str
-    worse: str
-    classes: int | None
-    trainings: int | None
-    detectable: float
-    power: float
-
-
-def needed(
-    sample: Sample, difference: Difference, pairs: int = 1, power: float = POWER
-) -> Needed | None:
-    """What would tell a pair apart; None where scores per class were not kept."""
-    found = variances(sample, difference)
-    if found is None:
-        return None
-
-    def seen(trainings: ArrayLike, classes: ArrayLike) -> NDArray[np.float64]:
-        return found.detectable(trainings, classes, pairs, difference.confidence, power)
-
-    def first(grid: Ints, detectable: NDArray[np.float64]) -> int | None:
-        reached = detectable <= difference.mean
-        return int(grid[reached.argmax()]) if reached.any() else None
-
-    many, often = _whole_numbers(MOST_CLASSES), _whole_numbers(MOST_TRAININGS)
-
-    return Needed(
-        difference.better,
-        difference.worse,
-        first(many, seen(sample.trainings, many)),
-        first(often, seen(often, sample.classes)) if sample.trainings > 1 else None,
-        float(seen(sample.trainings, sample.classes)),
-        power,
-    )
-
-
 def variances(sample: Sample, difference: Difference) -> Variances | None:
     """The parts of the variance of a pair; None where scores per class were not kept."""
     tables = [sample.by_class.get(name) for name in (difference.better, difference.worse)]
     if tables[0] is None or tables[1] is None or difference.over_classes is None:
         return None
     return Variances.of(tables[0] - tables[1], sample.queries)
-
-
-def _whole_numbers(most: int) -> Ints:
-    """From 2 to ``most``: all of the small ones, then steps of 2 %."""
-    exact = np.arange(2, min(most, 200) + 1)
-    coarse = np.geomspace(200, most, math.ceil(math.log(max(most, 201) / 200) / 0.02) + 1)
-    return np.unique(np.concatenate([exact, np.round(coarse)]).astype(np.int64))

@@ -29,7 +29,7 @@ def sample_of(rows: Sequence[Contender], metric: str, which: Which = "separate")
     for one in rows:
         if one.baseline:
             folds = {fold for _, fold in blocks[one.name]}
-            if len(folds) > 1:
+            if len(folds) > 1 and one.studies == 1:
                 common = [cell for cell in common if cell[1] in folds]
     for one in rows:
         if one.baseline:
@@ -76,11 +76,21 @@ def class_bounds(
 
 
 def _at_every_repeat(found: Mapping[Cell, Value], common: Sequence[Cell]) -> dict[Cell, Value]:
-    """The value of each fold, or the only one, at every cell."""
-    of_fold = {fold: value for (_, fold), value in found.items()}
-    if len(of_fold) == 1:
-        of_fold = dict.fromkeys((fold for _, fold in common), *of_fold.values())
-    return {cell: of_fold[cell[1]] for cell in common if cell[1] in of_fold}
+    """The value of each fold, or the only one, at every cell.
+
+    A baseline of one study has repeat 0 only. Of several whole studies, "repeats", it has its own
+    value in each; the places of a study are its repeats and folds in order.
+    """
+    repeats = {repeat for repeat, _ in found}
+    values = {}
+    for repeat, place in common:
+        own = repeat if len(repeats) > 1 else 0
+        folds = [fold for at, fold in found if at == own]
+        if len(folds) == 1 or (len(repeats) > 1 and folds):
+            values[repeat, place] = found[own, folds[place % len(folds)]]
+        elif place in folds:
+            values[repeat, place] = found[own, place]
+    return values
 
 
 def _same_classes(tables: Iterable[ClassTable], first: ClassTable) -> bool:

@@ -2,7 +2,8 @@
 
 Everything reads ``scores[block, method]``: one row for each data set, or for each test class of one
 data set, one column for each method. Higher is better. Repeats on the same classes are not blocks:
-they share what the classes have in common.
+they share what the classes have in common. The tests are for data sets: test classes share the luck
+of a training, so over them ranks are shown and not tested.
 """
 
 import math
@@ -16,6 +17,8 @@ from scipy import stats
 from lookalike.errors import BadInput
 
 Floats = NDArray[np.float64]
+SMALLEST_P = 1e-16
+"""No p is 0: no number of observations rules chance out."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +80,13 @@ def friedman(scores: ArrayLike) -> Friedman | None:
     if methods < 3 or blocks < 2 or bool((given == given[:, :1]).all()):
         return None
     statistic, p = map(float, stats.friedmanchisquare(*given.T))
+    p = max(p, SMALLEST_P)
     left = blocks * (methods - 1) - statistic
     if left <= 1e-9:  # every block ranks alike
-        return Friedman(statistic, p, float("inf"), 0.0, blocks, methods)
+        return Friedman(statistic, p, float("inf"), SMALLEST_P, blocks, methods)
     f_statistic = (blocks - 1) * statistic / left
     f_p = float(stats.f.sf(f_statistic, methods - 1, (methods - 1) * (blocks - 1)))
-    return Friedman(statistic, p, f_statistic, f_p, blocks, methods)
+    return Friedman(statistic, p, f_statistic, max(f_p, SMALLEST_P), blocks, methods)
 
 
 def critical_difference(methods: int, blocks: int, alpha: float = 0.05) -> float:
@@ -114,6 +118,20 @@ def cliques(average_ranks: Sequence[float], distance: float) -> list[tuple[int, 
         if len(inside) > 1 and start + len(inside) > reached:
             found.append(tuple(inside))
             reached = start + len(inside)
+    return found
+
+
+def runs_without(apart: Sequence[tuple[int, int]], count: int) -> list[tuple[int, ...]]:
+    """Longest runs of neighbours among ``count`` positions that hold no pair of ``apart``.
+
+    >>> runs_without([(0, 2)], 4)
+    [(0, 1), (1, 2, 3)]
+    """
+    found: list[tuple[int, ...]] = []
+    for start in range(count):
+        end = min((max(a, b) for a, b in apart if min(a, b) >= start), default=count)
+        if end - start > 1 and (not found or end > found[-1][-1] + 1):
+            found.append(tuple(range(start, end)))
     return found
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from lookalike.compare.statistics import check_confidence, holm
+from lookalike.compare.statistics import SMALLEST_P, check_confidence, holm
 from lookalike.errors import BadInput
 
 Floats = NDArray[np.float64]
@@ -385,5 +385,5 @@ def _over_trainings(gap: Floats, confidence: float) -> tuple[Bounds | None, floa
 
 def _p_of(mean: float, variance: float, freedom: float) -> float:
     if variance == 0:
-        return 1.0 if mean == 0 else 0.0
-    return float(2 * stats.t.sf(abs(mean) / math.sqrt(variance), freedom))
+        return 1.0 if mean == 0 else SMALLEST_P
+    return max(float(2 * stats.t.sf(abs(mean) / math.sqrt(variance), freedom)), SMALLEST_P)

@@ -6,7 +6,7 @@
 
 from lookalike.config.keys import without_effect
 from lookalike.config.loading import parse
-from lookalike.config.recipes import load
+from lookalike.config.recipes import load, load_trusted
 from lookalike.config.schema import (
     ColorJitterConfig,
     DataConfig,
@@ -32,6 +32,7 @@ __all__ = [
     "TrainConfig",
     "TransformConfig",
     "load",
+    "load_trusted",
     "parse",
     "without_effect",
 ]

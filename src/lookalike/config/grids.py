@@ -17,7 +17,7 @@ A grid file has what its recipes share, the axes of the paper's tables, and patt
 A grid iterates over the axes that its name mentions. ``only`` selects some values of an axis, or
 one value of an axis that the name does not mention. Settings are merged in this order: common,
 axes, printed hyper-parameters, cells, the grid's own ``set``. The page of a recipe shows the file's
-``notes`` and each ``note`` of its cell.
+``notes``, the grid's ``note`` and each ``note`` of its cell.
 """
 
 import itertools
@@ -63,6 +63,7 @@ class GridSpec(Strict):
     set: dict[str, Any] = {}
     printed: list[str] = ["{method}"]
     summary: str | None = None
+    note: str = ""
 
 
 class GridFile(Strict):
@@ -114,9 +115,9 @@ class Grid:
         return merge(values, self.spec.set)
 
     def notes(self, choice: Choice) -> str:
-        """The notes on the recipe of a cell: the file's, then the cell's own."""
+        """The notes on the recipe of a cell: the file's, the grid's, then the cell's own."""
         own = (cells.note for cells in self.file.cells if cells.matches(choice))
-        return "\n\n".join(note for note in (self.file.notes, *own) if note)
+        return "\n\n".join(note for note in (self.file.notes, self.spec.note, *own) if note)
 
     def _printed(self, values: Mapping[str, Any], method: str) -> tuple[Hyperparameter, ...]:
         """What the paper prints for a method on this data set, network, size and batch."""

@@ -66,7 +66,8 @@ class Key:
         since: The version of Lookalike that introduced the key.
         hashed: Whether the value is part of the run's hash. ``"when set"``: only where it is not
             the default, so that a new key does not rename existing runs (the default after 0.1).
-            ``"always"``: the default of the first version. ``"never"``: no score depends on it.
+            ``"always"``: the default of the first version. ``"never"``: the trained model does not
+            depend on it. A key without effect (``active_when``) is never hashed.
         compared: Whether a difference makes a comparison unfair. False for what is part of the
             method and for what no score depends on. If a section is not compared, none of its
             keys is.
@@ -158,15 +159,23 @@ def key_path(model: type[BaseModel], location: Sequence[int | str]) -> str:
     return ".".join(found)
 
 
-def identity(section: BaseModel) -> dict[str, Any]:
-    """The values that the outcome depends on, nested: the input of the run's hash."""
+def identity(config: BaseModel) -> dict[str, Any]:
+    """The values that the trained model depends on, nested: the input of the run's hash.
+
+    Keys without effect in this configuration are left out.
+    """
+    return _identity(config, flattened(config.model_dump()))
+
+
+def _identity(section: BaseModel, whole: Mapping[str, Any]) -> dict[str, Any]:
     values = section.model_dump(mode="json")
     for name, info in type(section).model_fields.items():
         key, value = _key_of(info, name), getattr(section, name)
-        if key.hashed == "never" or (key.hashed == "when set" and value == info.default):
+        default = key.hashed == "when set" and value == info.default
+        if key.hashed == "never" or default or not key.is_active(whole):
             del values[name]
         elif isinstance(value, BaseModel):
-            values[name] = identity(value)
+            values[name] = _identity(value, whole)
         elif key.hashed_as is not None:
             values[name] = key.hashed_as(value)
     return values

@@ -13,6 +13,7 @@ from lookalike.config.keys import key_names, key_path
 from lookalike.config.schema import RunConfig
 from lookalike.config.yaml_text import parse_yaml
 from lookalike.errors import BadInput, did_you_mean
+from lookalike.files import read_text
 
 PARTS = ("loss", "miner", "sampler")
 """Sections that name a part; its arguments are dropped when another part replaces it."""
@@ -21,7 +22,7 @@ PARTS = ("loss", "miner", "sampler")
 def plain_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; ``extends`` is not resolved."""
     try:
-        values = parse_yaml(path.read_text(encoding="utf-8"))
+        values = parse_yaml(read_text(path))
     except OSError as error:
         raise BadInput(f"cannot read '{path}': {error.strerror}") from error
     except ValueError as error:

@@ -16,14 +16,16 @@ from typing import Any
 from lookalike import published
 from lookalike.config.grids import Choice, Grid, read_grids
 from lookalike.config.keys import declared_keys
-from lookalike.config.loading import merge, override, parse, plain_yaml
-from lookalike.config.schema import RunConfig
+from lookalike.config.loading import merge, nested, override, parse, plain_yaml
+from lookalike.config.schema import SPLIT_DATASETS, RunConfig
 from lookalike.errors import BadInput, did_you_mean
+from lookalike.files import read_text
+from lookalike.registry import trust
 from lookalike.shipped import find_shipped, shipped_folder
 
 PREFIX = "recipe:"
-USER_DATASETS = ("folder", "csv")
-"""Data sets of the user's own images; they share one recipe."""
+RUN_SEAL = "# checksum "
+"""Begins a configuration that a run wrote, with the checksum of its settings."""
 STUDIES = "studies"
 """The folder of studies, which are many runs; a recipe is one."""
 REPRODUCTIONS = "reproductions"
@@ -169,6 +171,25 @@ def load(given: Path | str | None, overrides: Iterable[str] = ()) -> RunConfig:
     return parse(values, origin=str(given) if given is not None else "the command line")
 
 
+def load_trusted(given: Path | str | None, overrides: Iterable[str] = ()) -> RunConfig:
+    """:func:`load`, for what the user wants to train: code that the settings name is trusted.
+
+    Of a file that a run wrote, which may be anybody's, only the names among ``overrides`` are.
+    """
+    settings = list(overrides)
+    trust(nested(settings))
+    if given is not None and not _is_of_run(given):
+        trust(read(given))
+    return load(given, settings)
+
+
+def _is_of_run(given: Path | str) -> bool:
+    try:
+        return read_text(given, errors="replace").startswith(RUN_SEAL)
+    except OSError:  # a name of ours, or none: ``read`` says it
+        return False
+
+
 def default_recipe(settings: Sequence[str]) -> str | None:
     """The recipe to start from when only ``key=value`` settings are given.
 
@@ -178,7 +199,7 @@ def default_recipe(settings: Sequence[str]) -> str | None:
     'recipe:folder'
     """
     chosen = [setting.partition("=")[2] for setting in settings if setting.startswith("data.name=")]
-    return f"{PREFIX}folder" if chosen and chosen[-1] in USER_DATASETS else None
+    return f"{PREFIX}folder" if chosen and chosen[-1] not in SPLIT_DATASETS else None
 
 
 def find_recipes(words: Sequence[str]) -> list[Row]:

@@ -59,6 +59,8 @@ Side = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
 Range = Annotated[tuple[PositiveFloat, PositiveFloat], AfterValidator(_ascending)]
 """The least and the largest value of something that is drawn."""
 
+SPLIT_DATASETS = ("glyphs", "cub", "cars", "sop", "inshop", "omniglot", "omniglot-small")
+"""Data sets with training and test classes of their own; any other is a user's own images."""
 VALIDATED = (unless("protocol.name", "paper", "all"),)
 CROSS_VALIDATED = (when("protocol.name", "cross-validation"),)
 STEPPED = (when("optim.schedule", "step"),)
@@ -423,7 +425,7 @@ class TrainConfig(Section):
         Key(hashed="never", compared=False),
     ] = ("tensorboard",)
     """where metrics of training are logged"""
-    eval_batch_size: Annotated[int, Key(compared=False)] = Field(256, ge=1)
+    eval_batch_size: Annotated[int, Key(hashed="never", compared=False)] = Field(256, ge=1)
     """images of a batch in validation and test"""
     # Batches are the same, whoever makes them.
     workers: Annotated[int | None, Key(hashed="never", compared=False)] = Field(None, ge=0)
@@ -450,16 +452,20 @@ class ProtocolConfig(Section):
     fold: Annotated[int, Key(compared=False)] = Field(0, ge=0)
     """the part that validates, from 0"""
     order: Annotated[
-        Literal["sequential", "random"], Key(condition="protocol", active_when=CROSS_VALIDATED)
-    ] = "sequential"
-    """how classes are distributed over the folds"""
+        Literal["sequential", "random"],
+        Key(
+            condition="protocol",
+            active_when=(*CROSS_VALIDATED, unless("data.name", *SPLIT_DATASETS)),
+        ),
+    ] = "random"
+    """which classes form a fold, and which test where the data do not say: in order, or drawn"""
     seed: Annotated[int | None, Key(hashed="when set", compared=False)] = Field(None, ge=0)
     """seed that draws the classes; the run's if not set"""
     test: Annotated[bool, Key(compared=False)] = True
     """false: never read the test set (tuning trials)"""
     test_untrained: Annotated[bool, Key(hashed="never", compared=False)] = True
     """also test the network as it was before training"""
-    metrics: Annotated[OneOrMore[str], Key(compared=False)] = Field(
+    metrics: Annotated[OneOrMore[str], Key(hashed="never", compared=False)] = Field(
         ("recall@1", "recall@2", "recall@4", "recall@8", "map@r")
     )
     """metrics of validation and test (docs/evaluation.md)"""

@@ -8,7 +8,7 @@ from lookalike.data.loading import load, prepare
 from lookalike.data.official import Counts
 from lookalike.data.own_transforms import own_transform
 from lookalike.data.presets import PRESETS, preset
-from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, make_splits
+from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, draw_test_half, make_splits
 from lookalike.data.stores import ImageStore, JpegStore, PixelStore, chosen_store, open_store
 from lookalike.data.transforms import ONE_VIEW, Normalisation, Part, Preset, Views
 
@@ -32,6 +32,7 @@ __all__ = [
     "Views",
     "check",
     "chosen_store",
+    "draw_test_half",
     "load",
     "make_splits",
     "open_store",

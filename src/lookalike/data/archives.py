@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.files import is_bomb, open_regular
 
 Progress = Callable[[int, int | None], None]
 
@@ -22,8 +23,6 @@ _TIMEOUT_SECONDS = 60
 _MAX_FAILURES = 3
 _RETRIED = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
 _MAC_METADATA = "__MACOSX"
-_MOST_BYTES, _MOST_RATIO = 100_000_000, 100
-"""An archive that becomes larger than both, many times its own size, is a bomb."""
 
 
 def download(
@@ -119,7 +118,7 @@ def _fetch_rest(url: str, part: Path, progress: Progress | None, checked_later: 
 
 
 def _md5(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "md5").hexdigest()
 
 
@@ -183,7 +182,7 @@ def _unpack_zip(archive: Path, aside: Path) -> None:
 
 def _check_size(archive: Path, unpacked: int) -> None:
     """Refuse an archive whose content is out of all proportion to its own size."""
-    if unpacked > max(_MOST_BYTES, _MOST_RATIO * _size(archive)):
+    if is_bomb(unpacked, _size(archive)):
         raise LookalikeError(
             f"refused to unpack {archive}: its {_size(archive):,} bytes become {unpacked:,} or more"
         )

@@ -60,14 +60,28 @@ def resized(pixels: NDArray[np.uint8], resize: Resize) -> NDArray[np.uint8]:
     A single number is the size of the shorter side, and the aspect ratio is kept.
     """
     height, width, channels = pixels.shape
+    if target_size(height, width, resize) == (height, width):
+        return pixels
+    made = np.asarray(
+        resized_image(Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels), resize)
+    )
+    return made.reshape(*made.shape[:2], channels)
+
+
+def resized_image(image: Image.Image, resize: Resize) -> Image.Image:
+    """As :func:`resized`, without a copy of the pixels as an array."""
+    size = target_size(image.height, image.width, resize)
+    if size == (image.height, image.width):
+        return image
+    return image.resize(size[::-1], Image.Resampling.BILINEAR)
+
+
+def target_size(height: int, width: int, resize: Resize) -> tuple[int, int]:
+    """Height and width after resizing."""
     if isinstance(resize, int):
         short = min(height, width)
-        resize = int(resize * height / short), int(resize * width / short)
-    if resize is None or resize == (height, width):
-        return pixels
-    source = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
-    made = np.asarray(source.resize(resize[::-1], Image.Resampling.BILINEAR))
-    return made.reshape(*resize, channels)
+        return int(resize * height / short), int(resize * width / short)
+    return resize or (height, width)
 
 
 def size_name(resize: Resize) -> str:

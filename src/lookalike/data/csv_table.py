@@ -1,9 +1,11 @@
 """A user's table of images: a CSV file with a header, separated by commas, semicolons or tabs."""
 
 import csv
+import io
 from pathlib import Path
 
 from lookalike.errors import BadInput
+from lookalike.files import open_regular
 
 __all__ = ["Row", "read_table"]
 
@@ -27,7 +29,8 @@ def read_table(path: Path, needed: str | None = "path") -> tuple[list[str], list
             values.
     """
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        raw = io.BufferedReader(open_regular(path))
+        with io.TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
             header = file.readline()
             file.seek(0)
             separator = max(SEPARATORS, key=header.count)  # a comma where there is one column

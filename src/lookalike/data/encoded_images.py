@@ -33,7 +33,7 @@ def from_encoded(
         name: The data set.
         files: A name for each image, for messages.
         labels: The class of each: numbers, or names.
-        splits: ``train``, ``val`` or ``test`` of each; None: the second half of the classes tests.
+        splits: ``train``, ``val`` or ``test`` of each; None: half of the classes tests.
         read: From the index of an image to its bytes.
         content: What changes with the images, and is the same on every machine.
         place: What changes when the files are written again.
@@ -67,6 +67,7 @@ def from_encoded(
         stamp=digest(fingerprint, place),
         validation=validation,
         encoded=read,
+        has_split=splits is not None,
     )
 
 

@@ -5,7 +5,7 @@ import io
 import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
 from pathlib import Path
@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from lookalike.data.content import file_digests
 from lookalike.data.image_set import ImageSet, UnreadableImage, digest
 from lookalike.errors import BadInput, LookalikeWarning
+from lookalike.files import open_regular
 
 HEIC = importlib.util.find_spec("pillow_heif") is not None
 """Whether photographs of phones (HEIC) can be read: the extra ``heic``."""
@@ -63,7 +65,9 @@ def open_rgb(
             raise ValueError(f"{width} x {height} pixels are more than {most_pixels:,}")
         if at_least is not None:
             opened.draft("RGB", (at_least, at_least))
-        image: Image.Image = ImageOps.exif_transpose(opened) if upright else opened
+        if upright:
+            ImageOps.exif_transpose(opened, in_place=True)
+        image: Image.Image = opened
         if image.has_transparency_data:
             coloured = image.convert("RGBA")
             image = Image.new("RGBA", coloured.size, "white")
@@ -78,7 +82,7 @@ class BoundedFile(io.BufferedReader):
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(io.FileIO(path))
+        super().__init__(open_regular(path))
         self._size = os.fstat(self.fileno()).st_size
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -95,6 +99,11 @@ def _register_heic() -> None:
         pillow_heif.register_heif_opener()
 
 
+def suffix_of(name: str) -> str:
+    """The end of a file's name from the last dot, in small letters."""
+    return os.path.splitext(name)[1].lower()
+
+
 def reason_of_format(suffix: str) -> str:
     """Why a picture of this suffix is left out, and what to do."""
     if suffix.lower() in (".heic", ".heif"):
@@ -102,13 +111,43 @@ def reason_of_format(suffix: str) -> str:
     return f"{suffix} is not read; convert it to JPEG or PNG"
 
 
-def warn_of_other_formats(root: Path) -> None:
-    """Warn of pictures below ``root`` whose format is not read."""
-    found = Counter(
-        path.suffix.lower()
-        for path in root.rglob("*")
-        if path.suffix.lower() in OTHER_FORMATS and not path.name.startswith(".")
-    )
+def picture_files(root: Path, below: str = ".") -> Iterator[str]:
+    """Every file below a folder that is a picture by its name, by name, without hidden ones.
+
+    The one list that all commands use. Pictures of formats that are not read are in it; what is no
+    regular file (a pipe, a device, a broken link) is not.
+
+    Args:
+        root: The folder that the names are relative to.
+        below: The folder to look in, relative to ``root``.
+
+    Yields:
+        The path of each, relative to ``root``.
+    """
+    try:
+        with os.scandir(root / below) as found:
+            entries = sorted((e for e in found if e.name[:1] != "."), key=lambda e: e.name)
+    except OSError:  # a folder that may not be listed
+        return
+    for entry in entries:
+        if suffix_of(entry.name) in IMAGE_SUFFIXES | OTHER_FORMATS and _may_be_file(entry):
+            yield os.path.normpath(os.path.join(below, entry.name))
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from picture_files(root, os.path.join(below, entry.name))
+
+
+def _may_be_file(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a regular file, or a link that leads nowhere, which its reader names."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return True
+
+
+def warn_of_other_formats(root: Path, files: Iterable[str]) -> None:
+    """Warn of the pictures among ``files`` whose format is not read."""
+    found = Counter(suffix for file in files if (suffix := suffix_of(file)) in OTHER_FORMATS)
     for suffix, number in sorted(found.items()):
         warnings.warn(
             f"{number:,} picture(s) in {root} are left out: {reason_of_format(suffix)}",
@@ -139,7 +178,8 @@ def _decode(folder: Path, files: Sequence[str], upright: bool, index: int) -> ND
 
 
 def _encoded(folder: Path, files: Sequence[str], index: int) -> bytes:
-    return (folder / files[index]).read_bytes()
+    with open_regular(folder / files[index]) as file:
+        return file.readall()
 
 
 def from_files(
@@ -153,18 +193,14 @@ def from_files(
     gallery: NDArray[np.bool_] | None = None,
     upright: bool = False,
     validation: NDArray[np.bool_] | None = None,
+    has_split: bool = True,
 ) -> ImageSet:
     """An ImageSet of ``files``, which are relative to ``folder``; nothing is decoded."""
-    sizes = np.full(len(files), -1, np.int64)
-    times = np.zeros(len(files), np.int64)
-    for index, file in enumerate(files):
-        try:
-            status = os.stat(folder / file)
-        except (OSError, ValueError):  # decoding will report it
-            continue
-        sizes[index], times[index] = status.st_size, status.st_mtime_ns
+    known = file_digests(folder, files)
     masks = [mask for mask in (test, query, gallery, validation) if mask is not None]
-    fingerprint = digest(name, "\n".join(files), "\n".join(class_names), sizes, labels, *masks)
+    fingerprint = digest(
+        name, "\n".join(files), "\n".join(class_names), known.digests, labels, *masks
+    )
     return ImageSet(
         name=name,
         files=tuple(files),
@@ -175,9 +211,10 @@ def from_files(
         gallery=gallery,
         decode=partial(_decode, folder, tuple(files), upright),
         fingerprint=fingerprint,
-        stamp=digest(fingerprint, str(folder.resolve()), str(upright), times),
+        stamp=digest(fingerprint, str(folder.resolve()), str(upright), known.status[:, 1]),
         validation=validation,
         encoded=partial(_encoded, folder, tuple(files)),
+        has_split=has_split,
     )
 
 

@@ -41,17 +41,19 @@ class ImageSet:
         files: The name of each image.
         labels: The class of each image, from 0, in the official order of the classes.
         class_names: The name of each class.
-        test: The mask of the official test half.
+        test: The mask of the test half.
         query: The mask of the queries in the test half, if the data set defines them.
         gallery: The mask of the gallery in the test half, if the data set defines it.
         decode: From the index of an image to its pixels [H, W, C].
         encoded: From the index of an image to the bytes of its file, if there are files.
-        fingerprint: A hash of names, sizes in bytes, labels and halves: equal on every machine.
+        fingerprint: A hash of names, content, labels and halves: equal on every machine.
         stamp: A hash that also changes when a file is written again; names caches.
         unreadable: Images that were left out.
         super_labels: The super-class of each image, if there are any.
         validation: The mask of the images, outside of the test half, whose classes validate; None:
             the protocol draws them.
+        has_split: Whether the data set itself says which images test; if not, ``test`` marks the
+            second half of the classes, and a protocol may draw others.
     """
 
     name: str
@@ -68,6 +70,7 @@ class ImageSet:
     super_labels: NDArray[np.int64] | None = None
     validation: NDArray[np.bool_] | None = None
     encoded: Callable[[int], bytes] | None = None
+    has_split: bool = True
 
     def __post_init__(self) -> None:
         count, columns = len(self.files), [getattr(self, name) for name in _COLUMNS]

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from lookalike.data.archives import download, unpack
 from lookalike.data.cache import cache_folder, decoded
+from lookalike.data.content import told_progress
 from lookalike.data.image_set import ImageSet, UnreadableImage
 from lookalike.data.map_dataset import from_dataset
 from lookalike.data.official import cars, cub, sop
@@ -103,7 +104,13 @@ _BY_HAND = {
 }
 
 
-def load(name: str, root: str | Path | None = None, skip_unreadable: bool = False) -> ImageSet:
+def load(
+    name: str,
+    root: str | Path | None = None,
+    skip_unreadable: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    rehash: bool = False,
+) -> ImageSet:
     """Load a data set; no image is decoded yet.
 
     Args:
@@ -111,6 +118,9 @@ def load(name: str, root: str | Path | None = None, skip_unreadable: bool = Fals
         root: The folder or file with its images; built-in data sets need none.
         skip_unreadable: Decode every image once, leave out those that cannot be decoded, and name
             them in ``unreadable``. The result is cached.
+        progress: Is called with the files read so far, and all, while their content is not in the
+            cache yet.
+        rehash: Read the content of every file again, whatever the cache has.
 
     Returns:
         The data set.
@@ -120,7 +130,8 @@ def load(name: str, root: str | Path | None = None, skip_unreadable: bool = Fals
     """
     build = DATASETS.find(name).build
     try:
-        images = build(None if root is None else Path(root).expanduser())
+        with told_progress(progress, rehash):
+            images = build(None if root is None else Path(root).expanduser())
     except Exception as error:
         if ":" not in name or isinstance(error, LookalikeError):
             raise

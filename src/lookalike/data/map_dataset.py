@@ -8,13 +8,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from lookalike.data.content import item_digests
 from lookalike.data.encoded_images import halves
 from lookalike.data.image_set import ImageSet, UnreadableImage, digest
 from lookalike.errors import BadInput
 
 __all__ = ["from_dataset"]
-
-_SAMPLED = 32
 
 
 class _Items:
@@ -62,8 +61,8 @@ def _classes(dataset: Any, name: str) -> Sequence[Any]:
 def from_dataset(dataset: Any, name: str) -> ImageSet:
     """An ImageSet of a torch Dataset, of a Hugging Face data set, or of anything like them.
 
-    ``data.name=package.module:function`` may name a function of the root that returns one. The
-    second half of the classes, in order, is for testing.
+    ``data.name=package.module:function`` may name a function of the root that returns one. Half of
+    the classes is for testing (``protocol.order``).
 
     Args:
         dataset: A ``datasets.Dataset``, or something with a length and items (image, class), whose
@@ -71,7 +70,7 @@ def from_dataset(dataset: Any, name: str) -> ImageSet:
         name: The value of ``data.name``.
 
     Returns:
-        The images; a hash of some of them is part of the fingerprint.
+        The images; a hash of all of them is part of the fingerprint.
 
     Raises:
         BadInput: It is nothing of the kind.
@@ -90,8 +89,7 @@ def from_dataset(dataset: Any, name: str) -> ImageSet:
     class_names = tuple(map(str, classes if named else values))  # type: ignore[arg-type]
     test, _ = halves(name, labels, len(class_names), None)
     items = _Items(dataset)
-    sample = np.unique(np.linspace(0, len(labels) - 1, min(_SAMPLED, len(labels))).astype(int))
-    content = digest(*(items(int(index)) for index in sample))
+    content = item_digests(items, len(labels))
     fingerprint = digest(name, "\n".join(class_names), labels, content)
     return ImageSet(
         name=name.replace(":", ".").replace("/", "."),
@@ -102,4 +100,5 @@ def from_dataset(dataset: Any, name: str) -> ImageSet:
         decode=items,
         fingerprint=fingerprint,
         stamp=fingerprint,
+        has_split=False,
     )

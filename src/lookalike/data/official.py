@@ -8,6 +8,7 @@ import numpy as np
 from lookalike.data.image_files import from_files, require
 from lookalike.data.image_set import ImageSet
 from lookalike.errors import BadInput
+from lookalike.files import read_text
 from lookalike.registry import DATASETS
 
 
@@ -204,7 +205,7 @@ def checked(images: ImageSet, expected: Counts, home: Path) -> ImageSet:
 def _lines(path: Path) -> list[str]:
     """The lines of a UTF-8 text file, stripped, without empty ones."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {path}: {error}") from error
     return [line.strip() for line in text.splitlines() if line.strip()]

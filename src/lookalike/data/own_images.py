@@ -1,14 +1,20 @@
 """The user's own images: one folder per class, or a CSV table of paths and labels."""
 
-import os
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.data.csv_table import Row, read_table
-from lookalike.data.image_files import IMAGE_SUFFIXES, from_files, warn_of_other_formats
+from lookalike.data.image_files import (
+    IMAGE_SUFFIXES,
+    from_files,
+    picture_files,
+    suffix_of,
+    warn_of_other_formats,
+)
 from lookalike.data.image_set import ImageSet
 from lookalike.errors import BadInput
 from lookalike.registry import DATASETS
@@ -21,7 +27,7 @@ _MARK = dict.fromkeys(("1", "true", "yes"), True) | dict.fromkeys(("0", "false",
 
 @DATASETS.register("folder")
 def folder(root: Path | None = None) -> ImageSet:
-    """Your own images, one folder per class; the second half of the classes is for testing.
+    """Your own images, one folder per class; half of the classes is for testing.
 
     Classes are the sub-folders of ``root``, sorted by name; images may be in deeper folders. Other
     files and names that begin with a dot are ignored.
@@ -33,7 +39,8 @@ def folder(root: Path | None = None) -> ImageSet:
     entries = sorted(entry for entry in root.iterdir() if not entry.name.startswith("."))
     loose = [entry.name for entry in entries if entry.is_file() and _is_image(entry.name)]
     class_folders = [entry for entry in entries if entry.is_dir()]
-    images = [_images_in(root, class_folder) for class_folder in class_folders]
+    pictures = [sorted(picture_files(root, entry.name)) for entry in class_folders]
+    images = [[file for file in found if _is_image(file)] for found in pictures]
     empty = [entry.name for entry, found in zip(class_folders, images, strict=True) if not found]
     problems = []
     if loose:
@@ -49,7 +56,7 @@ def folder(root: Path | None = None) -> ImageSet:
         raise BadInput(f"{root} has " + "; and ".join(problems))
     files = [file for found in images for file in found]
     labels = np.repeat(np.arange(len(images)), [len(found) for found in images])
-    warn_of_other_formats(root)
+    warn_of_other_formats(root, chain.from_iterable(pictures))
     return from_files(
         "folder",
         root,
@@ -58,20 +65,12 @@ def folder(root: Path | None = None) -> ImageSet:
         [entry.name for entry in class_folders],
         test=labels >= (len(class_folders) + 1) // 2,
         upright=True,
+        has_split=False,
     )
 
 
-def _images_in(root: Path, class_folder: Path) -> list[str]:
-    found = []
-    for where, inner, names in os.walk(class_folder):
-        inner[:] = [name for name in inner if not name.startswith(".")]
-        here = Path(where).relative_to(root)
-        found += [(here / name).as_posix() for name in names if _is_image(name)]
-    return sorted(found)
-
-
 def _is_image(name: str) -> bool:
-    return not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES
+    return suffix_of(name) in IMAGE_SUFFIXES
 
 
 @DATASETS.register("csv")
@@ -79,7 +78,7 @@ def table(root: Path | None = None) -> ImageSet:
     """Your own images from a CSV with path, label and optionally split, query, gallery.
 
     ``root`` is the CSV file; paths are relative to its folder. ``split`` is train, val or test;
-    without it the second half of the classes, in order of appearance, is for testing. Classes of
+    without it half of the classes is for testing (``protocol.order``). Classes of
     ``val`` choose the epoch (``protocol.name=fixed-validation``); without any, some of the training
     classes are drawn for that. ``query`` and ``gallery`` (1 or 0, both or neither) mark the two
     parts of the test half. Other columns, such as a price, are for ``lookalike index`` and ignored
@@ -124,6 +123,7 @@ def table(root: Path | None = None) -> ImageSet:
         gallery,
         upright=True,
         validation=validation,
+        has_split="split" in columns or query is not None,
     )
 
 

@@ -4,7 +4,6 @@ Such functions draw from torch's global generator or from one of their own, whic
 each image, one image at a time in the whole process.
 """
 
-import importlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from lookalike.data.cache import Resize
 from lookalike.data.photo import Photo
 from lookalike.data.transforms import Part, Preset
 from lookalike.errors import BadInput
+from lookalike.registry import import_trusted
 
 __all__ = ["imported_preset", "own_transform"]
 
@@ -100,11 +100,7 @@ def imported_preset(path: str) -> Preset:
     Raises:
         BadInput: There is no such thing, or it is not a function of one image.
     """
-    module, _, name = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except Exception as error:  # a module may raise anything while it is imported
-        raise BadInput(f"cannot import data.transform = '{path}': {error}") from error
+    found = import_trusted(path, "for data.transform")
     if not isinstance(found, Preset):
         found = _bare(path, found)
     return replace(found, name=path)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lookalike.data.content import file_digests
 from lookalike.data.encoded_images import from_encoded
 from lookalike.data.image_set import ImageSet, digest
 from lookalike.errors import BadInput, did_you_mean
@@ -107,7 +108,7 @@ def scan(
     import pyarrow
     import pyarrow.parquet
 
-    paths = [root] if root.is_file() else sorted(root.rglob("*.parquet"))
+    paths = [root] if root.is_file() else sorted(filter(Path.is_file, root.rglob("*.parquet")))
     if not paths:
         raise BadInput(f"'{root}' has no .parquet file")
     groups: list[tuple[Path, int]] = []
@@ -165,6 +166,6 @@ def parquet(root: Path | None = None) -> ImageSet:
         labels,
         splits or None,
         found.read,
-        digest(*map(str, found.sizes)),
+        digest(file_digests(Path("/"), [str(p.resolve()) for p in found.paths]).digests),
         digest(*(f"{path.resolve()} {path.stat().st_mtime_ns}" for path in found.paths)),
     )

@@ -137,6 +137,23 @@ class Split:
         return split
 
 
+def draw_test_half(images: ImageSet, seed: int) -> ImageSet:
+    """The same images with test classes drawn by ``seed``, unless the data set has its own.
+
+    Args:
+        images: The data set.
+        seed: Draws half of the classes, whatever images they have.
+
+    Returns:
+        The data set with another mask of test images; its fingerprint is that of the content.
+    """
+    if images.has_split:
+        return images
+    classes = len(images.class_names)
+    drawn = np.random.default_rng(seed).permutation(classes)[(classes + 1) // 2 :]
+    return replace(images, test=np.isin(images.labels, drawn))
+
+
 def make_splits(
     images: ImageSet,
     protocol: str,

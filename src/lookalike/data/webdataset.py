@@ -9,11 +9,12 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+from lookalike.data.content import file_digests
 from lookalike.data.encoded_images import from_encoded
 from lookalike.data.image_files import IMAGE_SUFFIXES
 from lookalike.data.image_set import ImageSet, digest
 from lookalike.errors import BadInput
-from lookalike.files import parse_json
+from lookalike.files import open_regular, parse_json
 from lookalike.registry import DATASETS
 
 __all__ = ["Members", "about_sample", "samples_of", "shards_of", "webdataset"]
@@ -31,7 +32,7 @@ class Members:
     def __call__(self, index: int) -> bytes:
         """The bytes of a member."""
         shard, start, size = self.places[index]
-        with self.shards[shard].open("rb", buffering=0) as file:
+        with open_regular(self.shards[shard]) as file:
             return os.pread(file.fileno(), size, start)
 
 
@@ -73,14 +74,14 @@ def webdataset(root: Path | None = None) -> ImageSet:
         labels,
         splits if marked else None,
         Members(shards, places),
-        digest(*(str(size) for _, _, size in places)),
+        digest(file_digests(Path("/"), [str(p.resolve()) for p in shards]).digests),
         digest(*(f"{shard.resolve()} {shard.stat().st_mtime_ns}" for shard in shards)),
     )
 
 
 def shards_of(root: Path) -> list[Path]:
     """The archives: the file itself, or those of a folder."""
-    return [root] if root.is_file() else sorted(root.glob("*.tar"))
+    return [root] if root.is_file() else sorted(filter(Path.is_file, root.glob("*.tar")))
 
 
 def samples_of(shard: Path) -> list[tuple[str, tarfile.TarInfo, dict[str, bytes]]]:

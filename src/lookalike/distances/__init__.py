@@ -4,27 +4,27 @@ A distance is called as ``distance(query, reference)`` and gives the matrix in i
 ``distance.similarity`` gives the same with "larger is closer", which is what the losses read.
 """
 
-from lookalike.distances.base import Distance
-from lookalike.distances.batched import BatchedDistance
+from lookalike.distances.base import AdjustableDistance, Distance, DistanceLike, build
 from lookalike.distances.hyperbolic import HyperbolicDistance
-from lookalike.distances.lp import LpDistance
-from lookalike.distances.module import DistanceModule
-from lookalike.distances.naming import DistanceLike, create, names
-from lookalike.distances.pml_base import BaseDistance
+from lookalike.distances.lp import LpDistance, squared_l2
 from lookalike.distances.products import CosineSimilarity, DotProductSimilarity
 from lookalike.distances.snr import SNRDistance
+from lookalike.registry import DISTANCES
 
 __all__ = [
-    "BaseDistance",
-    "BatchedDistance",
+    "AdjustableDistance",
     "CosineSimilarity",
     "Distance",
     "DistanceLike",
-    "DistanceModule",
     "DotProductSimilarity",
     "HyperbolicDistance",
     "LpDistance",
     "SNRDistance",
+    "build",
     "create",
     "names",
+    "squared_l2",
 ]
+
+create = DISTANCES.create
+names = DISTANCES.names

@@ -1,19 +1,19 @@
 """What every distance is: a matrix, and how to read it with "larger is closer"."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from lookalike.distances.statistics import Statistics
 from lookalike.errors import BadInput
-from lookalike.ops.rows import check_rows, unit
+from lookalike.ops.rows import check_rows, normalize_rows
+from lookalike.registry import DISTANCES
 
-__all__ = ["AdjustableDistance", "Distance", "raised", "ready"]
+__all__ = ["AdjustableDistance", "Distance", "DistanceLike", "build", "chosen_distance"]
 
 
-class Distance(Statistics):
+class Distance:
     """A matrix of distances (or, where ``is_inverted``, of similarities)."""
 
     is_inverted: bool = False
@@ -42,56 +42,18 @@ class Distance(Statistics):
         matrix = self.matrix(query, reference)
         return matrix if self.is_inverted else -matrix
 
-    def pairwise_distance(self, query_emb: Tensor, ref_emb: Tensor) -> Tensor:
-        """[N] each query row against the reference row of the same place, before ``power``.
-
-        The rows are taken as they are: ``maybe_normalize`` them first.
-        """
-        raise NotImplementedError
-
-    def margin(self, x: Tensor, y: Tensor) -> Tensor:
-        """How much farther ``x`` is than ``y``: ``x - y``; of similarities ``y - x``."""
-        return y - x if self.is_inverted else x - y
-
-    def smallest_dist(self, *args: Any, **kwargs: Any) -> Any:
-        """``torch.min`` of a matrix in this unit, or ``torch.max`` of similarities."""
-        return (torch.max if self.is_inverted else torch.min)(*args, **kwargs)
-
-    def largest_dist(self, *args: Any, **kwargs: Any) -> Any:
-        """``torch.max`` of a matrix in this unit, or ``torch.min`` of similarities."""
-        return (torch.min if self.is_inverted else torch.max)(*args, **kwargs)
-
-    def normalize(self, embeddings: Tensor, dim: int = 1, **kwargs: Any) -> Tensor:
-        """The embeddings at length 1, by the norm ``p``."""
-        return normalize(embeddings, p=self.p, dim=dim, **kwargs)
-
-    def maybe_normalize(self, embeddings: Tensor, dim: int = 1, **kwargs: Any) -> Tensor:
-        """The embeddings as this distance reads them: at length 1, or as they are."""
-        return (
-            self.normalize(embeddings, dim, **kwargs) if self.normalize_embeddings else embeddings
-        )
-
-    def get_norm(self, embeddings: Tensor, dim: int = 1, **kwargs: Any) -> Tensor:
-        """The lengths of the embeddings, by the norm ``p``."""
-        lengths: Tensor = torch.linalg.vector_norm(embeddings, self.p, dim, **kwargs)
-        return lengths
-
     def squared_euclidean(self, similarity: Tensor) -> Tensor:  # noqa: ARG002
         """The squared Euclidean distances of the rows compared, from their similarities."""
         raise BadInput(f"{self} does not tell Euclidean distances; use cosine, l2 or l2-squared")
 
-    def level(self, value: float) -> float:
+    def to_similarity(self, value: float) -> float:
         """A margin given in the unit of this distance, as a similarity."""
         return value if self.is_inverted else -value
 
     @property
     def ordered_by_cosine(self) -> bool:
-        """Whether the order of candidates is that of the cosine (so it is shared by many)."""
+        """Whether it orders candidates as the cosine does."""
         return self.normalize_embeddings and self.p == 2
-
-    def same_order(self, other: "Distance") -> bool:
-        """Whether both put the candidates of an anchor in the same order."""
-        return (self.ordered_by_cosine and other.ordered_by_cosine) or self == other
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -118,20 +80,58 @@ class AdjustableDistance(Distance):
         self.p = p
         self.power = power
 
+    def raised(self, matrix: Tensor) -> Tensor:
+        """``matrix ** power``."""
+        return matrix if self.power == 1 else matrix**self.power
 
-def raised(matrix: Tensor, power: float) -> Tensor:
-    """``matrix ** power``."""
-    return matrix if power == 1 else matrix**power
+    def ready(self, query: Tensor, reference: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The rows as this distance reads them: of unit length, or as they are."""
+        if not self.normalize_embeddings:
+            return query, reference
+
+        def unit(rows: Tensor) -> Tensor:
+            return normalize_rows(rows) if self.p == 2 else normalize(rows, p=self.p, dim=1)
+
+        return unit(query), None if reference is None else unit(reference)
 
 
-def ready(
-    distance: Distance, query: Tensor, reference: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """The rows as this distance reads them: of unit length, or as they are."""
-    if not distance.normalize_embeddings:
-        return query, reference
+DistanceLike: TypeAlias = Distance | str | dict[str, Any]
+"""A distance, its name, or ``{name: ..., argument: ...}``."""
 
-    def shorten(rows: Tensor) -> Tensor:
-        return unit(rows) if distance.p == 2 else normalize(rows, p=distance.p, dim=1)
 
-    return shorten(query), None if reference is None else shorten(reference)
+def build(distance: DistanceLike) -> Distance:
+    """A distance by name or settings; a distance as it is.
+
+    Args:
+        distance: What was given.
+
+    Returns:
+        A distance.
+    """
+    if isinstance(distance, str | dict):
+        made: Distance = DISTANCES.build(distance)
+        return made
+    if not isinstance(distance, Distance):
+        names = ", ".join(DISTANCES.names())
+        raise BadInput(f"'{distance}' is not a distance; choose one of: {names}")
+    return distance
+
+
+NEEDS: dict[str, Callable[[Distance], bool]] = {
+    "a distance (l2)": lambda distance: not distance.is_inverted,
+    "a similarity (cosine)": lambda distance: distance.is_inverted,
+    "distances of unit vectors (l2 or l2-squared)": (
+        lambda distance: distance.ordered_by_cosine and not distance.is_inverted
+    ),
+    "the cosine": lambda distance: distance.is_inverted and distance.ordered_by_cosine,
+    "unit vectors (cosine or l2)": lambda distance: distance.ordered_by_cosine,
+}
+"""What losses and miners may ask of a distance."""
+
+
+def chosen_distance(part: Any, given: DistanceLike | None) -> Distance:
+    """The distance of a loss or miner: its default, or what was given if it fits the part."""
+    distance: Distance = type(part).default_distance() if given is None else build(given)
+    if part.needs and not NEEDS[part.needs](distance):
+        raise BadInput(f"{type(part).__name__} needs {part.needs}, not {distance}")
+    return distance

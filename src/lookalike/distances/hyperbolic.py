@@ -8,6 +8,7 @@ from torch import Tensor
 from lookalike.distances.base import Distance
 from lookalike.errors import BadInput
 from lookalike.ops.rows import euclidean
+from lookalike.registry import DISTANCES
 
 __all__ = ["HyperbolicDistance"]
 
@@ -15,6 +16,7 @@ _INSIDE = math.atanh(1 - 1e-3)
 """Points stay within 0.999 of the ball's radius, beyond which single precision ends."""
 
 
+@DISTANCES.register("hyperbolic", paper="Ermolov et al., CVPR 2022")
 class HyperbolicDistance(Distance):
     """The distance in the Poincare ball of curvature -c, of rows that are mapped into it.
 
@@ -45,17 +47,8 @@ class HyperbolicDistance(Distance):
         """From Euclidean distances of the points; nothing of size N x N x D."""
         points, stretch = self._mapped(query)
         others, other_stretch = (None, stretch) if reference is None else self._mapped(reference)
-        return self._along_geodesic(euclidean(points, others), stretch * other_stretch.T)
-
-    def pairwise_distance(self, query_emb: Tensor, ref_emb: Tensor) -> Tensor:
-        """The distance of each pair of rows."""
-        (points, stretch), (others, other_stretch) = self._mapped(query_emb), self._mapped(ref_emb)
-        apart = torch.linalg.vector_norm(points - others, dim=1)
-        return self._along_geodesic(apart, (stretch * other_stretch).squeeze(1))
-
-    def _along_geodesic(self, apart: Tensor, stretch: Tensor) -> Tensor:
-        root = math.sqrt(self.c)
-        return torch.asinh(root * apart * stretch) * (2 / root)
+        root, apart = math.sqrt(self.c), euclidean(points, others)
+        return torch.asinh(root * apart * stretch * other_stretch.T) * (2 / root)
 
     def _mapped(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The points of the ball, and ``1 / sqrt(1 - c |x|^2)`` of each, which is a cosh."""

@@ -2,8 +2,9 @@
 
 from torch import Tensor
 
-from lookalike.distances.base import AdjustableDistance, Distance, raised, ready
+from lookalike.distances.base import AdjustableDistance, Distance
 from lookalike.ops.rows import products, without_rounding
+from lookalike.registry import DISTANCES
 
 __all__ = ["CosineSimilarity", "DotProductSimilarity"]
 
@@ -13,6 +14,7 @@ def _squared_from_cosine(cosine: Tensor) -> Tensor:
     return without_rounding(2 - 2 * cosine, 2.0, 4096)
 
 
+@DISTANCES.register("cosine")
 class CosineSimilarity(Distance):
     """The cosine of the angle between two embeddings.
 
@@ -32,10 +34,6 @@ class CosineSimilarity(Distance):
         """``2 - 2 s``."""
         return _squared_from_cosine(similarity)
 
-    def pairwise_distance(self, query_emb: Tensor, ref_emb: Tensor) -> Tensor:
-        """``x.y`` of each pair of rows."""
-        return (query_emb * ref_emb).sum(1)
-
 
 class DotProductSimilarity(AdjustableDistance):
     """The inner product, of unit vectors unless ``normalize_embeddings=False``."""
@@ -49,11 +47,7 @@ class DotProductSimilarity(AdjustableDistance):
 
     def matrix(self, query: Tensor, reference: Tensor | None) -> Tensor:
         """``x.y``."""
-        if self.p == 2:
-            return raised(
-                products(query, reference, unit_rows=self.normalize_embeddings), self.power
-            )
-        return raised(products(*ready(self, query, reference)), self.power)
+        return self.raised(products(*self.ready(query, reference)))
 
     def squared_euclidean(self, similarity: Tensor) -> Tensor:
         """``2 - 2 s`` of unit vectors."""
@@ -61,6 +55,8 @@ class DotProductSimilarity(AdjustableDistance):
             return super().squared_euclidean(similarity)
         return _squared_from_cosine(similarity)
 
-    def pairwise_distance(self, query_emb: Tensor, ref_emb: Tensor) -> Tensor:
-        """``x.y`` of each pair of rows."""
-        return (query_emb * ref_emb).sum(1)
+
+@DISTANCES.register("dot")
+def dot_product() -> DotProductSimilarity:
+    """The inner product of the rows as they are."""
+    return DotProductSimilarity(normalize_embeddings=False)

@@ -7,7 +7,7 @@ classes are in the test set is a source of uncertainty of its own; its size foll
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lookalike.errors import BadInput
 from lookalike.evaluation.results import Evaluation
 
-__all__ = ["ClassTable"]
+__all__ = ["ClassTable", "mean_table"]
 
 Floats = NDArray[np.float64]
 
@@ -94,3 +94,8 @@ class ClassTable:
             )
         except (ValueError, IndexError, OverflowError, csv.Error) as error:
             raise BadInput(f"'{origin}' is not a table of scores per class: {error}") from None
+
+
+def mean_table(tables: Sequence[ClassTable]) -> ClassTable:
+    """The mean of tables of the same classes, metrics and queries."""
+    return replace(tables[0], values=np.mean([one.values for one in tables], axis=0))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, did_you_mean
+from lookalike.files import read_text, refuse_packed
 
 KEYS = ("embeddings", "labels", "gallery", "gallery_labels", "ignore", "gallery_ignore")
 
@@ -69,7 +70,8 @@ def read_embeddings(path: str | Path, labels: str | Path | None = None) -> Embed
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of an ``.npz`` by name, or the one of an ``.npy``."""
     try:
-        loaded = np.load(path, allow_pickle=False)
+        refuse_packed(path)
+        loaded: Any = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray) != (path.suffix == ".npy"):
             raise BadInput(f"'{path}' does not hold what its suffix says")
         if isinstance(loaded, np.ndarray):
@@ -97,7 +99,7 @@ def _labels(path: Path) -> NDArray[Any]:
     if path.suffix == ".npy":
         return _arrays(path)["embeddings"]
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path).splitlines()
     except FileNotFoundError:
         raise BadInput(f"there is no file '{path}'") from None
     except (OSError, UnicodeDecodeError) as error:

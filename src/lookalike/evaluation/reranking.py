@@ -144,7 +144,7 @@ def rerank(
         ties: As in :func:`lookalike.evaluation.score`.
         ignore: As in :func:`lookalike.evaluation.score`.
         gallery_ignore: As in :func:`lookalike.evaluation.score`.
-        confidence: Level of bootstrap intervals; None: none.
+        confidence: Level of bootstrap intervals over classes; None: none.
         memory_mb: Memory for blocks of similarities.
         progress: Called with the number of queries that are done, and of all.
 

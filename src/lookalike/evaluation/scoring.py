@@ -175,7 +175,8 @@ def score(
         label_comparison: Which labels agree, where not only equal ones do: a function of two
             tensors that broadcast; of labels [queries, 1] and [1, gallery], or of rows [queries, 1,
             K] and [1, gallery, K]. For metrics of ranks; labels are numbers.
-        confidence: Level of bootstrap intervals of the rank metrics, such as 0.95; None: none.
+        confidence: Level of bootstrap intervals of the rank metrics over classes, such as 0.95;
+            None: none.
         resamples: Number of bootstrap samples.
         seed: Seed of k-means and the bootstrap.
         memory_mb: Memory for blocks of similarities; None: 512, on a GPU half of what is free.
@@ -276,7 +277,7 @@ def evaluation_of(
     scores |= {name: summarize(of_each, summaries[name]) for name, of_each in values.items()}
     intervals = {}
     if confidence:
-        intervals = bootstrap_intervals(values, confidence, resamples, seed, summaries)
+        intervals = bootstrap_intervals(values, sets.labels, confidence, resamples, seed, summaries)
     return Evaluation(
         scores={metric.name: scores[metric.name] for metric in metrics},
         per_query=values,

@@ -14,8 +14,9 @@ from lookalike.config import RunConfig, TransformConfig
 from lookalike.config.schema import MOST_DIM
 from lookalike.data import Preset
 from lookalike.data.image_set import digest
+from lookalike.data.presets import preset_name
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.files import atomically, parse_json, unseal, write_json
+from lookalike.files import atomically, parse_json, read_text, unseal, write_json
 from lookalike.inference.encoder import Encoder
 from lookalike.models import EmbeddingModel
 from lookalike.models.hubs import HUBS
@@ -65,10 +66,9 @@ class Blueprint(BaseModel):
 
     def refuse_foreign_transform(self) -> None:
         """Refuse transforms that are code to import."""
-        if isinstance(self.transform, str) and ":" in self.transform:
-            raise BadInput(
-                f"the transform '{self.transform}' is code that a model's folder must not name"
-            )
+        name = preset_name(self.transform)
+        if ":" in name:
+            raise BadInput(f"the transform '{name}' is code that a model's folder must not name")
 
     def refuse_foreign_code(self) -> None:
         """Refuse a network that is code to import: the model may come from an untrusted source."""
@@ -129,7 +129,7 @@ class Embedder(Encoder):
         run = Run(Path(folder))
         config, result = run.config, run.result
         tensors = model_tensors(run)
-        blueprint = of_config(config, tensors)
+        blueprint = of_config(config, run.transform, tensors)
         model = blueprint.build()
         load_by_name(model, tensors, f"'{run.weights}'", left_over=())
         origin = {"run": run.folder.name, "data": config.data.name, "result": result}
@@ -163,7 +163,7 @@ class Embedder(Encoder):
         """The model that :meth:`save` wrote to ``folder``; a damaged one is refused."""
         folder = Path(folder)
         try:
-            text = (folder / "model.json").read_text(encoding="utf-8")
+            text = read_text(folder / "model.json")
         except OSError as error:
             raise BadInput(f"'{folder}' does not hold a model: cannot read model.json") from error
         except UnicodeDecodeError as error:
@@ -222,11 +222,13 @@ class Embedder(Encoder):
         return found
 
 
-def of_config(config: RunConfig, tensors: dict[str, Tensor]) -> Blueprint:
+def of_config(
+    config: RunConfig, transform: str | TransformConfig, tensors: dict[str, Tensor]
+) -> Blueprint:
     """The blueprint of a run's model; the weights tell whether its input is grey or colour."""
     shared = {"network", "dim", "pooling", "layer_norm", "normalize"}
     settings = config.model.model_dump(include=shared)
-    blueprint = Blueprint(**settings, transform=_as_data(config))
+    blueprint = Blueprint(**settings, transform=transform)
     for path, layer in blueprint.build().named_modules():
         if isinstance(layer, nn.Conv2d):
             kernel = tensors.get(f"{path}.weight")
@@ -234,15 +236,6 @@ def of_config(config: RunConfig, tensors: dict[str, Tensor]) -> Blueprint:
                 return blueprint.model_copy(update={"channels": 1})
             break
     return blueprint
-
-
-def _as_data(config: RunConfig) -> str | TransformConfig:
-    """The test transform of a run without code to import: that of an own function is a crop."""
-    given = config.data.transform
-    if not isinstance(given, str) or ":" not in given:
-        return given
-    preset = models.preset_of(given, config.model.network)
-    return TransformConfig(size=preset.size, resize=preset.resize, crop="centre")
 
 
 def fingerprint(blueprint: Blueprint, model: EmbeddingModel) -> str:

@@ -10,10 +10,10 @@ from PIL import Image
 from torch import Tensor
 
 from lookalike.data import Normalisation, Preset
-from lookalike.data.cache import resized
+from lookalike.data.cache import resized_image
 from lookalike.errors import LookalikeError
 from lookalike.inference.pictures import Pictures, as_pictures
-from lookalike.ops.rows import unit
+from lookalike.ops.rows import normalize_rows
 
 Vectors = NDArray[np.float32]
 
@@ -39,13 +39,13 @@ class Encoder(ABC):
 
     def prepare(self, image: Image.Image) -> Tensor:
         """The pixels of one picture as the image cache stores them, uint8 [C, H, W]."""
-        pixels = np.asarray(image.convert("RGB"))
+        image = image if image.mode == "RGB" else image.convert("RGB")  # which would copy it
         size = self.preset.size
-        if self.preset.resize is None and size is not None and pixels.shape[:2] != (size, size):
-            pixels = np.asarray(image.convert("RGB").resize((size, size)))
+        if self.preset.resize is None and size is not None:
+            image = image.resize((size, size)) if image.size != (size, size) else image
         else:
-            pixels = resized(pixels, self.preset.resize)
-        return torch.from_numpy(pixels.copy()).permute(2, 0, 1)
+            image = resized_image(image, self.preset.resize)
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
     def batch(self, pixels: Sequence[Tensor]) -> Tensor:
         """Prepared pictures as the input of the network, float32 [B, C, S, S]."""
@@ -65,7 +65,7 @@ class Encoder(ABC):
 
     def embed_batch(self, batch: Tensor) -> Vectors:
         """The unit vectors of the network's input, float32 [B, dim]."""
-        vectors = unit(self.run(batch).float())
+        vectors = normalize_rows(self.run(batch).float())
         if not torch.isfinite(vectors).all():
             raise LookalikeError("the network computes embeddings that are not finite")
         found: Vectors = vectors.cpu().numpy()

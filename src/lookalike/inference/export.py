@@ -22,8 +22,7 @@ from lookalike.files import atomically
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.onnx_encoder import OnnxEncoder
 from lookalike.models import multi_view
-from lookalike.ops.fused import formulas_only
-from lookalike.ops.rows import unit
+from lookalike.ops.rows import normalize_rows
 from lookalike.training import Run
 from lookalike.training.targets import of_run
 
@@ -35,7 +34,7 @@ OPSET = 18
 
 
 def model_of(folder: Path) -> Embedder:
-    """The model to export, for its card with bootstrap intervals of its run's test scores."""
+    """The model to export, for its card with intervals over classes of its run's test scores."""
     embedder, run = Embedder.open(folder), Run(folder)
     if not (folder / "config.yaml").is_file():  # an exported model, or one of a hub
         return embedder
@@ -59,8 +58,7 @@ class UnitVectors(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """The unit vectors of a batch."""
-        with formulas_only():  # exporters cannot trace a hand-written backward pass
-            return unit(self.model(images))
+        return normalize_rows(self.model(images))
 
 
 def export(embedder: Embedder, kind: str, target: Path) -> float:
@@ -235,8 +233,8 @@ def agreement(embedder: Embedder, other: Callable[[Tensor], Tensor]) -> float:
     least = 1.0
     for number in (1, 3, 8):
         batch = example(embedder, number, seed=number)
-        right = unit(embedder.run(batch).double())
-        least = min(least, float((right * unit(other(batch).double())).sum(1).min()))
+        right = normalize_rows(embedder.run(batch).double())
+        least = min(least, float((right * normalize_rows(other(batch).double())).sum(1).min()))
     if not least >= LEAST_COSINE:
         raise LookalikeError(f"the copy does not agree with the original: cosine {least:.6f}")
     return least

@@ -1,5 +1,6 @@
 """An exported model that ONNX Runtime runs, without anything else."""
 
+import hashlib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -9,16 +10,22 @@ from torch import Tensor
 
 from lookalike.data import Normalisation
 from lookalike.data.cache import cache_folder
-from lookalike.errors import BadInput
-from lookalike.files import atomically, parse_json
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.files import atomically, parse_json, read_json, write_json
 from lookalike.inference.embedder import Blueprint, Embedder
 from lookalike.inference.encoder import Encoder
 
 
 class OnnxEncoder(Encoder):
-    """Embeds pictures by ONNX Runtime; its fingerprint is that of the exported model."""
+    """Embeds pictures by ONNX Runtime; its fingerprint is that of the exported model.
 
-    def __init__(self, path: Path | str, threads: int = 1) -> None:
+    Args:
+        path: The file.
+        threads: Of the runtime.
+        content: The file's bytes, if they were read already.
+    """
+
+    def __init__(self, path: Path | str, threads: int = 1, content: bytes | None = None) -> None:
         try:
             import onnxruntime
         except ImportError as error:
@@ -32,7 +39,7 @@ class OnnxEncoder(Encoder):
         options.log_severity_level = 3
         try:
             self._session: Any = onnxruntime.InferenceSession(
-                str(path), options, providers=["CPUExecutionProvider"]
+                content or str(path), options, providers=["CPUExecutionProvider"]
             )
             properties = self._session.get_modelmeta().custom_metadata_map
             told = parse_json(properties["lookalike"])
@@ -56,22 +63,35 @@ class OnnxEncoder(Encoder):
         """The network of ``embedder``, written to the cache folder once, and checked."""
         from lookalike.inference.export import write_onnx
 
+        kept = cls.kept(embedder.fingerprint, threads)
+        if kept is not None:
+            return kept
         path = _kept_path(embedder.fingerprint)
-        if not path.is_file():
-            with atomically(path) as draft:
-                write_onnx(embedder, draft)
+        with atomically(path) as draft:
+            write_onnx(embedder, draft)
+            digest = hashlib.sha256(draft.read_bytes()).hexdigest()
+        write_json(path.with_suffix(".json"), {"model": embedder.fingerprint, "sha256": digest})
         return cls(path, threads)
 
     @classmethod
-    def kept(cls, fingerprint: str) -> "OnnxEncoder | None":
-        """The copy that :meth:`of` wrote, which starts sooner than the network; None: no copy."""
+    def kept(cls, fingerprint: str, threads: int = 1) -> "OnnxEncoder | None":
+        """The copy that :meth:`of` wrote, which starts sooner than the network; None: no copy.
+
+        What the file says about itself proves nothing. It is used if its digest is the one that was
+        noted, beside it, for this model; else it is exported again.
+        """
         path = _kept_path(fingerprint)
-        if not (path.is_file() and find_spec("onnxruntime")):
+        if find_spec("onnxruntime") is None:
             return None
         try:
-            return cls(path)
-        except BadInput:  # it is damaged, and the network itself is not
+            content = path.read_bytes()
+            noted = read_json(path.with_suffix(".json"))
+            if noted != {"model": fingerprint, "sha256": hashlib.sha256(content).hexdigest()}:
+                return None
+            found = cls(path, threads, content)
+        except (OSError, LookalikeError):  # there is none, or it is damaged
             return None
+        return found if found.fingerprint == fingerprint else None
 
     def run(self, batch: Tensor) -> Tensor:
         """The embeddings of a batch."""

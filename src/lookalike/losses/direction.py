@@ -24,10 +24,15 @@ def direction_cosine(ap: Tensor, an: Tensor, pn: Tensor) -> Tensor:
     return torch.where(some, (ap + an - pn) / (2 * area.where(some, 1).sqrt()), 0)
 
 
-def candidate_directions(r: Relations, distance: Distance, positives: Tensor) -> Tensor:
-    """``cos(x_p - x_a, x_n - x_a)`` of all candidates n; ``positives`` [anchors] names each p."""
+def candidate_directions(
+    r: Relations, distance: Distance, positives: Tensor, between: Tensor
+) -> Tensor:
+    """``cos(x_p - x_a, x_n - x_a)`` of all candidates n; ``positives`` [anchors] names each p.
+
+    ``between`` are the similarities of the candidates to one another.
+    """
     return direction_cosine(
         distance.squared_euclidean(r.similarity.gather(1, positives.unsqueeze(1))),
         distance.squared_euclidean(r.similarity),
-        distance.squared_euclidean(r.between_candidates().index_select(0, positives)),
+        distance.squared_euclidean(between.index_select(0, positives)),
     )

@@ -3,16 +3,20 @@
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, linear, relu6
 
-from lookalike.losses.base import ProxyLoss, Terms
-from lookalike.losses.softmax import soft_cross_entropy
-from lookalike.ops.rows import unit
+from lookalike.losses.base import ProxyLoss, Terms, soft_cross_entropy
+from lookalike.ops.rows import normalize_rows
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
 __all__ = ["HISTLoss"]
 
 
-@LOSSES.register("hist", paper="Lim et al., CVPR 2022")
+@LOSSES.register(
+    "hist",
+    paper="Lim et al., CVPR 2022",
+    url="https://openaccess.thecvf.com/content/CVPR2022/html/"
+    "Lim_Hypergraph-Induced_Semantic_Tuplet_Loss_for_Deep_Metric_Learning_CVPR_2022_paper.html",
+)
 class HISTLoss(ProxyLoss):
     """Images find their class by its distribution, and by a graph network over the whole batch.
 
@@ -30,6 +34,8 @@ class HISTLoss(ProxyLoss):
         hidden: The width of the graph network.
     """
 
+    additive = False
+    can_sample = False
     needs = "unit vectors (cosine or l2)"
 
     tau: float = 32
@@ -38,10 +44,9 @@ class HISTLoss(ProxyLoss):
     hidden: int = 512
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         size = self.num_classes, self.embedding_size
-        self.means = self.learned(*size, start=_wide)
-        self.log_vars = self.learned(*size, start=_wide)
+        self.means = self.make_parameter(*size, init=_wide)
+        self.log_vars = self.make_parameter(*size, init=_wide)
         self.theta1 = nn.Linear(self.embedding_size, self.hidden)
         self.bn1 = nn.BatchNorm1d(self.hidden, track_running_stats=False)
         self.theta2 = nn.Linear(self.hidden, self.num_classes)
@@ -50,32 +55,24 @@ class HISTLoss(ProxyLoss):
         """The means of the classes."""
         return self.means
 
-    def similarities(self, embeddings: Tensor) -> Tensor:
+    def similarities(self, embeddings: Tensor, classes: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """``-D``, images x classes; nothing of size N x C x D."""
-        rows = self.rows(embeddings)
-        x, mean = unit(rows), unit(self.means.to(rows.dtype))
-        precision = (-relu6(self.log_vars.to(rows.dtype))).exp()
+        x, mean = normalize_rows(embeddings), normalize_rows(self.means.to(embeddings.dtype))
+        precision = (-relu6(self.log_vars.to(x.dtype))).exp()
         weighed = mean * precision
         apart = x.square() @ precision.T - 2 * x @ weighed.T + (mean * weighed).sum(1)
         return -apart.relu()
 
-    def get_logits(self, embeddings: Tensor) -> Tensor:
-        """Images x classes: ``-tau D``, the numbers that the first softmax is of.
-
-        Args:
-            embeddings: [N, D].
-
-        Returns:
-            [N, classes].
-        """
-        return self.tau * self.similarities(embeddings)
+    def logit_scale(self) -> float:
+        """``tau``: the first softmax is of ``-tau D``."""
+        return self.tau
 
     def terms(self, relations: Relations) -> tuple[Terms, Terms]:
-        """The formula, one value per image from the distributions and one from the graph."""
+        """One value per image from the distributions and one from the graph."""
         r = relations
         assert r.embeddings is not None
-        present = (r.same > 0).any(0)
-        edges = (r.same + (1 - r.same) * (self.alpha * r.similarity).exp()) * present
+        present = (r.positives > 0).any(0)
+        edges = (r.positives + r.negatives * (self.alpha * r.similarity).exp()) * present
         of_images, of_edges = (edges.sum(dim).clamp_min(1e-30) for dim in (1, 0))
         scaled = edges / of_images.sqrt().unsqueeze(1)
         graph = (scaled / of_edges) @ scaled.T

@@ -11,7 +11,11 @@ from lookalike.relations import Relations
 __all__ = ["HistogramLoss"]
 
 
-@LOSSES.register("histogram", paper="Ustinova and Lempitsky, NeurIPS 2016")
+@LOSSES.register(
+    "histogram",
+    paper="Ustinova and Lempitsky, NeurIPS 2016",
+    url="https://arxiv.org/abs/1611.00822",
+)
 class HistogramLoss(PairLoss):
     """The chance that a random negative pair is more similar than a random positive pair.
 
@@ -24,21 +28,20 @@ class HistogramLoss(PairLoss):
         delta: The width of a bin, ``2 / n_bins``.
     """
 
-    counts = False
+    weight_repeated_pairs = False
     needs = "a similarity (cosine)"
 
     n_bins: int | None = None
     delta: float | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         bins, delta = self.n_bins, self.delta
         if bins is not None and delta is not None and abs(delta * bins - 2) > 1e-6:
             raise BadInput(f"delta {delta} and n_bins {bins} must satisfy delta = 2 / n_bins")
         self.n_bins = self.bins = bins or (round(2 / delta) if delta else 100)
 
     def terms(self, relations: Relations) -> Terms:
-        """The formula, one value."""
+        """One value for the batch."""
         positive, negative = relations.positives, relations.negatives
         has_both = (positive > 0).any(1, keepdim=True) & (negative > 0).any(1, keepdim=True)
         position = ((relations.similarity + 1) * (self.bins / 2)).reshape(1, -1)

@@ -4,28 +4,26 @@ import torch
 from torch import Tensor
 
 from lookalike.distances import LpDistance
-from lookalike.losses.base import PairLoss, Terms
-from lookalike.losses.kernels.soft_sums import generalized_lifted_structure_kernel
-from lookalike.ops.pairs import at_places, listed_pairs
-from lookalike.ops.soft import log_sum_exp
+from lookalike.losses.base import PairLoss, Terms, of_listed_pairs
+from lookalike.ops.sums import FAR, log_sum_exp
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
 __all__ = ["GeneralizedLiftedStructureLoss", "LiftedStructureLoss"]
 
 
-def lifted_structure(r: Relations, pull_to: float, push_to: float) -> Terms:
+def lifted_structure(r: Relations, pull_to: float, push_to: float) -> Tensor:
     """``1/2 [m - s_ij + log(sum_N(i) e^(s_in - n) + sum_N(j) e^(s_jn - n))]+^2``, per positive."""
-    pairs = listed_pairs(r.positives)
     of_anchor = log_sum_exp(r.similarity - push_to, r.negatives)
     of_candidate = of_anchor
     if not r.self_comparison:
         of_candidate = log_sum_exp(r.similarity.T - push_to, r.negatives.T)
-    both = torch.logaddexp(of_anchor[pairs.rows], of_candidate[pairs.columns(r.similarity)])
-    some = both > -1e29  # without any negative PML counts the positive's distance alone
-    pull = pull_to - at_places(r.similarity, pairs.places)
-    values = (pull + torch.where(some, both, 0)).relu().square() / 2
-    return Terms(values, pairs.weights, r.counts_of(pairs), places=pairs)
+    anchor, positive = r.listed_pairs
+    push = torch.logaddexp(
+        of_anchor.index_select(0, anchor), of_candidate.index_select(0, positive)
+    )
+    push = push.where(push > FAR / 2, 0)  # without any negative the positive's distance alone
+    return (pull_to - r.of_pairs(r.similarity) + push).relu().square() / 2
 
 
 def generalized_lifted_structure(r: Relations, pull_to: float, push_to: float) -> Tensor:
@@ -33,19 +31,13 @@ def generalized_lifted_structure(r: Relations, pull_to: float, push_to: float) -
     pull = log_sum_exp(pull_to - r.similarity, r.positives)
     push = log_sum_exp(r.similarity - push_to, r.negatives)
     # a sum without terms counts as 0 (as PML)
-    return (pull * (r.positives > 0).any(1) + push * (r.negatives > 0).any(1)).relu()
+    return (pull.where(pull > FAR / 2, 0) + push.where(push > FAR / 2, 0)).relu()
 
 
-class _LiftedLoss(PairLoss):
-    additive = True
-    default_distance = LpDistance
-
-    neg_margin: float = 1
-    pos_margin: float = 0
-
-
-@LOSSES.register("lifted-structure", paper="Oh Song et al., CVPR 2016")
-class LiftedStructureLoss(_LiftedLoss):
+@LOSSES.register(
+    "lifted-structure", paper="Oh Song et al., CVPR 2016", url="https://arxiv.org/abs/1511.06452"
+)
+class LiftedStructureLoss(PairLoss):
     """Each positive pair against all negatives of both its images.
 
     ``1/2 [d_ij - pos_margin + log(sum_(n in N(i)) e^(neg_margin - d_in)
@@ -57,16 +49,27 @@ class LiftedStructureLoss(_LiftedLoss):
         pos_margin: The margin of positives.
     """
 
+    additive = True
     by_row = False
+    reads = "pairs"
+    default_distance = LpDistance
+
+    neg_margin: float = 1
+    pos_margin: float = 0
 
     def terms(self, relations: Relations) -> Terms:
-        """The formula."""
-        level = self.distance.level
-        return lifted_structure(relations, level(self.pos_margin), level(self.neg_margin))
+        """One value per positive pair."""
+        to_similarity = self.distance.to_similarity
+        ends = to_similarity(self.pos_margin), to_similarity(self.neg_margin)
+        return of_listed_pairs(relations, lifted_structure(relations, *ends))
 
 
-@LOSSES.register("generalized-lifted-structure", paper="Hermans et al., 2017")
-class GeneralizedLiftedStructureLoss(_LiftedLoss):
+@LOSSES.register(
+    "generalized-lifted-structure",
+    paper="Hermans et al., 2017",
+    url="https://arxiv.org/abs/1703.07737",
+)
+class GeneralizedLiftedStructureLoss(PairLoss):
     """All positives of an anchor against all its negatives.
 
     ``[log sum_P e^(d - pos_margin) + log sum_N e^(neg_margin - d)]+``, mean over anchors. A sum
@@ -77,10 +80,15 @@ class GeneralizedLiftedStructureLoss(_LiftedLoss):
         pos_margin: The margin of positives.
     """
 
-    counts = False
-    fused_kernel = generalized_lifted_structure_kernel
+    additive = True
+    weight_repeated_pairs = False
+    default_distance = LpDistance
+
+    neg_margin: float = 1
+    pos_margin: float = 0
 
     def terms(self, relations: Relations) -> Terms:
-        """The formula."""
-        ends = (self.distance.level(end) for end in (self.pos_margin, self.neg_margin))
+        """One value per anchor."""
+        to_similarity = self.distance.to_similarity
+        ends = to_similarity(self.pos_margin), to_similarity(self.neg_margin)
         return Terms(generalized_lifted_structure(relations, *ends))

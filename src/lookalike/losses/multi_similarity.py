@@ -1,17 +1,17 @@
-"""The multi-similarity loss."""
+"""Losses that weigh each pair by the anchor's other pairs: multi-similarity and circle."""
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from lookalike.losses.base import PairLoss, Terms
 from lookalike.losses.direction import candidate_directions
-from lookalike.losses.kernels import Kernel
-from lookalike.losses.kernels.soft_sums import multi_similarity_kernel
-from lookalike.ops.soft import log1p_sum_exp
+from lookalike.ops.sums import log1p_sum_exp, log_sum_exp
+from lookalike.reducers import AvgNonZeroReducer
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
-__all__ = ["MultiSimilarityLoss"]
+__all__ = ["CircleLoss", "MultiSimilarityLoss"]
 
 
 def multi_similarity(
@@ -26,7 +26,21 @@ def multi_similarity(
     return pull + push
 
 
-@LOSSES.register("multi-similarity", paper="Wang et al., CVPR 2019")
+def circle(r: Relations, m: float, gamma: float) -> Tensor:
+    """``softplus(log sum_P e^(g a_p (1 - m - s)) + log sum_N e^(g a_n (s - m)))`` per anchor.
+
+    ``a_p = [1 + m - s]+`` and ``a_n = [s + m]+`` are constants.
+    """
+    constant = r.similarity.detach()
+    pull = (1 + m - constant).relu() * (1 - m - r.similarity)
+    push = (constant + m).relu() * (r.similarity - m)
+    total = log_sum_exp(gamma * pull, r.positives) + log_sum_exp(gamma * push, r.negatives)
+    return softplus(total)  # a sum without terms is -1e30: 0 where an anchor lacks a kind
+
+
+@LOSSES.register(
+    "multi-similarity", paper="Wang et al., CVPR 2019", url="https://arxiv.org/abs/1904.06627"
+)
 class MultiSimilarityLoss(PairLoss):
     """Weighs each pair by its own similarity and by those of the anchor's other pairs.
 
@@ -43,28 +57,47 @@ class MultiSimilarityLoss(PairLoss):
     """
 
     additive = True
-    counts = False
+    weight_repeated_pairs = False
 
     alpha: float = 2
     beta: float = 50
     base: float = 0.5
     direction: float = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.between_candidates = bool(self.direction)
-
     def terms(self, relations: Relations) -> Terms:
-        """The formula."""
-        base = self.distance.level(self.base)
+        """One value per anchor."""
+        base = self.distance.to_similarity(self.base)
         repelled = relations.similarity
         if self.direction:
             positive = relations.positives > 0
             hardest = repelled.detach().where(positive, torch.inf).argmin(1)
-            directions = candidate_directions(relations, self.distance, hardest)
+            between = self.between_candidates(relations)
+            directions = candidate_directions(relations, self.distance, hardest, between)
             repelled = repelled - self.direction * directions * positive.any(1, keepdim=True)
         return Terms(multi_similarity(relations, self.alpha, self.beta, base, repelled))
 
-    def kernel(self, relations: Relations) -> Kernel | None:  # noqa: ARG002
-        """Both sums and their gradients in one pass; none for direction regularisation."""
-        return None if self.direction else multi_similarity_kernel
+
+@LOSSES.register("circle", paper="Sun et al., CVPR 2020", url="https://arxiv.org/abs/2002.10857")
+class CircleLoss(PairLoss):
+    """Pairs weigh by how far they are from where they should be.
+
+    ``softplus(log sum_P e^(-gamma [1 + m - s]+ (s - 1 + m))
+    + log sum_N e^(gamma [s + m]+ (s - m)))``
+    (the factors in brackets are constants), mean over the anchors that have both kinds of pairs.
+
+    Args:
+        m: The relaxation margin.
+        gamma: The scale of the similarities.
+    """
+
+    additive = True
+    weight_repeated_pairs = False
+    needs = "a similarity (cosine)"
+    default_reducer = AvgNonZeroReducer
+
+    m: float = 0.4
+    gamma: float = 80
+
+    def terms(self, relations: Relations) -> Terms:
+        """One value per anchor."""
+        return Terms(circle(relations, self.m, self.gamma))

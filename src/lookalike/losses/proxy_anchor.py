@@ -1,17 +1,21 @@
-"""The proxy-anchor loss: proxies are anchors, the images of a batch their candidates."""
+"""Losses whose anchors are proxies: proxy-anchor, and the proxy-to-proxy losses."""
 
 import torch
 from torch import Tensor, nn
 
 from lookalike.losses.base import ProxyLoss, Terms
-from lookalike.losses.kernels.soft_sums import proxy_anchor_kernel
-from lookalike.miners.mined import sample_weights
-from lookalike.ops.soft import log1p_sum_exp
-from lookalike.reducers import Batch, DivisorReducer, Reducer
+from lookalike.ops.sums import log1p_sum_exp
+from lookalike.reducers import DivisorReducer
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
-__all__ = ["ProxyAnchorLoss", "pull_to_proxies"]
+__all__ = [
+    "ProxyAnchorLoss",
+    "ProxyToProxy1Loss",
+    "ProxyToProxy2Loss",
+    "pull_to_proxies",
+    "push_apart",
+]
 
 
 def pull_to_proxies(r: Relations, alpha: float, margin: float) -> Terms:
@@ -26,7 +30,15 @@ def push_from_proxies(r: Relations, alpha: float, margin: float) -> Terms:
     return Terms(log1p_sum_exp(alpha * (r.similarity + margin), r.negatives), name="neg_loss")
 
 
-@LOSSES.register("proxy-anchor", paper="Kim et al., CVPR 2020")
+def push_apart(similarity: Tensor, alpha: float, margin: float) -> Terms:
+    """``log(1 + sum_(w' != w) e^(alpha (s_ww' + margin)))``, one value per proxy."""
+    others = torch.ones_like(similarity, requires_grad=False).fill_diagonal_(0)
+    return Terms(log1p_sum_exp(alpha * (similarity + margin), others), name="neg_loss")
+
+
+@LOSSES.register(
+    "proxy-anchor", paper="Kim et al., CVPR 2020", url="https://arxiv.org/abs/2003.13911"
+)
 class ProxyAnchorLoss(ProxyLoss):
     """Each class has a proxy that pulls and pushes the images of a batch by their hardness.
 
@@ -41,51 +53,98 @@ class ProxyAnchorLoss(ProxyLoss):
     """
 
     additive = True
-    sub_losses = ("pos_loss", "neg_loss")
-    compares = "proxies with images"
-    fused_kernel = proxy_anchor_kernel
+    can_sample = False
+    proxies_are_anchors = True
+    default_reducer = DivisorReducer
 
     margin: float = 0.1
     alpha: float = 32
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.proxies = self.learned(
-            self.num_classes,
-            self.embedding_size,
-            start=lambda rows: nn.init.kaiming_normal_(rows, mode="fan_out"),
-        )
-
-    def default_reducer(self) -> Reducer:
-        """The sum over the number of proxies, for positives of those that have one."""
-        return DivisorReducer()
-
-    def batch(self, relations: Relations) -> Batch:
-        """The anchors are the proxies, each of its own class."""
-        size = relations.similarity.shape
-        return Batch(size[0], size[1], torch.arange(size[0], device=relations.similarity.device))
-
-    def class_vectors(self) -> Tensor:
-        """The proxies."""
-        return self.proxies
-
-    def similarities(self, embeddings: Tensor) -> Tensor:
-        """Proxies x images."""
-        if not self.distance.symmetric:
-            return super().similarities(embeddings).T
-        rows = self.rows(embeddings)
-        return self.distance.similarity(self.proxies.to(rows.dtype), rows)
+    def fill_proxies(self, proxies: Tensor) -> None:
+        """By their number, as the paper's code does."""
+        nn.init.kaiming_normal_(proxies, mode="fan_out")
 
     def terms(self, relations: Relations) -> tuple[Terms, ...]:
-        """The formula, on proxies x images."""
-        margin = self.distance.level(self.margin)
+        """Two values per proxy."""
+        margin = self.distance.to_similarity(self.margin)
         return (
             pull_to_proxies(relations, self.alpha, margin),
             push_from_proxies(relations, self.alpha, margin),
         )
 
-    def narrow(self, relations: Relations, mined: Relations) -> Relations:
-        """As PML: an image of weight w counts ``e^(w - 1)`` times in each sum."""
-        weights = sample_weights(mined, relations.similarity.dtype, anchors_only=False)
-        times = torch.exp(weights - 1).expand(relations.similarity.shape)
-        return relations._replace(valid=relations.valid * times, all_valid=False, mined=True)
+
+@LOSSES.register("proxy-to-proxy-1", paper="Psomas, thesis 2020, variant 1")
+class ProxyToProxy1Loss(ProxyLoss):
+    """Proxy-anchor's pull on the images; each proxy pushes the other proxies.
+
+    ``1/|W+| sum_(W+) log(1 + sum_(X+) e^(-alpha (s - margin)))
+    + 1/|W| sum_w log(1 + sum_(w' != w) e^(alpha (w.w' + margin)))``.
+
+    Args:
+        margin: Positives count as near when their cosine exceeds it, proxies as far below minus it.
+        alpha: The scale of the cosines inside the exponentials.
+    """
+
+    additive = False  # no image is a negative: of a mixed label only one part would count
+    can_sample = False
+    proxies_are_anchors = True
+    default_reducer = DivisorReducer
+
+    margin: float = 0.1
+    alpha: float = 32
+
+    def fill_proxies(self, proxies: Tensor) -> None:
+        """By their number, as the paper's code does."""
+        nn.init.kaiming_normal_(proxies, mode="fan_out")
+
+    def between(self, relations: Relations) -> Tensor:
+        """The similarities of the proxies to one another."""
+        return self.distance.similarity(self.proxies.to(relations.similarity.dtype))
+
+    def terms(self, relations: Relations) -> tuple[Terms, ...]:
+        """Two values per proxy."""
+        margin = self.distance.to_similarity(self.margin)
+        return (
+            pull_to_proxies(relations, self.alpha, margin),
+            push_apart(self.between(relations), self.alpha, margin),
+        )
+
+
+@LOSSES.register("proxy-to-proxy-2", paper="Psomas, thesis 2020, variant 2")
+class ProxyToProxy2Loss(ProxyLoss):
+    """As variant 1, proxies compared through the images of the batch.
+
+    ``w.w'`` becomes ``sum_x (w.x)(x.w')``, the entries of ``(W X^T)(X W^T)``. The sum grows with
+    the batch; ``average=True`` takes the mean instead.
+
+    Args:
+        margin: Positives count as near when their cosine exceeds it.
+        alpha: The scale of the cosines inside the exponentials.
+        average: Whether to take the mean over images instead of the sum.
+    """
+
+    additive = False
+    can_sample = False
+    proxies_are_anchors = True
+    default_reducer = DivisorReducer
+
+    margin: float = 0.1
+    alpha: float = 32
+    average: bool = False
+
+    def fill_proxies(self, proxies: Tensor) -> None:
+        """By their number, as the paper's code does."""
+        nn.init.kaiming_normal_(proxies, mode="fan_out")
+
+    def between(self, relations: Relations) -> Tensor:
+        """The similarities of the proxies to one another."""
+        between = relations.similarity @ relations.similarity.T
+        return between / relations.similarity.shape[1] if self.average else between
+
+    def terms(self, relations: Relations) -> tuple[Terms, ...]:
+        """Two values per proxy."""
+        margin = self.distance.to_similarity(self.margin)
+        return (
+            pull_to_proxies(relations, self.alpha, margin),
+            push_apart(self.between(relations), self.alpha, margin),
+        )

@@ -12,7 +12,9 @@ from lookalike.relations import Relations
 __all__ = ["RankedListLoss"]
 
 
-@LOSSES.register("ranked-list", paper="Wang et al., CVPR 2019")
+@LOSSES.register(
+    "ranked-list", paper="Wang et al., CVPR 2019", url="https://arxiv.org/abs/1903.03238"
+)
 class RankedListLoss(PairLoss):
     """Positives inside a sphere of radius ``alpha - margin``, negatives outside radius ``alpha``.
 
@@ -29,7 +31,7 @@ class RankedListLoss(PairLoss):
         Tp: How much more hard positives weigh; 0: all alike.
     """
 
-    counts = False
+    weight_repeated_pairs = False
     needs = "a distance (l2)"
     default_distance = LpDistance
 
@@ -40,13 +42,12 @@ class RankedListLoss(PairLoss):
     Tp: float = 0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not 0 <= self.imbalance <= 1:
             raise BadInput(f"imbalance is {self.imbalance}; it must be from 0 to 1")
         self.alpha = 1 + self.margin / 2 if self.alpha is None else self.alpha
 
     def terms(self, relations: Relations) -> Terms:
-        """The formula, one value per anchor."""
+        """One value per anchor."""
         assert self.alpha is not None
         distance = -relations.similarity
         pull = _side(distance - (self.alpha - self.margin), relations.positives, self.Tp)

@@ -2,10 +2,10 @@
 
 import math
 
+import torch
 from torch import Tensor, nn
 
-from lookalike.losses.softmax import SoftmaxLoss, right_class_harder
-from lookalike.ops.soft import soft_maximum
+from lookalike.losses.base import ProxyLoss, with_target_margin
 from lookalike.registry import LOSSES
 from lookalike.regularizers.penalties import SparseCentersRegularizer
 from lookalike.relations import Relations
@@ -13,8 +13,10 @@ from lookalike.relations import Relations
 __all__ = ["SoftTripleLoss"]
 
 
-@LOSSES.register("soft-triple", paper="Qian et al., ICCV 2019")
-class SoftTripleLoss(SoftmaxLoss):
+@LOSSES.register(
+    "soft-triple", paper="Qian et al., ICCV 2019", url="https://arxiv.org/abs/1909.05235"
+)
+class SoftTripleLoss(ProxyLoss):
     """Softmax over classes, each class the soft maximum of several learned centres.
 
     ``S_c = sum_k softmax_k(s_ck / gamma) s_ck``; cross-entropy of ``la (S_c - margin [c = y])``.
@@ -39,38 +41,37 @@ class SoftTripleLoss(SoftmaxLoss):
     tau: float = 0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         vectors = self.num_classes, self.centers_per_class
         if self.tau and self.weight_regularizer is None:
             self.weight_regularizer = SparseCentersRegularizer(*vectors)
             self.weight_reg_weight = self.tau
-        self.fc = self.learned(
+        self.fc = self.make_parameter(
             self.embedding_size,
             math.prod(vectors),
-            start=lambda rows: nn.init.kaiming_uniform_(rows, a=math.sqrt(5)),
+            init=lambda rows: nn.init.kaiming_uniform_(rows, a=math.sqrt(5)),
         )
 
     def class_vectors(self) -> Tensor:
         """The centres, those of a class in a row."""
         return self.fc.T
 
-    def vectors(self, chosen: Tensor | None) -> Tensor:
+    def vectors_of(self, classes: Tensor | None) -> Tensor:
         """The k-th centres of all classes side by side: a softmax over k then runs along them."""
         centres = self.fc.view(self.embedding_size, self.num_classes, self.centers_per_class)
-        if chosen is not None:
-            centres = centres.index_select(1, chosen)
+        if classes is not None:
+            centres = centres.index_select(1, classes)
         return centres.permute(2, 1, 0).reshape(-1, self.embedding_size)
 
-    def similarities(self, embeddings: Tensor, chosen: Tensor | None = None) -> Tensor:
+    def similarities(self, embeddings: Tensor, classes: Tensor | None = None) -> Tensor:
         """The soft maximum over the centres of each class."""
-        found = super().similarities(embeddings, chosen)
-        shape = len(found), self.centers_per_class, found.shape[1] // self.centers_per_class
-        return soft_maximum(found.view(shape), self.gamma)
+        cosines = super().similarities(embeddings, classes)
+        centres = torch.unflatten(cosines, 1, (self.centers_per_class, -1))
+        return ((centres / self.gamma).softmax(1) * centres).sum(1)
 
-    def factor(self) -> float:
+    def logit_scale(self) -> float:
         """``la``."""
         return self.la
 
     def logits(self, relations: Relations) -> Tensor:
         """``la (S_c - margin [c = y])``."""
-        return self.la * right_class_harder(relations, lambda s: s - self.margin)
+        return self.la * with_target_margin(relations, lambda s: s - self.margin)

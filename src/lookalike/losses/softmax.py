@@ -1,22 +1,15 @@
 """Classification losses: softmax over learned class vectors, with and without a margin."""
 
 import math
-from collections.abc import Callable
-from dataclasses import KW_ONLY
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, normalize
 
 from lookalike.distances import DotProductSimilarity
 from lookalike.errors import BadInput
-from lookalike.labels import Labels, as_tensor, check_range
-from lookalike.losses.base import ProxyLoss, Terms
-from lookalike.losses.kernels import Kernel
-from lookalike.losses.kernels.softmax import arcface_kernel, softmax_kernel
-from lookalike.ops.rows import unit
-from lookalike.ops.soft import log_sum_exp
+from lookalike.labels import check_range
+from lookalike.losses.base import ProxyLoss, with_target_margin
+from lookalike.ops.rows import normalize_rows
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -25,129 +18,59 @@ __all__ = [
     "CosFaceLoss",
     "LargeMarginSoftmaxLoss",
     "NormalizedSoftmaxLoss",
-    "SoftmaxLoss",
     "SphereFaceLoss",
     "SubCenterArcFaceLoss",
-    "right_class_harder",
-    "sampled_classes",
-    "soft_cross_entropy",
 ]
 
 
-def soft_cross_entropy(logits: Tensor, relations: Relations) -> Tensor:
-    """``-sum_c same_c log softmax(logits)_c`` of each row, over the valid classes."""
-    if relations.all_valid:
-        right = relations.class_indices
-        return cross_entropy(logits, relations.same if right is None else right, reduction="none")
-    total = log_sum_exp(logits, relations.valid)
-    return ((total.unsqueeze(1) - logits) * relations.same * relations.valid).sum(1)
+def additive_angular_margin(cosine: Tensor, degrees: float | Tensor) -> Tensor:
+    """``cos(theta + margin)``; beyond 180 degrees ``cos theta - m sin m``."""
+    margin = degrees * (math.pi / 180)
+    angle = _angle(cosine) + margin
+    sine = margin.sin() if isinstance(margin, Tensor) else math.sin(margin)
+    return torch.where(angle <= math.pi, angle.cos(), cosine - margin * sine)
 
 
-def right_class_harder(relations: Relations, harder: Callable[[Tensor], Tensor]) -> Tensor:
-    """The similarities, with ``harder(s)`` instead of s for the right class of each image."""
-    s, right = relations.similarity, relations.class_indices
-    if right is None:  # an image is of several classes in part
-        return torch.lerp(s, harder(s), relations.same)
-    right = right.unsqueeze(1)
-    return s.scatter(1, right, harder(s.gather(1, right)))
+def multiplied_angle(cosine: Tensor, margin: int) -> Tensor:
+    """``(-1)^k cos(margin theta) - 2k``, k the number of whole ``180/margin`` degrees in theta."""
+    angle = _angle(cosine)
+    turns = (angle * (margin / math.pi)).floor()
+    sign = 1 - 2 * (turns % 2)
+    return sign * (angle * margin).cos() - 2 * turns
 
 
-def sampled_classes(labels: Tensor, num_classes: int, number: int) -> Tensor:
-    """So many classes in order: all of the labels, and random others.
-
-    >>> sampled_classes(torch.tensor([3, 0]), 4, 2)
-    tensor([0, 3])
-    """
-    chance = torch.rand(num_classes, device=labels.device)
-    return chance.index_fill_(0, labels, 2).topk(number).indices.sort().values
+def whole(margin: float) -> int:
+    """The margin as a whole number."""
+    if math.isinf(margin):
+        raise BadInput("the margin must be a whole number, not infinite")
+    return int(margin)
 
 
-class SoftmaxLoss(ProxyLoss):
-    """Cross-entropy over classes of ``logits``, as a rule the similarities times a factor.
-
-    Args:
-        sample: The share of the classes that a training step compares images with: those of the
-            batch, and random others (partial FC, An et al., CVPR 2022). 1: all classes. Less makes
-            logits and their gradients smaller by that factor; images that are of several classes
-            in part are compared with all, and so is everything in evaluation mode.
-    """
-
-    additive = True
-    one_class_kernel: ClassVar[Kernel | None] = softmax_kernel
-    """Value and gradient by hand, where every image is of one class."""
-
-    _: KW_ONLY
-    sample: float = 1
-
-    def __post_init__(self) -> None:
-        """Check the share of classes."""
-        super().__post_init__()
-        if not 0 < self.sample <= 1:
-            raise BadInput(f"sample is {self.sample}; it must be above 0, up to 1")
-
-    def vectors(self, chosen: Tensor | None) -> Tensor:
-        """The learned vectors of the chosen classes as rows; None: of all."""
-        every = self.class_vectors()
-        return every if chosen is None else every.index_select(0, chosen)
-
-    def similarities(self, embeddings: Tensor, chosen: Tensor | None = None) -> Tensor:
-        """Images x classes, all or the chosen ones."""
-        rows = self.rows(embeddings)
-        return self.distance.similarity(rows, self.vectors(chosen).to(rows.dtype))
-
-    def to_proxies(self, embeddings: Tensor, labels: Labels) -> Relations:
-        """Images x classes; of a sample of the classes where ``sample`` says so."""
-        given = as_tensor(labels, embeddings.shape[0])
-        number = max(math.ceil(self.sample * self.num_classes), embeddings.shape[0])
-        if not self.training or given.ndim != 1 or number >= self.num_classes:
-            return super().to_proxies(embeddings, given)
-        check_range(given, self.num_classes)
-        given = given.to(embeddings.device, torch.long)
-        chosen = sampled_classes(given, self.num_classes, number)
-        similarity = self.similarities(embeddings, chosen)
-        # a label below 0 stays one, where no check has refused it
-        places = torch.searchsorted(chosen, given).where(given >= 0, -1)
-        found = self.of_classes_compared(embeddings, similarity, places, number)
-        return found._replace(classes=chosen)
-
-    def kernel(self, relations: Relations) -> Kernel | None:
-        """``one_class_kernel`` where every image is of one class."""
-        one_class = relations.all_valid and relations.class_indices is not None
-        return type(self).one_class_kernel if one_class else None
-
-    def factor(self) -> float:
-        """What the similarities are multiplied by."""
-        raise NotImplementedError
-
-    def logits(self, relations: Relations) -> Tensor:
-        """Images x classes."""
-        return self.factor() * relations.similarity
-
-    def terms(self, relations: Relations) -> Terms:
-        """The formula, one value per image."""
-        return Terms(soft_cross_entropy(self.logits(relations), relations))
+def _angle(cosine: Tensor) -> Tensor:
+    """The angle; acos has no gradient at its ends, so a hair inside."""
+    return cosine.clamp(-1 + 1e-7, 1 - 1e-7).acos()
 
 
-class _ColumnLoss(SoftmaxLoss):
-    """Learned vectors as the columns of ``W``, as a linear layer has them."""
-
-    sub_centers = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        vectors = self.num_classes * self.sub_centers
-        self.W = self.learned(self.embedding_size, vectors, start=nn.init.normal_)
-
-    def class_vectors(self) -> Tensor:
-        """The columns of ``W``."""
-        return self.W.T
+def columns(loss: ProxyLoss, per_class: int = 1) -> nn.Parameter:
+    """Learned vectors as the columns of a matrix, as a linear layer has them."""
+    size = loss.embedding_size, loss.num_classes * per_class
+    return loss.make_parameter(*size, init=nn.init.normal_)
 
 
-@LOSSES.register("normalized-softmax", paper="Zhai and Wu, BMVC 2019")
-class NormalizedSoftmaxLoss(_ColumnLoss):
+def lengths(rows: Tensor) -> Tensor:
+    """The length of each row [N, 1]."""
+    found: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return found
+
+
+@LOSSES.register(
+    "normalized-softmax", paper="Zhai and Wu, BMVC 2019", url="https://arxiv.org/abs/1811.12649"
+)
+class NormalizedSoftmaxLoss(ProxyLoss):
     """Cross-entropy of the cosines to learned class vectors, over a temperature.
 
-    ``-log(e^(s_y/t) / sum_c e^(s_c/t))``, mean over images.
+    ``-log(e^(s_y/t) / sum_c e^(s_c/t))``, mean over images. The class vectors have unit length
+    whatever the distance.
 
     Args:
         temperature: Divides the cosines.
@@ -157,54 +80,24 @@ class NormalizedSoftmaxLoss(_ColumnLoss):
 
     temperature: float = 0.05
 
-    def factor(self) -> float:
+    def __post_init__(self) -> None:
+        self.W = columns(self)
+
+    def class_vectors(self) -> Tensor:
+        """The columns of ``W``."""
+        return self.W.T
+
+    def logit_scale(self) -> float:
         """``1 / temperature``."""
         return 1 / self.temperature
 
-    def get_logits(self, embeddings: Tensor) -> Tensor:
-        """``s / temperature``."""
-        return self.similarities(embeddings) * self.factor()
-
-    def similarities(self, embeddings: Tensor, chosen: Tensor | None = None) -> Tensor:
-        """Images x classes; the class vectors have unit length whatever the distance."""
-        if self.distance.normalize_embeddings:
-            return super().similarities(embeddings, chosen)
-        rows = self.rows(embeddings)
-        return self.distance.similarity(rows, unit(self.vectors(chosen).to(rows.dtype)))
+    def vectors_of(self, classes: Tensor | None) -> Tensor:
+        """The class vectors at unit length."""
+        return normalize_rows(super().vectors_of(classes))
 
 
-class _MarginSoftmaxLoss(_ColumnLoss):
-    """Cross-entropy of scaled cosines, that of the right class made harder."""
-
-    needs = "the cosine"
-
-    margin: float
-    scale: float
-
-    def factor(self) -> float:
-        """``scale``."""
-        return self.scale
-
-    def harder(self, similarity: Tensor) -> Tensor:
-        """What stands for the similarity to the right class."""
-        raise NotImplementedError
-
-    def get_logits(self, embeddings: Tensor) -> Tensor:
-        """``scale * s``."""
-        rows = normalize(self.rows(embeddings))
-        return self.scale * self.of_classes(rows @ normalize(self.W.to(rows.dtype), dim=0))
-
-    def of_classes(self, cosines: Tensor) -> Tensor:
-        """[N, classes] from the cosines to all columns of ``W``."""
-        return cosines
-
-    def logits(self, relations: Relations) -> Tensor:
-        """``scale * s``, and ``scale * harder(s)`` for the right class."""
-        return self.scale * right_class_harder(relations, self.harder)
-
-
-@LOSSES.register("cosface", paper="Wang et al., CVPR 2018")
-class CosFaceLoss(_MarginSoftmaxLoss):
+@LOSSES.register("cosface", paper="Wang et al., CVPR 2018", url="https://arxiv.org/abs/1801.09414")
+class CosFaceLoss(ProxyLoss):
     """Softmax over scaled cosines, that of the right class less a margin.
 
     Cross-entropy of ``scale * (s_c - margin [c = y])``.
@@ -214,16 +107,29 @@ class CosFaceLoss(_MarginSoftmaxLoss):
         scale: Of the cosines.
     """
 
+    needs = "the cosine"
+
     margin: float = 0.35
     scale: float = 64
 
-    def harder(self, similarity: Tensor) -> Tensor:
-        """``s - margin``."""
-        return similarity - self.margin
+    def __post_init__(self) -> None:
+        self.W = columns(self)
+
+    def class_vectors(self) -> Tensor:
+        """The columns of ``W``."""
+        return self.W.T
+
+    def logit_scale(self) -> float:
+        """``scale``."""
+        return self.scale
+
+    def logits(self, relations: Relations) -> Tensor:
+        """``scale * (s_c - margin [c = y])``."""
+        return self.scale * with_target_margin(relations, lambda s: s - self.margin)
 
 
-@LOSSES.register("arcface", paper="Deng et al., CVPR 2019")
-class ArcFaceLoss(_MarginSoftmaxLoss):
+@LOSSES.register("arcface", paper="Deng et al., CVPR 2019", url="https://arxiv.org/abs/1801.07698")
+class ArcFaceLoss(ProxyLoss):
     """Softmax over scaled cosines, the angle to the right class plus a margin.
 
     Cross-entropy of ``scale * cos(theta_c + margin [c = y])``; ``margin`` in degrees. Beyond 180
@@ -234,49 +140,73 @@ class ArcFaceLoss(_MarginSoftmaxLoss):
         scale: Of the cosines.
     """
 
-    one_class_kernel = arcface_kernel
+    needs = "the cosine"
 
     margin: float = 28.6
     scale: float = 64
 
-    def harder(self, similarity: Tensor) -> Tensor:
-        """``cos(theta + margin)``; beyond 180 degrees ``cos theta - m sin m``."""
-        margin = self.margin * (math.pi / 180)
-        angle = similarity.clamp(-1 + 1e-7, 1 - 1e-7).acos() + margin  # no gradient at its ends
-        sine = margin.sin() if isinstance(margin, Tensor) else math.sin(margin)
-        return torch.where(angle <= math.pi, angle.cos(), similarity - margin * sine)
+    def __post_init__(self) -> None:
+        self.W = columns(self)
+
+    def class_vectors(self) -> Tensor:
+        """The columns of ``W``."""
+        return self.W.T
+
+    def logit_scale(self) -> float:
+        """``scale``."""
+        return self.scale
+
+    def logits(self, relations: Relations) -> Tensor:
+        """``scale * cos(theta_c + margin [c = y])``."""
+        margin = self.margin
+        return self.scale * with_target_margin(
+            relations, lambda s: additive_angular_margin(s, margin)
+        )
 
 
 @LOSSES.register("subcenter-arcface", paper="Deng et al., ECCV 2020")
-class SubCenterArcFaceLoss(ArcFaceLoss):
+class SubCenterArcFaceLoss(ProxyLoss):
     """ArcFace with several centres a class, of which the nearest counts.
 
     Cross-entropy of ``scale cos(t_c + margin [c = y])``, where ``cos t_c = max_k s_ck``.
 
     Args:
+        margin: Added to the angle to the right class, in degrees.
+        scale: Of the cosines.
         sub_centers: Centres per class.
     """
 
+    needs = "the cosine"
+
+    margin: float = 28.6
+    scale: float = 64
     sub_centers: int = 3
 
-    def vectors(self, chosen: Tensor | None) -> Tensor:
-        """The centres of the chosen classes as rows; None: of all."""
-        if chosen is None:
-            return self.class_vectors()
-        centres = torch.arange(self.sub_centers, device=chosen.device)
-        return super().vectors((chosen.unsqueeze(1) * self.sub_centers + centres).view(-1))
+    def __post_init__(self) -> None:
+        self.W = columns(self, self.sub_centers)
 
-    def similarities(self, embeddings: Tensor, chosen: Tensor | None = None) -> Tensor:
+    def class_vectors(self) -> Tensor:
+        """The columns of ``W``."""
+        return self.W.T
+
+    def logit_scale(self) -> float:
+        """``scale``."""
+        return self.scale
+
+    def similarities(self, embeddings: Tensor, classes: Tensor | None = None) -> Tensor:
         """The largest over the centres of each class."""
-        return self.of_classes(super().similarities(embeddings, chosen))
+        return self.to_centres(embeddings, classes).amax(2)
 
-    def of_classes(self, cosines: Tensor) -> Tensor:
-        """The largest over the centres of each class."""
-        return self.by_class(cosines).amax(2)
+    def to_centres(self, embeddings: Tensor, classes: Tensor | None = None) -> Tensor:
+        """The cosines to all centres [N, classes, centres]."""
+        return torch.unflatten(super().similarities(embeddings, classes), 1, (-1, self.sub_centers))
 
-    def by_class(self, cosines: Tensor) -> Tensor:
-        """The cosines [N, classes, centres]."""
-        return cosines.view(len(cosines), cosines.shape[1] // self.sub_centers, self.sub_centers)
+    def logits(self, relations: Relations) -> Tensor:
+        """``scale * cos(theta_c + margin [c = y])``."""
+        margin = self.margin
+        return self.scale * with_target_margin(
+            relations, lambda s: additive_angular_margin(s, margin)
+        )
 
     @torch.no_grad()
     def get_outliers(
@@ -303,9 +233,8 @@ class SubCenterArcFaceLoss(ArcFaceLoss):
         check_range(labels, self.num_classes)
         order = labels.argsort(stable=True)
         labels = labels[order]
-        cosine = self.by_class(super().similarities(embeddings[order]))
         rows = torch.arange(len(labels), device=labels.device)
-        own = cosine[rows, labels]
+        own = self.to_centres(self.rows(embeddings[order]))[rows, labels]
         votes = own.new_zeros(self.num_classes, self.sub_centers)
         votes.index_put_((labels, own.argmax(1)), own.new_ones(len(labels)), accumulate=True)
         main = votes.argmax(1)
@@ -317,8 +246,10 @@ class SubCenterArcFaceLoss(ArcFaceLoss):
         return outliers, (chosen * votes.any(1)).to(own.dtype)
 
 
-@LOSSES.register("sphereface", paper="Liu et al., CVPR 2017")
-class SphereFaceLoss(_MarginSoftmaxLoss):
+@LOSSES.register(
+    "sphereface", paper="Liu et al., CVPR 2017", url="https://arxiv.org/abs/1704.08063"
+)
+class SphereFaceLoss(ProxyLoss):
     """Softmax with the angle to the right class multiplied, and lengths kept.
 
     Cross-entropy of ``scale * |x| * psi(theta_c)``; ``psi = cos theta``, for the right class
@@ -330,64 +261,72 @@ class SphereFaceLoss(_MarginSoftmaxLoss):
     """
 
     additive = False
-    one_class_kernel = None  # the lengths of the embeddings have a gradient, too
+    needs = "the cosine"
 
     margin: float = 4
     scale: float = 1
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if math.isinf(self.margin):
-            raise BadInput("the margin must be a whole number, not infinite")
-        self.margin = int(self.margin)
+        self.margin = whole(self.margin)
+        self.W = columns(self)
+
+    def class_vectors(self) -> Tensor:
+        """The columns of ``W``."""
+        return self.W.T
 
     def get_logits(self, embeddings: Tensor) -> Tensor:
         """``scale * |x| * s``."""
-        lengths: Tensor = torch.linalg.vector_norm(self.rows(embeddings), dim=1, keepdim=True)
-        return super().get_logits(embeddings) * lengths
+        return self.scale * lengths(self.rows(embeddings)) * super().get_logits(embeddings)
 
     def logits(self, relations: Relations) -> Tensor:
         """``scale * |x| * psi``."""
-        logits = super().logits(relations)
-        if relations.embeddings is None:
-            return logits
-        lengths: Tensor = torch.linalg.vector_norm(relations.embeddings, dim=1, keepdim=True)
-        return logits * lengths
-
-    def harder(self, similarity: Tensor) -> Tensor:
-        """``(-1)^k cos(margin theta) - 2k``."""
-        angle = similarity.clamp(-1 + 1e-7, 1 - 1e-7).acos()
-        turns = (angle * (self.margin / math.pi)).floor()
-        sign = 1 - 2 * (turns % 2)
-        return sign * (angle * self.margin).cos() - 2 * turns
+        assert relations.embeddings is not None
+        margin = int(self.margin)
+        psi = with_target_margin(relations, lambda s: multiplied_angle(s, margin))
+        return self.scale * lengths(relations.embeddings) * psi
 
 
-@LOSSES.register("large-margin-softmax", paper="Liu et al., ICML 2016")
-class LargeMarginSoftmaxLoss(SphereFaceLoss):
+@LOSSES.register(
+    "large-margin-softmax", paper="Liu et al., ICML 2016", url="https://arxiv.org/abs/1612.02295"
+)
+class LargeMarginSoftmaxLoss(ProxyLoss):
     """As SphereFace, and the lengths of the class vectors are kept too.
 
     Cross-entropy of ``scale * |x| * |w_c| * psi(theta_c)``; ``psi = cos theta``, for the right
     class ``(-1)^k cos(margin theta) - 2k`` with k the number of whole ``180/margin`` degrees in
     theta.
+
+    Args:
+        margin: Multiplies the angle to the right class; a whole number.
+        scale: Of the logits.
     """
 
+    additive = False
+    can_sample = False
+    needs = "the cosine"
+
+    margin: float = 4
+    scale: float = 1
+
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.sample != 1:
-            raise BadInput(
-                "large-margin-softmax reads the lengths of all class vectors; sample must be 1"
-            )
+        self.margin = whole(self.margin)
+        self.W = columns(self)
+
+    def class_vectors(self) -> Tensor:
+        """The columns of ``W``."""
+        return self.W.T
+
+    def all_lengths(self, embeddings: Tensor) -> Tensor:
+        """``scale * |x| * |w_c|``, images x classes."""
+        return self.scale * lengths(embeddings) * lengths(self.W.T.to(embeddings.dtype)).T
 
     def get_logits(self, embeddings: Tensor) -> Tensor:
-        """``scale * |x| * |w| * s``."""
-        logits = super().get_logits(embeddings)
-        return logits * self._lengths(logits)
+        """``scale * |x| * |w_c| * s``."""
+        return self.all_lengths(self.rows(embeddings)) * super().get_logits(embeddings)
 
     def logits(self, relations: Relations) -> Tensor:
-        """``scale * |x| * |w| * psi``."""
-        logits = super().logits(relations)
-        return logits * self._lengths(logits)
-
-    def _lengths(self, like: Tensor) -> Tensor:
-        lengths: Tensor = torch.linalg.vector_norm(self.W.to(like.dtype), dim=0)
-        return lengths
+        """``scale * |x| * |w_c| * psi``."""
+        assert relations.embeddings is not None
+        margin = int(self.margin)
+        psi = with_target_margin(relations, lambda s: multiplied_angle(s, margin))
+        return self.all_lengths(relations.embeddings) * psi

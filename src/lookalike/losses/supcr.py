@@ -25,7 +25,7 @@ class SupCRLoss(PairLoss):
     temperature: float = 2.0
 
     def terms(self, relations: Relations) -> Terms:
-        """The formula, one value per pair."""
+        """One value per pair."""
         r = relations
         if r.labels is None:
             raise BadInput("SupCRLoss needs labels")
@@ -35,13 +35,14 @@ class SupCRLoss(PairLoss):
         logits = r.similarity / self.temperature
         # candidates by how far their labels are, the farthest first; the sum over all as far or
         # farther is a running sum that ends with the last of those equally far
-        far = apart.masked_fill(r.valid == 0, -torch.inf)
+        pairs = r.positives + r.negatives
+        far = apart.masked_fill(pairs == 0, -torch.inf)
         order = far.argsort(dim=1, descending=True)
         far, ranked = far.gather(1, order), logits.gather(1, order)
         running = ranked.masked_fill(far == -torch.inf, -1e30).logcumsumexp(1)
         last = torch.searchsorted(-far, -far, right=True) - 1
         values = (running.gather(1, last) - ranked).where(far != -torch.inf, 0)
-        return Terms(torch.zeros_like(values).scatter(1, order, values), r.valid)
+        return Terms(torch.zeros_like(values).scatter(1, order, values), pairs)
 
 
 def _columns(labels: torch.Tensor, relations: Relations) -> torch.Tensor:

@@ -68,6 +68,8 @@ def _entry(rows: tuple[Hyperparameter, ...]) -> Tuned:
         source += f", {first.method}"
     if first.reimplemented:
         source += " (values of a public reimplementation)"
+    if any("Reality Check" in row.conditions for row in rows):
+        source += " (the Reality Check's values for CUB, rounded)"
     large = first.paper == "reality-check" and first.batch == 256
     return Tuned(
         first.loss,

@@ -7,15 +7,10 @@ from torch import Tensor, nn
 
 from lookalike.errors import BadInput
 from lookalike.labels import as_tensor
-from lookalike.losses.adapter import as_loss
-from lookalike.losses.base import Loss
+from lookalike.losses.base import Loss, ProxyLoss
+from lookalike.losses.wrappers import as_loss
 from lookalike.miners.base import as_miner
-from lookalike.miners.indices import (
-    convert_to_pairs,
-    convert_to_triplets,
-    get_all_pairs_indices,
-)
-from lookalike.miners.mined import Indices, together
+from lookalike.miners.mined import Indices, merge_mined
 from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import check_rows, in_full_precision
 from lookalike.relations import Relations
@@ -46,7 +41,6 @@ class EmbeddingMemory(nn.Module):
         self.embedding_size = embedding_size
         self.memory_size = memory_size
         self.start = start
-        self.curr_batch_idx = torch.zeros(0, dtype=torch.long)
         self.batches = 0
         self.seen = 0  # numbers of the host: knowing what is filled must not wait for the device
         self.register_buffer("embedding_memory", torch.zeros(memory_size, embedding_size))
@@ -66,33 +60,15 @@ class EmbeddingMemory(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         saved = state_dict.get(f"{prefix}embedding_memory", self.embedding_memory)
-        self.embedding_memory = self.embedding_memory.to(
-            saved.dtype
-        )  # a run in float64 has float64
+        # a run in float64 has float64
+        self.embedding_memory = self.embedding_memory.to(saved.dtype)
         super()._load_from_state_dict(state_dict, prefix, *rest)
-        counters = f"{prefix}_extra_state"
-        if counters not in state_dict and counters in rest[2]:
-            rest[2].remove(counters)  # PML's memory has none, and starts at the first slot again
 
     def reset_queue(self) -> None:
         """Forget everything."""
         self.batches = self.seen = 0
         self.embedding_memory = torch.zeros_like(self.embedding_memory)
         self.label_memory = torch.zeros_like(self.label_memory)
-
-    @property
-    def queue_idx(self) -> int:
-        """The slot of the next embedding."""
-        return self.seen % self.memory_size
-
-    @property
-    def has_been_filled(self) -> bool:
-        """Whether every slot has been written to."""
-        return self.seen >= self.memory_size
-
-    def add_to_memory(self, embeddings: Tensor, labels: Tensor, batch_size: int) -> None:  # noqa: ARG002
-        """Put a batch over the oldest entries, in the slots ``curr_batch_idx``; as PML's."""
-        self._enqueue(embeddings, labels)
 
     def relations(
         self,
@@ -101,31 +77,44 @@ class EmbeddingMemory(nn.Module):
         labels: Tensor,
         *,
         enqueue_mask: Tensor | None = None,
+        list_pairs: bool = False,
     ) -> Relations:
         """What ``loss`` reads of a batch and the memory, in which the batch is put first.
 
-        ``enqueue_mask`` [N] says which rows go into the memory; the others are then the anchors,
-        and have no copies in it (as in MoCo, where the two come from two networks). None: all rows
-        are both.
+        Labels are kept and compared where they come from: those of a loader stay on the CPU.
+
+        Args:
+            loss: A loss.
+            embeddings: [N, D].
+            labels: Class indices [N].
+            enqueue_mask: [N] which rows go into the memory; the others are then the anchors, and
+                have no copies in it (as in MoCo, where the two come from two networks). None: all
+                rows are both.
+            list_pairs: Whether a miner wants the positive pairs listed.
+
+        Returns:
+            Relations of the batch to the memory.
         """
         check_rows(embeddings, self.embedding_memory.shape[1])
-        labels = as_tensor(labels, embeddings.shape[0]).to(embeddings.device)
+        labels = as_tensor(labels, embeddings.shape[0])
         if labels.ndim != 1:
             raise BadInput("the memory needs one class index per embedding, not multi-hot rows")
         self.batches += 1
         stored = (embeddings, labels)
         if enqueue_mask is not None:
-            stored = (embeddings[enqueue_mask], labels[enqueue_mask])
-            embeddings, labels = embeddings[~enqueue_mask], labels[~enqueue_mask]
+            of_labels = enqueue_mask.to(labels.device)
+            stored = (embeddings[enqueue_mask], labels[of_labels])
+            embeddings, labels = embeddings[~enqueue_mask], labels[~of_labels]
         slots = self._enqueue(*stored)
         if self.batches <= self.start:
-            return loss.relations(embeddings, labels)
+            return loss.relations(embeddings, labels, list_pairs=list_pairs)
         return loss.relations(
             embeddings,
             labels,
             self.embedding_memory[: len(self)],
             self.label_memory[: len(self)],
-            itself=slots if enqueue_mask is None else None,
+            own=slots if enqueue_mask is None else None,
+            list_pairs=list_pairs,
         )
 
     @torch.no_grad()
@@ -136,12 +125,12 @@ class EmbeddingMemory(nn.Module):
             raise BadInput(f"a memory of {self.memory_size} cannot hold a batch of {size}")
         rows = in_full_precision(embeddings)
         self.embedding_memory = self.embedding_memory.to(rows.device, rows.dtype)
-        self.label_memory = self.label_memory.to(rows.device)
-        slots = (torch.arange(size, device=rows.device) + self.seen) % self.memory_size
-        self.embedding_memory.index_copy_(0, slots, rows)
-        self.label_memory.index_copy_(0, slots, labels.to(self.label_memory.dtype))
+        self.label_memory = self.label_memory.to(labels.device)
+        slots = (torch.arange(size) + self.seen) % self.memory_size
+        self.embedding_memory.index_copy_(0, slots.to(rows.device, non_blocking=True), rows)
+        labels = labels.to(self.label_memory.dtype)
+        self.label_memory.index_copy_(0, slots.to(labels.device), labels)
         self.seen += size
-        self.curr_batch_idx = slots
         return slots
 
 
@@ -151,7 +140,7 @@ class CrossBatchMemory(EmbeddingMemory):
     For a loss over images they are the candidates; for one with proxies they are further images.
 
     Args:
-        loss: Any loss, ours or one of PML's.
+        loss: Any loss, ours or another package's.
         embedding_size: The dimension of the embeddings.
         memory_size: How many embeddings are kept.
         miner: Any miner; it chooses from the memory.
@@ -197,53 +186,19 @@ class CrossBatchMemory(EmbeddingMemory):
         if indices_tuple is not None and enqueue_mask is not None:
             raise BadInput("a memory takes indices_tuple or enqueue_mask, not both")
         with autocast(embeddings.device, enabled=False):
-            relations = self.relations(self.loss, embeddings, labels, enqueue_mask=enqueue_mask)
-            mined = None if self.miner is None else self.miner.narrow(relations)
+            relations = self.relations(
+                self.loss,
+                embeddings,
+                labels,
+                enqueue_mask=enqueue_mask,
+                list_pairs=self.miner is not None,
+            )
+            mined = None
+            if self.miner is not None:
+                images = self.loss.image_relations(relations, self.miner.distance)
+                mined = self.miner.choose(images)
             if indices_tuple is not None:
-                if self.loss.compares != "images":
+                if isinstance(self.loss, ProxyLoss):
                     raise BadInput("a loss with learned vectors takes no indices of the memory")
-                base = relations.of_images(self.loss.distance) if mined is None else mined
-                mined = together(base, indices_tuple)
-            if mined is not None:
-                relations = self.loss.narrow(relations, mined)
-            return self.loss.value(relations)
-
-    def create_indices_tuple(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        E_mem: Tensor,
-        L_mem: Tensor,
-        input_indices_tuple: Indices | None,
-        do_remove_self_comparisons: bool,
-    ) -> tuple[Tensor, ...]:
-        """The pairs or triplets of a batch and a memory, as PML's index tensors.
-
-        To look at them: ``forward`` works with relations, and does not call this method.
-
-        Args:
-            embeddings: [N, D].
-            labels: Class indices [N].
-            E_mem: [M, D], the embeddings of the memory.
-            L_mem: [M], their labels.
-            input_indices_tuple: Pairs or triplets that count too.
-            do_remove_self_comparisons: Whether to leave out the pairs of an image of the last batch
-                and its copy in the memory.
-
-        Returns:
-            Three index tensors where the miner finds triplets, otherwise four.
-        """
-        if self.miner is None:
-            found: tuple[Tensor, ...] = get_all_pairs_indices(labels, L_mem)
-        else:
-            found = tuple(self.miner(embeddings, labels, E_mem, L_mem))
-        if do_remove_self_comparisons:
-            anchor, positive = found[:2]
-            others = positive != self.curr_batch_idx[anchor]
-            with_positive = 3 if len(found) == 3 else 2
-            found = (*(part[others] for part in found[:with_positive]), *found[with_positive:])
-        if input_indices_tuple is None:
-            return found
-        convert = convert_to_triplets if len(found) == 3 else convert_to_pairs
-        more = convert(input_indices_tuple, labels)
-        return tuple(torch.cat(parts) for parts in zip(found, more, strict=True))
+                mined = merge_mined(relations if mined is None else mined, indices_tuple)
+            return self.loss.total_loss(relations, mined)

@@ -8,7 +8,7 @@ from torch import Tensor
 from lookalike.errors import BadInput
 from lookalike.miners.base import Miner
 from lookalike.registry import MINERS
-from lookalike.relations import Relations
+from lookalike.relations import Relations, Triplets
 
 __all__ = ["BatchEasyHardMiner", "BatchHardMiner"]
 
@@ -42,7 +42,6 @@ class BatchEasyHardMiner(Miner):
     allowed_neg_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         strategies = {self.pos_strategy, self.neg_strategy}
         if "semihard" in strategies and (len(strategies) == 1 or "all" in strategies):
             raise BadInput("'semihard' needs 'easy' or 'hard' for the other kind of pair")
@@ -52,8 +51,8 @@ class BatchEasyHardMiner(Miner):
         positive, negative = self._chosen(relations)
         if "all" not in (self.pos_strategy, self.neg_strategy):
             both = positive.any(1, keepdim=True) & negative.any(1, keepdim=True)
-            return relations.only_pairs(positive & both, negative & both)
-        return relations.only_pairs(positive, negative)
+            return relations.only(positive & both, negative & both)
+        return relations.only(positive, negative)
 
     def _chosen(self, relations: Relations) -> tuple[Tensor, Tensor]:
         similarity = relations.similarity
@@ -79,7 +78,7 @@ class BatchEasyHardMiner(Miner):
     def _allowed(self, similarity: Tensor, bounds: tuple[float, float] | None) -> Tensor:
         if bounds is None:
             return torch.ones_like(similarity, dtype=torch.bool)
-        ends = sorted(self.distance.level(end) for end in bounds)
+        ends = sorted(self.distance.to_similarity(end) for end in bounds)
         return (similarity >= ends[0]) & (similarity <= ends[1])
 
 
@@ -100,8 +99,7 @@ class BatchHardMiner(Miner):
         """One triplet an anchor that has a positive and a negative."""
         positive, _ = _extreme(relations.similarity, relations.positives > 0, nearest=False)
         negative, _ = _extreme(relations.similarity, relations.negatives > 0, nearest=True)
-        keep = positive.any(1) & negative.any(1)
-        anchor = torch.arange(positive.shape[0], device=positive.device)
-        return relations.only_triplets(
-            anchor, positive.int().argmax(1), negative.int().argmax(1), keep
-        )
+        keep = (positive.any(1) & negative.any(1)).unsqueeze(1)
+        anchor = torch.arange(len(positive), device=positive.device)
+        positive, negative = (mask.int().argmax(1) for mask in (positive, negative))
+        return relations.only_triplets(Triplets(anchor, positive, negative.unsqueeze(1), keep))

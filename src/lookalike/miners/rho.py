@@ -7,10 +7,9 @@ from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.miners.base import Miner, as_miner
-from lookalike.miners.mined import list_triplets
-from lookalike.ops.pairs import listed_pairs, picked
+from lookalike.ops.gather import gather_pairs
 from lookalike.registry import MINERS
-from lookalike.relations import Relations
+from lookalike.relations import Relations, Triplets
 
 __all__ = ["RhoMiner"]
 
@@ -29,57 +28,64 @@ class RhoMiner(Miner):
         settings: The arguments of the miner, where it is given by name.
     """
 
-    def __init__(
-        self,
-        miner: Miner | str = "distance-weighted",
-        probability: float = 0.2,
-        settings: dict[str, Any] | None = None,
-    ) -> None:
-        made = MINERS.create(miner, **(settings or {})) if isinstance(miner, str) else miner
-        made = as_miner(made)
-        super().__init__(distance=made.distance, label_comparison=made.label_comparison)
-        if not 0 <= probability <= 1:
-            raise BadInput(f"probability is {probability}; it must be from 0 to 1")
-        self.miner = made
-        self.probability = probability
+    miner: Miner | str = "distance-weighted"
+    probability: float = 0.2
+    settings: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.probability <= 1:
+            raise BadInput(f"probability is {self.probability}; it must be from 0 to 1")
+        given: Any = self.miner
+        if isinstance(given, str):
+            given = MINERS.create(given, **self.settings or {})
+        self.miner = as_miner(given)
+        self.distance = self.miner.distance
+        self.label_comparison = self.miner.label_comparison
 
     def mine(self, relations: Relations) -> Relations:
         """What the inner miner chose, some of it replaced."""
+        assert isinstance(self.miner, Miner)
         found = self.miner.mine(relations)
-        if found.condition is not None:
-            found = list_triplets(found)
         itself, classmates = _in_class(relations)
         columns, number = _columns_of(classmates)
-        pairs = listed_pairs(found.positives)
-        anchor = pairs.rows if found.triplets is None else found.triplets.anchor
+        if found.triplets is None:
+            return self._of_pairs(found, columns, number)
+        anchor, positive, negative, weights = found.triplets
+        if negative is None or negative.shape[1] > 1:  # a positive pair has several triplets
+            anchor, positive, column = found.triplets.one_by_one()
+            negative = column.unsqueeze(1)
+            weights = torch.ones_like(negative, dtype=weights.dtype)
+        classmate, replaced = self._drawn(anchor, columns, number)
+        positive = torch.where(replaced, itself[anchor], positive)
+        negative = torch.where(replaced, classmate, negative.squeeze(1)).unsqueeze(1)
+        return found.only_triplets(Triplets(anchor, positive, negative, weights))
+
+    def _of_pairs(self, found: Relations, columns: Tensor, number: Tensor) -> Relations:
+        anchor, positive = found.positives.nonzero(as_tuple=True)
+        classmate, replaced = self._drawn(anchor, columns, number)
+        moved = found.positives[anchor, positive] * replaced
+        return found.only(
+            found.positives.index_put((anchor, positive), -moved, accumulate=True),
+            found.negatives.index_put((anchor, classmate), moved, accumulate=True),
+        )
+
+    def _drawn(self, anchor: Tensor, columns: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:
+        """Another image of the class for each anchor, and whether it replaces."""
+        chance = torch.rand(2, len(anchor), device=anchor.device)
         number = number[anchor]
-        chance = torch.rand(2, *anchor.shape, device=anchor.device)
-        classmate = picked(columns, anchor, (chance[0] * number).long())
-        replaced = (chance[1] < self.probability) & (number > 0)
-        if found.triplets is not None:
-            _, positive, negative, weights = found.triplets
-            positive = torch.where(replaced, itself[anchor], positive)
-            negative = torch.where(replaced, classmate, negative)
-            return found.only_triplets(anchor, positive, negative, weights > 0)
-        moved = pairs.weights * replaced
-        places = anchor * classmates.shape[1] + classmate
-        positive = found.positives.flatten().index_add(0, pairs.places, moved, alpha=-1)
-        negative = found.negatives.flatten().index_add(0, places, moved)
-        return found.counted_pairs(positive.view_as(classmates), negative.view_as(classmates))
+        classmate = gather_pairs(columns, anchor, (chance[0] * number).long())
+        return classmate, (chance[1] < self.probability) & (number > 0)
 
 
 def _in_class(relations: Relations) -> tuple[Tensor, Tensor]:
     """Which candidate is the anchor itself (or the nearest of its class), and its classmates."""
-    itself, same = relations.itself, relations.same
-    if itself is None:
-        itself = (relations.similarity + (same.ceil() - 1) * 1e30).argmax(1)
-    return itself, same.scatter(1, itself.unsqueeze(1), 0) > 0
+    r = relations
+    own = (r.positives + r.negatives) == 0
+    near = r.similarity.where(r.positives > 0, -torch.inf)
+    itself = torch.where(own.any(1), own.int().argmax(1), near.argmax(1))
+    return itself, (r.positives > 0).scatter(1, itself.unsqueeze(1), False)
 
 
 def _columns_of(mask: Tensor) -> tuple[Tensor, Tensor]:
     """The columns that are True, first in each row, and how many they are."""
-    height, width = mask.shape
-    place = torch.where(mask, mask.cumsum(1) - 1, width)
-    columns = torch.arange(width, device=mask.device).expand(height, width)
-    listed = torch.zeros(height, width + 1, dtype=torch.long, device=mask.device)
-    return listed.scatter_(1, place, columns), mask.sum(1)
+    return torch.argsort(mask.int(), dim=1, descending=True, stable=True), mask.sum(1)

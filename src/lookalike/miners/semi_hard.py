@@ -1,24 +1,24 @@
-"""Semi-hard mining: negatives a little farther than the positive."""
+"""Triplets by how much nearer the positive is than the negative, and by the angle between."""
 
+import math
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from lookalike.miners.base import Miner
-from lookalike.ops.pairs import at_places, listed_pairs, picked
-from lookalike.ops.triplets import row_positions
+from lookalike.ops.blocks import in_blocks
 from lookalike.registry import MINERS
-from lookalike.relations import Relations
+from lookalike.relations import Relations, Triplets
 
-__all__ = ["SemiHardMiner"]
+__all__ = ["AngularMiner", "SemiHardMiner", "TripletMarginMiner"]
 
 
 @MINERS.register("semi-hard", paper="Schroff et al., CVPR 2015")
 class SemiHardMiner(Miner):
     """For each positive pair the nearest negative beyond the positive, if within the margin.
 
-    ``argmin d_an`` over the negatives with ``d_ap < d_an < d_ap + margin``. Each anchor's negatives
-    are sorted once and searched, so the cost is N^2 log N.
+    ``argmin d_an`` over the negatives with ``d_ap < d_an < d_ap + margin``.
 
     Args:
         margin: How far beyond the positive a negative may lie. By default 0.2 with
@@ -32,22 +32,94 @@ class SemiHardMiner(Miner):
     fallback: Literal["hardest", "none"] = "hardest"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.margin is None:
             self.margin = 0.2 if self.fallback == "hardest" else torch.inf
 
     def mine(self, relations: Relations) -> Relations:
         """One triplet for each positive pair that has a fitting negative, or a fallback."""
-        assert self.margin is not None
-        away = (-relations.similarity).where(relations.negatives > 0, torch.inf)
-        ranked, order = away.sort(1)
-        pairs = listed_pairs(relations.positives)
-        rows, places, weight = pairs
-        near = -at_places(relations.similarity, places)
-        place = row_positions(ranked, rows, near, right=True)
-        last = ranked.shape[1] - 1
-        beyond = picked(ranked, rows, place.clamp_max(last))
-        semi_hard = (beyond < near + self.margin) & (place <= last)
-        negative = picked(order, rows, torch.where(semi_hard, place, 0))
-        found = semi_hard if self.fallback == "none" else ranked[:, 0].isfinite()[rows]
-        return relations.only_triplets(rows, pairs.columns(ranked), negative, (weight > 0) & found)
+        margin = self.margin
+        listed = relations.with_listed_pairs()
+        assert margin is not None
+        anchor, positive = listed.listed_pairs
+        near = relations.similarity.where(relations.negatives > 0, -torch.inf)
+        hardest = near.max(1)
+
+        def choose(near: Tensor, anchor: Tensor, ap: Tensor) -> Tensor:
+            an = near.index_select(0, anchor)
+            found = an.where(an < ap, -torch.inf).max(1, keepdim=True)
+            fits = (found.values > ap - margin) & found.values.isfinite()
+            return found.indices.where(fits, -1)
+
+        ap = listed.of_pairs(relations.similarity).unsqueeze(1)
+        negative = in_blocks(choose, near, anchor, ap, columns=near.shape[1])
+        found = negative >= 0
+        if self.fallback == "hardest":
+            negative = negative.where(found, hardest.indices[anchor].unsqueeze(1))
+            found = hardest.values.isfinite()[anchor].unsqueeze(1)
+        keep = found & (listed.of_pairs(relations.positives) > 0).unsqueeze(1)
+        return relations.only_triplets(Triplets(anchor, positive, negative.clamp_min(0), keep))
+
+
+@MINERS.register("triplet-margin", paper="Schroff et al., CVPR 2015")
+class TripletMarginMiner(Miner):
+    """Every triplet that violates the margin, or only its hard or semi-hard part.
+
+    With ``gap = d_an - d_ap``: ``all`` gap <= margin; ``hard`` gap <= 0 (and margin);
+    ``semihard`` 0 < gap <= margin; ``easy`` gap > margin.
+
+    Args:
+        margin: In the unit of the distance.
+        type_of_triplets: Which part of the violating triplets is kept, or ``easy``.
+    """
+
+    margin: float = 0.2
+    type_of_triplets: Literal["all", "hard", "semihard", "easy"] = "all"
+
+    def mine(self, relations: Relations) -> Relations:
+        """The triplets of all positive pairs whose gap is within bounds."""
+        above, upto = {
+            "all": (-torch.inf, self.margin),
+            "hard": (-torch.inf, min(self.margin, 0.0)),
+            "semihard": (0.0, self.margin),
+            "easy": (self.margin, torch.inf),
+        }[self.type_of_triplets]
+        listed = relations.with_listed_pairs()
+        ap, an, weights, _ = listed.listed_triplets()
+        gap = ap - an
+        return _only_where(listed, (weights > 0) & (gap > above) & (gap <= upto))
+
+
+@MINERS.register("angular", paper="Wang et al., ICCV 2017")
+class AngularMiner(Miner):
+    """Triplets whose angle ``atan(d_ap / (2 |x_n - (x_a + x_p)/2|))`` exceeds ``angle`` degrees.
+
+    Everything is of unit vectors (PML takes the embeddings as they come). The distances to the
+    centre follow from similarities: ``|x_n - c|^2 = 1 + (1 + s_ap)/2 - s_an - s_pn``.
+
+    Args:
+        angle: In degrees.
+    """
+
+    needs = "unit vectors (cosine or l2)"
+
+    angle: float = 20
+
+    def mine(self, relations: Relations) -> Relations:
+        """The triplets of all positive pairs with such an angle."""
+        r, squared = relations, self.distance.squared_euclidean
+        between = r.similarity
+        if r.ref_emb is not None:
+            between = self.distance.similarity(r.ref_emb)
+        listed = r._replace(similarity=1 - squared(r.similarity) / 2).with_listed_pairs()
+        ap, an, weights, _ = listed.listed_triplets()
+        pn = listed.of_positives_and_negatives(1 - squared(between) / 2)
+        to_centre = 1 + (1 + ap) / 2 - an - pn
+        # tan is increasing: compare d_ap^2 = 2 - 2 s_ap with (2 tan(angle) |x_n - c|)^2
+        bound = 4 * math.tan(math.radians(self.angle)) ** 2 * to_centre
+        return _only_where(listed, (weights > 0) & (2 - 2 * ap > bound))
+
+
+def _only_where(listed: Relations, mask: Tensor) -> Relations:
+    """The triplets of the listed positive pairs where the mask [pairs, candidates] is true."""
+    anchor, positive = listed.listed_pairs
+    return listed.only_triplets(Triplets(anchor, positive, None, mask))

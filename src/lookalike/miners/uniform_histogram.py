@@ -30,7 +30,7 @@ class UniformHistogramMiner(Miner):
     def mine(self, relations: Relations) -> Relations:
         """Both kinds of pairs, each as often as it was drawn."""
         r = relations
-        return r.counted_pairs(
+        return r.only(
             self._drawn(r.similarity, r.positives > 0, self.pos_per_bin),
             self._drawn(r.similarity, r.negatives > 0, self.neg_per_bin),
         )

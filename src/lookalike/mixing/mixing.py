@@ -9,30 +9,21 @@ from torch import Tensor, nn
 
 from lookalike.errors import BadInput
 from lookalike.labels import check_range, class_rows
-from lookalike.losses.base import Compared, Loss, ProxyLoss
-from lookalike.mixing.making import (
+from lookalike.losses.base import Loss, ProxyLoss
+from lookalike.mixing.cosines import (
+    cosines_to_mixes,
+    follows_from_cosine,
+    rows_of,
+    similarity_of_cosine,
+)
+from lookalike.mixing.mixed_embeddings import (
     Embed,
     Make,
     embedded_mixes,
     mixed_embeddings,
     refuse_too_many,
 )
-from lookalike.mixing.pairs import (
-    Candidates,
-    Kind,
-    MixedPairs,
-    all_pairs,
-    candidates_of_classes,
-    candidates_of_images,
-    hard_pairs,
-)
-from lookalike.mixing.relations import (
-    follows_from_cosine,
-    relations_from_cosines,
-    relations_of_anchor_negative,
-    relations_of_rows,
-    spread,
-)
+from lookalike.mixing.pairs import MixedPairs, all_pairs, columns_of, hard_pairs, same_class
 from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import in_full_precision, products
 from lookalike.registry import LOSSES
@@ -140,17 +131,13 @@ class Mixing:
         else:
             make = embedded_mixes(source, embed, pool, distribute)
         with autocast(embeddings.device, enabled=False):
-            build: dict[Compared, Callable[..., Relations | None]] = {
-                "images": self._to_images,
-                "proxies with images": self._to_proxies,
-                "images with proxies": self._to_classes,
-            }
-            relations = build[loss.compares](loss, rows, labels, make)
+            if isinstance(loss, ProxyLoss) and not loss.proxies_are_anchors:
+                relations = self._mixes_with_classes(loss, rows, labels, make)
+            else:
+                relations = self._anchors_with_mixes(loss, rows, labels, make)
             if relations is None:
                 return embeddings.new_zeros(())
-            if loss.compares == "images":  # of the anchors, which are clean
-                relations = relations._replace(labels=labels)
-            return loss.compute(relations)
+            return loss.reducer.combine(loss.parts(relations), relations)
 
     def check(self, loss: Any) -> None:
         """Refuse a loss that cannot be mixed.
@@ -164,7 +151,7 @@ class Mixing:
             )
         if getattr(loss, "label_comparison", None) is not None:
             raise BadInput("mixing reads classes from the labels; take no label_comparison")
-        if loss.compares == "images" and loss.between_candidates and self._number is None:
+        if getattr(loss, "direction", 0) and self._number is None:
             raise BadInput(
                 "direction regularisation compares mixes with one another, which are too many "
                 "when all are mixed; set mix.negatives, for example to 3"
@@ -175,7 +162,7 @@ class Mixing:
                 "and the cosine or the Euclidean distance of unit vectors"
             )
 
-    def kind(self) -> Kind:
+    def kind(self) -> Literal["positive-negative", "anchor-negative"]:
         """Which pairs this batch mixes; the coin is tossed on the CPU."""
         if self.pairs != "both":
             return self.pairs
@@ -187,121 +174,118 @@ class Mixing:
         drawn: Tensor = torch.distributions.Beta(half, half, validate_args=False).sample()
         return drawn.to(like, non_blocking=True).expand(shape)
 
-    def _to_images(self, loss: Loss, rows: Tensor, labels: Tensor, make: Make) -> Relations | None:
-        """Anchors are images."""
-        kind, distance = self.kind(), loss.distance
-        of_others = kind == "positive-negative"
-        if self._number is not None:
-            with torch.no_grad():
-                similarity = distance.similarity(rows.detach())
-            anchor, first, second = hard_pairs(
-                labels, similarity, self._number, draw_positive=of_others
-            )
-            pairs = self._pairs(rows, first, second)
-            if pairs is None:
-                return None
-            mixes = make(pairs)
-            valid = torch.arange(len(rows), device=rows.device).unsqueeze(1) == anchor
-            similarity = distance.similarity(rows, mixes)
-            return Relations(
-                similarity,
-                pairs.share.expand(similarity.shape),
-                valid.to(similarity.dtype),
-                distance.similarity(mixes) if loss.between_candidates else None,
-            )
-        mine = candidates_of_images(labels, kind)
-        if loss.by_row:
-            return self._rows(rows, rows, labels, mine, loss, make)
-        pairs = self._pairs(rows, *all_pairs(labels))
-        if pairs is None:
-            return None
-        refuse_too_many(len(rows), len(pairs.first), "similarities of anchors and mixes")
-        similarity = distance.similarity(rows, make(pairs))
-        first = torch.zeros_like(mine.negatives)
-        first = first.scatter(1, mine.first, mine.there).to(rows)
-        return Relations(
-            similarity, pairs.share.expand(similarity.shape), first.index_select(1, pairs.first)
-        )
-
-    def _to_proxies(
-        self, loss: ProxyLoss, rows: Tensor, labels: Tensor, make: Make
-    ) -> Relations | None:
-        """Anchors are proxies, the images of a class the positives of its proxy."""
-        check_range(labels, loss.num_classes)
-        proxies = loss.class_vectors().to(rows.dtype)
-        kind = self.kind() if self._mixes_anchors(loss) else "positive-negative"
-        if kind == "anchor-negative":
-            near = products(proxies, rows, unit_rows=True)
-            classes = torch.arange(len(proxies), device=rows.device)
-            negatives = classes.unsqueeze(1) != labels.to(rows.device)
-            if self._number is not None:
-                far = near.detach().masked_fill(~negatives, -torch.inf)
-                hardest = far.topk(min(self._number, len(rows)), dim=1).indices
-                negatives &= torch.zeros_like(negatives).scatter(1, hardest, True)
-            return relations_of_anchor_negative(
-                near, self.shares(rows, *near.shape), negatives, loss.distance, rows.shape[1]
-            )
-        classes, mine = candidates_of_classes(labels)
-        if self._number is None:
-            present = classes.to(rows.device)
-            anchors = proxies.index_select(0, present)
-            relations = self._rows(anchors, rows, labels, mine, loss, make)
-            return None if relations is None else spread(relations, present, len(proxies))
-        of_images = labels.to(rows.device)
-        with torch.no_grad():
-            own = proxies.detach().index_select(0, of_images)
-            similarity = _similarity(loss, own, rows.detach())
-        _, first, second = hard_pairs(labels, similarity, self._number, draw_positive=False)
-        pairs = self._pairs(rows, first, second)
-        if pairs is None:
-            return None
-        similarity = _similarity(loss, proxies, make(pairs))
-        numbers = torch.arange(len(proxies), device=rows.device)
-        valid = numbers.unsqueeze(1) == of_images.index_select(0, first)
-        return Relations(
-            similarity, pairs.share.expand(similarity.shape), valid.to(similarity.dtype)
-        )
-
-    def _to_classes(
+    def _mixes_with_classes(
         self, loss: ProxyLoss, rows: Tensor, labels: Tensor, make: Make
     ) -> Relations | None:
         """The mix is the anchor: a softmax over all classes, with a label of two of them."""
         if self._number is None:
             first, second = all_pairs(labels)
         else:
-            with torch.no_grad():
-                similarity = loss.distance.similarity(rows.detach())
-            _, first, second = hard_pairs(labels, similarity, self._number, draw_positive=False)
+            near = loss.distance.similarity(rows.detach())
+            _, first, second = hard_pairs(labels, near, self._number, draw_positive=False)
         pairs = self._pairs(rows, first, second)
         if pairs is None:
             return None
-        refuse_too_many(len(pairs.first), len(loss.class_vectors()), "similarities to classes")
-        of_images = class_rows(labels, loss.num_classes, rows)
-        return loss.relations(make(pairs), pairs.of(of_images))
+        refuse_too_many(len(first), len(loss.class_vectors()), "similarities to classes")
+        return loss.relations(make(pairs), pairs.of(class_rows(labels, loss.num_classes, rows)))
 
-    def _rows(
-        self,
-        anchors: Tensor,
-        rows: Tensor,
-        labels: Tensor,
-        mine: Candidates,
-        loss: Loss,
-        make: Make,
+    def _anchors_with_mixes(
+        self, loss: Loss, rows: Tensor, labels: Tensor, make: Make
     ) -> Relations | None:
-        """Each anchor against all mixes of its own."""
-        if not (mine.first.numel() and mine.negatives.any()):
+        """Mixes are the candidates of images, or of the proxies of the batch's classes.
+
+        Which mixes are an anchor's own follows from the labels, and is worked out where they are.
+        """
+        same, device = same_class(labels), rows.device
+        itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+        if isinstance(loss, ProxyLoss):
+            check_range(labels, loss.num_classes)
+            of_anchors = self._mixes_anchors(loss) and self.kind() == "anchor-negative"
+            classes = torch.arange(loss.num_classes) if of_anchors else torch.unique(labels)
+            anchors = loss.class_vectors().to(rows.dtype).index_select(0, classes.to(device))
+            members = classes.to(labels.device).unsqueeze(1) == labels
+            firsts = own_images = members
+        else:
+            of_anchors, anchors = self.kind() == "anchor-negative", rows
+            members, own_images = same, itself
+            firsts = itself if of_anchors else same & ~itself
+        mixes = None
+        closed = self.where == "embed" and follows_from_cosine(loss.distance)
+        if (closed and self._number is None and getattr(loss, "by_row", True)) or (
+            of_anchors and isinstance(loss, ProxyLoss)
+        ):
+            found = self._by_cosines(loss, anchors, rows, ~members, None if of_anchors else firsts)
+            if found is None:
+                return None
+            similarity, share, exists = found
+        else:
+            if self._number is None:
+                first, second = all_pairs(labels)
+                exists = firsts.index_select(1, first)
+            else:
+                near = _similarity(loss, anchors.detach(), rows.detach())
+                near = near.index_select(0, own_images.int().argmax(0).to(device))
+                draw = not of_anchors and not isinstance(loss, ProxyLoss)
+                image, first, second = hard_pairs(labels, near, self._number, draw_positive=draw)
+                exists = own_images.index_select(1, image)
+            pairs = self._pairs(rows, first, second)
+            if pairs is None:
+                return None
+            refuse_too_many(len(anchors), len(first), "similarities of anchors and mixes")
+            mixes = make(pairs)
+            similarity = _similarity(loss, anchors, mixes)
+            share = pairs.share.expand(similarity.shape)
+        listed = None
+        if getattr(loss, "reads", "matrix") != "matrix":
+            anchor, mix = exists.nonzero(as_tuple=True)
+            listed = anchor.to(device, non_blocking=True), mix.to(device, non_blocking=True)
+        counts = exists.to(similarity, non_blocking=True)
+        if isinstance(loss, ProxyLoss):
+            places, labels = classes.to(device), torch.arange(loss.num_classes)
+            similarity, share, counts = (
+                scatter_rows(part, places, loss.num_classes) for part in (similarity, share, counts)
+            )
+        return Relations(
+            similarity,
+            share * counts,
+            (1 - share) * counts,
+            share,
+            labels=labels.to(device, non_blocking=True),
+            ref_emb=mixes,
+            pairs=listed,
+        )
+
+    def _by_cosines(
+        self, loss: Loss, anchors: Tensor, rows: Tensor, negatives: Tensor, firsts: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Each anchor against all mixes of its own: similarity, share, and which of them exist.
+
+        An anchor's mixes are one row: each of its first images with every image of the batch, of
+        which those with its negatives exist. ``firsts`` None: the anchor itself is the first.
+        """
+        near = products(anchors, rows, unit_rows=True)
+        if firsts is None:
+            first = torch.arange(len(anchors), device=negatives.device).unsqueeze(1)
+            there = torch.ones_like(first, dtype=torch.bool)
+        else:
+            first, there = columns_of(firsts)
+        if not (first.numel() and negatives.any()):
             return None
-        refuse_too_many(mine.first.numel(), len(rows), "similarities of anchors and mixes")
-        mine = mine.on(rows.device)
-        if self.where == "embed" and follows_from_cosine(loss.distance):
-            cosine = products(rows, unit_rows=True)
-            near = cosine if anchors is rows else products(anchors, rows, unit_rows=True)
-            share = self.shares(rows, len(rows), len(rows))
-            return relations_from_cosines(near, cosine, share, mine, loss.distance, rows.shape[1])
-        pairs = self._pairs(rows, *all_pairs(labels))
-        assert pairs is not None
-        refuse_too_many(len(anchors), len(pairs.first), "similarities of anchors and mixes")
-        return relations_of_rows(_similarity(loss, anchors, make(pairs)), pairs, mine)
+        refuse_too_many(first.numel(), len(rows), "similarities of anchors and mixes")
+        exists = (there.unsqueeze(2) & negatives.unsqueeze(1)).flatten(1)
+        first = first.to(rows.device)
+        if firsts is None:
+            to_first, between = torch.ones_like(near[:, :1]), near
+        else:
+            to_first, between = near.gather(1, first), products(rows, unit_rows=True)
+        if self._number is not None:  # of proxies
+            far = near.detach().masked_fill(~exists.to(near.device), -torch.inf)
+            hardest = far.topk(min(self._number, len(rows)), dim=1).indices
+            exists = exists.to(near.device) & torch.zeros_like(far).scatter(1, hardest, 1).bool()
+        share = self.shares(rows, *between.shape)
+        cosine = cosines_to_mixes(to_first, near, first, between, share)
+        similarity = similarity_of_cosine(cosine, loss.distance, rows.shape[1])
+        return similarity, rows_of(share, first).flatten(1), exists
 
     def _pairs(self, rows: Tensor, first: Tensor, second: Tensor) -> MixedPairs | None:
         if first.numel() == 0:
@@ -318,16 +302,21 @@ class Mixing:
 
     def _mixes_anchors(self, loss: Loss) -> bool:
         """Whether an anchor itself can be mixed: an image always, a proxy as an embedding only."""
-        if loss.compares != "proxies with images":
+        if not getattr(loss, "proxies_are_anchors", False):
             return True
         return self.where == "embed" and follows_from_cosine(loss.distance)
 
 
 def _similarity(loss: Loss, anchors: Tensor, others: Tensor) -> Tensor:
     """[anchors, others]; a distance with a direction goes from images to proxies."""
-    if loss.distance.symmetric or loss.compares == "images":
-        return loss.distance.similarity(anchors, others)
-    return loss.distance.similarity(others, anchors).T
+    if isinstance(loss, ProxyLoss):
+        return loss.distance.similarity(others, anchors).T
+    return loss.distance.similarity(anchors, others)
+
+
+def scatter_rows(matrix: Tensor, places: Tensor, number: int) -> Tensor:
+    """The rows of some anchors among ``number`` anchors, those of the others 0."""
+    return matrix.new_zeros(number, matrix.shape[1]).index_copy(0, places, matrix)
 
 
 def additive_names() -> list[str]:

@@ -4,27 +4,16 @@ A mixed example is ``v = share x_first + (1 - share) x_second``: the first is a 
 anchor or the anchor itself, the second one of the anchor's negatives.
 """
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.ops.pairs import picked
+from lookalike.ops.gather import gather_pairs
 
-__all__ = [
-    "Candidates",
-    "Kind",
-    "MixedPairs",
-    "all_pairs",
-    "candidates_of_classes",
-    "candidates_of_images",
-    "hard_pairs",
-    "random_pairs",
-]
-
-Kind: TypeAlias = Literal["positive-negative", "anchor-negative"]
+__all__ = ["MixedPairs", "all_pairs", "columns_of", "hard_pairs", "random_pairs", "same_class"]
 
 
 class MixedPairs(NamedTuple):
@@ -46,57 +35,11 @@ class MixedPairs(NamedTuple):
         return MixedPairs(*(values.index_select(0, rows) for values in self))
 
 
-class Candidates(NamedTuple):
-    """The mixes of each anchor when all negatives are mixed: its own ``first``, any ``second``.
-
-    An anchor's mixes are one row: each of its first images with every image of the batch, of which
-    those with its negatives are valid.
-    """
-
-    first: Tensor
-    """[anchors, most]: indices into the batch."""
-    there: Tensor
-    """[anchors, most]: whether the entry of ``first`` is one (anchors differ in number)."""
-    negatives: Tensor
-    """[anchors, N]: whether an image is a negative of the anchor."""
-
-    def on(self, device: torch.device) -> "Candidates":
-        """The same on another device."""
-        return Candidates(*(values.to(device) for values in self))
-
-    def rows_of(self, matrix: Tensor) -> Tensor:
-        """[anchors, most, N]: the rows of an N x N matrix that belong to ``first``."""
-        rows = matrix.index_select(0, self.first.reshape(-1))
-        return rows.view(*self.first.shape, matrix.shape[1])
-
-    def valid(self, dtype: torch.dtype) -> Tensor:
-        """[anchors, most * N]: 1 for a mix of the anchor."""
-        mine = self.there.unsqueeze(2) & self.negatives.unsqueeze(1)
-        return mine.flatten(1).to(dtype)
-
-
-def candidates_of_images(labels: Tensor, kind: Kind) -> Candidates:
-    """What each image, as an anchor, mixes: itself or its positives, with its negatives.
-
-    >>> candidates_of_images(torch.tensor([4, 4, 9]), "positive-negative").first[:2].tolist()
-    [[1], [0]]
-    """
-    same = _same_class(labels)
-    if kind == "anchor-negative":
-        itself = torch.arange(len(labels), device=labels.device).unsqueeze(1)
-        return Candidates(itself, torch.ones_like(itself, dtype=torch.bool), ~same)
-    return Candidates(*_listed(same.clone().fill_diagonal_(False)), ~same)
-
-
-def candidates_of_classes(labels: Tensor) -> tuple[Tensor, Candidates]:
-    """The classes of the batch, and what the proxy of each mixes: its images with all others.
-
-    >>> candidates_of_classes(torch.tensor([4, 9, 4]))[1].first[0].tolist()
-    [0, 2]
-    """
-    classes: Tensor = torch.unique(labels)
-    members = classes.unsqueeze(1) == labels
-    return classes, Candidates(*_listed(members), ~members)
+def same_class(labels: Tensor) -> Tensor:
+    """[N, N] which images are of one class."""
+    if labels.ndim != 1:
+        raise BadInput("mixing needs one class index per image, not multi-hot rows")
+    return labels.unsqueeze(1) == labels
 
 
 def all_pairs(labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,8 +48,58 @@ def all_pairs(labels: Tensor) -> tuple[Tensor, Tensor]:
     >>> all_pairs(torch.tensor([4, 4, 9]))
     (tensor([0, 1, 2, 2]), tensor([2, 2, 0, 1]))
     """
-    first, second = (~_same_class(labels)).nonzero(as_tuple=True)
+    first, second = (~same_class(labels)).nonzero(as_tuple=True)
     return first, second
+
+
+def hard_pairs(
+    labels: Tensor, similarity: Tensor, negatives: int, *, draw_positive: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """For every image and each of its anchor's hardest negatives one pair to mix.
+
+    How many pairs there are follows from the labels; while these are on the CPU nothing waits for
+    the device.
+
+    Args:
+        labels: [N] class indices.
+        similarity: [N, N]; row i has the similarities of all images to the anchor of image i: i
+            itself, or the proxy of its class.
+        negatives: How many, of the most similar ones.
+        draw_positive: Whether the first of a pair is a positive of image i, drawn for each pair (an
+            image without positives then has no pairs), instead of i itself.
+
+    Returns:
+        The image whose anchor the pair is for, the first and the second of each pair.
+
+    >>> hard_pairs(torch.tensor([4, 4, 9]), torch.eye(3), 1, draw_positive=True)
+    (tensor([0, 1]), tensor([1, 0]), tensor([2, 2]))
+    """
+    device = similarity.device
+    same = same_class(labels)
+    number = min(negatives, len(labels))
+    exists = torch.arange(number, device=labels.device) < (~same).sum(1, keepdim=True)
+    if draw_positive:
+        mates, is_mate = columns_of(same.clone().fill_diagonal_(False))
+        counts = is_mate.sum(1)
+        exists &= counts.unsqueeze(1) > 0
+    image, place = exists.nonzero(as_tuple=True)
+    first = image
+    if draw_positive:
+        drawn = torch.rand(len(image), dtype=torch.float64, device=labels.device)
+        first = mates[image, (drawn * counts[image]).long()]
+    far = torch.finfo(similarity.dtype).min
+    nearest = similarity.masked_fill(same.to(device), far).topk(number, dim=1).indices
+    return image, first, gather_pairs(nearest, image.to(device), place.to(device))
+
+
+def columns_of(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The columns of the true entries of each row, in order, and which of them are there.
+
+    Both are [rows, most]: rows with fewer entries than the longest are filled up.
+    """
+    exists, order = mask.int().sort(dim=1, descending=True, stable=True)
+    most = int(mask.sum(1).max()) if mask.numel() else 0
+    return order[:, :most], exists[:, :most].bool()
 
 
 def random_pairs(labels: Tensor, number: int, alpha: float = 2, seed: int = 0) -> MixedPairs:
@@ -139,52 +132,3 @@ def random_pairs(labels: Tensor, number: int, alpha: float = 2, seed: int = 0) -
     second = order[np.where(drawn < begin, drawn, drawn + end - begin)]
     share = random.beta(alpha, alpha, number)
     return MixedPairs(*(torch.from_numpy(a).to(labels.device) for a in (first, second, share)))
-
-
-def hard_pairs(
-    labels: Tensor, similarity: Tensor, negatives: int, *, draw_positive: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """For every image and each of its anchor's hardest negatives one pair to mix.
-
-    Row i of ``similarity`` [N, N] has the similarities of all images to the anchor of image i: i
-    itself, or the proxy of its class. The first of a pair is a positive of image i drawn for each
-    pair (``draw_positive``; an image without positives then has no pairs), or i itself. Returned
-    are the image whose anchor the pair is for, the first and the second of each pair. How many
-    there are follows from the labels; while these are on the CPU nothing waits for the device.
-
-    >>> hard_pairs(torch.tensor([4, 4, 9]), torch.eye(3), 1, draw_positive=True)
-    (tensor([0, 1]), tensor([1, 0]), tensor([2, 2]))
-    """
-    device = similarity.device
-    same = _same_class(labels)
-    number = min(negatives, len(labels))
-    there = torch.arange(number, device=labels.device) < (~same).sum(1, keepdim=True)
-    if draw_positive:
-        mates, mate_there = _listed(same.clone().fill_diagonal_(False))
-        counts = mate_there.sum(1)
-        there &= counts.unsqueeze(1) > 0
-    anchor, place = there.nonzero(as_tuple=True)
-    first = anchor
-    if draw_positive:
-        drawn = torch.rand(len(anchor), dtype=torch.float64, device=labels.device)
-        first = mates[anchor, (drawn * counts[anchor]).long()]
-    far = torch.finfo(similarity.dtype).min
-    nearest = similarity.masked_fill(same.to(device), far).topk(number, dim=1).indices
-    second = picked(nearest, anchor.to(device), place.to(device))
-    return anchor.to(device), first.to(device), second
-
-
-def _same_class(labels: Tensor) -> Tensor:
-    if labels.ndim != 1:
-        raise BadInput("mixing needs one class index per image, not multi-hot rows")
-    return labels.unsqueeze(1) == labels
-
-
-def _listed(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The columns of the true entries of each row, in order, and where there is one: [rows, most].
-
-    On the CPU ``most`` is looked up; elsewhere too, which waits for the device.
-    """
-    there, order = mask.int().sort(dim=1, descending=True, stable=True)
-    most = int(mask.sum(1).max()) if mask.numel() else 0
-    return order[:, :most], there[:, :most].bool()

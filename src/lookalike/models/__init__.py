@@ -20,7 +20,7 @@ from lookalike.models.factory import (
 )
 from lookalike.models.head import POOLINGS, Head, l2_normalise
 from lookalike.models.head_init import SHRINKS, Discriminants, choose_shrink, lda, pca
-from lookalike.models.inputs import preset_of
+from lookalike.models.inputs import preset_of, transform_as_keys
 from lookalike.models.multi_view import multi_view
 from lookalike.models.small_cnn import small_cnn
 
@@ -48,4 +48,5 @@ __all__ = [
     "preset_of",
     "require_weights",
     "small_cnn",
+    "transform_as_keys",
 ]

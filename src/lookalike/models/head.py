@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput, did_you_mean
-from lookalike.ops.rows import in_full_precision, unit
+from lookalike.ops.rows import in_full_precision, normalize_rows
 
 
 class AvgPool(nn.Module):
@@ -153,4 +153,4 @@ class Head(nn.Module):
         if self.normalize and not self.training:
             return l2_normalise(embedding)
         exact = in_full_precision(embedding)
-        return unit(exact) if self.normalize else exact
+        return normalize_rows(exact) if self.normalize else exact

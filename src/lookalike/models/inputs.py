@@ -15,7 +15,7 @@ from lookalike.errors import BadInput
 from lookalike.models.factory import build
 from lookalike.models.hubs import torchvision_names
 
-__all__ = ["preset_of", "published_transform"]
+__all__ = ["preset_of", "published_transform", "transform_as_keys"]
 
 
 def preset_of(transform: str | TransformConfig, network: str) -> Preset:
@@ -36,6 +36,22 @@ def preset_of(transform: str | TransformConfig, network: str) -> Preset:
     """
     own = published_transform(network) if preset_name(transform) == NETWORK else None
     return data.preset(transform, own)
+
+
+def transform_as_keys(transform: str | TransformConfig, network: str) -> TransformConfig:
+    """How images are shown to a network in tests, without a name of code to import.
+
+    Args:
+        transform: The value of ``data.transform``.
+        network: The value of ``model.network``.
+
+    Returns:
+        The sizes and views as keys.
+    """
+    preset = preset_of(transform, network)
+    given = TransformConfig() if isinstance(transform, str) else transform
+    keys = {"preset": None, "size": preset.size, "resize": preset.resize, "crop": "centre"}
+    return given.model_copy(update=keys)
 
 
 @cache

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
+from lookalike.files import open_regular, refuse_packed
 from lookalike.models.backbone import first_convolution, fit_channels
 
 CONTAINERS = ("state_dict", "model_state_dict", "model", "state_dict_ema")
@@ -39,6 +40,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             found: object = load_file(path)
         else:
+            refuse_packed(path)
             found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # readers raise almost any exception for a file of another kind
         reason = str(error).partition("\n")[0]
@@ -122,5 +124,5 @@ def content_hash(path: Path) -> str:
     """The first 16 hex digits of the SHA-256 of a file."""
     if not path.is_file():
         raise BadInput(f"there is no weights file '{path}'")
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -1,5 +1,1 @@
-"""Tensor operations that losses, miners and distances share.
-
-Each is defined by a formula in plain torch. Where a hand-written pass is faster it stands beside
-the formula, goes through :func:`lookalike.ops.fused.fused`, and is tested against it.
-"""
+"""Small tensor functions that losses, miners and metrics share, in plain differentiable torch."""

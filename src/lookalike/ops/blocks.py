@@ -1,29 +1,37 @@
-"""Large matrices, some rows at a time: near the processor, or within a device's memory."""
+"""Large arrays, some rows at a time, and computed once more in the backward pass."""
+
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from lookalike.ops.sync import can_sync
+__all__ = ["in_blocks"]
 
-__all__ = ["IN_CACHE", "row_blocks", "sweep_size"]
-
-IN_CACHE = 1 << 17
-"""Numbers worked on at a time."""
-_SWEEP = 1 << 21
-"""Numbers that an operation on another device works on at least: fewer cost as much to launch."""
+AT_ONCE = 1 << 23
+"""Numbers in one array that a step keeps for its backward pass (32 MB in float32)."""
 
 
-def row_blocks(matrix: torch.Tensor) -> list[slice]:
-    """All rows of a matrix, or, where it is a large one on the CPU, as many as stay near it."""
-    rows, columns = matrix.shape[0], matrix.shape[1:].numel()
-    if matrix.numel() <= 4 * IN_CACHE or not can_sync(matrix):
-        return [slice(0, rows)]
-    size = max(1, IN_CACHE // columns)
-    return [slice(at, min(at + size, rows)) for at in range(0, rows, size)]
+def in_blocks(
+    function: Callable[..., Tensor], matrix: Tensor, *lists: Tensor, columns: int
+) -> Tensor:
+    """``function(matrix, *lists)``, one value or row for each entry of the lists.
 
+    The function makes arrays of so many ``columns`` for each entry. Where these would be large, it
+    is called with some entries at a time, and again in the backward pass.
 
-def sweep_size(matrix: torch.Tensor) -> int:
-    """Numbers of a block, where all triplets of a matrix are gone through on another device.
+    Args:
+        function: The matrix and lists of equal length in; values in the same order out.
+        matrix: What it reads.
+        *lists: Tensors of one length.
+        columns: The width of its arrays.
 
-    Eight times those of the matrix, within bounds.
+    Returns:
+        The values of all entries.
     """
-    return max(_SWEEP, min(8 * matrix.numel(), 8 * _SWEEP))
+    size = max(1, AT_ONCE // max(1, columns))
+    if len(lists[0]) <= size:
+        return function(matrix, *lists)
+    parts = zip(*(torch.split(each, size) for each in lists), strict=True)
+    found = [checkpoint(function, matrix, *part, use_reentrant=False) for part in parts]
+    return torch.cat(found)

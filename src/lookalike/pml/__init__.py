@@ -1,4 +1,4 @@
-"""The module paths of pytorch-metric-learning (PML), filled with the parts of Lookalike.
+"""The module paths of pytorch-metric-learning (PML), filled with subclasses of our parts.
 
 Code that is written against PML runs after ``pytorch_metric_learning`` is replaced by
 ``lookalike.pml`` in its imports. ``docs/coming-from-pml.md`` has a table of every name.

@@ -1,6 +1,158 @@
-"""``pytorch_metric_learning.miners``: everything of ``lookalike.miners``."""
+"""``pytorch_metric_learning.miners``: everything of ``lookalike.miners``, called as PML's."""
 
-from lookalike import miners as _ours
-from lookalike.miners import *  # noqa: F403
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import KW_ONLY
+from typing import TYPE_CHECKING, Any
 
-__all__ = list(_ours.__all__)
+import torch
+from torch import Tensor
+
+from lookalike import miners as core
+from lookalike.arguments import Built
+from lookalike.distances import Distance
+from lookalike.errors import BadInput
+from lookalike.miners import Mined, Miner
+from lookalike.miners.base import as_miner
+from lookalike.miners.mined import index_tuple
+from lookalike.pml.distances import distance_of
+from lookalike.pml.loss_dict import as_pmls
+from lookalike.pml.shipped import OF_MODULES, Shipped, no_statistics, public_parts, shipped
+from lookalike.relations import Relations, Triplets, relate
+
+if TYPE_CHECKING:
+    from lookalike.miners import *  # noqa: F403
+
+__all__ = ["BaseMiner", "EmbeddingsAlreadyPackagedAsTriplets", *core.__all__]
+
+
+class _OfMiners(Shipped):
+    hooks = (
+        "output_assertion filter_by_bin filter_original_indices get_bins get_func_for_stats "
+        "get_max_per_row get_min_per_row get_mine_function get_negatives get_positives "
+        "get_uniformly_distributed_pairs get_x_per_row reset_stats set_idx set_stats "
+        "should_select_largest"
+    )
+    instead = "write mine(embeddings, labels, ref_emb, ref_labels), or subclass BaseMiner"
+    arguments = OF_MODULES | {"distance": (Distance, Built(distance_of))}
+    found: Relations | None = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        mine = cls.mine  # type: ignore[attr-defined]
+        if not hasattr(mine, "takes_both"):
+            cls.mine = _either(mine)  # type: ignore[attr-defined]
+
+    @torch.no_grad()
+    def choose(self, relations: Relations) -> Relations:
+        """What was chosen; it is remembered without the embeddings, for its number."""
+        found: Relations = super().choose(relations)  # type: ignore[misc]
+        self.found = found._replace(embeddings=None, ref_emb=None)
+        return found
+
+    @property
+    def num_triplets(self) -> int:
+        """How many triplets the last call found; 0 where it found pairs."""
+        return self._number(3, 0)
+
+    @property
+    def num_pos_pairs(self) -> int:
+        """How many positive pairs the last call found; 0 where it found triplets."""
+        return self._number(4, 0)
+
+    @property
+    def num_neg_pairs(self) -> int:
+        """How many negative pairs the last call found; 0 where it found triplets."""
+        return self._number(4, 2)
+
+    def _number(self, parts: int, part: int) -> int:
+        found = () if self.found is None else index_tuple(self.found)
+        return len(found[part]) if len(found) == parts else 0
+
+
+def _either(mine: Callable[..., Any]) -> Callable[..., Any]:
+    """A ``mine`` of relations or of PML's arguments, whichever it is written for, for both."""
+    of_relations = len(inspect.signature(mine).parameters) == 2
+
+    @functools.wraps(mine)
+    def either(self: Miner, given: Relations | Tensor, *others: Any) -> Any:
+        if isinstance(given, Relations) == of_relations:
+            return mine(self, given, *others)
+        if isinstance(given, Relations):
+            return as_miner(lambda *_: mine(self, *as_pmls(given))).mine(given)  # type: ignore[arg-type]
+        labels, ref_emb, ref_labels = (*others, None, None, None)[:3]
+        ref_labels = None if ref_emb is given else ref_labels
+        relations = relate(given, labels, ref_emb, ref_labels, self.distance, list_pairs=True)
+        return Mined(mine(self, relations.of_classes()))
+
+    vars(either)["takes_both"] = True
+    return either
+
+
+class BaseMiner(_OfMiners, Miner):
+    """A miner by ``mine(embeddings, labels, ref_emb, ref_labels)``, as PML's subclasses write it.
+
+    It returns three index tensors (triplets) or four (pairs), and runs in every loss and training
+    step of ours. One that narrows ``Relations`` (``lookalike.miners.Miner``) waits for no device.
+
+    Args:
+        distance: How embeddings are compared; None: what ``get_default_distance`` gives.
+        collect_stats: True is refused: no statistics are kept.
+
+    >>> class First(BaseMiner):
+    ...     def mine(self, embeddings, labels, ref_emb, ref_labels):
+    ...         first = torch.tensor([0])
+    ...         return first, first + 1, first + 2
+    >>> miner = First()
+    >>> _ = miner(torch.eye(3), torch.tensor([0, 0, 1]))
+    >>> miner.num_triplets
+    1
+    """
+
+    _: KW_ONLY
+    distance: Built[Distance] = Built(distance_of)
+    collect_stats: Built[None] = Built(no_statistics)
+
+
+class EmbeddingsAlreadyPackagedAsTriplets(Miner):
+    """The triplets that a batch holds in order: anchor, positive, negative, anchor, and so on."""
+
+    def mine(self, relations: Relations) -> Relations:
+        """Every third image and the two that follow it."""
+        size = len(relations.similarity)
+        if size % 3:
+            raise BadInput(f"a batch of {size} does not consist of triplets")
+        if not relations.self_comparison:
+            raise BadInput("the triplets of a batch know no ref_emb")
+        first = torch.arange(0, size, 3, device=relations.similarity.device)
+        negative = (first + 2).unsqueeze(1)
+        weights = torch.ones_like(negative)
+        return relations.only_triplets(Triplets(first, first + 1, negative, weights))
+
+
+class HDCMiner(core.HDCMiner):  # type: ignore[no-redef]
+    """The hardest share of all pairs; index tuples start with the hardest pair of each kind."""
+
+    @torch.no_grad()
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Positive pairs from the least similar, negative ones from the most similar."""
+        mined = super().forward(*args, **kwargs)
+        similarity = mined.relations.similarity
+        pulled, pushed = tuple(mined)[:2], tuple(mined)[2:]
+        return (*_sorted(pulled, -similarity), *_sorted(pushed, similarity))
+
+
+def _sorted(pairs: tuple[Tensor, ...], hardness: Tensor) -> tuple[Tensor, ...]:
+    """The pairs from the hardest to the easiest; among equals by anchor."""
+    order = hardness[pairs].argsort(descending=True, stable=True)
+    return tuple(part[order] for part in pairs)
+
+
+globals().update(
+    public_parts(core, Miner, _OfMiners, __name__)
+    | {
+        own.__name__: shipped(own, _OfMiners, __name__)
+        for own in (EmbeddingsAlreadyPackagedAsTriplets, HDCMiner)
+    }
+)

@@ -1,6 +1,152 @@
-"""``pytorch_metric_learning.reducers``: everything of ``lookalike.reducers``."""
+"""``pytorch_metric_learning.reducers``: everything of ``lookalike.reducers``, called as PML's."""
 
-from lookalike import reducers as _ours
-from lookalike.reducers import *  # noqa: F403
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-__all__ = list(_ours.__all__)
+from torch import Tensor
+
+from lookalike import reducers as core
+from lookalike.pml.loss_dict import LossDict, as_loss_dict, from_loss_dict
+from lookalike.pml.shipped import NoRecords, Shipped, dressed, no_statistics, public_parts
+from lookalike.reducers import Reducer, Terms
+from lookalike.relations import Relations
+
+if TYPE_CHECKING:
+    from lookalike.reducers import *  # noqa: F403
+
+__all__ = ["BaseReducer", "DoNothingReducer", *core.__all__]
+
+
+class Called(NoRecords):
+    """A reducer that is called with a dictionary of losses."""
+
+    def __call__(self, loss_dict: LossDict, embeddings: Tensor, labels: Tensor | None) -> Tensor:
+        """One number of all entries."""
+        parts, relations = from_loss_dict(loss_dict, embeddings, labels)
+        return cast(Reducer, self).combine(parts, relations)
+
+
+class _OfReducers(Called, Shipped):
+    hooks = (
+        "forward element_reduction pos_pair_reduction neg_pair_reduction triplet_reduction "
+        "already_reduced_reduction element_reduction_helper tuple_reduction_helper sum_and_divide "
+        "sub_loss_reduction reduce_the_loss unpack_loss_info get_reduction_func zero_loss "
+        "input_is_zero_loss assert_sizes assert_sizes_already_reduced assert_sizes_element "
+        "assert_sizes_neg_pair assert_sizes_pair assert_sizes_pos_pair assert_sizes_triplet "
+        "reset_stats set_stats set_losses_size_stat"
+    )
+    instead = "write reduce(terms, relations), or subclass BaseReducer"
+
+    def __init__(self, *args: Any, collect_stats: bool | None = None, **kwargs: Any) -> None:
+        no_statistics(self, collect_stats)
+        adopted = {name: adopted_reducer(value) for name, value in kwargs.items()}
+        super().__init__(*(adopted_reducer(value) for value in args), **adopted)
+
+
+class _OfDictionaries(Called, Reducer):
+    """A reducer that reads dictionaries of losses instead of terms."""
+
+    def __init__(self, collect_stats: bool | None = None) -> None:
+        no_statistics(self, collect_stats)
+
+    def reduce(self, terms: Terms, relations: Relations) -> Tensor:
+        """What it makes of these elements."""
+        found: Tensor = self.combine([terms], relations)
+        return found
+
+    def combine(self, parts: Sequence[Terms], relations: Relations) -> Any:
+        """What it makes of the dictionary of all parts."""
+        return self(as_loss_dict(parts), relations.embeddings, relations.labels)
+
+    def __call__(self, loss_dict: LossDict, embeddings: Any, labels: Tensor | None) -> Any:  # noqa: ARG002
+        """The dictionary itself."""
+        return loss_dict
+
+
+class BaseReducer(_OfDictionaries):
+    """A reducer by ``element_reduction``, ``pos_pair_reduction``, ... as PML's subclasses write it.
+
+    Each of them gets ``(losses, loss_indices, embeddings, labels)`` and returns one number.
+
+    Args:
+        collect_stats: True is refused: no statistics are kept.
+
+    >>> import torch
+    >>> class Largest(BaseReducer):
+    ...     def element_reduction(self, losses, loss_indices, embeddings, labels):
+    ...         return losses.max()
+    >>> from lookalike.pml.losses import FastAPLoss
+    >>> FastAPLoss(reducer=Largest())(torch.eye(2), torch.tensor([0, 0]))
+    tensor(0.)
+    """
+
+    def __call__(self, loss_dict: LossDict, embeddings: Any, labels: Tensor | None) -> Any:
+        """Each entry by its method, added up; the number 0 has a gradient, which is 0."""
+        found = []
+        for entry in loss_dict.values():
+            losses, method = entry["losses"], getattr(self, f"{entry['reduction_type']}_reduction")
+            if not isinstance(losses, Tensor):
+                losses = self.zero_loss(embeddings) + losses
+            found.append(method(losses, entry["indices"], embeddings, labels))
+        return sum(found[1:], found[0])
+
+    def element_reduction(
+        self, losses: Tensor, loss_indices: Any, embeddings: Tensor, labels: Tensor | None
+    ) -> Tensor:
+        """Of one value per anchor or image."""
+        raise NotImplementedError
+
+    pos_pair_reduction = neg_pair_reduction = triplet_reduction = element_reduction
+
+    def already_reduced_reduction(self, losses: Tensor, *_: Any) -> Tensor:
+        """Of a number."""
+        return losses
+
+    def zero_loss(self, embeddings: Tensor) -> Tensor:
+        """0, with a gradient of 0."""
+        return (embeddings * 0).sum()
+
+
+class DoNothingReducer(_OfDictionaries):
+    """No reduction: the loss returns PML's dictionary of values and indices.
+
+    ``{"loss": {"losses": values, "indices": where, "reduction_type": "pos_pair"}}``, an entry for
+    each kind of elements. For a look at the values; a training step needs one number.
+    """
+
+
+class _Adopted(_OfDictionaries):
+    """A reducer of another package, called with a dictionary."""
+
+    def __init__(self, other: Any) -> None:
+        self.other = other
+
+    def __call__(self, loss_dict: LossDict, embeddings: Any, labels: Tensor | None) -> Any:
+        """Each entry by itself: not all of PML's take several."""
+        found = [self.other({name: entry}, embeddings, labels) for name, entry in loss_dict.items()]
+        if all(isinstance(each, dict) for each in found):  # its reducer that does nothing
+            return {name: entry for each in found for name, entry in each.items()}
+        return sum(found[1:], found[0])
+
+
+def adopted_reducer(given: Any) -> Any:
+    """A reducer of another package in an adapter, alone or by name; anything else as it is."""
+    if isinstance(given, Mapping):
+        return {name: adopted_reducer(each) for name, each in given.items()}
+    if hasattr(given, "reduce_the_loss") or hasattr(given, "sub_loss_reduction"):
+        return _Adopted(given)
+    return given
+
+
+_PARTS = public_parts(core, Reducer, _OfReducers, __name__)
+globals().update(_PARTS)
+
+
+def reducer_of(part: Any, given: Any) -> Reducer:
+    """The reducer of a loss, called as PML's: what was given, or its default."""
+    if given is None and hasattr(part, "get_default_reducer"):
+        given = part.get_default_reducer()
+    if given is None:
+        given = type(part).default_reducer()
+    found: Reducer = dressed(core.build(adopted_reducer(given)), _PARTS)
+    return found

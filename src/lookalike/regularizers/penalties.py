@@ -1,13 +1,14 @@
 """Penalties on rows (embeddings or learned weights): rows in, a scalar out."""
 
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, dataclass_transform, overload
 
 import torch
 from torch import Tensor, nn
 
+from lookalike.arguments import declare_arguments, shown_arguments
 from lookalike.errors import BadInput
-from lookalike.ops.rows import products, unit, without_rounding
-from lookalike.registry import REGULARIZERS, Configurable
+from lookalike.ops.rows import normalize_rows, products, without_rounding
+from lookalike.registry import REGULARIZERS
 
 __all__ = [
     "CenterInvariantRegularizer",
@@ -21,8 +22,17 @@ __all__ = [
 ]
 
 
-class Regularizer(Configurable, nn.Module):
-    """A penalty on rows: embeddings, or a loss's learned weights (one row a class)."""
+@dataclass_transform(eq_default=False)
+class Regularizer(nn.Module):
+    """A penalty on rows: embeddings, or a loss's learned weights (one row per class)."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        declare_arguments(cls)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return shown_arguments(self)
 
     def forward(self, rows: Tensor) -> Tensor:
         """The penalty, a scalar."""
@@ -121,14 +131,13 @@ class SparseCentersRegularizer(Regularizer):
     centers_per_class: int
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.centers_per_class < 2:
             raise BadInput(f"centers_per_class is {self.centers_per_class}; it must be at least 2")
 
     def forward(self, rows: Tensor) -> Tensor:
         """The penalty, from the inner products within each class only."""
         size = self.centers_per_class
-        centres = unit(rows).view(self.num_classes, size, -1)
+        centres = normalize_rows(rows).view(self.num_classes, size, -1)
         squared = 2 - 2 * centres @ centres.transpose(1, 2)  # each pair twice
         others = ~torch.eye(size, dtype=torch.bool, device=rows.device)
         # merged centres have distance 0, with gradient 0

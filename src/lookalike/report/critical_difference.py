@@ -1,7 +1,9 @@
-"""The critical-difference diagram: average ranks, and bars over methods that do not differ.
+"""The diagram of average ranks, with bars over methods that cannot be told apart.
 
-Demšar, JMLR 2006, figure 1. Not by scikit-posthocs, whose Matplotlib picture has fixed fonts and
-colours: this SVG follows the page's in light and dark, without pandas, seaborn and statsmodels.
+Demšar, JMLR 2006, figure 1. Over data sets the bars are those of Nemenyi's test, with its critical
+difference; over test classes those of the rule for pairs. Not by scikit-posthocs, whose Matplotlib
+picture has fixed fonts and colours: this SVG follows the page's in light and dark, without pandas,
+seaborn and statsmodels.
 """
 
 import math
@@ -42,8 +44,8 @@ def critical_difference_diagram(tournament: Tournament, *, alone: bool = False) 
             text = f"{one.rank:.2f}  {one.name}"
         label = {"x": x(one.rank), "y": first_row + ROW * row, "edge": round(edge, 1)}
         labels.append(label | {"shift": shift, "anchor": anchor, "text": text})
-    distance = tournament.distance or 0.0
-    end, step = 1 + distance, max(1, math.ceil((high - 1) / 14))
+    distance = tournament.distance
+    end, step = 1 + (distance or 0.0), max(1, math.ceil((high - 1) / 14))
     return template("critical_difference.svg.j2").render(
         width=width,
         height=first_row + ROW * left,

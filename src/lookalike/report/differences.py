@@ -128,13 +128,18 @@ def _short(verdict: str) -> str:
 
 
 def _thick(part: OnDataset) -> str:
-    return f"thick: over {part.trainings} trainings" if part.trainings > 1 else ""
+    return f"thick: over {part.trainings} {_unit(part)}" if part.trainings > 1 else ""
+
+
+def _unit(part: OnDataset) -> str:
+    """What is repeated."""
+    return "whole studies" if part.studies > 1 else "trainings"
 
 
 def _thin(part: OnDataset) -> str:
     if not part.classes:
         return ""
-    over = "trainings x " if part.trainings > 1 else ""
+    over = f"{_unit(part)} x " if part.trainings > 1 else ""
     return f"thin: over {over}{part.classes:,} test classes"
 
 

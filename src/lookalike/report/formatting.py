@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -12,6 +13,8 @@ from markupsafe import Markup
 from lookalike.study.intervals import Interval
 
 NOTHING = "–"
+ROUNDING = 1e-9
+"""A smaller width is that of equal scores, such as of the raw features in every study."""
 _INITIALS = {"map", "mrr", "ndcg", "nmi", "ami"}
 
 
@@ -54,7 +57,36 @@ def plus_minus(score: Interval | None) -> str:
     >>> plus_minus(Interval(0.5, 0.01, 0.49, 0.51, 4)), plus_minus(None)
     ('1.0', '')
     """
-    return "" if score is None or score.half is None else f"{100 * score.half:.1f}"
+    half = None if score is None else score.half
+    return "" if half is None or half < ROUNDING else spread(half)
+
+
+def spread(value: float) -> str:
+    """A width in points: one decimal, or two where one would show "0.0".
+
+    >>> spread(0.012), spread(0.0002), spread(0.00001)
+    ('1.2', '0.02', '<0.01')
+    """
+    points = 100 * value
+    if points >= 0.05:
+        return f"{points:.1f}"
+    return f"{points:.2f}" if points >= 0.005 else "<0.01"
+
+
+def models_spread(score: Interval | None) -> str:
+    """The deviation of single models in brackets, where ± is an interval of their mean."""
+    if score is None or score.over == "folds" or math.isnan(score.models) or score.half is None:
+        return ""
+    return f" ({spread(score.models)})"
+
+
+def p_value(p: float) -> str:
+    """A p-value with its sign; a small one is a bound, never "0".
+
+    >>> p_value(0.0312), p_value(1e-16)
+    ('p = 0.031', 'p < 0.0001')
+    """
+    return "p < 0.0001" if p < 0.0001 else f"p = {p:.2g}"
 
 
 def data_link(kind: str, text: str) -> str:
@@ -91,7 +123,7 @@ def template(name: str, package: str = "lookalike.report") -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (percent, signed, plus_minus, metric_label)
+    filters = (percent, signed, plus_minus, models_spread, p_value, metric_label)
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals["policy"] = policy
     return environment.get_template(name)

@@ -11,7 +11,6 @@ from plotly.offline import get_plotlyjs
 from lookalike.compare import comparison
 from lookalike.compare.comparison import Comparison, OnDataset, compare
 from lookalike.compare.contenders import Gathered
-from lookalike.compare.power import Needed
 from lookalike.compare.uncertainty import Difference
 from lookalike.errors import BadInput
 from lookalike.files import write_texts
@@ -21,7 +20,14 @@ from lookalike.report.critical_difference import critical_difference_diagram
 from lookalike.report.descriptions import protocols
 from lookalike.report.differences import DifferenceRow, difference_figure, difference_rows
 from lookalike.report.embeddings import EmbeddingViews, embedding_views
-from lookalike.report.formatting import data_link, metric_label, signed, template, template_text
+from lookalike.report.formatting import (
+    data_link,
+    metric_label,
+    p_value,
+    signed,
+    template,
+    template_text,
+)
 from lookalike.report.power import power_figure
 from lookalike.report.tables import ScoreTable, as_csv, as_latex, as_markdown, score_table
 from lookalike.report.tuning import Tuning, tunings
@@ -69,11 +75,9 @@ class Block:
         return found
 
     @property
-    def rows_to_best(self) -> list[tuple[DifferenceRow, Needed | None]]:
-        """Every other method minus the best, and what it would take to tell them apart."""
-        best = self.part.trained[0].name if self.part.trained else ""
-        found = {one.worse if one.better == best else one.better: one for one in self.part.needed}
-        return [(row, found.get(row.name)) for row in difference_rows(self.part)]
+    def rows_to_best(self) -> list[DifferenceRow]:
+        """Every other method minus the best."""
+        return difference_rows(self.part)
 
     @property
     def figures(self) -> dict[str, Markup]:
@@ -153,7 +157,7 @@ def write_page(
     blocks = [_block(part, found, joined, gathered, paper, seed) for part in found.datasets]
     tables = [block.table for block in blocks]
     texts = {".csv": as_csv(tables), ".md": as_markdown(tables), ".tex": as_latex(tables)}
-    if found.tournament and found.tournament.distance is not None:
+    if found.tournament and not found.tournament.cells:
         texts[".svg"] = critical_difference_diagram(found.tournament, alone=True)
     for number, part in enumerate(found.datasets, 1):
         if part.to_best:
@@ -213,8 +217,9 @@ def _page(
     css: str,
 ) -> str:
     methods = [asdict(method) for method in charts.method_styles(gathered.contenders)]
-    tested = found.tournament is not None and found.tournament.distance is not None
-    diagram = critical_difference_diagram(found.tournament) if found.tournament and tested else None
+    diagram = None
+    if found.tournament and not found.tournament.cells:
+        diagram = critical_difference_diagram(found.tournament)
     repeated = again(gathered, commands)
     page: str = template("page.html.j2").render(
         title=title,
@@ -261,7 +266,7 @@ def _intervals(one: Difference) -> list[str]:
     ):
         if bounds is not None and p is not None:
             limits = f"{signed(bounds.low)} to {signed(bounds.high)}"
-            words.append(f"{limits} over {over} (corrected p = {p:.2g})")
+            words.append(f"{limits} over {over} (corrected {p_value(p)})")
     return words
 
 

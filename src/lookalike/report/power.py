@@ -1,4 +1,4 @@
-"""What a larger study would tell: a sentence, and the figure of the smallest difference it sees."""
+"""The smallest difference that a study sees: a sentence, and a figure for larger ones."""
 
 import math
 from collections.abc import Sequence
@@ -7,43 +7,12 @@ from statistics import median
 import numpy as np
 
 from lookalike.compare.comparison import OnDataset
-from lookalike.compare.power import POWER, Needed, Variances, variances
+from lookalike.compare.power import POWER, Variances, variances
 from lookalike.report.formatting import metric_label, template
 
 TRAININGS = (2, 5, 10, 50)
 WIDE, NARROW, HEIGHT = 640, 340, 300
 LEFT, RIGHT, TOP, BOTTOM = 46, 92, 16, 46
-
-
-def needed_sentence(one: Needed, trainings: int, classes: int) -> str:
-    """What it would take to tell two methods apart."""
-    more_classes = (
-        f"about {_about(one.classes)} test classes ({classes:,} now)" if one.classes else ""
-    )
-    more_trainings = (
-        f"about {_about(one.trainings)} trainings ({trainings} now)" if one.trainings else ""
-    )
-    if more_classes and (more_trainings or trainings == 1):
-        words = " or ".join(part for part in (more_classes, more_trainings) if part)
-    elif more_classes:
-        words = f"{more_classes}; more trainings alone would not do"
-    elif more_trainings:
-        words = f"{more_trainings}; more test classes alone would not do"
-    else:
-        words = "more test classes and more trainings; more of one alone would not do"
-    return (
-        f"To tell {one.better} from {one.worse} with {100 * one.power:.0f} % power takes {words}."
-    )
-
-
-def _about(number: int) -> str:
-    """Two significant digits: no projection is more precise.
-
-    >>> _about(47), _about(1234)
-    ('47', '1,200')
-    """
-    digits = max(0, len(str(number)) - 2)
-    return f"{round(number, -digits):,}"
 
 
 def typical_variances(part: OnDataset) -> Variances | None:
@@ -58,6 +27,19 @@ def typical_variances(part: OnDataset) -> Variances | None:
         median(trainings) if trainings else None,
         median(one.classes for one in known),
         median(one.both for one in known),
+    )
+
+
+def power_sentence(part: OnDataset) -> str:
+    """The smallest true difference that a study like this one sees; empty where it is unknown."""
+    typical = typical_variances(part)
+    if typical is None or not part.classes:
+        return ""
+    count = len(part.differences)
+    points = 100 * float(typical.detectable(part.trainings, part.classes, count))
+    return (
+        f"A study like this one tells a true difference of {points:.1f} points in "
+        f"{100 * POWER:.0f} % of cases (by the median variance of the differences to the best)."
     )
 
 

@@ -16,7 +16,14 @@ from lookalike.compare.comparison import OnDataset, Ranking
 from lookalike.compare.contenders import Contender
 from lookalike.compare.sampling import class_bounds
 from lookalike.compare.uncertainty import Bounds
-from lookalike.report.formatting import NOTHING, metric_label, percent, plus_minus, signed
+from lookalike.report.formatting import (
+    NOTHING,
+    metric_label,
+    models_spread,
+    percent,
+    plus_minus,
+    signed,
+)
 from lookalike.study.intervals import Interval
 from lookalike.study.results import Which
 
@@ -38,6 +45,8 @@ class ScoreRow:
     """A baseline: not trained, not ranked."""
     untouched: bool = False
     """The network as it was before any training."""
+    studies: int = 1
+    """How many whole studies its repeats are; 1: repeats are those of one study."""
     marks: tuple[int, ...] = ()
     """Numbers of the audit's sentences below the table."""
     classes: Mapping[str, Bounds] = field(default_factory=dict)
@@ -85,11 +94,30 @@ class ScoreTable:
         of_folds = [row.name for row in self.trained if row.spread_over == "folds"]
         of_repeats = any(row.spread_over == "repeats" for row in self.rows)
         folds = "the standard deviation over the models of the folds, not a confidence interval"
+        repeats = (
+            f"± half the 95 % t-interval of the mean of {self._times}, on these test classes; "
+            "(sd) the standard deviation of single models"
+        )
         if not of_folds:
-            return "± half the 95 % t-interval over repeats" if of_repeats else ""
+            return repeats if of_repeats else ""
         if not of_repeats:
             return f"± {folds}"
-        return f"± half the 95 % t-interval over repeats; of {listed(of_folds)} {folds}"
+        return f"{repeats}; of {listed(of_folds)} ± is {folds}"
+
+    @property
+    def _times(self) -> str:
+        """What a mean is of: "10 repeats of 4 folds"."""
+        rows = [row for row in self.trained if row.spread_over == "repeats"]
+        counts = {one.count for row in rows for one in row.scores.values()}
+        unit = "whole studies" if any(row.studies > 1 for row in rows) else "repeats"
+        if len(counts) != 1:
+            return f"all {unit}"
+        (count,) = counts
+        models = {row.trainings // count for row in rows}
+        if len(models) == 1 and models != {1}:
+            what = "models" if unit == "whole studies" else "folds"
+            return f"{count} {unit} of {models.pop()} {what}"
+        return f"{count} {unit}"
 
     @property
     def brackets(self) -> str:
@@ -98,12 +126,22 @@ class ScoreTable:
             return ""
         several = any(row.spread_over == "repeats" for row in self.trained)
         over = "trainings x test classes" if several else "test classes"
-        return f"in brackets the 95 % interval over {over}"
+        if any(row.studies > 1 for row in self.trained):
+            over = "whole studies x test classes"
+        return f"in brackets the 95 % interval over {over}, searched in this gallery"
 
     @property
     def legend(self) -> str:
         """What ± and brackets mean here; empty where there are none."""
         return "; ".join(part for part in (self.spread, self.brackets) if part)
+
+    @property
+    def unbeaten(self) -> list[str]:
+        """The baselines that score higher than every trained row, by the first metric."""
+        metric = self.metrics[0]
+        trained = [row.scores[metric].mean for row in self.trained if metric in row.scores]
+        known = [row for row in self.apart if metric in row.scores]
+        return [row.name for row in known if trained and row.scores[metric].mean > max(trained)]
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -226,6 +264,7 @@ def _row(
         run=" ".join(run.folder.name for run in one.runs) or one.source.name,
         apart=one.baseline,
         untouched=one.untouched,
+        studies=one.studies,
         marks=telling_marks(one.name, part.audit, [other.name for other in part.trained]),
         classes={m: found[one.name] for m, found in bounds.items() if one.name in found},
     )
@@ -252,7 +291,10 @@ def as_text(table: ScoreTable) -> Table:
     for header in [*metrics, "gain", *columns]:
         shown.add_column(header, justify="right", no_wrap=True)
     for row in table.rows:
-        cells = [_bold(table, row, metric, "[bold]", "[/bold]", " ± ") for metric in table.metrics]
+        cells = [
+            _bold(table, row, metric, "[bold]", "[/bold]", " ± ", models=number == 0)
+            for number, metric in enumerate(table.metrics)
+        ]
         if table.brackets:
             cells.insert(1, escape(_bracket(row, table.metrics[0]).strip()) or NOTHING)
         gain = signed(table.gain(row, table.metrics[0]))
@@ -274,8 +316,8 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     metrics = list(dict.fromkeys(metric for table in tables for metric in table.metrics))
-    parts = ("mean", "sd", "low", "high")
-    ends = ("", " sd", " low", " high", " classes low", " classes high")
+    parts = ("mean", "sd", "low", "high", "models")
+    ends = ("", " sd", " low", " high", " models sd", " classes low", " classes high")
     scores = [f"{metric}{end}" for metric in metrics for end in ends]
     facts = ["deviation over", "trainings", "trials", "seconds", "chosen_epoch", "epochs", "run"]
     writer.writerow(["data", "method", *scores, *facts, "ranking", "flaws"])
@@ -422,13 +464,24 @@ def _notes(table: ScoreTable) -> list[str]:
     return notes
 
 
-def _bold(table: ScoreTable, row: ScoreRow, metric: str, start: str, end: str, between: str) -> str:
+def _bold(
+    table: ScoreTable,
+    row: ScoreRow,
+    metric: str,
+    start: str,
+    end: str,
+    between: str,
+    *,
+    models: bool = True,
+) -> str:
     score = row.scores.get(metric)
     shown = percent(None if score is None else score.mean)
-    spread = plus_minus(score)
+    half = plus_minus(score)
     if table.is_best(row, metric):
         shown = f"{start}{shown}{end}"
-    return f"{shown}{between}{spread}" if spread else shown
+    if not half:
+        return shown
+    return f"{shown}{between}{half}{models_spread(score) if models else ''}"
 
 
 def _bracket(row: ScoreRow, metric: str) -> str:

@@ -52,7 +52,9 @@ class Tuning:
     numbers: list[int]
     scores: list[float]
     best: int
-    """The position of the winner among them."""
+    """The position of the winner among them: of equal scores the first."""
+    tied: int
+    """How many have the winner's score, itself too."""
     parameters: list[Parameter]
     contours: list[Contour]
     failed: int
@@ -81,6 +83,7 @@ def _tuning(name: str, row: MethodRow, done: Sequence[Trial]) -> Tuning:
         numbers=[trial.number for trial in done],
         scores=scores,
         best=int(np.argmax(scores)),
+        tied=scores.count(max(scores)),
         parameters=parameters,
         contours=_contours(parameters, scores),
         failed=row.failed,

@@ -1,6 +1,7 @@
 """The page of a study while it runs: served on this machine, made again when results change."""
 
 import html
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -107,6 +108,15 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: a request is no news."""
 
 
+class _Server(ThreadingHTTPServer):
+    """Says nothing about browsers that leave before they have their answer."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print what went wrong here."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def serve_page(page: LivePage, port: int, ready: Callable[[str], None]) -> None:
     """Serve a page to this machine until Ctrl-C; ``ready`` is told its address.
 
@@ -115,6 +125,6 @@ def serve_page(page: LivePage, port: int, ready: Callable[[str], None]) -> None:
         port: Where; 0: any free port.
         ready: Is called once.
     """
-    with ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, page)) as server:
+    with _Server(("127.0.0.1", port), partial(_Handler, page)) as server:
         ready(f"http://127.0.0.1:{server.server_port}/")
         server.serve_forever()

@@ -7,7 +7,8 @@ A file has one paper's entries::
       - name: metrix/<dataset>
         each: {dataset: [cub, cars]}          # an entry for each; <dataset> is filled in
         kind: table
-        title: "<dataset>: three losses with and without mixing"
+        setup: <dataset>
+        title: three losses with and without mixing
         source: README, tables of expected results
         select:
           - grid: "metrix/{dataset}/{method}-{mode}"      # the name of a grid of recipes
@@ -33,7 +34,17 @@ from lookalike.config import recipes
 from lookalike.config.loading import explain, plain_yaml
 from lookalike.errors import BadInput, did_you_mean
 
-__all__ = ["Claim", "Entry", "Figure", "Kind", "Selection", "entries", "entry", "find_entries"]
+__all__ = [
+    "Claim",
+    "Entry",
+    "Figure",
+    "Gap",
+    "Kind",
+    "Selection",
+    "entries",
+    "entry",
+    "find_entries",
+]
 
 Kind = Literal["table", "tournament", "search", "figure", "list"]
 Trained = Literal["head", "last-stage", "whole"]
@@ -79,16 +90,38 @@ class Figure(Strict):
     """The axis of which each value has a line."""
 
 
-class Claim(Strict):
-    """What a document claims, in its words and as something that scores can decide.
+class Gap(Strict):
+    """A difference between two values of an axis, and the limits between which it is said to lie.
 
-    Exactly one of the kinds is given.
+    Limits are in points: ``least: 0`` says that the first is higher, ``least: -1, most: 1`` that
+    the two are the same but for one point.
+    """
+
+    first: str
+    second: str
+    least: float | None = None
+    most: float | None = None
+
+    @model_validator(mode="after")
+    def says_something(self) -> "Gap":
+        """Refuse a difference without limits."""
+        if self.least is None and self.most is None:
+            raise ValueError("a gap has a least or a most, in points")
+        return self
+
+
+class Claim(Strict):
+    """What a document claims of Recall@1, in its words and as something that scores can decide.
+
+    Exactly one of the kinds is given. Words of size and of sameness need a number, which documents
+    do not print: ``margin`` is ours, and stands beside every verdict.
     """
 
     says: str
-    metric: str = "recall@1"
     axis: str = "method"
-    """What the names in ``order``, ``better``, ``best`` and ``worst`` are values of."""
+    """What the names in ``order``, ``better``, ``best``, ``worst`` and ``gaps`` are values of."""
+    margin: float | None = Field(None, gt=0)
+    """In points (of ``correlates``, in units of r): what is less counts as the same."""
     order: tuple[str, ...] = ()
     """From the best on; neighbours are compared."""
     better: tuple[tuple[str, str], ...] = ()
@@ -97,16 +130,15 @@ class Claim(Strict):
     """They score higher than all others."""
     worst: tuple[str, ...] = ()
     """They score lower than all others."""
-    increases: tuple[str, ...] = ()
-    """Values of ``axis`` along which the score rises."""
-    diminishing: tuple[str, ...] = ()
-    """Three values of ``axis``: the second step gains less than the first."""
+    gaps: tuple[Gap, ...] = ()
+    """Each difference lies between its limits."""
     differs: str = ""
-    """An axis whose choice changes the score: its best and worst value differ."""
+    """An axis whose choice changes the score: two of its values differ by more than ``margin``."""
     saturates: bool = False
-    """The best method is not distinguishable from most of the others."""
+    """Half of the other methods or more lie less than ``margin`` below the best."""
     correlates: dict[str, Literal["positive", "negative", "none"]] = {}
-    """Metrics, or ``year``, and the sign of their correlation with the score."""
+    """Metrics, or ``year``, and the sign of their correlation with the score; none: ``|r|`` is
+    below ``margin``."""
     above_reported: tuple[str, ...] = ()
     """Methods that score higher than what other papers report for them."""
 
@@ -117,15 +149,18 @@ class Claim(Strict):
 
     @model_validator(mode="after")
     def exactly_one(self) -> "Claim":
-        """Refuse a claim that says nothing, or two things."""
+        """Refuse a claim that says nothing, or two things, or not how much."""
         given = [name for name in CLAIM_KINDS if getattr(self, name)]
         if len(given) != 1:
             raise ValueError(f"a claim is one of {', '.join(CLAIM_KINDS)}, and {given} are given")
+        needed = self.differs or self.saturates or "none" in self.correlates.values()
+        if bool(needed) != (self.margin is not None):
+            raise ValueError("a margin belongs to differs, saturates and correlates: none")
         return self
 
 
 CLAIM_KINDS = (
-    *("order", "better", "best", "worst", "increases", "diminishing"),
+    *("order", "better", "best", "worst", "gaps"),
     *("differs", "saturates", "correlates", "above_reported"),
 )
 
@@ -146,7 +181,10 @@ class Entry(Strict):
     name: str
     """``paper/table``."""
     kind: Kind
+    setup: str = ""
+    """The data set and the network of the document."""
     title: str
+    """What is shown; without ``setup``, which is another one at small scale."""
     source: str
     """Where in the document."""
     of: str = ""
@@ -183,6 +221,11 @@ class Entry(Strict):
     def paper(self) -> str:
         """The key of the paper."""
         return self.name.partition("/")[0]
+
+    @property
+    def heading(self) -> str:
+        """The title, with the data set and the network of the document."""
+        return f"{self.setup}: {self.title}" if self.setup else self.title
 
     @property
     def study(self) -> str:
@@ -263,7 +306,7 @@ def find_entries(words: Sequence[str]) -> list[Entry]:
 def _text(one: Entry) -> str:
     paper = published.papers()[one.paper]
     about = f"{paper.title} {paper.authors}"
-    return f"{one.name} {one.kind} {one.title} {one.source} {about}".lower()
+    return f"{one.name} {one.kind} {one.heading} {one.source} {about}".lower()
 
 
 def _expanded(block: Mapping[str, Any]) -> list[dict[str, Any]]:

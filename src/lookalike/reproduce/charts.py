@@ -1,6 +1,7 @@
 """The data of a reproduction's charts: score by an axis, by year, in pairs, by rank."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -8,12 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from lookalike.compare.statistics import tournament
+from lookalike.compare.statistics import Standing, tournament
 from lookalike.evaluation.metrics import more_is_better
 from lookalike.published import Published
 from lookalike.report.charts import Method, styles
-from lookalike.report.formatting import metric_label
-from lookalike.reproduce.claims import CONFIDENCE, correlation
+from lookalike.report.formatting import metric_label, signed
+from lookalike.reproduce.claims import CONFIDENCE, METRIC, correlation
 from lookalike.reproduce.outcome import OutcomeRow
 
 __all__ = [
@@ -23,7 +24,10 @@ __all__ = [
     "by_year",
     "correlations",
     "in_pairs",
+    "ranking",
     "ranks",
+    "side_by_side",
+    "tested_by_year",
 ]
 
 Mark = Literal["lines", "points", "bars", "areas", "spans", "rows"]
@@ -71,6 +75,8 @@ class Chart:
     values: tuple[str, ...] = ()
     """The ticks, in order, where only these values exist."""
     note: str = ""
+    span: tuple[float, float] | None = None
+    """What the vertical axis shows, where charts side by side share it."""
     bounds: tuple[float, float] | None = None
     """What a score can be at least and at most; ± ends there."""
 
@@ -190,21 +196,63 @@ def by_year(rows: Sequence[OutcomeRow], metric: str) -> list[Chart]:
     return [Chart(title, "rows", label, "", series, "linear", values, bounds=bounds(metric))]
 
 
-def in_pairs(
-    rows: Sequence[OutcomeRow], pairs: Iterable[tuple[str, str]], metric: str
-) -> list[Chart]:
-    """Methods beside what they are made from, such as a loss with and without a regulariser.
+def tested_by_year(rows: Sequence[OutcomeRow], metric: str) -> Chart | None:
+    """What was found for each method, at the year of its paper.
 
     Args:
         rows: What was trained.
-        pairs: A method, and the plain one.
+        metric: The score.
+
+    Returns:
+        The chart, a colour for each row; None where no year is known.
+    """
+    dated = [row for row in rows if row.year and row.planned.config.train.epochs]
+    style = {one.name: one for one in styles(row.label for row in dated)}
+    series = [
+        Series(row.label, [row.year or 0], [found[0]], [found[1]], [""], style[row.label])
+        for row in dated
+        if (found := our_score(row, metric)) is not None
+    ]
+    if not series:
+        return None
+    title = f"What this test finds on {', '.join(sorted({r.result.dataset for r in dated}))}"
+    label = metric_label(metric)
+    return Chart(title, "points", "year of the paper", label, series, "year", bounds=bounds(metric))
+
+
+def side_by_side(shown: Sequence[Chart]) -> list[Chart]:
+    """Charts whose vertical axes show the same span, so that they can be compared.
+
+    Args:
+        shown: Charts of scores.
+
+    Returns:
+        The same charts with the span of all their points and intervals.
+    """
+    low, high = math.inf, -math.inf
+    for one in (series for chart in shown for series in chart.series):
+        for value, half in zip(one.y, one.half, strict=True):
+            low = min(low, float(value) - (half or 0))
+            high = max(high, float(value) + (half or 0))
+    room = 0.05 * (high - low) + 0.5
+    return [replace(one, span=(low - room, high + room)) for one in shown]
+
+
+def in_pairs(
+    rows: Sequence[OutcomeRow], pairs: Iterable[tuple[str, str]], metric: str
+) -> list[Chart]:
+    """Methods in the pairs of which claims say that the first is better.
+
+    Args:
+        rows: What was trained.
+        pairs: A method, and what it is said to be better than: its plain form, or another one.
         metric: The score.
 
     Returns:
         Bars of ours, and of published numbers where there are any.
     """
     by_method = {row.method: row for row in rows}
-    plain, other = Method("plain", None, 0), Method("with", 0, 0)
+    sides = (Method("before the arrow", None, 0), Method("after the arrow", 0, 0))
     found = []
     for title, score_of in SIDES:
         columns: dict[str, tuple[Score, Score]] = {}
@@ -222,13 +270,13 @@ def in_pairs(
                 names,
                 [one[at][0] for one in columns.values()],
                 [one[at][1] for one in columns.values()],
-                [f"{one[1][0] - one[0][0]:+.1f}" if at else "" for one in columns.values()],
+                [signed((one[1][0] - one[0][0]) / 100) if at else "" for one in columns.values()],
                 style,
             )
-            for at, style in enumerate((plain, other))
+            for at, style in enumerate(sides)
         ]
         heading = f"{metric_label(metric)} in pairs, {title}"
-        note = "The figure in a bar is the difference to the plain form, in points."
+        note = "The figure in a bar is the method after the arrow minus the one before, in points."
         label = metric_label(metric)
         found.append(Chart(heading, "bars", "", label, series, note=note, bounds=bounds(metric)))
     return found
@@ -248,16 +296,10 @@ def ranks(
         Ranks with their deviation over cells, beside those of the document; None where fewer than
         two methods are in every cell, or there are fewer than two cells.
     """
-    cells: dict[tuple[str, ...], dict[str, float]] = {}
-    for row in rows:
-        if metric in row.ours:
-            place = tuple(row.axes.values())
-            cells.setdefault(place, {})[row.method] = row.ours[metric].mean
-    methods = [m for m in _values(rows, "method") if all(m in cell for cell in cells.values())]
-    if len(methods) < 2 or len(cells) < 2:
+    standings = ranking(rows, metric)
+    if not standings:
         return None
-    scores = np.array([[cell[method] for method in methods] for cell in cells.values()])
-    standings = tournament(scores, methods)
+    cells, methods = standings[0].ranks, standings
     order: list[float | str] = [one.name for one in standings]
     ours = Series(
         OURS,
@@ -292,20 +334,40 @@ def ranks(
     )
 
 
-def correlations(
-    rows: Sequence[OutcomeRow], of: Sequence[str], metric: str = "recall@1"
-) -> list[Chart]:
+def ranking(rows: Sequence[OutcomeRow], metric: str = "recall@1") -> list[Standing]:
+    """The standings of methods over all cells, the best first.
+
+    Args:
+        rows: What was trained.
+        metric: What ranks.
+
+    Returns:
+        Total, mean and deviation of each method's ranks; none where fewer than two methods are in
+        every cell, or there are fewer than two cells.
+    """
+    cells: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in rows:
+        if metric in row.ours:
+            place = tuple(row.axes.values())
+            cells.setdefault(place, {})[row.method] = row.ours[metric].mean
+    methods = [m for m in _values(rows, "method") if all(m in cell for cell in cells.values())]
+    if len(methods) < 2 or len(cells) < 2:
+        return []
+    scores = np.array([[cell[method] for method in methods] for cell in cells.values()])
+    return tournament(scores, methods)
+
+
+def correlations(rows: Sequence[OutcomeRow], of: Sequence[str]) -> list[Chart]:
     """The score of every training against a property of its embeddings.
 
     Args:
         rows: What was trained.
         of: Metrics of structure.
-        metric: The score.
 
     Returns:
         One chart for each metric that at least two rows have, its correlation in the note.
     """
-    by = _shown_by(rows)
+    by, metric = _shown_by(rows), METRIC
     style = {one.name: one for one in styles(map(by, rows))}
     found = []
     for name in of:
@@ -323,12 +385,12 @@ def correlations(
                 series.append(Series(group, x, scores, [None] * len(x), texts, style[group]))
         if sum(len(one.x) for one in series) < 2:
             continue
-        told = correlation(rows, name, metric)
+        told = correlation(rows, name)
         note = "Too few rows for a correlation."
         if told is not None:
             note = (
                 f"Pearson's r = {told.r:+.2f}, {CONFIDENCE:.0%} interval {told.low:+.2f} to "
-                f"{told.high:+.2f} (bootstrap over rows), {told.trainings} trainings."
+                f"{told.high:+.2f} (Fisher's), of {told.rows} rows, each the mean of its trainings."
             )
         label = STRUCTURE.get(name, metric_label(name))
         heading = f"{metric_label(metric)} against {metric_label(name)}"

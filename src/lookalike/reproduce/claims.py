@@ -1,46 +1,62 @@
-"""Whether a document's claim held: yes, no, or not shown, decided by intervals.
+"""Whether a document's claim held: yes, no, or not shown, and for what.
 
-A pair of methods is compared in every cell, that is at equal values of all other axes. With three
-cells or more, the interval is that of the mean difference over cells; with fewer, that of the
-difference of two means over seeds (Welch). One training of each shows nothing. Where a claim names
-several pairs, their tests are corrected for their number (Holm).
+Every claim is taken apart into differences between scores and the limits between which they are
+said to lie: "better" is a difference above 0, "the same" one between -1 and +1 points, "large" one
+above 2 points. A difference is shown to be above a limit by the rule of ``lookalike compare``
+(:mod:`lookalike.compare.uncertainty`), applied to the difference minus the limit: the 95 % interval
+over training runs and test classes excludes zero, and the tests over both agree after Holm's
+correction for everything that the claim compares. So sameness needs two one-sided tests (at 2.5 %
+each), and differences that cannot be told from zero do not show it.
+
+A verdict holds for other test classes too, or, if the classes may decide it, for these only.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from statistics import fmean, median
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from scipy import stats
 
 from lookalike import published
-from lookalike.compare.statistics import holm
-from lookalike.evaluation.metrics import more_is_better
+from lookalike.compare.contenders import Contender
+from lookalike.compare.sampling import sample_of
+from lookalike.compare.uncertainty import (
+    RESAMPLES,
+    Difference,
+    Sample,
+    Scope,
+    differences,
+)
+from lookalike.published import Published
 from lookalike.reproduce.catalogue import Claim
-from lookalike.reproduce.scale import Scale
-from lookalike.study.intervals import Interval, interval
 
-__all__ = [
-    "ClaimResult",
-    "Correlation",
-    "Difference",
-    "Measured",
-    "correlation",
-    "difference",
-    "judge",
-]
+__all__ = ["METRIC", "ClaimResult", "Correlation", "Measured", "Printed", "correlation", "judge"]
 
 Verdict = Literal["yes", "no", "not shown"]
-FEW_CELLS = 3
+METRIC = "recall@1"
+"""What every document claims something of."""
 CONFIDENCE = 0.95
-RESAMPLES = 2000
+SCOPES: tuple[Scope, ...] = ("other classes", "these trainings", "these classes")
+"""What a verdict may hold for, the most first."""
+VERDICTS: dict[Verdict, str] = {"yes": "held", "no": "did not hold", "not shown": "not shown"}
+HOLDS_FOR: dict[Scope, str] = {
+    "other classes": "(other test classes too)",
+    "these trainings": "(these training runs only)",
+    "these classes": "(these test classes only)",
+}
+FEWEST_ROWS = 4
+"""With fewer, a correlation has no interval."""
+MOST_TOLD = 6
+"""Differences of one claim that are told one by one."""
+ZERO = "zero"
 
 
-class Measured(Protocol):
-    """A row with its scores."""
+class Printed(Protocol):
+    """A row of a document's table."""
 
     @property
     def method(self) -> str:
@@ -51,405 +67,462 @@ class Measured(Protocol):
         """The values of what varies besides the method."""
 
     @property
-    def ours(self) -> Mapping[str, Interval]:
-        """The scores over trainings, by metric."""
-
-    @property
-    def trainings(self) -> Sequence[Mapping[str, float]]:
-        """The scores of each training, by metric."""
-
-    @property
     def year(self) -> int | None:
         """The year of the method's paper."""
+
+    @property
+    def dataset(self) -> str:
+        """The data set of the papers whose numbers may stand beside; empty: there is none."""
+
+    @property
+    def published(self) -> Mapping[str, Published]:
+        """What the document prints, by metric, in per cent."""
+
+
+class Measured(Printed, Protocol):
+    """A row that was trained."""
+
+    @property
+    def contender(self) -> Contender:
+        """Its scores by training and test class, under a name of its own."""
 
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """A claim, and what became of it."""
+    """A claim, and what became of it.
+
+    Attributes:
+        says: The words of the document.
+        verdict: Whether it held here.
+        scope: What the verdict holds for; empty where it is not shown.
+        evidence: The numbers behind it.
+        published: Whether the numbers that the document prints agree with its words; None where it
+            prints none. Nothing is tested: printed numbers have no intervals.
+    """
 
     says: str
     verdict: Verdict
+    scope: Scope | Literal[""]
     evidence: str
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How much higher one value of an axis scores than another; the interval may be unknown."""
-
-    mean: float
-    low: float
-    high: float
-    cells: int
-    p: float
-    """Of the two-sided test whose interval this is."""
+    published: Literal["yes", "no"] | None = None
 
     @property
-    def verdict(self) -> Verdict:
-        """Whether the first is shown to be higher."""
-        return _verdict(self.low, self.high)
+    def here(self) -> str:
+        """The verdict in words, with what it holds for."""
+        return VERDICTS[self.verdict] + (f" {HOLDS_FOR[self.scope]}" if self.scope else "")
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """Pearson's correlation over trainings, and an interval that resamples rows."""
+    """Pearson's correlation over rows, each the mean of its trainings, with Fisher's interval."""
 
     r: float
     low: float
     high: float
-    trainings: int
+    rows: int
+
+
+class Place(NamedTuple):
+    """A row as a point: where it is, and its score as a fraction."""
+
+    at: Mapping[str, str]
+    score: float
+    dataset: str = ""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A weighted sum of rows' scores, and the limits between which a claim puts it.
+
+    Attributes:
+        name: What is subtracted from what.
+        weights: By number of the row; empty where a row is missing.
+        least: The lower limit, as a fraction.
+        most: The upper limit.
+        cells: How many combinations of the other axes it is the mean of.
+        of_these_classes: Whether a limit was measured on the same test classes, so that other
+            classes are no question.
+    """
+
+    name: str
+    weights: Mapping[int, float]
+    least: float | None = 0.0
+    most: float | None = None
+    cells: int = 1
+    of_these_classes: bool = False
+
+    @property
+    def limits(self) -> Iterator[tuple[int, float]]:
+        """What is to be above zero: ``sign * (difference - limit)``."""
+        if self.least is not None:
+            yield 1, self.least
+        if self.most is not None:
+            yield -1, self.most
+
+    @property
+    def wanted(self) -> str:
+        """The limits in words; empty for "above zero"."""
+        if self.most is None:
+            return "" if self.least == 0 else f"above {_points(self.least or 0)}"
+        if self.least is None:
+            return f"below {_points(self.most)}"
+        return f"between {_points(self.least)} and {_points(self.most)}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether a difference lies between its limits: 1 yes, -1 no, 0 open, for what, and why."""
+
+    shown: int
+    scope: Scope
+    told: str = ""
+
+    def at(self, scopes: Sequence[Scope]) -> int:
+        """What is shown for one of ``scopes``."""
+        return self.shown if self.scope in scopes else 0
 
 
 def judge(
-    claim: Claim, rows: Sequence[Measured], scale: Scale = "paper", dataset: str = ""
+    claim: Claim,
+    rows: Sequence[Measured],
+    printed: Sequence[Printed] = (),
+    resamples: int = RESAMPLES,
 ) -> ClaimResult:
     """Whether a claim held.
 
     Args:
         claim: What the document says.
         rows: Everything that was trained.
-        scale: At small scale, nothing is compared with published numbers.
-        dataset: The data set, to find what papers report.
+        printed: The rows of the document, with its own numbers.
+        resamples: Bootstrap samples over trainings and test classes.
 
     Returns:
-        The verdict and its reason.
+        The verdict, what it holds for, its reason, and whether the document's own numbers agree.
     """
-    if claim.kind == "above_reported":
-        verdict, evidence = _above_reported(claim, rows, scale, dataset)
-    elif claim.axis == "network" and scale == "small":
-        verdict, evidence = "not shown", "small networks stood in for the paper's"
+    if claim.correlates:
+        answers = [_correlates(claim, of, rows) for of in claim.correlates]
     else:
-        verdict, evidence = JUDGES[claim.kind](claim, rows)
-    return ClaimResult(claim.says, verdict, evidence)
+        known = [row for row in rows if row.contender.blocks(METRIC)]
+        places = [Place(_at(row), _mean(row), row.dataset) for row in known]
+        answers = _answers(_contrasts(claim, places), known, resamples)
+    verdict, scope = _verdict(claim, answers)
+    agrees = _on_paper(claim, printed)
+    return ClaimResult(claim.says, verdict, scope, _evidence(answers), agrees)
 
 
-def difference(
-    rows: Sequence[Measured], axis: str, first: str, second: str, metric: str
-) -> Difference | None:
-    """How much higher one value of an axis scores than another, in all cells that have both.
-
-    Args:
-        rows: Everything that was trained.
-        axis: ``method``, or another axis.
-        first: A value of the axis.
-        second: Another.
-        metric: The score.
-
-    Returns:
-        The mean difference with its interval; None where no cell has both.
-    """
-    cells = _cells(rows, axis, metric)
-    pairs = [(c[first], c[second]) for c in cells if first in c and second in c]
-    return _combined([_minus(a, b) for a, b in pairs])
+def _verdict(claim: Claim, answers: Sequence[Answer]) -> tuple[Verdict, Scope | Literal[""]]:
+    """The verdict that holds for the most, and what that is."""
+    for most, scope in enumerate(SCOPES, 1):
+        found = _combined(claim, [one.at(SCOPES[:most]) for one in answers])
+        if found:
+            return "yes" if found > 0 else "no", scope
+    return "not shown", ""
 
 
-def correlation(rows: Sequence[Measured], of: str, metric: str) -> Correlation | None:
-    """How a metric, or the year, goes with the score over all trainings.
+def correlation(rows: Sequence[Measured], of: str) -> Correlation | None:
+    """How a metric, or the year, goes with the score over rows.
 
-    Trainings of one row share their method, so the interval resamples rows, not trainings.
+    Trainings of one row share their method, so they count as one point: their mean.
 
     Args:
         rows: Everything that was trained.
         of: A metric, or ``year``.
-        metric: The score.
 
     Returns:
-        The correlation; None where fewer than three rows have both.
+        The correlation with its 95 % interval; None where fewer than four rows have both.
     """
-    groups = [group for row in rows if (group := _points(row, of, metric))]
-    if len(groups) < 3:
+    points = []
+    for row in rows:
+        cells = [one for one in row.contender.cells.values() if METRIC in one]
+        if of == "year":
+            known = [] if row.year is None else [float(row.year)]
+        else:
+            known = [one[of] for one in cells if of in one]
+        if cells and known:
+            points.append((fmean(known), fmean(one[METRIC] for one in cells)))
+    found = _pearson(points)
+    if found is None or len(points) < FEWEST_ROWS:
         return None
-    found = _pearson(groups)
-    random = np.random.default_rng(0)
-    drawn = (
-        _pearson([groups[i] for i in random.integers(0, len(groups), len(groups))])
-        for _ in range(RESAMPLES)
-    )
-    known = [r for r in drawn if not math.isnan(r)]
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(known, [tail, 1 - tail]) if known else (math.nan, math.nan)
-    return Correlation(found, float(low), float(high), sum(map(len, groups)))
+    half = float(stats.norm.ppf((1 + CONFIDENCE) / 2)) / math.sqrt(len(points) - 3)
+    middle = math.atanh(max(-1 + 1e-12, min(found, 1 - 1e-12)))
+    return Correlation(found, math.tanh(middle - half), math.tanh(middle + half), len(points))
 
 
-def _verdict(low: float, high: float) -> Verdict:
-    """Whether an interval lies above zero; one of NaN shows nothing."""
-    if low > 0:
-        return "yes"
-    return "no" if high < 0 else "not shown"
-
-
-def _points(row: Measured, of: str, metric: str) -> list[tuple[float, float]]:
-    if of == "year":
-        return [] if row.year is None else [(row.year, one[metric]) for one in row.trainings]
-    return [(one[of], one[metric]) for one in row.trainings if of in one and metric in one]
-
-
-def _pearson(groups: Sequence[Sequence[tuple[float, float]]]) -> float:
-    x, y = np.array([point for group in groups for point in group]).T
+def _pearson(points: Sequence[tuple[float, float]]) -> float | None:
+    """None where there are too few points, or one of the two does not vary."""
+    if len(points) < 2:
+        return None
+    x, y = np.array(points).T
     if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return math.nan
+        return None
     return float(np.corrcoef(x, y)[0, 1])
 
 
-def _cells(rows: Sequence[Measured], axis: str, metric: str) -> list[dict[str, Interval]]:
-    """For each combination of everything but the axis: the score of each of its values."""
-    found: dict[tuple[str, ...], dict[str, Interval]] = {}
-    for row in rows:
-        values = {"method": row.method} | dict(row.axes)
-        if metric not in row.ours or axis not in values:
-            continue
-        place = tuple(f"{key}={value}" for key, value in values.items() if key != axis)
-        found.setdefault(place, {})[values[axis]] = row.ours[metric]
-    return list(found.values())
+def _at(row: Printed | Measured) -> dict[str, str]:
+    return {"method": row.method, **row.axes}
 
 
-@dataclass(frozen=True)
-class _Estimate:
-    """A number with its squared standard error and degrees of freedom; NaN where unknown."""
-
-    value: float
-    variance: float
-    freedom: float
+def _mean(row: Measured) -> float:
+    found = row.contender.interval(METRIC)
+    return math.nan if found is None else found.mean
 
 
-def _minus(a: Interval, b: Interval) -> _Estimate:
-    """The difference of two means (Welch)."""
-    if a.count < 2 or b.count < 2 or math.isnan(a.sd) or math.isnan(b.sd):
-        return _Estimate(a.mean - b.mean, math.nan, math.nan)
-    va, vb = a.sd**2 / a.count, b.sd**2 / b.count
-    below = va**2 / (a.count - 1) + vb**2 / (b.count - 1)
-    freedom = (va + vb) ** 2 / below if below else math.inf
-    return _Estimate(a.mean - b.mean, va + vb, freedom)
+# What a claim compares.
 
 
-def _combined(estimates: Sequence[_Estimate]) -> Difference | None:
-    if not estimates:
-        return None
-    mean = fmean(one.value for one in estimates)
-    count = len(estimates)
-    if count >= FEW_CELLS:
-        error = interval([one.value for one in estimates]).sd / math.sqrt(count)
-        freedom: float = count - 1
-    else:
-        error = math.sqrt(sum(one.variance for one in estimates)) / count
-        freedom = min(one.freedom for one in estimates)
-    if math.isnan(error):
-        return Difference(mean, math.nan, math.nan, count, math.nan)
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
-    distance = abs(mean) / error if error else math.inf if mean else 0.0
-    p = 2 * float(stats.t.sf(distance, freedom))
-    return Difference(mean, mean - half, mean + half, count, p)
-
-
-def _corrected(found: Sequence[Difference | None]) -> list[tuple[Verdict, float]]:
-    """The verdict on each difference of a family, and its p-value by Holm; NaN: not tested."""
-    known = [one for one in found if one is not None and not math.isnan(one.p)]
-    adjusted = dict(zip(map(id, known), holm([one.p for one in known]), strict=True))
-    verdicts: list[tuple[Verdict, float]] = []
-    for one in found:
-        p = math.nan if one is None else adjusted.get(id(one), math.nan)
-        shown = one is not None and p < 1 - CONFIDENCE
-        verdict: Verdict = "not shown"
-        if one is not None and shown:
-            verdict = "yes" if one.mean > 0 else "no"
-        verdicts.append((verdict, p))
-    return verdicts
-
-
-def _pairs(
-    claim: Claim, rows: Sequence[Measured], pairs: Sequence[tuple[str, str]]
-) -> tuple[Verdict, str]:
-    """Every pair shown: yes. One contradicted: no. Otherwise not shown."""
-    found = [difference(rows, claim.axis, a, b, claim.metric) for a, b in pairs]
-    corrected = _corrected(found)
-    verdicts = [verdict for verdict, _ in corrected]
-    texts = [
-        _told(claim.metric, f"{a} - {b}", one, p if len(pairs) > 1 else math.nan)
-        for (a, b), one, (_, p) in zip(pairs, found, corrected, strict=True)
-    ]
-    if len(texts) > 6:
-        counts = {word: verdicts.count(word) for word in ("yes", "no", "not shown")}
-        texts = [
-            f"of {len(verdicts)} pairs, {counts['yes']} as claimed, {counts['no']} the other way, "
-            f"{counts['not shown']} undecided"
+def _contrasts(claim: Claim, places: Sequence[Place]) -> list[Contrast]:
+    """The differences that a claim is about, of ours or of the document's scores."""
+    if claim.differs:
+        return list(_within_groups(claim, places))
+    if claim.saturates:
+        return list(_to_the_best(claim, places))
+    if claim.above_reported:
+        return list(_to_reported(claim, places))
+    if claim.gaps:
+        return [
+            _between(places, claim.axis, one.first, one.second, _part(one.least), _part(one.most))
+            for one in claim.gaps
         ]
-    return _all(verdicts), "; ".join(texts)
-
-
-def _all(verdicts: Sequence[str]) -> Verdict:
-    if "no" in verdicts:
-        return "no"
-    return "yes" if verdicts and all(one == "yes" for one in verdicts) else "not shown"
-
-
-def _told(metric: str, name: str, found: Difference | None, corrected: float = math.nan) -> str:
-    """A difference in points with its interval and, of several, its corrected p-value."""
-    if found is None:
-        return f"{name}: not tested"
-    points = 100 if more_is_better(metric) else 1
-    text = f"{name}: {found.mean * points:+.2f}"
-    if math.isnan(found.low):
-        return f"{text} (one training each)"
-    over = f", {found.cells} cells" if found.cells > 1 else ""
-    text = f"{text} [{found.low * points:+.2f}, {found.high * points:+.2f}]{over}"
-    return text if math.isnan(corrected) else f"{text}, p {corrected:.2g} (Holm)"
-
-
-def _values(claim: Claim, rows: Sequence[Measured]) -> list[str]:
-    values = ({"method": row.method} | dict(row.axes) for row in rows)
-    return list(dict.fromkeys(one[claim.axis] for one in values if claim.axis in one))
-
-
-def _neighbours(values: Sequence[str]) -> Iterator[tuple[str, str]]:
-    return pairwise(values)
-
-
-def _order(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
-    return _pairs(claim, rows, list(_neighbours(claim.order)))
-
-
-def _better(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
-    return _pairs(claim, rows, claim.better)
-
-
-def _best(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
-    others = [value for value in _values(claim, rows) if value not in claim.best]
-    verdict, told = _pairs(claim, rows, [(a, b) for a in claim.best for b in others])
-    return verdict, f"{', '.join(claim.best)} above all others: {told}"
-
-
-def _worst(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
-    others = [value for value in _values(claim, rows) if value not in claim.worst]
-    verdict, told = _pairs(claim, rows, [(b, a) for a in claim.worst for b in others])
-    return verdict, f"{', '.join(claim.worst)} below all others: {told}"
-
-
-def _increases(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
-    """The last is higher than the first, and no step goes down."""
-    values = claim.increases
-    whole = difference(rows, claim.axis, values[-1], values[0], claim.metric)
-    steps = [(b, a) for a, b in _neighbours(values)]
-    found = [difference(rows, claim.axis, a, b, claim.metric) for a, b in steps]
-    corrected = _corrected(found)
-    fallen = any(verdict == "no" for verdict, _ in corrected)
-    verdict: Verdict = "not shown" if whole is None else whole.verdict
-    texts = [_told(claim.metric, f"{values[-1]} - {values[0]}", whole)]
-    if len(steps) > 1:
-        texts += [
-            _told(claim.metric, f"{a} - {b}", one, p)
-            for (a, b), one, (_, p) in zip(steps, found, corrected, strict=True)
-        ]
-    return ("no" if fallen else verdict), "; ".join(texts)
-
-
-def _diminishing(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
-    """The first step gains more than the second."""
-    a, b, c = claim.diminishing
-    cells = [one for one in _cells(rows, claim.axis, claim.metric) if {a, b, c} <= set(one)]
-    steps = [(_minus(one[b], one[a]), _minus(one[c], one[b])) for one in cells]
-    estimates = [
-        _Estimate(x.value - y.value, x.variance + y.variance, min(x.freedom, y.freedom))
-        for x, y in steps
+    values = dict.fromkeys(one.at[claim.axis] for one in places if claim.axis in one.at)
+    named = (*claim.best, *claim.worst)
+    others = [value for value in values if value not in named]
+    pairs = [
+        *pairwise(claim.order),
+        *claim.better,
+        *((first, other) for first in claim.best for other in others),
+        *((other, last) for last in claim.worst for other in others),
     ]
-    found = _combined(estimates)
-    name = f"({b} - {a}) - ({c} - {b})"
-    return ("not shown" if found is None else found.verdict), _told(claim.metric, name, found)
+    return [_between(places, claim.axis, first, second) for first, second in pairs]
 
 
-def _differs(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
-    """An analysis of variance in each cell, with Bonferroni's correction."""
-    groups: dict[tuple[str, ...], list[list[float]]] = {}
-    for row in rows:
-        if claim.differs in row.axes:
-            rest = tuple(v for k, v in row.axes.items() if k != claim.differs)
-            scores = [one[claim.metric] for one in row.trainings if claim.metric in one]
-            groups.setdefault((row.method, *rest), []).append(scores)
-    texts, least = [], math.inf
-    for place, columns in groups.items():
-        means = [fmean(one) for one in columns if one]
-        if len(means) < 2:
-            continue
-        spread = f"{', '.join(place)}: {100 * (max(means) - min(means)):.2f} between best and worst"
-        if all(len(one) > 1 for one in columns):
-            p = float(stats.f_oneway(*columns).pvalue)
-            least = min(least, p)
-            spread += f", p {p:.2g}"
-        texts.append(spread)
-    return ("yes" if least * len(texts) < 1 - CONFIDENCE else "not shown"), "; ".join(texts)
+def _between(
+    places: Sequence[Place],
+    axis: str,
+    first: str,
+    second: str,
+    least: float | None = 0.0,
+    most: float | None = None,
+) -> Contrast:
+    """One value of an axis minus another: the mean over all cells that have both."""
+    cells: dict[tuple[tuple[str, str], ...], dict[str, int]] = {}
+    for number, one in enumerate(places):
+        if axis in one.at:
+            rest = tuple((key, value) for key, value in one.at.items() if key != axis)
+            cells.setdefault(rest, {})[one.at[axis]] = number
+    both = [cell for cell in cells.values() if first in cell and second in cell]
+    signs = ((first, 1 / len(both)), (second, -1 / len(both))) if both else ()
+    weights = {cell[name]: weight for cell in both for name, weight in signs}
+    return Contrast(f"{first} - {second}", weights, least, most, len(both))
 
 
-def _saturates(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
-    """Most methods cannot be told from the best; uncorrected, as Holm would favour the claim."""
-    known = [row for row in rows if claim.metric in row.ours]
-    if len(known) < 2 or any(row.ours[claim.metric].count < 2 for row in known):
-        return "not shown", "one training each"
-    first = max(known, key=lambda row: row.ours[claim.metric].mean)
-    found = [
-        _combined([_minus(first.ours[claim.metric], row.ours[claim.metric])])
-        for row in known
-        if row is not first
-    ]
-    alike = sum(one is not None and one.verdict != "yes" for one in found)
-    evidence = f"{alike} of {len(found)} methods cannot be told from the best, {first.method}"
-    return ("yes" if 2 * alike >= len(found) else "no"), evidence
+def _within_groups(claim: Claim, places: Sequence[Place]) -> Iterator[Contrast]:
+    """Between two values of an axis, everything else alike: the higher minus the lower."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number, one in enumerate(places):
+        if claim.differs in one.at:
+            rest = tuple(value for key, value in one.at.items() if key != claim.differs)
+            groups.setdefault(rest, []).append(number)
+    for rest, numbers in groups.items():
+        for pair in combinations(numbers, 2):
+            low, high = sorted(pair, key=lambda at: places[at].score)
+            names = " - ".join(places[at].at[claim.differs] for at in (high, low))
+            yield Contrast(
+                f"{', '.join(rest)}: {names}", {high: 1.0, low: -1.0}, _part(claim.margin)
+            )
 
 
-def _correlates(claim: Claim, rows: Sequence[Measured]) -> tuple[Verdict, str]:
-    verdicts: list[str] = []
-    texts = []
-    for of, sign in claim.correlates.items():
-        found = correlation(rows, of, claim.metric)
-        if found is None or math.isnan(found.r):
-            verdicts.append("not shown")
-            texts.append(f"{of}: too few rows")
-            continue
-        texts.append(
-            f"{of}: r {found.r:+.2f} [{found.low:+.2f}, {found.high:+.2f}], "
-            f"{found.trainings} trainings"
-        )
-        if sign == "none":
-            verdicts.append("no" if found.low > 0 else "yes")
-        else:
-            low, high = (found.low, found.high) if sign == "positive" else (-found.high, -found.low)
-            verdicts.append(_verdict(low, high))
-    return _all(verdicts), "; ".join(texts)
+def _to_the_best(claim: Claim, places: Sequence[Place]) -> Iterator[Contrast]:
+    """The best minus each other method."""
+    order = sorted(range(len(places)), key=lambda at: -places[at].score)
+    for other in order[1:]:
+        name = f"{places[order[0]].at['method']} - {places[other].at['method']}"
+        yield Contrast(name, {order[0]: 1.0, other: -1.0}, None, _part(claim.margin))
 
 
-def _above_reported(
-    claim: Claim, rows: Sequence[Measured], scale: Scale, dataset: str
-) -> tuple[Verdict, str]:
-    """Ours against the median of what papers report for the same method."""
-    if scale == "small":
-        return "not shown", "another network and other images than in the papers"
-    verdicts, texts = [], []
+def _to_reported(claim: Claim, places: Sequence[Place]) -> Iterator[Contrast]:
+    """Each method against the median of what papers report for it."""
     for method in claim.above_reported:
+        number = next((at for at, one in enumerate(places) if one.at["method"] == method), None)
         reported = [
             row.value
-            for row in published.load(metric=claim.metric)
+            for row in published.load(metric=METRIC)
             if row.reported_by and row.value is not None and row.part == "test"
-            if (row.method, row.dataset) == (method, dataset)
+            if number is not None and (row.method, row.dataset) == (method, places[number].dataset)
         ]
-        ours = next((r.ours[claim.metric] for r in rows if r.method == method), None)
-        if not reported or ours is None:
-            verdicts.append("not shown")
-            texts.append(f"{method}: nothing to compare")
+        if number is None or not reported:
+            yield Contrast(f"{method} beside what papers report of the same images", {})
             continue
-        middle = median(reported) / 100
-        verdicts.append(_verdict(ours.low - middle, ours.high - middle))
-        texts.append(
-            f"{method}: {100 * ours.mean:.2f}, and {len(reported)} papers report "
-            f"{100 * middle:.2f} (median)"
-        )
-    return _all(verdicts), "; ".join(texts)
+        middle = median(reported)
+        name = f"{method}, of which {len(reported)} papers report {middle:.2f} (median)"
+        yield Contrast(name, {number: 1.0}, middle / 100, of_these_classes=True)
 
 
-JUDGES: dict[str, Callable[[Claim, Sequence[Measured]], tuple[Verdict, str]]] = {
-    "order": _order,
-    "better": _better,
-    "best": _best,
-    "worst": _worst,
-    "increases": _increases,
-    "diminishing": _diminishing,
-    "differs": _differs,
-    "saturates": _saturates,
-    "correlates": _correlates,
-}
+def _part(points: float | None) -> float | None:
+    return None if points is None else points / 100
+
+
+# What is shown of them.
+
+
+def _answers(asked: Sequence[Contrast], rows: Sequence[Measured], resamples: int) -> list[Answer]:
+    """What the rule of ``compare`` shows of each contrast, corrected for all of them.
+
+    Each limit is a method of its own, the contrast minus the limit, beside one that scores zero.
+    """
+    used = sorted({row for one in asked for row in one.weights})
+    sample = sample_of([rows[at].contender for at in used], METRIC)
+    if not sample.trainings:
+        return [Answer(0, "open", f"{one.name}: not tested") for one in asked]
+    zeros = np.zeros((sample.trainings, len(sample.queries)))
+    totals, tables = {ZERO: np.zeros(sample.trainings)}, {ZERO: zeros}
+    for number, one in enumerate(asked):
+        parts = [(used.index(row), weight) for row, weight in one.weights.items()]
+        known = all(sample.names[at] in sample.by_class for at, _ in parts)
+        for sign, limit in one.limits if parts else ():
+            name = f"{number} {sign}"
+            total = sum((w * sample.totals[at] for at, w in parts), totals[ZERO])
+            totals[name] = sign * (total - limit)
+            if known and not one.of_these_classes:
+                table = sum((w * sample.by_class[sample.names[at]] for at, w in parts), zeros)
+                tables[name] = sign * (table - limit)
+    names = tuple(totals)
+    by_class = tables if len(tables) > 1 else {}
+    queries = sample.queries if by_class else np.empty(0, np.int64)
+    compared = Sample(names, np.stack(list(totals.values())), by_class, queries)
+    pairs = differences(compared, CONFIDENCE, not_among=names[1:], resamples=resamples)
+    found = {one.worse if one.better == ZERO else one.better: one for one in pairs}
+    return [_answer(one, number, found) for number, one in enumerate(asked)]
+
+
+def _answer(one: Contrast, number: int, found: Mapping[str, Difference]) -> Answer:
+    """Between its limits if all of them are shown; beyond them if one is contradicted."""
+    limits = [(sign, limit) for sign, limit in one.limits if f"{number} {sign}" in found]
+    if not limits:
+        return Answer(0, "open", f"{one.name}: not tested")
+    tested = [found[f"{number} {sign}"] for sign, _ in limits]
+    shown = _all([_sign_of(each) for each in tested])
+    scopes = [each.scope for each in tested if _sign_of(each) == shown]
+    scope = (max if shown > 0 else min)(scopes, key=[*SCOPES, "open"].index)
+    return Answer(shown, scope, _told(one, *limits[0], tested))
+
+
+def _sign_of(one: Difference) -> int:
+    """1 where a contrast is shown to be beyond its limit, -1 where it is shown not to be."""
+    if one.scope == "open":
+        return 0
+    return -1 if one.better == ZERO else 1
+
+
+def _told(one: Contrast, sign: int, limit: float, tested: Sequence[Difference]) -> str:
+    """The contrast with its intervals, in points, and the larger p of the tests of its limits."""
+    first = tested[0]
+    way = -sign if first.better == ZERO else sign
+    parts = [f"{one.name}: {_points(limit + way * first.mean)}"]
+    too = " too" if first.over_trainings else ""
+    for bounds, over in (
+        (first.over_trainings, f"over {first.trainings} trainings"),
+        (first.over_classes, f"over {first.classes:,} test classes{too}"),
+    ):
+        if bounds is not None:
+            low, high = sorted(limit + way * edge for edge in (bounds.low, bounds.high))
+            parts.append(f"[{_points(low)}, {_points(high)}] {over}")
+    if first.over_trainings is None:
+        parts.append("one training each")
+    if one.cells > 1:
+        parts.append(f"mean of {one.cells} cells")
+    levels = [each.p_trainings if each.adjusted is None else each.adjusted for each in tested]
+    known = [level for level in levels if level is not None]
+    if known:
+        parts.append(f"p {_p_text(max(known))} (Holm)")
+    if one.wanted:
+        parts.append(f"to be {one.wanted}")
+    return ", ".join(parts)
+
+
+def _points(fraction: float) -> str:
+    return f"{100 * fraction:+.2f}".replace("-0.00", "+0.00")
+
+
+def _p_text(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def _all(shown: Sequence[int]) -> int:
+    """Every one: yes. One contradicted: no. Otherwise open."""
+    if not shown:
+        return 0
+    return -1 if -1 in shown else min(shown)
+
+
+def _combined(claim: Claim, shown: Sequence[int]) -> int:
+    """From differences to the claim: all of them, one of them, or half of them."""
+    if claim.differs:
+        return -_all([-one for one in shown])
+    if claim.saturates:
+        needed = math.ceil(len(shown) / 2)
+        alike, apart = shown.count(1), shown.count(-1)
+        return 1 if shown and alike >= needed else -1 if apart > len(shown) - needed else 0
+    return _all(shown)
+
+
+def _evidence(answers: Sequence[Answer]) -> str:
+    """The differences one by one; of many, how many are shown, and the clearest."""
+    if not answers:
+        return "nothing to compare"
+    if len(answers) <= MOST_TOLD:
+        return "; ".join(one.told for one in answers)
+    yes, no, left = (sum(one.shown == sign for one in answers) for sign in (1, -1, 0))
+    clear = [next((one.told for one in answers if one.shown == sign), "") for sign in (1, -1)]
+    counted = f"{yes} shown as claimed, {no} the other way, {left} not shown"
+    return "; ".join([f"of {len(answers)} differences {counted}", *filter(None, clear)])
+
+
+def _correlates(claim: Claim, of: str, rows: Sequence[Measured]) -> Answer:
+    """By Fisher's interval over rows: on these test classes, for other methods like these."""
+    found = correlation(rows, of)
+    if found is None:
+        return Answer(0, "open", f"{of}: too few rows, or it does not vary")
+    least, most = _r_limits(claim, of)
+    inside, outside = (
+        least < found.low and found.high < most,
+        found.high < least or most < found.low,
+    )
+    told = f"{of}: r {found.r:+.2f} [{found.low:+.2f}, {found.high:+.2f}] over {found.rows} rows"
+    if claim.margin is not None:
+        told += f", to be between {least:+.2f} and {most:+.2f}"
+    return Answer(int(inside) - int(outside), "these classes", told)
+
+
+def _r_limits(claim: Claim, of: str) -> tuple[float, float]:
+    """Between what a correlation is said to lie."""
+    margin = claim.margin or 0.0
+    limits = {"positive": (0.0, math.inf), "negative": (-math.inf, 0.0), "none": (-margin, margin)}
+    return limits[claim.correlates[of]]
+
+
+# What the document's own numbers say.
+
+
+def _on_paper(claim: Claim, printed: Sequence[Printed]) -> Literal["yes", "no"] | None:
+    """Whether the printed numbers agree with the words; they have no intervals to be tested."""
+    values = [(row, found.value) for row in printed if (found := row.published.get(METRIC))]
+    known = [(row, value / 100) for row, value in values if value is not None]
+    if claim.correlates:
+        points = [(float(row.year), value) for row, value in known if row.year is not None]
+        r = _pearson(points)
+        if r is None or list(claim.correlates) != ["year"]:
+            return None
+        least, most = _r_limits(claim, "year")
+        return "yes" if least < r < most else "no"
+    places = [Place(_at(row), value, row.dataset) for row, value in known]
+    asked = _contrasts(claim, places)
+    if not asked or not all(one.weights for one in asked):
+        return None
+    shown = [_all([_sign(one, places, *limit) for limit in one.limits]) for one in asked]
+    return "yes" if _combined(claim, shown) > 0 else "no"
+
+
+def _sign(one: Contrast, places: Sequence[Place], sign: int, limit: float) -> int:
+    """1 beyond the limit, -1 up to it; printed numbers have two digits."""
+    value = math.fsum(weight * places[at].score for at, weight in one.weights.items())
+    return 1 if round(sign * (value - limit), 9) > 0 else -1

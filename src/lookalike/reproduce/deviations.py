@@ -6,6 +6,7 @@ from typing import Any
 from lookalike.config import RunConfig, recipes
 from lookalike.config.keys import as_text, declared_keys, flattened
 from lookalike.config.schema import weights_kind
+from lookalike.data.presets import preset_name
 from lookalike.models import preset_of
 from lookalike.reproduce.catalogue import Entry
 from lookalike.reproduce.cells import FILE_ONLY
@@ -168,8 +169,9 @@ def _shown(key: str, value: Any) -> str:
 
 def _crops(found: Sequence[Row]) -> Iterator[str]:
     """Crops are taken from the image cache."""
-    configs = [row.config for row in found]
-    sizes = {preset_of(c.data.transform, c.model.network).resize for c in configs} - {None}
+    given = {(row.config.data.transform, row.config.model.network) for row in found}
+    presets = [preset_of(*one) for one in given if ":" not in preset_name(one[0])]
+    sizes = {preset.resize for preset in presets} - {None}
     if sizes:
         yield f"Crops are taken from images that were resized before ({_values(sizes)} px)."
 

@@ -6,21 +6,22 @@ of another class (proxy-anchor), or two proxies (proxy-to-proxy).
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.labels import Labels, as_tensor
-from lookalike.losses.proxy_anchor import ProxyAnchorLoss, pull_to_proxies
-from lookalike.losses.proxy_to_proxy import ProxyToProxy1Loss, push_apart
-from lookalike.ops.rows import unit
+from lookalike.losses import ProxyAnchorLoss, ProxyLoss, ProxyToProxy1Loss, ProxyToProxy2Loss
+from lookalike.losses.proxy_anchor import pull_to_proxies, push_apart
+from lookalike.ops.rows import normalize_rows
 from lookalike.relations import Relations
 
 __all__ = ["Edge", "Node", "ProxyGraph", "proxy_graph"]
 
 Association = Literal["positive", "negative"]
+ProxyToProxyLoss: TypeAlias = ProxyToProxy1Loss | ProxyToProxy2Loss
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class ProxyGraph:
     edges: tuple[Edge, ...]
 
 
-def proxy_graph(loss: ProxyAnchorLoss, embeddings: Tensor, labels: Labels) -> ProxyGraph:
+def proxy_graph(loss: ProxyLoss, embeddings: Tensor, labels: Labels) -> ProxyGraph:
     """The graph of a loss with proxies on a batch.
 
     The weight of an edge is the magnitude of the loss's gradient by the similarity of the pair. In
@@ -94,7 +95,7 @@ def proxy_graph(loss: ProxyAnchorLoss, embeddings: Tensor, labels: Labels) -> Pr
     >>> len(graph.nodes), [edge.association for edge in graph.edges]
     (4, ['positive', 'negative', 'negative', 'positive'])
     """
-    if not isinstance(loss, ProxyAnchorLoss):
+    if not isinstance(loss, ProxyAnchorLoss | ProxyToProxyLoss):
         raise BadInput(f"{type(loss).__name__} has no proxies that are anchors to draw")
     if embeddings.ndim != 2 or embeddings.shape[1] != 2 or loss.embedding_size != 2:
         raise BadInput("a drawing in the plane needs a loss and embeddings of two dimensions")
@@ -102,23 +103,23 @@ def proxy_graph(loss: ProxyAnchorLoss, embeddings: Tensor, labels: Labels) -> Pr
     relations = loss.relations(embeddings, labels)
     to_samples = relations.similarity.detach().requires_grad_()
     relations = relations._replace(similarity=to_samples)
-    if isinstance(loss, ProxyToProxy1Loss):
+    if isinstance(loss, ProxyToProxyLoss):
         between = loss.between(relations).detach().requires_grad_()
         pull, push = proxy_to_proxy_parts(loss, relations, between)
         by_sample = torch.autograd.grad(pull, to_samples)[0].abs()
         by_proxy = torch.autograd.grad(push, between)[0]
         by_proxy = (by_proxy + by_proxy.T).abs()
         pairs = torch.combinations(torch.arange(loss.num_classes))
-        shown = relations.same > 0
+        shown = relations.positives > 0
     else:
-        by_sample = torch.autograd.grad(loss.formula(relations), to_samples)[0].abs()
+        by_sample = torch.autograd.grad(loss.total_loss(relations), to_samples)[0].abs()
         by_proxy, pairs = by_sample, torch.empty(0, 2, dtype=torch.int64)
-        shown = torch.ones_like(relations.same, dtype=torch.bool)
+        shown = torch.ones_like(relations.positives, dtype=torch.bool)
     edges = [
         Edge(
             proxy,
             loss.num_classes + sample,
-            "positive" if relations.same[proxy, sample] > 0 else "negative",
+            "positive" if relations.positives[proxy, sample] > 0 else "negative",
             float(by_sample[proxy, sample]),
         )
         for proxy, sample in shown.nonzero().tolist()
@@ -128,7 +129,7 @@ def proxy_graph(loss: ProxyAnchorLoss, embeddings: Tensor, labels: Labels) -> Pr
 
 
 def proxy_to_proxy_parts(
-    loss: ProxyToProxy1Loss, relations: Relations, between: Tensor
+    loss: ProxyToProxyLoss, relations: Relations, between: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The two parts of a proxy-to-proxy loss: the samples' pull, the proxies' push.
 
@@ -140,16 +141,16 @@ def proxy_to_proxy_parts(
     Returns:
         Two scalars whose sum is the loss.
     """
-    margin = loss.distance.level(loss.margin)
+    margin = loss.distance.to_similarity(loss.margin)
     pull = pull_to_proxies(relations, loss.alpha, margin)
     push = push_apart(between, loss.alpha, margin)
-    return loss.reducer.reduce(pull), loss.reducer.reduce(push)
+    return loss.reducer.reduce(pull, relations), loss.reducer.reduce(push, relations)
 
 
-def _nodes(loss: ProxyAnchorLoss, embeddings: Tensor, labels: Labels) -> tuple[Node, ...]:
+def _nodes(loss: ProxyLoss, embeddings: Tensor, labels: Labels) -> tuple[Node, ...]:
     """The proxies, then the samples, at unit length."""
-    proxies = unit(loss.proxies.detach()).tolist()
-    samples = unit(embeddings).tolist()
+    proxies = normalize_rows(loss.proxies.detach()).tolist()
+    samples = normalize_rows(embeddings).tolist()
     classes = as_tensor(labels, len(embeddings)).tolist()
     return (
         *(Node("proxy", number, *place) for number, place in enumerate(proxies)),

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from lookalike.compare.audit import Experiment
-from lookalike.compare.contenders import Contender
 from lookalike.config import RunConfig
 from lookalike.errors import LookalikeError
+from lookalike.published import Published
 from lookalike.report.charts import Method
 from lookalike.report.embeddings import EmbeddingViews, embedding_views
+from lookalike.report.formatting import NOTHING
 from lookalike.report.tuning import Tuning, tunings
 from lookalike.reproduce import charts, claimed
 from lookalike.reproduce.catalogue import Figure
@@ -20,11 +19,24 @@ from lookalike.reproduce.proxies import Drawing, proxy_drawings
 from lookalike.reproduce.retrieval import Beside, beside
 from lookalike.reproduce.selection import quoted
 from lookalike.reproduce.space import distance_charts
-from lookalike.runs.run import Run, test_embeddings
+from lookalike.runs.run import test_embeddings
 
 __all__ = ["Part", "part_of"]
 
 NO_IMAGES = "its runs were not kept, or have no test embeddings."
+
+
+Ranks = tuple[str, ...]
+"""Total, mean and deviation."""
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """A method's ranks over all cells: total, mean and deviation, ours and the document's."""
+
+    method: str
+    ours: Ranks
+    published: Ranks
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,7 @@ class Part:
     beside: Beside | None = None
     views: EmbeddingViews | None = None
     tunings: list[Tuning] = field(default_factory=list)
+    ranks: list[RankRow] = field(default_factory=list)
     missing: str = ""
     """Why there is nothing to see."""
 
@@ -85,11 +98,19 @@ def part_of(figure: Figure, outcome: Outcome, seed: int = 0) -> Part:
                 "In every cell, that is at each combination of the axes, methods are ranked by "
                 "their mean score."
             )
-            return Part("tournament", "Tournament", intro, [one for one in ranks if one])
+            places = _rank_rows(rows, quoted(outcome.entry), metrics[0])
+            shown = [one for one in ranks if one]
+            return Part("tournament", "Tournament", intro, shown, ranks=places)
         case "tuning":
             heat = [one for row in rows for one in heat_maps(row)]
             intro = "What the search tried and found on validation classes."
-            return Part("search", "Search", intro, heat=heat, tunings=tunings(_contenders(rows)))
+            return Part(
+                "search",
+                "Search",
+                intro,
+                heat=heat,
+                tunings=tunings([row.contender for row in rows]),
+            )
         case "reality":
             return _reality(rows, metrics)
         case "correlation":
@@ -104,7 +125,7 @@ def part_of(figure: Figure, outcome: Outcome, seed: int = 0) -> Part:
             found = [c for metric in metrics for c in charts.in_pairs(rows, pairs, metric)]
             return Part("pairs", "With and without", charts=found)
         case "projection":
-            views = embedding_views(_contenders(rows), seed)
+            views = embedding_views([row.contender for row in rows], seed)
             missing = "" if views else NO_IMAGES
             intro = "The test images of the first run of each row: a map, and what queries find."
             return Part("projection", "Embedding space", intro, views=views, missing=missing)
@@ -127,15 +148,34 @@ def part_of(figure: Figure, outcome: Outcome, seed: int = 0) -> Part:
 
 def _reality(rows: Sequence[OutcomeRow], metrics: Sequence[str]) -> Part:
     intro = (
-        "First what papers report for two old losses, and each paper's own claimed gain; then "
-        "what this test finds, each method at the year of its paper."
+        "Left, what papers report for two old losses; right, what this test finds for each method, "
+        "at the year of its paper; below, what papers claim to gain. All have the same vertical "
+        "axis."
     )
+    tested = [chart for metric in metrics if (chart := charts.tested_by_year(rows, metric))]
     found: list[Chart] = []
     for dataset in sorted({_paper_config(row).data.name for row in rows}):
-        told = (claimed.reported_by_year(dataset), claimed.claims_by_year(dataset))
-        found += [chart for chart in told if chart]
-    found += [chart for metric in metrics for chart in charts.by_year(rows, metric)]
-    return Part("reality", "Papers versus reality", intro, found)
+        told = (claimed.reported_by_year(dataset), *tested, claimed.claims_by_year(dataset))
+        found += [chart for chart in told if chart and chart not in found]
+    return Part("reality", "Papers versus reality", intro, charts.side_by_side(found))
+
+
+def _rank_rows(
+    rows: Sequence[OutcomeRow], printed: Sequence[Published], metric: str
+) -> list[RankRow]:
+    """The tournament as a table, best first."""
+    known = {(row.method, row.metric): row.value for row in printed}
+    found = []
+    for one in charts.ranking(rows, metric):
+        theirs = [known.get((one.name, f"rank-{what}")) for what in ("total", "mean", "std")]
+        found.append(RankRow(one.name, _ranks(one.total, one.rank, one.deviation), _ranks(*theirs)))
+    return found
+
+
+def _ranks(total: float | None, mean: float | None, deviation: float | None) -> Ranks:
+    first = NOTHING if total is None else f"{total:g}"
+    rest = (NOTHING if value is None else f"{value:.2f}" for value in (mean, deviation))
+    return (first, *rest)
 
 
 def _paper_config(row: OutcomeRow) -> RunConfig:
@@ -151,14 +191,14 @@ def _distances(rows: Sequence[OutcomeRow], seed: int) -> Part:
     )
     found = []
     for row in rows:
-        for run in _tested(row)[:1]:
+        for run in row.contender.runs[:1]:
             found += distance_charts(row.label, test_embeddings(run), seed)
     return Part("distances", "Distances", intro, found, missing="" if found else NO_IMAGES)
 
 
 def _retrieval(rows: Sequence[OutcomeRow]) -> Part:
     title = "Retrieval beside each other"
-    tested = [(row.label, run) for row in rows for run in _tested(row)[:1]]
+    tested = [(row.label, run) for row in rows for run in row.contender.runs[:1]]
     if len(tested) < 2:
         return Part("retrieval", title, missing=NO_IMAGES)
     (name, run), (other, second) = tested[:2]
@@ -168,26 +208,3 @@ def _retrieval(rows: Sequence[OutcomeRow]) -> Part:
     except LookalikeError as error:
         return Part("retrieval", title, missing=f"{error}.")
     return Part("retrieval", title, beside=found)
-
-
-def _tested(row: OutcomeRow) -> list[Run]:
-    """The runs of a row whose test embeddings are there."""
-    return [Run(folder) for folder in row.runs if (folder / "test.safetensors").is_file()]
-
-
-def _contenders(rows: Sequence[OutcomeRow]) -> list[Contender]:
-    """The rows as a report knows them."""
-    return [
-        Contender(
-            dataset=row.result.dataset,
-            config=row.planned.config,
-            cells={},
-            concatenated={},
-            experiment=Experiment(row.label, {}),
-            source=Path(row.result.dataset),
-            row=row.result,
-            runs=tuple(_tested(row)),
-            dim=row.planned.config.model.dim,
-        )
-        for row in rows
-    ]

@@ -1,16 +1,21 @@
 """What came out of a reproduction: every row with its published and its own scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from lookalike.compare.audit import Experiment
+from lookalike.compare.contenders import Contender
 from lookalike.published import Published
+from lookalike.report.formatting import metric_label
 from lookalike.reproduce.catalogue import Entry
-from lookalike.reproduce.claims import ClaimResult
+from lookalike.reproduce.claims import METRIC, ClaimResult
 from lookalike.reproduce.scale import Scale
-from lookalike.reproduce.selection import Row, year_of
+from lookalike.reproduce.selection import Row
+from lookalike.runs.run import Run
+from lookalike.study.classes import RowClasses
 from lookalike.study.intervals import Interval, summarize
 from lookalike.study.results import BaselineRow, MethodRow, Which
 
@@ -36,6 +41,8 @@ class OutcomeRow:
     result: MethodRow
     runs: tuple[Path, ...] = ()
     """The folders of its runs, first repeat and first fold first, where they were kept."""
+    classes: RowClasses = field(default_factory=RowClasses, compare=False)
+    """Its scores per test class; empty where they were not kept."""
 
     @property
     def method(self) -> str:
@@ -55,12 +62,34 @@ class OutcomeRow:
     @property
     def year(self) -> int | None:
         """The year of the method's paper."""
-        return year_of(self.planned.config)
+        return self.planned.year
+
+    @property
+    def dataset(self) -> str:
+        """The data set of papers whose numbers may stand beside; empty: there is none."""
+        return self.planned.dataset
 
     @property
     def published(self) -> Mapping[str, Published]:
         """What the document prints, by metric, in per cent."""
         return self.planned.published
+
+    @cached_property
+    def contender(self) -> Contender:
+        """The row as ``compare`` and reports know it, under its label."""
+        repeats = self.result.repeats
+        return Contender(
+            dataset=self.result.dataset,
+            config=self.planned.config,
+            cells={(r.number, f): s for r in repeats for f, s in enumerate(r.separate)},
+            concatenated={r.number: r.concatenated for r in repeats if len(r.separate) > 1},
+            experiment=Experiment(self.label, {}),
+            source=Path(self.result.dataset),
+            row=self.result,
+            runs=tuple(Run(run) for run in self.runs if (run / "test.safetensors").is_file()),
+            dim=self.planned.config.model.dim,
+            classes=self.classes,
+        )
 
     @cached_property
     def trainings(self) -> Sequence[Mapping[str, float]]:
@@ -85,9 +114,14 @@ class OutcomeRow:
         return summarize(found) if found else None
 
     def difference(self, metric: str) -> float | None:
-        """Ours minus the published number, between -1 and 1."""
+        """Ours minus the published number, between -1 and 1.
+
+        None where ours is of other images or another network than the paper's.
+        """
         value = _fraction(self.published.get(metric))
-        return None if value is None or metric not in self.ours else self.ours[metric].mean - value
+        if value is None or metric not in self.ours or not self.planned.as_in_the_paper:
+            return None
+        return self.ours[metric].mean - value
 
     def as_mapping(self) -> dict[str, Any]:
         """The row as JSON values; scores are fractions, unknown numbers None."""
@@ -191,6 +225,8 @@ class Outcome:
     """A table or figure of a paper, trained again."""
 
     entry: Entry
+    heading: str
+    """What is shown, and of which images and network: at small scale others than the paper's."""
     scale: Scale
     rows: tuple[OutcomeRow, ...]
     deviations: tuple[str, ...]
@@ -211,17 +247,38 @@ class Outcome:
         """The metrics that were measured, in the order of the rows."""
         return tuple(dict.fromkeys(metric for row in self.rows for metric in row.ours))
 
+    @property
+    def unbeaten(self) -> list[str]:
+        """A sentence for each untrained network that scores higher than every trained row."""
+        found = []
+        for one in self.baselines:
+            rows = [row for row in self.rows if one.axes.items() <= row.axes.items()]
+            trained = [row for row in rows if METRIC in row.ours]
+            if METRIC not in one.ours or not trained:
+                continue
+            best = max(trained, key=lambda row: row.ours[METRIC].mean)
+            score, theirs = 100 * one.ours[METRIC].mean, 100 * best.ours[METRIC].mean
+            if score > theirs:
+                where = "".join(f", {key} {value}" for key, value in one.axes.items())
+                found.append(
+                    f"Higher in {metric_label(METRIC)} than every trained row{where}: the "
+                    f"{one.method} ({score:.2f}); the best of the rows, {best.label}, has "
+                    f"{theirs:.2f}."
+                )
+        return found
+
     def as_mapping(self) -> dict[str, Any]:
         """The outcome as JSON values; scores are fractions, unknown numbers None."""
         return {
             "name": self.entry.name,
-            "title": self.entry.title,
+            "title": self.heading,
             "paper": self.entry.paper,
             "source": self.entry.source,
             "scale": self.scale,
             "command": self.command,
             "deviations": list(self.deviations),
             "open_questions": list(self.open_questions),
+            "unbeaten": self.unbeaten,
             "claims": [asdict(claim) for claim in self.claims],
             "unfinished": list(self.unfinished),
             "rows": [row.as_mapping() for row in self.rows],

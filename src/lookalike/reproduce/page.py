@@ -1,6 +1,7 @@
 """The page of a reproduction: what was reproduced, what differs, whether the claims held."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,6 +28,8 @@ __all__ = ["write_list_page", "write_page"]
 
 SCRIPTS = ("base", "tuning", "gallery", "map")
 """Of a report; its charts are replaced by this page's own."""
+PAGE = 120
+"""Characters of a table's line at a width of 1280 px, with the space between columns."""
 LONG = 24
 """A table of more rows can be folded."""
 FIRST_DEVIATIONS = 4
@@ -93,7 +96,7 @@ def write_list_page(path: Path, entry: Entry, command: str = "") -> list[Path]:
     table = list_table(entry.lists)
     text = template("list.html.j2", __package__).render(
         entry=entry,
-        title=entry.title,
+        title=entry.heading,
         paper=published.papers()[entry.paper],
         table=table,
         commands=[command] if command else [],
@@ -131,12 +134,13 @@ def _page(
     rendered: str = template("reproduction.html.j2", __package__).render(
         outcome=outcome,
         entry=outcome.entry,
-        title=outcome.entry.title,
+        title=outcome.heading,
         small=outcome.scale == "small",
         paper=published.papers()[outcome.entry.paper],
         verdict=_verdict(outcome),
         what=_what(outcome),
         table=table,
+        tables=table.parts(PAGE),
         long=len(table.rows) > LONG,
         first_deviations=FIRST_DEVIATIONS,
         parts=parts,
@@ -189,16 +193,17 @@ def _what(outcome: Outcome) -> str:
 
 
 def _verdict(outcome: Outcome) -> str:
-    """One sentence: how many claims held."""
-    if not outcome.claims:
+    """One sentence: how many claims held, and for what."""
+    claims = outcome.claims
+    if not claims:
         return "The document makes no claim that this table or figure could decide."
-    words = [claim.verdict for claim in outcome.claims]
-    held, failed = words.count("yes"), words.count("no")
-    if len(words) == 1:
-        return {"yes": "Yes, the claim held.", "no": "No, the claim did not hold."}.get(
-            words[0], "Not shown: the intervals do not decide the claim."
+    if len(claims) == 1:
+        (one,) = claims
+        return {"yes": f"Yes: the claim {one.here}.", "no": f"No: the claim {one.here}."}.get(
+            one.verdict, "Not shown: the intervals do not decide the claim."
         )
-    text = f"{held} of {len(words)} claims held"
-    text += f", {failed} did not" if failed else ""
-    left = len(words) - held - failed
-    return text + (f", {left} could not be decided." if left else ".")
+    counts = Counter(one.here for one in claims if one.verdict != "not shown")
+    left = len(claims) - counts.total()
+    parts = [f"{count} {words}" for words, count in counts.items()]
+    parts += [f"{left} could not be decided"] if left else []
+    return f"Of {len(claims)} claims {', '.join(parts)}."

@@ -9,7 +9,7 @@ from lookalike.reproduce.catalogue import Entry
 from lookalike.reproduce.cells import trainings_of
 from lookalike.reproduce.deviations import deviations, open_questions
 from lookalike.reproduce.scale import Scale
-from lookalike.reproduce.selection import Row, rows
+from lookalike.reproduce.selection import Row, heading, rows
 from lookalike.study.tuning import TunerConfig, trials_asked
 
 __all__ = ["Plan", "make_plan"]
@@ -54,7 +54,7 @@ class Plan:
         """The plan as JSON values."""
         return {
             "name": self.entry.name,
-            "title": self.entry.title,
+            "title": heading(self.entry, self.rows),
             "paper": published.papers()[self.entry.paper].title,
             "source": self.entry.source,
             "scale": self.scale,
@@ -81,7 +81,7 @@ class Plan:
         paper = published.papers()[self.entry.paper]
         scale = ", small scale" if self.scale == "small" else ""
         lines = [
-            f"{self.entry.name}{scale}: {self.entry.title}",
+            f"{self.entry.name}{scale}: {heading(self.entry, self.rows)}",
             f"{paper.authors}: {paper.title}, {paper.venue} {paper.year}; {self.entry.source}",
             "",
             *self._table(),

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 
 from lookalike import losses
-from lookalike.losses.proxy_anchor import ProxyAnchorLoss
 from lookalike.reproduce.drawing import ProxyGraph, proxy_graph
 from lookalike.reproduce.selection import Row
 
@@ -72,7 +71,7 @@ def proxy_drawings(rows: Sequence[Row]) -> list[Drawing]:
     for row in rows:
         given = row.config.loss
         loss = losses.create(given.name, **given.arguments, num_classes=CLASSES, embedding_size=2)
-        if isinstance(loss, ProxyAnchorLoss):
+        if isinstance(loss, losses.ProxyLoss) and loss.proxies_are_anchors:
             with torch.no_grad():
                 loss.proxies.copy_(_on_circle(PROXIES))
             angles = [angle for of_class in SAMPLES for angle in of_class]

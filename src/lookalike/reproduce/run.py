@@ -17,11 +17,12 @@ from lookalike.reproduce.claims import judge
 from lookalike.reproduce.deviations import open_questions
 from lookalike.reproduce.outcome import Outcome, OutcomeRow, baselines_of
 from lookalike.reproduce.plan import Plan
-from lookalike.reproduce.selection import Row, check_data
+from lookalike.reproduce.selection import Row, check_data, heading, printed_rows
+from lookalike.study.classes import RowClasses
 from lookalike.study.config import StudyConfig, parse_study
 from lookalike.study.driver import Executor, run_study
 from lookalike.study.ledger import LEASE_SECONDS
-from lookalike.study.result_files import load_results
+from lookalike.study.result_files import load_results, method_classes
 from lookalike.study.results import StudyResults
 
 __all__ = [
@@ -164,7 +165,17 @@ def reproduce(
     folder = folder_of(plan, folder)
     if plan.entry.drawn:
         questions = tuple(open_questions(plan.entry, plan.rows))
-        found = Outcome(plan.entry, plan.scale, (), (), (), questions, (), command, plan.rows)
+        found = Outcome(
+            entry=plan.entry,
+            heading=plan.entry.heading,
+            scale=plan.scale,
+            rows=(),
+            deviations=(),
+            claims=(),
+            open_questions=questions,
+            command=command,
+            drawn=plan.rows,
+        )
     else:
         check_data(plan.entry, plan.rows)
         study = study_of(plan, folder)
@@ -191,13 +202,14 @@ def outcome_of(plan: Plan, folder: Path, command: str = "") -> Outcome:
     results = load_results(folder)
     found = [(row, _outcome_row(row, results)) for row in plan.rows]
     rows = tuple(one for _, one in found if one is not None)
-    dataset = plan.rows[0].config.data.name
+    printed = printed_rows(plan.entry)
     return Outcome(
         entry=plan.entry,
+        heading=heading(plan.entry, plan.rows),
         scale=plan.scale,
         rows=rows,
         deviations=plan.deviations,
-        claims=tuple(judge(claim, rows, plan.scale, dataset) for claim in plan.entry.claims),
+        claims=tuple(judge(claim, rows, printed) for claim in plan.entry.claims),
         open_questions=tuple(open_questions(plan.entry, plan.rows)),
         unfinished=tuple(_unfinished(row, results) for row, one in found if one is None),
         command=command,
@@ -211,7 +223,12 @@ def _outcome_row(row: Row, results: StudyResults) -> OutcomeRow | None:
     if result is None or not result.repeats:
         return None
     names = [name for repeat in result.repeats for name in repeat.runs]
-    return OutcomeRow(row, result, tuple(results.folder / RUNS / name for name in names))
+    return OutcomeRow(
+        row,
+        result,
+        tuple(results.folder / RUNS / name for name in names),
+        method_classes(results.folder, result) or RowClasses(),
+    )
 
 
 def _unfinished(row: Row, results: StudyResults) -> str:

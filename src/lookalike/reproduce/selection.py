@@ -9,6 +9,7 @@ from lookalike import data, published
 from lookalike.config import RunConfig, parse
 from lookalike.config.loading import override, set_keys
 from lookalike.errors import BadInput, did_you_mean
+from lookalike.losses.tuned import SHOWN
 from lookalike.published import Hyperparameter, Published, hyperparameters
 from lookalike.registry import LOSSES
 from lookalike.reproduce.catalogue import Entry
@@ -17,7 +18,7 @@ from lookalike.reproduce.scale import Laptop, Scale, laptop_for, small
 from lookalike.study.tuning import SearchSpace
 from lookalike.training.runner import check
 
-__all__ = ["Row", "check_data", "quoted", "rows", "year_of"]
+__all__ = ["Row", "check_data", "heading", "printed_rows", "quoted", "rows"]
 
 WEIGHTS = "weights."
 """``weights.NETWORK=PATH`` gives one network of several its weights."""
@@ -47,6 +48,26 @@ class Row:
         return ", ".join((self.method, *self.axes.values()))
 
     @property
+    def year(self) -> int | None:
+        """The year of the paper of its loss, where the loss's page says so."""
+        years = re.findall(r"\b(?:19|20)\d\d\b", LOSSES.find(self.config.loss.name).paper)
+        return int(years[0]) if years else None
+
+    @property
+    def dataset(self) -> str:
+        """The data set of papers whose numbers may stand beside its scores; empty: none."""
+        return self.config.data.name if self.as_in_the_paper else ""
+
+    @property
+    def as_in_the_paper(self) -> bool:
+        """Whether images and network are the paper's, so that scores can be subtracted."""
+        theirs = self.as_published or self.config
+        return (theirs.data.name, theirs.model.network) == (
+            self.config.data.name,
+            self.config.model.network,
+        )
+
+    @property
     def folds(self) -> int:
         """How many models one repeat trains."""
         return folds_of(self.config)
@@ -67,7 +88,7 @@ def rows(entry: Entry, scale: Scale = "paper", overrides: Iterable[str] = ()) ->
         BadInput: A setting is invalid, or makes two rows the same.
     """
     given = list(overrides)
-    of_recipes = [_row(cell) for cell in cells(entry)]
+    of_recipes = printed_rows(entry)
     if not of_recipes:
         return []
     found = of_recipes
@@ -93,6 +114,39 @@ def rows(entry: Entry, scale: Scale = "paper", overrides: Iterable[str] = ()) ->
         except BadInput as error:
             raise BadInput(f"'{entry.name}', {row.label}: {error}") from None
     return found
+
+
+def heading(entry: Entry, found: Sequence[Row]) -> str:
+    """What is shown, and of which images, network and size.
+
+    Args:
+        entry: The table or figure.
+        found: Its rows.
+
+    Returns:
+        The document's own heading; where images or network are others, one that names those.
+    """
+    if all(row.as_in_the_paper for row in found):
+        return entry.heading
+    configs = [row.config for row in found]
+    images = dict.fromkeys(SHOWN.get(one.data.name, one.data.name) for one in configs)
+    sizes = {one.model.dim for one in configs}
+    parts = [*images, *dict.fromkeys(one.model.network for one in configs)]
+    parts += [f"{size} dimensions" for size in sizes if len(sizes) == 1]
+    text = f"{', '.join(parts)}: {entry.title}"
+    return text[0].upper() + text[1:]
+
+
+def printed_rows(entry: Entry) -> list[Row]:
+    """The rows as the document has them: its recipes and its numbers.
+
+    Args:
+        entry: The table or figure.
+
+    Returns:
+        The rows, in the order of the document; none for a list.
+    """
+    return [_row(cell) for cell in cells(entry)]
 
 
 def check_data(entry: Entry, found: Sequence[Row]) -> None:
@@ -134,12 +188,6 @@ def quoted(entry: Entry) -> list[Published]:
         The numbers of the sources that the entry quotes.
     """
     return [row for row in published.load(entry.paper) if row.source in entry.quotes]
-
-
-def year_of(config: RunConfig) -> int | None:
-    """The year of the paper of a loss, where its page says so."""
-    years = re.findall(r"\b(?:19|20)\d\d\b", LOSSES.find(config.loss.name).paper)
-    return int(years[0]) if years else None
 
 
 def _distinct(found: Iterable[Row]) -> int:

@@ -4,7 +4,7 @@ import torch
 
 from lookalike.evaluation.histograms import Mixes, distance_histogram
 from lookalike.mixing.pairs import random_pairs
-from lookalike.ops.rows import unit
+from lookalike.ops.rows import normalize_rows
 from lookalike.report.charts import Method
 from lookalike.reproduce.charts import Chart, Series
 from lookalike.runs.run import TestEmbeddings
@@ -29,11 +29,11 @@ def distance_charts(name: str, tested: TestEmbeddings, seed: int = 0) -> list[Ch
         Densities of positive and of negative distances.
     """
     step = -(-len(tested.labels) // MOST_ITEMS)
-    embeddings = unit(tested.embeddings[::step].float())
+    embeddings = normalize_rows(tested.embeddings[::step].float())
     labels = torch.from_numpy(tested.labels[::step].copy())
     pairs = random_pairs(labels, min(MIXES, 10 * len(labels)), ALPHA, seed)
     mixes = Mixes(
-        unit(pairs.of(embeddings)), labels[pairs.first], labels[pairs.second], pairs.share
+        normalize_rows(pairs.of(embeddings)), labels[pairs.first], labels[pairs.second], pairs.share
     )
     found = []
     for kind, mixed in (("clean", None), ("mixed", mixes)):

@@ -3,7 +3,8 @@
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from rich import box
 from rich.markup import escape
@@ -20,6 +21,8 @@ from lookalike.study.intervals import Interval
 __all__ = ["ResultTable", "as_csv", "as_latex", "as_markdown", "as_text", "result_table"]
 
 SMALL_MARK = "SMALL SCALE"
+NEGLIGIBLE = 1e-9
+"""Rounding of values that are the same."""
 TERMINAL = 80
 """Columns of a terminal."""
 
@@ -72,6 +75,41 @@ class ResultTable:
         numbers = [f"{metric_label(c.metric)} {c.what}".strip() for c in self.columns]
         return ["method", *self.axes, *numbers]
 
+    def parts(self, room: int) -> "list[ResultTable]":
+        """Tables below each other that are not wider, each with the metrics that fit, one at least.
+
+        Args:
+            room: Characters of a line, with one space between columns.
+
+        Returns:
+            Tables of the same rows, whose columns are those of this one in their order.
+        """
+        first = 1 + len(self.axes)
+        heads = [max(metric_label(c.metric), c.what, key=len) for c in self.columns]
+        widths = [len(text) for text in ("method", *self.axes, *heads)]
+        for row in self.rows:
+            widths = [max(w, len(text)) for w, text in zip(widths, self.line(row), strict=True)]
+        taken = sum(widths[:first]) + first
+        cuts, end, width = [0], 0, taken
+        for _, count in self.groups:
+            own = sum(widths[first + end : first + end + count]) + count
+            if end > cuts[-1] and width + own > room:
+                cuts.append(end)
+                width = taken
+            end, width = end + count, width + own
+        return [self._cut(start, stop) for start, stop in pairwise((*cuts, end))]
+
+    def _cut(self, start: int, end: int) -> "ResultTable":
+        rows = [
+            replace(
+                row,
+                cells=row.cells[start:end],
+                best=frozenset(at - start for at in row.best if start <= at < end),
+            )
+            for row in self.rows
+        ]
+        return replace(self, columns=self.columns[start:end], rows=tuple(rows))
+
     def line(self, row: ResultRow, between: str = " ± ") -> list[str]:
         """A row as text."""
         return [row.method, *row.axes, *(between.join(filter(None, cell)) for cell in row.cells)]
@@ -85,7 +123,8 @@ def result_table(outcome: Outcome) -> ResultTable:
 
     Returns:
         Its rows in the order of the document, then the study's baselines; for each metric that the
-        document prints, the published number, ours and the difference.
+        document prints, the published number, ours and, of the same images and network, the
+        difference.
     """
     axes = tuple(dict.fromkeys(axis for row in outcome.rows for axis in row.axes))
     columns = tuple(_columns(outcome))
@@ -115,7 +154,7 @@ def result_table(outcome: Outcome) -> ResultTable:
 
 def _title(outcome: Outcome) -> str:
     mark = f" ({SMALL_MARK})" if outcome.scale == "small" else ""
-    return f"{outcome.entry.name}: {outcome.entry.title}{mark}"
+    return f"{outcome.entry.name}: {outcome.heading}{mark}"
 
 
 def _columns(outcome: Outcome) -> Iterator[Column]:
@@ -136,7 +175,7 @@ def _columns(outcome: Outcome) -> Iterator[Column]:
         if metric in printed:
             yield Column(metric, "published")
         yield Column(metric, "ours" if several else "")
-        if metric in printed:
+        if any(row.difference(metric) is not None for row in rows):
             yield Column(metric, "difference")
         if metric in joined:
             yield Column(metric, "concatenated")
@@ -191,8 +230,16 @@ def _ours(metric: str, found: Interval | None) -> tuple[str, str]:
     if found is None:
         return NOTHING, ""
     if more_is_better(metric):
-        return percent(found.mean), "" if found.half is None else f"{100 * found.half:.1f}"
-    return f"{found.mean:.3f}", "" if found.half is None else f"{found.half:.3f}"
+        return percent(found.mean), _half(found, 100, 1)
+    return f"{found.mean:.3f}", _half(found, 1, 3)
+
+
+def _half(found: Interval, factor: float, digits: int) -> str:
+    """What stands after ±: of values that do not vary nothing, and never a zero."""
+    if found.half is None or found.half < NEGLIGIBLE:
+        return ""
+    text = f"{factor * found.half:.{digits}f}"
+    return text if float(text) else f"< {10**-digits:.{digits}f}"
 
 
 def _best(row: ResultRow, rows: Sequence[ResultRow], columns: Sequence[Column]) -> frozenset[int]:
@@ -235,8 +282,9 @@ def _notes(outcome: Outcome) -> Iterator[str]:
             "Untrained network: its features, raw and reduced to the size of the embedding"
             + (", where every head starts (PCA)." if starts else ".")
         )
+    yield from outcome.unbeaten
     if not any(one.value is not None for row in outcome.rows for one in row.published.values()):
-        yield "The document prints no numbers for these rows."
+        yield "No published numbers of these rows are stored."
     for (place, metric), by_method in _quotes(outcome).items():
         networks = {one.network for one in by_method.values()}
         if metric in outcome.metrics and len(networks) > 1:
@@ -245,8 +293,8 @@ def _notes(outcome: Outcome) -> Iterator[str]:
     flagged = [row for row in outcome.rows if row.planned.config.protocol.name == "paper"]
     if flagged:
         yield (
-            f"No validation classes in {len(flagged)} of {len(outcome.rows)} rows: as in the "
-            "paper, the last epoch is tested or the test classes chose it."
+            f"No validation classes in {len(flagged)} of {len(outcome.rows)} rows: the last epoch "
+            "is tested. Papers without validation test it too, or the best epoch on test classes."
         )
 
 
@@ -261,36 +309,20 @@ def as_text(table: ResultTable) -> Table:
     """
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown.title = escape(table.title)
-    first = 1 + len(table.axes)
-    numbers = [f"{metric_label(c.metric)}\n{c.what}".rstrip() for c in table.columns]
-    heads = ["method", *table.axes, *numbers]
-    metrics = _metrics_that_fit(table, heads)
-    last = first + sum(width for _, width in table.groups[:metrics])
-    for at, head in enumerate(heads[:last]):
+    part, *more = table.parts(TERMINAL)
+    numbers = [f"{metric_label(c.metric)}\n{c.what}".rstrip() for c in part.columns]
+    for at, head in enumerate(["method", *part.axes, *numbers]):
         shown.add_column(escape(head), justify="right" if at else "left", overflow="fold")
-    for row in table.rows:
-        cells = [escape(text) for text in table.line(row)]
+    for row in part.rows:
+        cells = [escape(text) for text in part.line(row)]
         for at in row.best:
-            cells[first + at] = f"[bold]{cells[first + at]}[/bold]"
-        shown.add_row(*cells[:last])
-    more = [metric_label(metric) for metric, _ in table.groups[metrics:]]
-    notes = [*table.notes, *([f"In the files: {', '.join(more)}."] if more else [])]
+            place = 1 + len(part.axes) + at
+            cells[place] = f"[bold]{cells[place]}[/bold]"
+        shown.add_row(*cells)
+    left = [metric_label(metric) for one in more for metric, _ in one.groups]
+    notes = [*table.notes, *([f"In the files: {', '.join(left)}."] if left else [])]
     shown.caption = escape("\n".join(notes)) or None
     return shown
-
-
-def _metrics_that_fit(table: ResultTable, heads: Sequence[str]) -> int:
-    """How many metrics a terminal has room for: one at least."""
-    widths = [max(map(len, head.split("\n"))) for head in heads]
-    for row in table.rows:
-        widths = [max(w, len(text)) for w, text in zip(widths, table.line(row), strict=True)]
-    end, found = 1 + len(table.axes), 0
-    for _, width in table.groups:
-        end += width
-        if sum(widths[:end]) + end > TERMINAL:
-            break
-        found += 1
-    return max(found, 1)
 
 
 def as_csv(outcome: Outcome) -> str:

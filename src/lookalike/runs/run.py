@@ -4,7 +4,6 @@ A run is a pure function of its configuration, the data and the initial weights.
 folder ends in the hash of those, so the same run is never trained twice.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -28,9 +27,11 @@ from torch import Tensor
 
 from lookalike import config as configs
 from lookalike import data, models
-from lookalike.config import RunConfig
-from lookalike.config.loading import explain
+from lookalike.config import RunConfig, TransformConfig
+from lookalike.config.loading import explain, plain_yaml
+from lookalike.config.recipes import RUN_SEAL
 from lookalike.data import ImageSet
+from lookalike.data.presets import preset_name
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.files import (
@@ -38,8 +39,11 @@ from lookalike.files import (
     checksum,
     damaged,
     file_checksum,
+    locked,
     parse_json,
     read_json,
+    read_text,
+    refuse_links,
     write_json,
 )
 from lookalike.models.weights import read_tensors
@@ -47,20 +51,21 @@ from lookalike.runs.scores import Scores
 
 LATEST = "latest"
 """The name of the link to the run that was trained last."""
+LOCK = ".lock"
+BUSY_SECONDS = 0.5
+"""How long to wait for a process that is about to leave a run."""
 SEALED = ("model.safetensors", "test.safetensors", "classes.csv", "metrics.jsonl")
 """The files whose checksums are in ``result.json``, where they exist."""
 FILES = "files"
 """The key of those checksums."""
-SEAL = "# checksum "
-"""Begins the first line of ``config.yaml``, with the checksum of its settings."""
 
 
 def run_name(config: RunConfig, data_fingerprint: str, weights_fingerprint: str) -> str:
-    """``<data>-<loss>-<hash of everything that determines the outcome>``."""
+    """``<data>-<loss>-<hash of everything that determines the trained model>``."""
     hashed = [config.identity(), data_fingerprint, weights_fingerprint]
     digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
-    loss = config.loss.name.rpartition(":")[2]
-    return f"{config.data.name}-{loss}-{digest[:12]}"
+    names = (name.rpartition(":")[2] for name in (config.data.name, config.loss.name))
+    return "-".join([*names, digest[:12]])
 
 
 class RunIsBusy(LookalikeError):
@@ -103,12 +108,12 @@ class Run:
         path = self.folder / "config.yaml"
         if not path.is_file():
             raise BadInput(f"'{self.folder}' is not the folder of a run: it has no config.yaml")
-        config = configs.load(path)
-        text = path.read_text(encoding="utf-8")
+        config = configs.parse(plain_yaml(path), str(path))
+        text = read_text(path)
         first, _, rest = text.partition("\n")
         if not rest:
             raise damaged(path)
-        if first.startswith(SEAL) and first.removeprefix(SEAL) != settings_checksum(
+        if first.startswith(RUN_SEAL) and first.removeprefix(RUN_SEAL) != settings_checksum(
             yaml.safe_load(rest)
         ):
             raise LookalikeError(
@@ -116,6 +121,14 @@ class Run:
                 "its first line"
             )
         return config
+
+    @property
+    def transform(self) -> str | TransformConfig:
+        """The transform for tests; that of a user's own code as the run recorded it, as keys."""
+        given = self.config.data.transform
+        if ":" not in preset_name(given):
+            return given
+        return ResultRecord.model_validate(self.result).transform or given
 
     @contextmanager
     def naming_its_settings(self) -> Iterator[None]:
@@ -192,7 +205,7 @@ class Run:
         path = self.checked("classes.csv")
         if not path.is_file():
             return None
-        return ClassTable.from_csv(path.read_text(encoding="utf-8", errors="replace"), str(path))
+        return ClassTable.from_csv(read_text(path, errors="replace"), str(path))
 
     def write_classes(self, classes: ClassTable) -> None:
         """Write the test scores of each class; before the result."""
@@ -220,11 +233,13 @@ class Run:
         if not path.is_file():
             return []
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = read_text(path).splitlines()
             found = [dict(parse_json(line)) for line in lines]
             for entry in found:
                 _ = int(entry["epoch"]), [float(v) for k, v in entry.items() if _is_number_key(k)]
-        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        except OSError as error:
+            raise LookalikeError(f"cannot read '{path}': {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise damaged(path) from error
         return found
 
@@ -242,7 +257,7 @@ class Run:
             if Path(config.model.weights).is_file():
                 values["model"]["weights"] = str(Path(config.model.weights).resolve())
             text = yaml.safe_dump(values, sort_keys=False)
-            draft.write_text(f"{SEAL}{settings_checksum(values)}\n{text}", encoding="utf-8")
+            draft.write_text(f"{RUN_SEAL}{settings_checksum(values)}\n{text}", encoding="utf-8")
         write_json(self.folder / "environment.json", environment() | record)
 
     def finish(self, result: dict[str, Any], training_seconds: float) -> None:
@@ -273,20 +288,17 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Let one process write; a second one gets an error."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / ".lock"
-        with path.open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunIsBusy(f"another process is working on '{self.folder}'") from None
+        with locked(self.folder / LOCK, BUSY_SECONDS) as mine:
+            if not mine:
+                raise RunIsBusy(f"another process is working on '{self.folder}'")
+            refuse_links(self.folder)
             try:
                 yield
             finally:
-                if list(self.folder.iterdir()) == [path]:  # refused before anything was written
-                    path.unlink()
-                    self.folder.rmdir()
-                    with suppress(OSError):  # other runs are there
+                if os.listdir(self.folder) == [LOCK]:  # refused before anything was written
+                    (self.folder / LOCK).unlink()  # those who wait for it notice
+                    with suppress(OSError):  # another process, or other runs are there
+                        self.folder.rmdir()
                         self.folder.parent.rmdir()
 
     def _read(self, name: str) -> dict[str, Any]:
@@ -315,6 +327,7 @@ class ResultRecord(BaseModel):
     test_chance: float = 0.0
     validation_classes: int = 0
     validation_chance: float = 0.0
+    transform: TransformConfig | None = None
     test: Scores = {}
     untrained: Scores = {}
     raw_features: Scores = {}
@@ -361,7 +374,7 @@ def model_tensors(run: Run) -> dict[str, Tensor]:
         raise LookalikeError(
             f"the weights of '{wanted.network}' are not those that '{run.folder}' was trained with"
         )
-    size = models.preset_of(run.config.data.transform, wanted.network).size
+    size = models.preset_of(run.transform, wanted.network).size
     built = models.build(wanted.network, weights=wanted.weights, dim=0, image_size=size)
     return {f"backbone.{name}": value for name, value in built.backbone.state_dict().items()} | kept
 

@@ -7,33 +7,31 @@
 
 from lookalike.registry import SAMPLERS
 from lookalike.samplers.base import BatchSampler
-from lookalike.samplers.coreset import CoresetSampler, GreedyCoresetSampler
-from lookalike.samplers.fixed_triplets import FixedSetOfTriplets
-from lookalike.samplers.forced_pair import ForcedPairSampler
-from lookalike.samplers.hierarchical import HierarchicalSampler
-from lookalike.samplers.m_per_class import MPerClassSampler
-from lookalike.samplers.matching import DistanceMatchingSampler, FrechetMatchingSampler
-from lookalike.samplers.per_class import PerClassSampler
-from lookalike.samplers.random import RandomSampler
-from lookalike.samplers.store import StoreSampler
-from lookalike.samplers.super_class_tuples import SuperClassTupleSampler
-from lookalike.samplers.tuple_weights import TuplesToWeightsSampler
+from lookalike.samplers.by_embedding import (
+    CoresetSampler,
+    DistanceMatchingSampler,
+    FrechetMatchingSampler,
+    GreedyCoresetSampler,
+    StoreSampler,
+)
+from lookalike.samplers.by_label import (
+    ForcedPairSampler,
+    HierarchicalSampler,
+    PerClassSampler,
+    RandomSampler,
+)
 
 __all__ = [
     "BatchSampler",
     "CoresetSampler",
     "DistanceMatchingSampler",
-    "FixedSetOfTriplets",
     "ForcedPairSampler",
     "FrechetMatchingSampler",
     "GreedyCoresetSampler",
     "HierarchicalSampler",
-    "MPerClassSampler",
     "PerClassSampler",
     "RandomSampler",
     "StoreSampler",
-    "SuperClassTupleSampler",
-    "TuplesToWeightsSampler",
     "create",
     "names",
 ]

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch.utils.data import Sampler
 
 from lookalike.errors import BadInput
 
-__all__ = ["BatchSampler", "Indices", "Labels", "as_labels", "members_of"]
+__all__ = ["BatchSampler", "Deck", "Indices", "Labels", "as_labels", "check_groups", "members_of"]
 
 Indices: TypeAlias = NDArray[np.int64]
 Labels: TypeAlias = Tensor | Sequence[int] | NDArray[Any]
@@ -22,8 +23,8 @@ class BatchSampler(Sampler[list[int]]):
     """Batches of image indices for ``torch.utils.data.DataLoader(batch_sampler=...)``.
 
     A subclass implements :meth:`plan`: the batches of one epoch, drawn from a generator seeded by
-    (seed, epoch). Each iteration is one epoch; :meth:`state_dict` keeps the place inside it. With
-    several processes, each draws the same batches and takes its own rows of them.
+    (seed, epoch). Each iteration is one epoch; :meth:`state_dict` keeps the position inside it.
+    With several processes, each draws the same batches and takes its own rows of them.
 
     Args:
         labels: The class of each image.
@@ -61,13 +62,14 @@ class BatchSampler(Sampler[list[int]]):
         """The batches of one epoch, in order."""
         raise NotImplementedError
 
+    def batches_from(self, position: int) -> Iterator[Indices]:
+        """The batches of this epoch from a position on; those before it are drawn again."""
+        return islice(self.plan(np.random.default_rng([self.seed, self.epoch])), position, None)
+
     def __iter__(self) -> Iterator[list[int]]:
-        random = np.random.default_rng([self.seed, self.epoch])
-        done = self.position
-        for number, batch in enumerate(self.plan(random)):
-            if number >= done:
-                self.position = number + 1
-                yield batch.tolist()
+        for batch in self.batches_from(self.position):
+            self.position += 1
+            yield batch.tolist()
         self.epoch += 1
         self.position = 0
 
@@ -89,6 +91,36 @@ class BatchSampler(Sampler[list[int]]):
         """Take the embeddings of a batch, for samplers that choose by them."""
 
 
+class Deck:
+    """Items drawn without replacement, like cards: shuffled anew when all have been drawn.
+
+    Draws are small, so they are lists: slicing an array takes longer.
+    """
+
+    def __init__(
+        self, items: Indices, random: np.random.Generator, remaining: list[int] | None = None
+    ) -> None:
+        self.items = items
+        self.random = random
+        self.remaining: list[int] = (
+            random.permutation(items).tolist() if remaining is None else remaining
+        )
+
+    def draw(self, count: int) -> list[int]:
+        """``count`` items, all different where there are that many."""
+        drawn, self.remaining = self.remaining[:count], self.remaining[count:]
+        if len(drawn) == count:
+            return drawn
+        shuffled = self.random.permutation(self.items).tolist()
+        previous = set(drawn)
+        drawn += [item for item in shuffled if item not in previous][: count - len(drawn)]
+        added = set(drawn) - previous
+        self.remaining = [item for item in shuffled if item not in added]
+        if len(drawn) < count:  # fewer items than that: some are repeated
+            drawn += self.random.choice(self.items, count - len(drawn)).tolist()
+        return drawn
+
+
 def as_labels(labels: Labels) -> Indices:
     """Labels as class indices 0..C-1 in their sorted order."""
     values = labels.cpu().numpy() if isinstance(labels, torch.Tensor) else np.asarray(labels)
@@ -101,3 +133,14 @@ def members_of(labels: Indices) -> list[Indices]:
     """The image indices of each class."""
     order = np.argsort(labels, kind="stable")
     return np.split(order, np.cumsum(np.bincount(labels))[:-1])
+
+
+def check_groups(batch_size: int, per_class: int, class_count: int) -> None:
+    """Refuse a batch that is not ``per_class`` images of each of several classes."""
+    if per_class < 1 or batch_size % per_class:
+        raise BadInput(f"a batch of {batch_size} is not a multiple of per_class {per_class}")
+    if class_count < batch_size // per_class:
+        raise BadInput(
+            f"a batch of {batch_size} with {per_class} per class needs "
+            f"{batch_size // per_class} classes, and there are {class_count}"
+        )

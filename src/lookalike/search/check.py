@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lookalike.addresses import is_postgres
+from lookalike.errors import masked
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
 from lookalike.search.effort import NEIGHBOURS, mean_recall
-from lookalike.search.index import Index, is_postgres
-from lookalike.search.sources import file_inside
+from lookalike.search.index import Index
 
 SAMPLE = 256
 DRIFT_SAMPLE = 500
@@ -137,7 +138,7 @@ def check_index(place: str, watcher: Watcher | None = None, *, files: bool = Fal
         BadInput: There is no index.
     """
     watcher = watcher or Watcher()
-    found = Health(place)
+    found = Health(masked(place))
     if not is_postgres(place):
         from lookalike.search.folder.verify import damage_of
 
@@ -155,11 +156,7 @@ def check_index(place: str, watcher: Watcher | None = None, *, files: bool = Fal
     if len(usable) >= 2 * FEWEST:
         found.drift = drift_of(index, usable)
     if files:
-        found.missing = [
-            record.path
-            for record in index.records
-            if file_inside(index.roots[record.root], record.path) is None
-        ]
+        found.missing = [record.path for record in index.records if index.find_file(record) is None]
     return found
 
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lookalike.addresses import DatabaseAddress, is_postgres
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
 from lookalike.inference.bulk.listing import is_text
 from lookalike.inference.embedder import Embedder
@@ -22,6 +23,8 @@ from lookalike.search.items import Added, Column, Hit, Item, Precision, Record
 from lookalike.search.sources import embed_files, file_inside, list_pictures
 
 Found: TypeAlias = list[list[tuple[int, float]]]
+Address: TypeAlias = str | DatabaseAddress
+Place: TypeAlias = Path | Address
 
 
 class Index(ABC):
@@ -37,6 +40,8 @@ class Index(ABC):
     embedder: Embedder
     fingerprint: str
     """The fingerprint of the model; empty where the index has none."""
+    address: Address
+    """What opens it in another process; it may have a password, which ``str`` leaves out."""
     dim: int
     """The size of its vectors."""
     dtype: Precision = "float32"
@@ -64,7 +69,7 @@ class Index(ABC):
 
     @staticmethod
     def create(
-        place: Path | str,
+        place: Place,
         embedder: Embedder | None,
         source: Path | None = None,
         watcher: Watcher | None = None,
@@ -85,13 +90,14 @@ class Index(ABC):
         Returns:
             The index.
         """
-        index = index_class(place).create_empty(str(place), embedder, dim=dim, vectors=vectors)
+        address = place if isinstance(place, DatabaseAddress) else str(place)
+        index = index_class(place).create_empty(address, embedder, dim=dim, vectors=vectors)
         if source is not None:
             index.add(source, watcher)
         return index
 
     @staticmethod
-    def open(place: Path | str) -> "Index":
+    def open(place: Place) -> "Index":
         """Open an index.
 
         Args:
@@ -103,13 +109,14 @@ class Index(ABC):
         Raises:
             BadInput: There is none, it is damaged, or it is of another version.
         """
-        return index_class(place).open_at(str(place))
+        address = place if isinstance(place, DatabaseAddress) else str(place)
+        return index_class(place).open_at(address)
 
     @classmethod
     @abstractmethod
     def create_empty(
         cls,
-        place: str,
+        place: Address,
         embedder: Embedder | None,
         dim: int | None = None,
         vectors: Precision = "float32",
@@ -118,20 +125,8 @@ class Index(ABC):
 
     @classmethod
     @abstractmethod
-    def open_at(cls, place: str) -> "Index":
+    def open_at(cls, place: Address) -> "Index":
         """An existing index."""
-
-    @classmethod
-    def upgrade(cls, place: str) -> int:
-        """Bring an index of an older version to this one; ids stay.
-
-        Args:
-            place: Its folder, or ``postgresql://...#name``.
-
-        Returns:
-            The version that it had.
-        """
-        return index_class(place).upgrade(place)
 
     @property
     def precision(self) -> str:
@@ -388,10 +383,19 @@ class Index(ABC):
             LookalikeError: It has no file in the folder that was indexed (any more).
         """
         record = self.records_of([id])[0]
-        found = file_inside(self.roots[record.root], record.path)
+        found = self.find_file(record)
         if found is None:
             raise LookalikeError(f"the picture '{record.path}' is no longer in its folder")
         return found
+
+    def find_file(self, record: Record) -> Path | None:
+        """The file of a picture, if there is one inside of its folder."""
+        root = self.root_of(record)
+        return None if root is None else file_inside(root, record.path)
+
+    def root_of(self, record: Record) -> Path | None:
+        """The folder of a picture; None: the index names no such folder."""
+        return self.roots[record.root] if 0 <= record.root < len(self.roots) else None
 
     def select(
         self,
@@ -418,7 +422,7 @@ class Index(ABC):
         chosen.update(self._at_or_below([path.removeprefix("./").rstrip("/") for path in paths]))
         if missing:
             for id, record in zip(self.ids.tolist(), self.records, strict=True):
-                if file_inside(self.roots[record.root], record.path) is None:
+                if self.find_file(record) is None:
                     chosen.add(id)
         return sorted(chosen)
 
@@ -534,12 +538,7 @@ def parsed(where: str) -> Filter | None:
     return Filter.of(where)
 
 
-def is_postgres(place: Path | str) -> bool:
-    """Whether a place is the address of a PostgreSQL server."""
-    return str(place).startswith(("postgresql://", "postgres://"))
-
-
-def index_class(place: Path | str) -> type[Index]:
+def index_class(place: Place) -> type[Index]:
     """The class of the index at a place."""
     if is_postgres(place):
         try:

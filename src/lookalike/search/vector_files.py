@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lookalike.data.csv_table import read_table
 from lookalike.data.parquet import explain_unreadable
 from lookalike.errors import BadInput, did_you_mean
+from lookalike.files import refuse_packed
 from lookalike.inference.bulk.columns import FIXED, VECTOR, column_of
 from lookalike.inference.bulk.manifest import MANIFEST, Manifest
 from lookalike.inference.bulk.shards import is_shard, read_shard, vectors_in
@@ -165,6 +166,7 @@ def _of_embed(folder: Path) -> VectorFile:
 def _of_numpy(place: Path, table: Path | None) -> VectorFile:
     columns: dict[str, Any] = {}
     try:
+        refuse_packed(place)
         loaded = np.load(place, mmap_mode="r", allow_pickle=False)
         if isinstance(loaded, np.lib.npyio.NpzFile):
             arrays = {name: loaded[name] for name in loaded.files}
@@ -205,7 +207,7 @@ def _of_archive(
 
 
 def _of_parquet(place: Path, table: Path | None) -> VectorFile:
-    paths = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
+    paths = [place] if place.is_file() else sorted(filter(Path.is_file, place.rglob("*.parquet")))
     if not paths:
         raise BadInput(f"'{place}' has neither {MANIFEST} nor a .parquet file")
     with explain_unreadable(place):

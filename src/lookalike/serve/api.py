@@ -3,14 +3,17 @@
 import asyncio
 import math
 import time
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, Body, File, Form, Header, Path, Query, Response, UploadFile
+from fastapi import APIRouter, File, Form, Header, Path, Query, Request, Response, UploadFile
 from numpy.typing import NDArray
 from PIL.Image import Image
 from pydantic import BaseModel
+from starlette.requests import ClientDisconnect
 
+from lookalike.addresses import DatabaseAddress
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
 from lookalike.serve import answers, query
@@ -19,7 +22,7 @@ from lookalike.serve.collection import View
 from lookalike.serve.engine import SearchTask, milliseconds_since
 from lookalike.serve.examples import Examples
 from lookalike.serve.limits import Refusal
-from lookalike.serve.pictures import decode_upload
+from lookalike.serve.pictures import check_headers, decode_upload
 from lookalike.serve.query import DEFAULTS
 from lookalike.serve.service import Service
 
@@ -122,7 +125,7 @@ def api_router(service: Service) -> APIRouter:
         view = collection.view
         index = view.index
         return answers.About(
-            name=name_of(index.place),
+            name=name_of(index.address),
             pictures=len(index),
             generation=index.generation,
             updated=index.updated,
@@ -144,8 +147,7 @@ def api_router(service: Service) -> APIRouter:
         return [answers.LabelAnswer(name=name, count=count) for name, count in pairs]
 
     @router.get("/items", tags=["pictures"])
-    @service.lookups.threaded
-    def list_items(
+    async def list_items(
         label: Label = None,
         where: Where = None,
         offset: Annotated[int, Query(ge=0, lt=2**63)] = 0,
@@ -156,7 +158,17 @@ def api_router(service: Service) -> APIRouter:
         ] = None,
     ) -> answers.ItemsAnswer:
         """Pictures in the order of the index, or drawn at random."""
-        view = collection.view
+        workers = service.lookups if where is None and label is None else service.filters
+        return await workers.run(listed, collection.view, label, where, offset, limit, seed)
+
+    def listed(
+        view: View,
+        label: str | None,
+        where: str | None,
+        offset: int,
+        limit: int,
+        seed: int | None,
+    ) -> answers.ItemsAnswer:
         ids = view.ids
         if label is not None and label not in view.label_counts:
             return answers.ItemsAnswer(items=[], total=0)
@@ -245,8 +257,12 @@ def api_router(service: Service) -> APIRouter:
         Ids, labels and marks may be given too; they mean the same as in ``/api/query``.
         """
         start, view = time.perf_counter(), collection.view
-        with engine.admission.slot():
-            tasks = [asyncio.ensure_future(engine.embed(one.file)) for one in image]
+        files = [one.file for one in image]
+        with (
+            engine.admission.slot(),
+            engine.pixels.slot(await service.lookups.run(check_headers, files, limits)),
+        ):
+            tasks = [asyncio.ensure_future(engine.embed(file)) for file in files]
             try:
                 vectors = await asyncio.gather(*tasks)
             finally:
@@ -260,14 +276,20 @@ def api_router(service: Service) -> APIRouter:
         tags=["search"],
         responses=UNKNOWN | UNREADABLE,
         response_model=answers.NeighboursAnswer,
+        openapi_extra=query.DESCRIPTION,  # FastAPI would parse the body in the event loop
     )
-    async def search_by_examples(body: Annotated[query.Query, Body()]) -> Response:
+    async def search_by_examples(request: Request) -> Response:
         """The pictures most similar to ids, vectors and labels, without the ids themselves."""
         start, view = time.perf_counter(), collection.view
         with engine.admission.slot():
-            vectors = [np.asarray(vector, np.float64) for vector in body.vectors]
+            try:
+                text = await request.body()
+            except ClientDisconnect as error:
+                raise Refusal(400, "The body cannot be read.") from error
+            kind = request.headers.get("content-type", "")
+            body = await service.parsing.run(query.parse, text, kind)
             examples = Examples(
-                vectors, body.items, body.right, body.wrong, body.plus, body.minus, body.weight
+                body.vectors, body.items, body.right, body.wrong, body.plus, body.minus, body.weight
             )
             k = min(body.k, limits.neighbours)
             return await answer(start, view, examples, k, body.label, body.where, body.at_least)
@@ -289,7 +311,8 @@ def api_router(service: Service) -> APIRouter:
         embedder = view.index.embedder
         view.check(neighbour)
         if image is not None:
-            mine = decode_upload(image.file.read(), limits)
+            check_headers([image.file], limits)
+            mine = decode_upload(image.file, limits)
             (vector,) = encoder.embed([mine])
         else:
             assert item is not None
@@ -348,13 +371,13 @@ def shuffled(places: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int
     return np.array([(step * int(place) + first) % count for place in places], np.int64)
 
 
-def name_of(place: str) -> str:
-    """The name of an index that visitors see: the last part of its place.
+def name_of(address: str | DatabaseAddress) -> str:
+    """The name of an index that visitors see: of a path the last part, of a database the schema.
 
-    >>> name_of("/home/me/shop.index/"), name_of("postgresql://me@there/pictures#shop")
+    >>> name_of("/home/me/shop.index/"), name_of(parse_address("postgresql://there/all#shop"))
     ('shop', 'shop')
     """
-    last = place.rstrip("/").rpartition("/")[2].rpartition("#")[2]
+    last = address.schema if isinstance(address, DatabaseAddress) else PurePath(address).name
     return last.removesuffix(".index") or "index"
 
 

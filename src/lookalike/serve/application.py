@@ -63,7 +63,8 @@ def application(service: Service, options: Options, buckets: Buckets | None) -> 
     )
     async def metrics() -> Response:
         """What Prometheus collects; needs the token, if there is one."""
-        return Response(service.metrics.text(), headers={"Content-Type": MEDIA_TYPE})
+        text = await asyncio.to_thread(service.metrics.text)
+        return Response(text, headers={"Content-Type": MEDIA_TYPE})
 
     # as a mount at "/" it would answer 404 where a route has the path and not the method (405)
     app.router.default = StaticFiles(packages=[("lookalike.serve", "web")], html=True)

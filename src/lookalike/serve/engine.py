@@ -57,6 +57,7 @@ class Engine:
         self.encoder: Encoder | None = None
         self.runtime: Runtime | None = None
         self.admission = Admission(limits.waiting)
+        self.pixels = Admission(limits.working_pixels)
         batched = limits.batch_pictures > 1
         most = limits.waiting * limits.pictures
         self._decoding = Workers(self.threads, most, "decoding")
@@ -107,7 +108,7 @@ class Engine:
         """Embed an uploaded picture.
 
         Args:
-            file: Its bytes, in one of the formats that are accepted.
+            file: Its bytes, whose header was checked.
 
         Returns:
             Its unit vector.
@@ -126,7 +127,7 @@ class Engine:
         return await self._searching.submit(wanted)
 
     def _decode(self, encoder: Encoder, file: BinaryIO) -> Tensor:
-        return encoder.prepare(decode_upload(file.read(), self.limits))
+        return encoder.prepare(decode_upload(file, self.limits))
 
     def _embed(self, pixels: list[Tensor]) -> list[Vectors]:
         return list(self.require_encoder().embed_prepared(pixels, self.limits.batch_pictures))

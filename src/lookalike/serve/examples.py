@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from lookalike.inference.encoder import Vectors
 from lookalike.serve.collection import View
@@ -31,7 +31,7 @@ class Examples:
         weight: How much a label counts, against 1 of the pictures.
     """
 
-    vectors: Sequence[NDArray[np.floating]] = field(default_factory=list)
+    vectors: Sequence[ArrayLike] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
     right: list[int] = field(default_factory=list)
     wrong: list[int] = field(default_factory=list)
@@ -88,10 +88,11 @@ class Examples:
         return _unit(sum_)
 
     @staticmethod
-    def _checked(view: View, vector: NDArray[np.floating]) -> NDArray[np.floating]:
-        if len(vector) != view.index.dim:
-            raise Refusal(422, f"A vector needs {view.index.dim} numbers, not {len(vector)}.")
-        return vector
+    def _checked(view: View, vector: ArrayLike) -> Precise:
+        found = np.asarray(vector, np.float64)
+        if len(found) != view.index.dim:
+            raise Refusal(422, f"A vector needs {view.index.dim} numbers, not {len(found)}.")
+        return found
 
 
 def _unit(vector: NDArray[np.floating]) -> Precise:

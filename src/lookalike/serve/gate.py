@@ -15,13 +15,13 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lookalike.serve.limits import Limits, Refusal
-from lookalike.serve.tokens import Buckets, Tokens
+from lookalike.serve.tokens import WRONG_TOKENS, Buckets, Tokens
 
 STATE_PATHS = frozenset({"/api/health", "/api/ready", "/health", "/ready"})
 """How the server is: answered always."""
 OPEN_PATHS = STATE_PATHS | {"/style.css", "/icon.svg"}
 """What needs no token: it says nothing about the pictures."""
-RATED = re.compile(r"/api/(search|query|why|map|items/[^/]*/neighbours)")
+RATED = re.compile(r"/api/(search|query|why|map|items|items/[^/]*/neighbours)")
 """What a rate counts: the requests that compute. A page of results shows many pictures."""
 TOKEN_NAME = "lookalike.token"
 """Where the name of the token stands in the scope."""
@@ -63,7 +63,8 @@ class Gate:
     - With ``tokens`` all but ``OPEN_PATHS`` needs one: ``Authorization: Bearer``, a cookie, or
       once ``?token=`` in the address, which sets the cookie and redirects. A browser without it
       gets a page with a field for it.
-    - ``buckets`` bound how often each token may search.
+    - ``buckets`` bound how often each token, or without any each address, may search. An address
+      that has sent too many wrong tokens has to wait, too.
     - A body may have ``limits.upload_bytes`` or, without a file, ``limits.json_bytes``, and a
       request ``limits.request_seconds``; where the client has left, its request is cancelled.
     - ``refusing`` says why searches cannot be answered yet.
@@ -84,6 +85,7 @@ class Gate:
         self.tokens = tokens or Tokens()
         self.buckets = buckets
         self.loopback = loopback
+        self.wrong_tokens = Buckets(WRONG_TOKENS)
         self.refusing = refusing
         # cookies do not know ports: two servers on one machine must not share one
         self.cookie = f"lookalike-{self.tokens.mark}"
@@ -173,16 +175,21 @@ class Gate:
             return refusal(421, "This server answers to this machine's own names only.")
         if scope["method"] == "POST" and headers.get("sec-fetch-site") == "cross-site":
             return refusal(403, "Requests from pages of other sites are refused.")
+        client = client_of(scope)
         name: str | None = None
         if self.tokens and path not in OPEN_PATHS:
-            given = request.query_params.getlist("token")
-            if self._name_of(given) and scope["method"] in ("GET", "HEAD"):
-                return self._set_cookie(request)
+            in_address = request.query_params.getlist("token")
             kind, _, value = headers.get("authorization", "").partition(" ")
-            given += [value.strip()] if kind.lower() == "bearer" else []
+            given = [*in_address, *([value.strip()] if kind.lower() == "bearer" else [])]
             given += [value for name, value in request.cookies.items() if name == self.cookie]
+            if given and (seconds := self.wrong_tokens.wait(client)):
+                return too_often("Too many wrong tokens came from this address", seconds)
+            if self._name_of(in_address) and scope["method"] in ("GET", "HEAD"):
+                return self._set_cookie(request)
             name = self._name_of(given)
             if name is None:
+                if given:
+                    self.wrong_tokens.take(client)
                 needed = {"WWW-Authenticate": "Bearer"}
                 if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
                     return token_form(wrong=bool(given), headers=needed)
@@ -194,17 +201,11 @@ class Gate:
         length, most = headers.get("content-length", ""), self._most_bytes(scope)
         if length.isdigit() and int(length) > most:
             return refusal(413, too_large(most))
-        return self._rate_limited(path, name)
-
-    def _rate_limited(self, path: str, name: str | None) -> Response | None:
-        """The refusal of a token that has searched too often."""
-        if self.buckets is None or not RATED.match(path):
+        if self.buckets is None or not RATED.fullmatch(path):
             return None
-        seconds = self.buckets.take(name or self.tokens.names[0])
-        if not seconds:
-            return None
-        again = {"Retry-After": str(max(1, math.ceil(seconds)))}
-        return refusal(429, "This token has searched too often; try again later.", again)
+        seconds = self.buckets.take(name or client)
+        who = "token" if name else "address"
+        return too_often(f"This {who} has searched too often", seconds) if seconds else None
 
     def _name_of(self, given: list[str]) -> str | None:
         """Whose token is among those given."""
@@ -242,6 +243,28 @@ class Gate:
             return message
 
         return counted
+
+
+def client_of(scope: Scope) -> str:
+    """The address of a client; of IPv6 the network, as each client has 2^64 addresses.
+
+    >>> client_of({"client": ("192.0.2.7", 1)}), client_of({"client": ("2001:db8::7", 1)})
+    ('192.0.2.7', '2001:db8::/64')
+    """
+    host = (scope.get("client") or ("unknown", 0))[0]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return str(host)
+    if address.version == 6 and address.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def too_often(reason: str, seconds: float) -> Response:
+    """The refusal of a client that has to wait."""
+    again = {"Retry-After": str(max(1, math.ceil(seconds)))}
+    return refusal(429, f"{reason}; try again later.", again)
 
 
 def too_large(most_bytes: int) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,9 +21,11 @@ class Limits:
 
     Args:
         upload_bytes: The largest form with pictures.
-        json_bytes: The largest other body. It is parsed in one piece, and nothing else is answered
-            meanwhile: 20 MB of numbers would take a second.
+        json_bytes: The largest other body.
         pixels: The largest picture.
+        request_pixels: The pictures of a request together.
+        working_pixels: The pictures of all requests that are being answered: a file of 6 KB may
+            have fifty million pixels, whose decoding takes a second and 200 MB.
         side_ratio: How much longer one side may be than the other: a picture of 1 x 50,000,000
             pixels is small until its short side is resized for the network.
         scans: The most scans of a JPEG: a progressive one of a few megabytes can have a hundred
@@ -34,6 +35,8 @@ class Limits:
         drain_seconds: How long requests may still run after the server was asked to stop.
         reload_seconds: How often the server looks whether the index has changed.
         waiting: How many searches may be in the server at a time.
+        filters: How many lists of filtered pictures may wait, of which one is made at a time: a
+            filter looks at every picture.
         requests: How many requests may be in the server at a time.
         connections: How many connections may be open.
         head_bytes: The largest head of a request.
@@ -54,6 +57,8 @@ class Limits:
     upload_bytes: int = 20 * 2**20
     json_bytes: int = 4 * 2**20
     pixels: int = 50_000_000
+    request_pixels: int = 100_000_000
+    working_pixels: int = 200_000_000
     side_ratio: float = 20.0
     scans: int = 100
     request_seconds: float = 30.0
@@ -61,6 +66,7 @@ class Limits:
     drain_seconds: float = 10.0
     reload_seconds: float = 1.0
     waiting: int = 96
+    filters: int = 16
     requests: int = 512
     connections: int = 4_096
     head_bytes: int = 32 * 2**10
@@ -92,7 +98,7 @@ def cores() -> int:
 
 
 class Admission:
-    """A limit on the requests that are in work at a time; further ones are refused.
+    """A limit on what is in work at a time, such as requests or pixels; more is refused.
 
     Args:
         most: The limit.
@@ -103,18 +109,18 @@ class Admission:
         self.held = 0
 
     @contextmanager
-    def slot(self) -> Iterator[None]:
-        """Count a request while it is in work; a refusal (429) beyond the limit.
+    def slot(self, amount: int = 1) -> Iterator[None]:
+        """Count ``amount`` while it is in work; a refusal (429) beyond the limit.
 
         Used on the event loop only, so no lock is needed.
         """
-        if self.held >= self.most:
+        if self.held + amount > self.most:
             raise overloaded()
-        self.held += 1
+        self.held += amount
         try:
             yield
         finally:
-            self.held -= 1
+            self.held -= amount
 
 
 class Workers:
@@ -133,12 +139,11 @@ class Workers:
         self.name = name
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._threads, self._most = threads, threads + waiting
-        self._unfinished = 0
-        self._lock = threading.Lock()
+        self._unfinished: set[Future[Any]] = set()
 
     def __len__(self) -> int:
         """How much work is waiting."""
-        return max(0, self._unfinished - self._threads)
+        return max(0, len(self._unfinished) - self._threads)
 
     async def run(self, work: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """Compute something in a thread.
@@ -154,17 +159,12 @@ class Workers:
         Raises:
             Refusal: Too much is waiting (429).
         """
-        with self._lock:
-            if self._unfinished >= self._most:
-                raise overloaded()
-            future = self._pool.submit(work, *arguments, **options)
-            self._unfinished += 1
-        future.add_done_callback(self._finished)
+        if len(self._unfinished) >= self._most:
+            raise overloaded()
+        future = self._pool.submit(work, *arguments, **options)
+        self._unfinished.add(future)  # a set needs no lock, for which the event loop would wait
+        future.add_done_callback(self._unfinished.discard)
         return await asyncio.wrap_future(future)
-
-    def _finished(self, _: "Future[Any]") -> None:
-        with self._lock:
-            self._unfinished -= 1
 
     def close(self) -> None:
         """Drop what is waiting, and let the threads end after what they run."""

@@ -10,6 +10,9 @@ import sys
 import time
 from typing import Literal
 
+from lookalike.errors import masked
+from lookalike.progress import escaped
+
 LogFormat = Literal["human", "json"]
 log = logging.getLogger("lookalike.serve")
 
@@ -28,7 +31,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return escaped(masked(json.dumps(line, ensure_ascii=False, default=str)))
 
 
 class HumanFormatter(logging.Formatter):
@@ -49,7 +52,7 @@ class HumanFormatter(logging.Formatter):
             text += " (" + ", ".join(f"{name} {value}" for name, value in fields.items()) + ")"
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
-        return text
+        return escaped(masked(text))
 
 
 def configure_logging(kind: LogFormat) -> None:

@@ -2,12 +2,14 @@
 
 import hashlib
 import io
+import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from PIL import Image, UnidentifiedImageError
 
@@ -104,19 +106,38 @@ def encoded(image: Image.Image, size: int) -> Thumbnail:
     return Thumbnail(out.getvalue(), f"image/{kind}")
 
 
-def decode_upload(data: bytes, limits: Limits) -> Image.Image:
-    """The uploaded picture, upright and RGB; its header is checked before a pixel is decoded."""
-    if not data:
-        raise Refusal(422, "The file is empty.")
-    if len(data) > limits.upload_bytes:
-        raise Refusal(413, f"The file is larger than {limits.upload_bytes / 2**20:.0f} MB.")
-    width, height = size_in_header(data)
-    size = f"The picture has {width:,} x {height:,} pixels"
-    if width * height > limits.pixels:
-        raise Refusal(413, f"{size}; at most {limits.pixels / 1e6:.0f} million are accepted.")
-    if max(width, height) > limits.side_ratio * max(1, min(width, height)):
-        most = f"{limits.side_ratio:.0f}"
-        raise Refusal(422, f"{size}; one side may be at most {most} times the other.")
+def check_headers(files: Sequence[BinaryIO], limits: Limits) -> int:
+    """Refuse uploads that are too large, before a pixel is decoded.
+
+    Args:
+        files: The pictures of one request; they are read from their beginning again afterwards.
+        limits: What is too large.
+
+    Returns:
+        How many pixels they have together.
+    """
+    total = 0
+    for file in files:
+        if file.seek(0, os.SEEK_END) > limits.upload_bytes:
+            raise Refusal(413, f"The file is larger than {limits.upload_bytes / 2**20:.0f} MB.")
+        file.seek(0)
+        width, height = size_in_header(file)
+        size = f"The picture has {width:,} x {height:,} pixels"
+        if width * height > limits.pixels:
+            raise Refusal(413, f"{size}; at most {limits.pixels / 1e6:.0f} million are accepted.")
+        if max(width, height) > limits.side_ratio * max(1, min(width, height)):
+            most = f"{limits.side_ratio:.0f}"
+            raise Refusal(422, f"{size}; one side may be at most {most} times the other.")
+        total += width * height
+    if total > limits.request_pixels:
+        most = f"{limits.request_pixels / 1e6:.0f} million"
+        raise Refusal(413, f"The pictures have {total:,} pixels together; at most {most} are.")
+    return total
+
+
+def decode_upload(file: BinaryIO, limits: Limits) -> Image.Image:
+    """The uploaded picture, upright and RGB, whose header was checked."""
+    data = file.read()
     if data.count(START_OF_SCAN) > limits.scans and data.startswith(b"\xff\xd8"):
         raise Refusal(422, f"The picture is a JPEG of more than {limits.scans} scans.")
     try:
@@ -125,23 +146,28 @@ def decode_upload(data: bytes, limits: Limits) -> Image.Image:
         raise Refusal(422, "The picture is damaged and cannot be decoded.") from error
 
 
-def size_in_header(data: bytes) -> tuple[int, int]:
+def size_in_header(file: BinaryIO) -> tuple[int, int]:
     """Width and height, before anything is decoded."""
+    start = file.read(16)
+    file.seek(0)
+    if not start:
+        raise Refusal(422, "The file is empty.")
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as header:
-            return header.size
+        return Image.open(file, formats=FORMATS).size
     except Image.DecompressionBombError as error:
         raise Refusal(413, "The picture has far too many pixels.") from error
     except UnidentifiedImageError as error:
-        raise Refusal(415, unknown_format(data)) from error
+        raise Refusal(415, unknown_format(start)) from error
     except Exception as error:
         raise Refusal(422, "The picture is damaged and cannot be decoded.") from error
+    finally:
+        file.seek(0)
 
 
-def unknown_format(data: bytes) -> str:
+def unknown_format(start: bytes) -> str:
     """The sentence that refuses a file that is not a picture, or has an unknown format."""
     taken = "a JPEG, PNG, WebP, GIF, BMP, TIFF or PPM picture is needed"
-    if data[4:8] == b"ftyp":
+    if start[4:8] == b"ftyp":
         with suppress(UnicodeDecodeError):
-            return f"This is a file of the kind '{data[8:12].decode('ascii').strip()}'; {taken}."
+            return f"This is a file of the kind '{start[8:12].decode('ascii').strip()}'; {taken}."
     return f"This is not a picture that can be read; {taken}."

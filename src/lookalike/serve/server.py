@@ -23,7 +23,7 @@ from lookalike.serve.observer import Observer
 from lookalike.serve.options import Options
 from lookalike.serve.protocol import closing_protocol
 from lookalike.serve.service import Service
-from lookalike.serve.tokens import Buckets, Rate, Tokens
+from lookalike.serve.tokens import DEFAULT_RATE, Buckets, Rate, Tokens
 
 
 def create_app(
@@ -33,7 +33,7 @@ def create_app(
     limits: Limits | None = None,
     token: str | None = None,
     tokens: Tokens | None = None,
-    rate: Rate | None = None,
+    rate: Rate | None = DEFAULT_RATE,
     loopback: bool = True,
 ) -> Observer:
     """The application for any ASGI server: the page at ``/``, the API under ``/api``.
@@ -44,14 +44,14 @@ def create_app(
         limits: What requests may use.
         token: Requests must have it.
         tokens: Or one of these.
-        rate: How often each token may search.
+        rate: How often each token, or without any each address, may search; None: always.
         loopback: Answer this machine only.
 
     Returns:
         The application, which is ready.
     """
     tokens = tokens or Tokens.of([("token", token)] if token is not None else [])
-    options = Options(index.place, limits or Limits(), tokens, rate, loopback=loopback)
+    options = Options(index.address, limits or Limits(), tokens, rate, loopback=loopback)
     service = Service(index, options.limits)
     service.load(encoder)
     return application(service, options, options.buckets())
@@ -96,11 +96,12 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     tokens: Tokens | None = None,
-    rate: Rate | None = None,
+    rate: Rate | None = DEFAULT_RATE,
     runtime: Runtime = "torch",
     limits: Limits | None = None,
     workers: int = 1,
     log: LogFormat = "human",
+    proxies: str = "",
     ready: Callable[[str], None] | None = None,
 ) -> NoReturn:
     """Serve an index until interrupted, by SIGINT or SIGTERM: both end in ``KeyboardInterrupt``.
@@ -110,15 +111,23 @@ def serve(
         host: The address to listen on.
         port: 0 is any free one.
         tokens: Requests must have one of them.
-        rate: How often each token may search.
+        rate: How often each token, or without any each address, may search; None: always.
         runtime: What embeds uploaded pictures.
         limits: What requests may use.
         workers: How many processes answer.
         log: How the log is written to standard error.
+        proxies: Addresses or networks, with commas, of proxies whose headers are believed.
         ready: Is called with the address once searches are answered.
     """
     options = Options(
-        index.place, limits or Limits(), tokens or Tokens(), rate, runtime, log, is_loopback(host)
+        index.address,
+        limits or Limits(),
+        tokens or Tokens(),
+        rate,
+        runtime,
+        log,
+        is_loopback(host),
+        proxies,
     )
     bound = listen(host, port)
     name = f"[{host}]" if ":" in host else host
@@ -164,7 +173,7 @@ def run(
     faiss.omp_set_num_threads(threads)
     service = Service(index, limits, threads)
     app = application(service, options, buckets)
-    server = DrainingServer(service, server_config(app, limits))
+    server = DrainingServer(service, server_config(app, limits, options.proxies))
     failures: list[BaseException] = []
 
     def load() -> None:
@@ -197,8 +206,8 @@ class DrainingServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def server_config(app: Any, limits: Limits) -> uvicorn.Config:
-    """How uvicorn runs the application."""
+def server_config(app: Any, limits: Limits, proxies: str = "") -> uvicorn.Config:
+    """How uvicorn runs the application; ``proxies`` are those whose headers it believes."""
     return uvicorn.Config(
         app,
         http=closing_protocol(limits),
@@ -207,7 +216,8 @@ def server_config(app: Any, limits: Limits) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=proxies,
         backlog=1_024,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=max(1, round(limits.drain_seconds)),

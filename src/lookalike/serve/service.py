@@ -38,7 +38,10 @@ class Service:
         self.lookups = Workers(self.engine.threads, 8 * limits.waiting, "lookups")
         self.thumbnails = Workers(self.engine.threads, 8 * limits.waiting, "thumbnails")
         self.analyses = Workers(1, limits.waiting, "analyses")
-        for queue in (self.lookups, self.thumbnails, self.analyses):
+        self.filters = Workers(1, limits.filters, "filters")
+        self.parsing = Workers(1, limits.waiting, "parsing")
+        self._pools = (self.lookups, self.thumbnails, self.analyses, self.filters, self.parsing)
+        for queue in self._pools:
             self.metrics.watch_queue(queue.name, queue)
         self._phase: Phase = "loading"
 
@@ -91,6 +94,6 @@ class Service:
         """End the threads."""
         self.drain()
         self.collection.close()
-        for workers in (self.lookups, self.thumbnails, self.analyses):
+        for workers in self._pools:
             workers.close()
         self.engine.close()

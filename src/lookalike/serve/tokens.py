@@ -1,14 +1,13 @@
 """Who may ask: tokens with names, and how often each may."""
 
-import fcntl
 import hashlib
 import hmac
 import math
 import re
 import stat
 import time
+import zlib
 from collections.abc import Iterable, MutableSequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -97,8 +96,8 @@ class Tokens:
 
     @property
     def names(self) -> list[str]:
-        """The names, or one for everybody."""
-        return [name for name, _ in self.digests] or ["anyone"]
+        """The names."""
+        return [name for name, _ in self.digests]
 
     @property
     def mark(self) -> str:
@@ -157,78 +156,65 @@ class Rate:
         return cls(count / UNITS[match[2]], max(1.0, count))
 
 
-class FileLock:
-    """A lock between processes.
-
-    The system releases it when its holder dies; ``multiprocessing.Lock`` would stay locked, and
-    every worker would wait for a killed one.
-
-    Args:
-        path: A file for the lock alone; each process opens it for itself.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w")
-
-    def __enter__(self) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_UN)
+DEFAULT_RATE = Rate(per_second=50.0, burst=50.0)
+"""Of searches, of each token or, where there are none, of each address."""
+WRONG_TOKENS = Rate(per_second=10 / 60, burst=10.0)
+"""How many tokens an address may try that are wrong."""
 
 
-@dataclass(frozen=True)
-class SharedState:
-    """The state of the buckets of several processes.
-
-    Args:
-        numbers: Shared memory, as :class:`Buckets` keeps it.
-        lock: The file of its lock.
-    """
-
-    numbers: MutableSequence[float]
-    lock: Path
+ROUNDING = 1e-6
+"""Seconds by which the sum of many steps may be off."""
 
 
 class Buckets:
-    """A token bucket for each name: it fills at the rate, and each request takes one out.
+    """A token bucket for each key: it fills at the rate, and each request takes one out.
+
+    Of a bucket one number is kept, the time at which it will be full again (the generic cell rate
+    algorithm, ITU-T I.371). Several processes share the numbers without a lock, as nothing may wait
+    in the event loop: two that count the same key in the same microsecond may count it once.
 
     Args:
         rate: How fast a bucket fills, and how much it holds.
-        names: Of the tokens.
-        shared: The state, where several processes count together; None: this one counts alone.
+        names: Keys with a bucket of their own; others, such as the addresses of clients, share
+            ``OTHERS`` buckets by their hashes.
+        state: Shared memory of :meth:`size` numbers, 0 at first; None: this process counts alone.
     """
 
-    def __init__(self, rate: Rate, names: Iterable[str], shared: SharedState | None = None) -> None:
+    OTHERS = 2**16
+
+    def __init__(
+        self, rate: Rate, names: Iterable[str] = (), state: MutableSequence[float] | None = None
+    ) -> None:
         self.rate = rate
-        self._slots = {name: 2 * slot for slot, name in enumerate(names)}
-        self._state = self.initial(len(self._slots)) if shared is None else shared.numbers
-        self._lock: AbstractContextManager[None] = (
-            nullcontext() if shared is None else FileLock(shared.lock)
-        )
+        self._slots = {name: slot for slot, name in enumerate(names)}
+        self._full_at = [0.0] * self.size(len(self._slots)) if state is None else state
 
-    @staticmethod
-    def initial(count: int) -> MutableSequence[float]:
-        """The state of ``count`` full buckets: of each its content, and when that was measured."""
-        return [0.0, -math.inf] * count
+    @classmethod
+    def size(cls, names: int) -> int:
+        """How many numbers the buckets of so many names, and those of others, need."""
+        return names + cls.OTHERS
 
-    def take(self, name: str, now: float | None = None) -> float:
-        """Take one request out of a bucket, if there is one.
+    def wait(self, key: str, now: float | None = None) -> float:
+        """The seconds until a request may be taken out; 0: at once.
 
         Args:
-            name: Of the token.
+            key: The name of a token, or the address of a client.
             now: The time, in seconds of ``time.monotonic``, which all processes share.
-
-        Returns:
-            0: the request may go on; otherwise the seconds until one may.
         """
         now = time.monotonic() if now is None else now
-        slot = self._slots[name]
-        with self._lock:
-            content, then = self._state[slot], self._state[slot + 1]
-            gained = self.rate.per_second * (now - then)
-            content = min(self.rate.burst, content + max(0.0, gained))
-            allowed = content >= 1
-            self._state[slot] = content - 1 if allowed else content
-            self._state[slot + 1] = now
-        return 0.0 if allowed else (1 - content) / self.rate.per_second
+        filling = self._full_at[self._slot(key)] - now
+        seconds = filling - (self.rate.burst - 1) / self.rate.per_second
+        return seconds if seconds > ROUNDING else 0.0
+
+    def take(self, key: str, now: float | None = None) -> float:
+        """As :meth:`wait`, and take a request out if there is one."""
+        now = time.monotonic() if now is None else now
+        seconds = self.wait(key, now)
+        if not seconds:
+            slot = self._slot(key)
+            self._full_at[slot] = max(self._full_at[slot], now) + 1 / self.rate.per_second
+        return seconds
+
+    def _slot(self, key: str) -> int:
+        own = self._slots.get(key)
+        return len(self._slots) + zlib.crc32(key.encode()) % self.OTHERS if own is None else own

@@ -7,10 +7,9 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
@@ -21,7 +20,7 @@ from lookalike.serve.limits import cores
 from lookalike.serve.logs import configure_logging, event
 from lookalike.serve.metrics import SHARED
 from lookalike.serve.options import Options
-from lookalike.serve.tokens import Buckets, SharedState
+from lookalike.serve.tokens import Buckets
 
 POLL_SECONDS = 0.2
 SHORT_LIFE = 10.0
@@ -88,14 +87,13 @@ def supervise(
         LookalikeError: One of the first workers died before all were ready: it would die again.
     """
     context = multiprocessing.get_context("spawn")  # threads and fork do not go together
-    numbers = context.RawArray("d", Buckets.initial(len(options.tokens.names)))
+    state = context.RawArray("d", Buckets.size(len(options.tokens.names)))
     loaded = context.Semaphore(0)
     configure_logging(options.log)
     with TemporaryDirectory(prefix="lookalike-metrics-") as folder, StopSignals() as stop:
         os.environ[SHARED] = folder  # prometheus_client reads it when a worker imports it
-        shared = SharedState(numbers, Path(folder) / "rates.lock")
         workers = [Worker() for _ in range(count)]
-        arguments = (options, bound, shared, max(1, cores() // count), loaded)
+        arguments = (options, bound, state, max(1, cores() // count), loaded)
         loading = count
         try:
             while not stop.received:
@@ -153,14 +151,18 @@ def _stop(workers: list[Worker], seconds: float) -> None:
 
 
 def run_worker(
-    options: Options, bound: socket.socket, shared: SharedState, threads: int, loaded: Any
+    options: Options,
+    bound: socket.socket,
+    state: MutableSequence[float],
+    threads: int,
+    loaded: Any,
 ) -> None:
     """Serve the index in this process until SIGTERM, or until the supervisor is gone.
 
     Args:
         options: How the index is served.
         bound: The socket that the workers share.
-        shared: The state of the rates that the workers share.
+        state: The memory in which the workers count requests.
         threads: How many cores to use.
         loaded: A semaphore, released once searches are answered.
     """
@@ -170,8 +172,8 @@ def run_worker(
     try:
         with interrupted_by_sigterm():
             threading.Thread(target=_end_with_parent, daemon=True).start()
-            index = Index.open(options.place)
-            run(index, options, bound, options.buckets(shared), threads, loaded.release)
+            index = Index.open(options.address)
+            run(index, options, bound, options.buckets(state), threads, loaded.release)
     except KeyboardInterrupt:
         pass
     except LookalikeError as error:

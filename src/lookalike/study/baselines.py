@@ -140,6 +140,11 @@ def final_scores(
     return FinalScores([scores for scores, _ in found], joined[0], RowClasses(tables, together))
 
 
+def best_shrink(folds: Sequence[FoldFeatures], dim: int, metric: str) -> float:
+    """The shrinkage of LDA that is best on the validation classes of all folds."""
+    return _best_lda(folds, dim, metric)[1]["shrink"]
+
+
 def _best_lda(
     folds: Sequence[FoldFeatures], dim: int, metric: str
 ) -> tuple[list[Projection], dict[str, float]]:

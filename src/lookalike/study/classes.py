@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.files import atomically, damaged
+from lookalike.files import atomically, damaged, is_bomb, open_regular
 
 if TYPE_CHECKING:
     from lookalike.evaluation.class_table import ClassTable
@@ -86,6 +86,8 @@ class RowClasses:
         from lookalike.evaluation.class_table import ClassTable  # loads torch
 
         with np.load(io.BytesIO(content), allow_pickle=False) as found:
+            if is_bomb(sum(one.file_size for one in found.zip.infolist()), len(content)):
+                raise ValueError("what is in it is far larger than the file")
             arrays = {key: found[key] for key in found.files}
         names = tuple(map(str, arrays["classes"]))
         metrics = tuple(map(str, arrays["metrics"]))
@@ -136,6 +138,6 @@ def read_classes(path: Path) -> RowClasses | None:
     if not path.is_file():
         return None
     try:
-        return RowClasses.from_bytes(path.read_bytes())
+        return RowClasses.from_bytes(open_regular(path).readall())
     except Exception as error:  # NumPy and zlib raise almost anything for a damaged file
         raise damaged(path) from error

@@ -102,7 +102,7 @@ class StudyProtocol(Section):
     name: Literal["paper", "fixed-validation", "cross-validation"] = "cross-validation"
     ratio: float = Field(0.9, gt=0, lt=1)
     folds: int = Field(4, ge=2)
-    order: Literal["sequential", "random"] = "sequential"
+    order: Literal["sequential", "random"] = schema.ProtocolConfig().order
     metrics: tuple[str, ...] = schema.ProtocolConfig().metrics
 
 

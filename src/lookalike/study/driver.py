@@ -11,9 +11,10 @@ from typing import Any, Protocol
 import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
-from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import DBAPIError
 
 from lookalike.errors import LookalikeError
+from lookalike.files import refuse_links
 from lookalike.progress import Watcher, duration
 from lookalike.study.config import StudyConfig
 from lookalike.study.ledger import LEASE_SECONDS, Ledger
@@ -26,7 +27,6 @@ from lookalike.study.tuning import to_optuna
 DEATHS_ALLOWED = 5
 """Workers that may die during one task, before the task counts as failed."""
 SECONDS_BETWEEN_REFRESHES = 2.0
-SECONDS_FOR_OTHERS_TABLES = 2.0
 
 
 class Executor(Protocol):
@@ -55,8 +55,11 @@ def run_study(
     storage: str | None = None,
     lease: float = LEASE_SECONDS,
     watcher: Watcher | None = None,
+    test: bool = True,
 ) -> StudyResults:
     """Run everything of a study that is not finished; outdated rows are trained again.
+
+    Without ``test`` it ends when every winner is chosen, before a test label is read.
 
     ``storage`` is the address of a database that several drivers share (by default SQLite in the
     folder), ``lease`` the seconds after which the work of a dead driver is taken over.
@@ -66,6 +69,7 @@ def run_study(
     plan = make_plan(study, folder)
     known = plan.known()
     folder.mkdir(parents=True, exist_ok=True)
+    refuse_links(folder)  # SQLite writes to whatever its file leads to
     address = storage or f"sqlite:///{folder.resolve() / 'study.db'}"
     with Ledger(address, lease, watcher=watcher) as ledger:
         ledger.add(known)
@@ -73,12 +77,16 @@ def run_study(
             for name in plan.restart_outdated(ledger):
                 watcher.note(f"{name} was outdated and is trained again")
             plan.write_head(pool.size)
+            for sentence in plan.without_effect():
+                watcher.note(sentence)
             watcher.note(plan.summary())
-            _drive(plan, ledger, pool, watcher)
+            if plan.read_before():
+                watcher.note(plan.read_before())
+            _drive(plan, ledger, pool, watcher, test)
     return load_results(folder)
 
 
-def _drive(plan: Plan, ledger: Ledger, pool: Executor, watcher: Watcher) -> None:
+def _drive(plan: Plan, ledger: Ledger, pool: Executor, watcher: Watcher, test: bool) -> None:
     """Claim, submit and record tasks until everything is done, here or by other drivers."""
     running: set[str] = set()
     elsewhere: dict[str, float] = {}
@@ -88,7 +96,7 @@ def _drive(plan: Plan, ledger: Ledger, pool: Executor, watcher: Watcher) -> None
     records, newest = ledger.records(plan.prefixes)
     plan.take(records)
     refreshed = time.monotonic()
-    while not plan.ended:
+    while not (plan.ended if test else plan.chosen):
         others: list[str] = []
         for task in plan.ready():
             if not pool.slots:
@@ -134,9 +142,12 @@ def _estimate(plan: Plan, record: Mapping[str, Any], workers: int, watcher: Watc
     """Say how long the rest takes at the time of the first training; a repeat is one per fold."""
     left = sum(progress.runs_left for progress in plan.methods)
     one = float(record["seconds"]) / max(1, len(record.get("separate", ())))
+    preparing = float(record.get("preparing_seconds", 0.0))
+    before = f" after {duration(preparing)} for images and features" if preparing >= 1 else ""
     if left:
         watcher.note(
-            f"the first training took {duration(one)}; about {duration(one * left / workers)} for "
+            f"the first training took {duration(one)}{before}; "
+            f"about {duration(one * left / workers)} for "
             f"the {left:,} that are left, {workers} at a time"
         )
 
@@ -203,10 +214,7 @@ class OptunaTables:
                 waiting = {"connect_args": {"timeout": 60}}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                try:
-                    self.storage = RDBStorage(address, engine_kwargs=waiting)
-                except (IntegrityError, ProgrammingError):  # another driver creates the tables
-                    time.sleep(SECONDS_FOR_OTHERS_TABLES)
+                with self.ledger.exclusive():  # Optuna's tables are created in several steps
                     self.storage = RDBStorage(address, engine_kwargs=waiting)
         return optuna.create_study(
             study_name=name, storage=self.storage, direction="maximize", load_if_exists=True

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, Literal
 
@@ -24,6 +24,11 @@ class Interval:
     count: int
     over: Literal["repeats", "folds"] = "repeats"
     """What varies: the seed or, with one seed, the classes that a fold leaves out."""
+    models: float = math.nan
+    """Standard deviation of single models, each fold of each repeat; NaN of one model.
+
+    Where the next model would lie; the interval is that of the mean, and shrinks with its number.
+    """
 
     @property
     def half(self) -> float | None:
@@ -64,8 +69,8 @@ def summarize(repeats: Sequence[Sequence[float]]) -> Interval:
     >>> found.over, round(found.mean, 3), round(found.sd, 3), found.low
     ('folds', 0.6, 0.1, nan)
     """
+    models = [score for folds in repeats for score in folds]
+    single = float(np.std(models, ddof=1)) if len(models) > 1 else math.nan
     if len(repeats) != 1 or len(repeats[0]) < 2:
-        return interval([fmean(folds) for folds in repeats])
-    (models,) = repeats
-    sd = float(np.std(models, ddof=1))
-    return Interval(fmean(models), sd, math.nan, math.nan, len(models), "folds")
+        return replace(interval([fmean(folds) for folds in repeats]), models=single)
+    return Interval(fmean(models), single, math.nan, math.nan, len(models), "folds", single)

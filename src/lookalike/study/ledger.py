@@ -12,13 +12,13 @@ for its duration by this process's own monotonic clock: so a clock that was set 
 
 import json
 import os
-import re
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import sqlalchemy as sql
@@ -33,8 +33,9 @@ from sqlalchemy.exc import (
     ProgrammingError,
 )
 
+from lookalike.addresses import is_postgres, parse_address
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.files import CHECKSUM, checksum, parse_json
+from lookalike.files import CHECKSUM, checksum, locked, parse_json
 from lookalike.progress import Watcher, duration
 
 Made = TypeVar("Made")
@@ -45,6 +46,7 @@ RETRY_SECONDS = 600.0
 LONGEST_PAUSE = 5.0
 READ_ONLY = "25006"
 """PostgreSQL's code of a server that has not taken over yet."""
+EXCLUSIVE = "SELECT pg_advisory_xact_lock(hashtext('lookalike study'))"
 NETWORK = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
@@ -102,10 +104,9 @@ class Ledger:
         except (IntegrityError, ProgrammingError):  # another driver created it at the same moment
             TABLE.metadata.create_all(self.engine)
         except OperationalError as error:
-            reason = without_password(reason_of(error))
-            raise BadInput(
-                f"cannot open the storage '{without_password(self.url)}': {reason}"
-            ) from None
+            if "already exists" not in str(error):  # as SQLite says that another driver created it
+                reason = reason_of(error)
+                raise BadInput(f"cannot open the storage '{self.url}': {reason}") from None
         except DatabaseError as error:
             raise self._damaged(reason_of(error)) from error
         except UnicodeDecodeError as error:  # SQLite's message has damaged text in it
@@ -146,7 +147,7 @@ class Ledger:
                     raise self._damaged(reason_of(error)) from error
                 if time.monotonic() > until:
                     raise LookalikeError(
-                        f"the storage '{self._shown}' has not answered for "
+                        f"the storage '{self.url}' has not answered for "
                         f"{duration(self.patience)}: {reason_of(error)}; the same command goes on"
                     ) from error
                 if pause > 1:
@@ -328,12 +329,7 @@ class Ledger:
                 "free space on its disk if that is full; if not, remove the file and run the same "
                 "command, which keeps the rows that are stored beside it"
             )
-        return LookalikeError(f"the storage '{self._shown}' cannot be used: {what}; {remedy}")
-
-    @property
-    def _shown(self) -> str:
-        """The address without its password."""
-        return self.engine.url.render_as_string(hide_password=True)
+        return LookalikeError(f"the storage '{self.url}' cannot be used: {what}; {remedy}")
 
     def _may_pass(self, error: DBAPIError) -> bool:
         """Whether the same may work later: the server restarts, or another one takes over."""
@@ -341,6 +337,17 @@ class Ledger:
             return "locked" in str(error.orig)
         gone = error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
         return gone or getattr(error.orig, "sqlstate", None) == READ_ONLY
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Let one driver of the study work at a time."""
+        if self.engine.dialect.name == "sqlite":
+            with locked(Path(f"{self.engine.url.database}.lock")):
+                yield
+        else:
+            with self.engine.begin() as connection:
+                connection.execute(sql.text(EXCLUSIVE))
+                yield
 
     def _have(self, key: str) -> bool:
         with self.guard:
@@ -382,7 +389,7 @@ def reason_of(error: DBAPIError) -> str:
 def engine_of(url: str) -> sql.Engine:
     """The database at an address."""
     try:
-        address = sql.make_url(url)
+        address = sql.make_url(parse_address(url).url if is_postgres(url) else url)
         if address.drivername == "postgresql":
             address = address.set(drivername="postgresql+psycopg")
         if address.get_backend_name() == "sqlite":
@@ -390,17 +397,8 @@ def engine_of(url: str) -> sql.Engine:
         network = NETWORK if address.get_backend_name() == "postgresql" else {}
         return sql.create_engine(address, pool_pre_ping=True, connect_args=network)
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
-        shown, reason = without_password(url), without_password(str(error))
+        if isinstance(error, BadInput):
+            raise
         raise BadInput(
-            f"the storage '{shown}' is invalid: {reason}; give sqlite:///FILE or postgresql://..."
+            f"the storage '{url}' is invalid: {error}; give sqlite:///FILE or postgresql://..."
         ) from None
-
-
-def without_password(text: str) -> str:
-    """A text with the passwords of the addresses in it left out, to be shown.
-
-    >>> without_password("no postgresql://me:secret@host/db?password=secret")
-    'no postgresql://me:***@host/db?password=***'
-    """
-    text = re.sub(r"(://[^:/@\s]*):[^\s]*@", r"\1:***@", text)
-    return re.sub(r"(?i)(password=)[^&\s']+", r"\1***", text)

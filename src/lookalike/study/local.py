@@ -96,7 +96,7 @@ class LocalExecutor:
     def _start(self) -> Worker:
         ours, theirs = Pipe()
         process = subprocess.Popen(
-            [sys.executable, "-m", "lookalike.study.local", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "lookalike.study.local", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=sys.__stderr__,  # standard output is the driver's

@@ -154,8 +154,8 @@ def row_config(study: StudyConfig, row: RowConfig) -> RunConfig:
 def shared_config(config: RunConfig) -> RunConfig:
     """What the facts and baselines of a row depend on, and nothing else of its configuration."""
     own = {
-        "model": {"network", "weights", "pooling", "dim", "frozen", "frozen_views"},
-        "train": {"metric", "device", "precision"},
+        "model": {"network", "weights", "pooling", "layer_norm", "dim", "frozen", "frozen_views"},
+        "train": {"metric", "device", "precision", "eval_batch_size"},
     }
     parts = {
         name: getattr(config, name).model_dump(include=set(keys)) for name, keys in own.items()

@@ -3,16 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from lookalike import models
-from lookalike.config import RunConfig
+from lookalike.config import RunConfig, without_effect
 from lookalike.data import ImageSet
 from lookalike.errors import BadInput
 from lookalike.study.classes import RowClasses
 from lookalike.study.config import REPLACED_BY_ROWS, StudyConfig
 from lookalike.study.ledger import Ledger
-from lookalike.study.methods import Cell, DatasetFacts, Method, cells, hash_of
+from lookalike.study.methods import NOT_AXES, Cell, DatasetFacts, Method, cells, hash_of
 from lookalike.study.progress import MethodProgress, records_of
 from lookalike.study.result_files import (
     baseline_classes,
@@ -25,8 +26,9 @@ from lookalike.study.result_files import (
     write_method,
     write_study,
 )
-from lookalike.study.results import BaselineRow, StudyResults
+from lookalike.study.results import BaselineRow, MethodRow, Reading, StudyResults
 from lookalike.study.runner import Task
+from lookalike.study.tuning import best_trial
 from lookalike.training.building import load_images, splits_of
 
 
@@ -84,8 +86,22 @@ class Plan:
         """The prefixes of the keys of all tasks."""
         return [*(one.task.key for one in self.baselines), *(one.prefix for one in self.methods)]
 
+    @property
+    def chosen(self) -> bool:
+        """Whether every winner of the study is chosen."""
+        return all(progress.tuned for progress in self.methods)
+
     def ready(self) -> Iterable[Task]:
-        """Tasks that can run now: baselines, then methods in the order of the study file."""
+        """Tasks that can run now, methods in the order of the study file.
+
+        First the trials of every row. No test label is read before all winners are chosen: then
+        come the repeats, which are tested, and the baselines.
+        """
+        if not self.chosen:
+            for progress in self.methods:
+                if not progress.tuned:
+                    yield from progress.ready
+            return
         for baseline in self.baselines:
             if not baseline.ended:
                 yield baseline.task
@@ -128,6 +144,7 @@ class Plan:
                     f"'{path}' was made with other settings, data or weights; give another folder "
                     "(--results), or remove it"
                 )
+            progress.former = readings_of(row)
             found |= records_of(method, row, method_classes(self.folder, row))
         stored = (self.folder / "study.json").is_file()
         former = load_results(self.folder).facts if stored else {}
@@ -151,9 +168,17 @@ class Plan:
             row = read_method(self.folder, method.dataset, method.label)
             if row is not None and row.outdated:
                 ledger.forget(progress.prefix)
+                progress.former = tuple(
+                    replace(one, reason=one.reason or "outdated") for one in readings_of(row)
+                )
                 write_method(self.folder, progress.row())
                 names.append(f"{method.dataset} {method.label}")
         return names
+
+    def without_effect(self) -> list[str]:
+        """A sentence for each setting of a row that changes nothing."""
+        found = {text: None for one in self.methods for text in without_effect(one.method.config)}
+        return [text for text in found if not text.startswith(NOT_AXES)]
 
     def summary(self) -> str:
         """How much work the study is, before it begins: "12 rows: 600 trials, 36 repeats, ..."."""
@@ -169,6 +194,20 @@ class Plan:
             parts.append(f"{' or '.join(map(str, sorted(folds)))} folds")
         trainings = sum((one.trials_asked + repeats) * one.folds for one in self.methods)
         return f"{trainings:,} trainings: {', '.join(parts)}"
+
+    def read_before(self) -> str:
+        """A sentence where more trials may replace winners whose test scores were read."""
+        names = [
+            one.method.label
+            for one in self.methods
+            if one.former and not one.former[-1].reason and one.former[-1].trials < one.trials_asked
+        ]
+        if not names:
+            return ""
+        return (
+            f"the test set was read for {', '.join(names)}: a winner of more trials is tested too, "
+            "and every reading is counted in the row"
+        )
 
     def write_head(self, workers: int) -> None:
         """Write the study file, without paths, and the number of workers."""
@@ -194,6 +233,16 @@ class Plan:
         )
 
 
+def readings_of(row: MethodRow) -> tuple[Reading, ...]:
+    """The readings of a stored row; of one from before they were counted, that of its repeats."""
+    if row.readings or not row.repeats:
+        return row.readings
+    best = best_trial(row.trials, row.trials_asked)
+    scores = [repeat.score(row.metric, "separate") for repeat in row.repeats]
+    number = best.number if best else 0
+    return (Reading(number, row.trials_asked, len(scores), fmean(scores)),)
+
+
 def results_folder(study: StudyConfig, given: Path | None = None) -> Path:
     """The folder of a study's results: as given, else ``results/<name>``."""
     return given or study.results or Path("results") / study.name
@@ -214,13 +263,14 @@ def make_plan(study: StudyConfig, folder: Path) -> Plan:
     for name, group in _groups(found).items():
         shared = next((cell.shared for cell in group if cell.shared.model.frozen), group[0].shared)
         dataset = group[0].dataset
-        place = shared.data.model_dump_json()
+        place = f"{shared.data.model_dump_json()} {shared.protocol.order} {shared.protocol.seed}"
         if place not in loaded:
             loaded[place], _ = load_images(shared)
         facts[name] = known = _facts(shared, loaded[place])
         images, weights = known["fingerprint"], known["weights"]
         own = DatasetFacts(images, weights, known["train_classes"])
-        identity = hash_of(shared.identity(), images, weights, dataset)
+        metrics = shared.protocol.metrics
+        identity = hash_of(shared.identity(), metrics, images, weights, dataset)
         if study.baselines:
             known["baselines"] = identity
             task = Task(f"{identity}/baselines", "baselines", shared.model_dump(mode="json"))
@@ -239,7 +289,9 @@ def _groups(found: Sequence[Cell]) -> dict[str, list[Cell]]:
     """Cells that share data, protocol and network, by a name: the data set and common axes."""
     by_key: dict[tuple[str, str], list[Cell]] = {}
     for cell in found:
-        key = cell.shared.model_dump_json(exclude={"model": {"frozen", "frozen_views"}})
+        key = cell.shared.model_dump_json(
+            exclude={"model": {"frozen", "frozen_views"}, "train": {"eval_batch_size"}}
+        )
         by_key.setdefault((cell.dataset, key), []).append(cell)
     named: dict[str, list[Cell]] = {}
     for (dataset, _), group in by_key.items():

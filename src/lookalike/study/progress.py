@@ -2,13 +2,13 @@
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lookalike.study.classes import RowClasses
 from lookalike.study.config import StudyConfig
-from lookalike.study.methods import Method
-from lookalike.study.results import MethodRow, PlannedRow, Repeat, Trial
+from lookalike.study.methods import Method, hash_of
+from lookalike.study.results import MethodRow, PlannedRow, Reading, Repeat, Trial
 from lookalike.study.runner import Kind, Task
 from lookalike.study.tuning import best_trial, should_prune, suggest, trials_asked, visible_trials
 
@@ -33,6 +33,8 @@ class MethodProgress:
     ready: list[Task] = field(default_factory=list)
     runs_done: int = 0
     asked: dict[int, dict[str, Any]] = field(default_factory=dict)
+    former: tuple[Reading, ...] = ()
+    """Winners whose test scores were read before, as the row's file has them."""
 
     def __post_init__(self) -> None:
         self.trials_asked = trials_asked(self.study.tuner, self.method.search)
@@ -112,7 +114,27 @@ class MethodProgress:
             identity=self.method.identity,
             axes=dict(self.method.axes),
             group="" if self.method.group == self.method.dataset else self.method.group,
+            readings=self.readings,
         )
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """Every winner that was tested, the present one last.
+
+        One that another replaces (more trials) stays in the list, with the reason.
+        """
+        best = self.best
+        if best is None or not self.repeats:
+            return self.former
+        scores = [repeat.score(self.study.metric, "separate") for repeat in self.repeats]
+        mean = statistics.fmean(scores)
+        now = Reading(best.number, self.trials_asked, len(scores), mean)
+        if self.former and not self.former[-1].reason and self.former[-1].trial == now.trial:
+            return (*self.former[:-1], now)  # the same winner, repeated more often
+        replaced = (
+            replace(one, reason=one.reason or "replaced after more trials") for one in self.former
+        )
+        return (*replaced, now)
 
     def row_classes(self) -> RowClasses:
         """The scores per test class so far."""
@@ -130,7 +152,8 @@ class MethodProgress:
             history = self.trials[:seen]
             if number not in self.asked:
                 seed = int(self.method.identity[:7], 16) ^ self.study.seed  # one for each method
-                self.asked[number] = suggest(
+                first = records.get(fold_key(self.method, number, 0), {})
+                self.asked[number] = first.get("parameters") or suggest(
                     self.study.tuner, self.method.search, seed, number, history
                 )
             trial = self._trial(number, history, records)
@@ -160,7 +183,9 @@ class MethodProgress:
             if prune and fold + 1 < self.folds and should_prune(scores, history):
                 return Trial(number, parameters, "pruned", None, tuple(scores), seconds)
         mean = sum(scores) / len(scores)
-        return Trial(number, parameters, "complete", mean, tuple(scores), seconds)
+        finals = tuple(record["last"] for record in found if record and "last" in record)
+        finals = finals if len(finals) == len(scores) else ()
+        return Trial(number, parameters, "complete", mean, tuple(scores), seconds, last=finals)
 
     def _update_repeats(self, records: Records) -> None:
         best = self.best
@@ -218,8 +243,9 @@ def fold_key(method: Method, trial: int, fold: int) -> str:
 
 
 def repeat_key(method: Method, trial: int, repeat: int) -> str:
-    """The key of one repeat of the best trial."""
-    return f"{method.identity}/winner-{trial:03d}/repeat-{repeat}"
+    """The key of one repeat of the best trial, which is tested in every metric of the protocol."""
+    tested = hash_of(sorted(method.config.protocol.metrics))[:8]
+    return f"{method.identity}/winner-{trial:03d}/repeat-{repeat}-{tested}"
 
 
 def records_of(
@@ -229,14 +255,19 @@ def records_of(
     found: dict[str, dict[str, Any]] = {}
     for trial in row.trials:
         share = trial.seconds / max(1, len(trial.folds) + (trial.state == "failed"))
+        known = {"parameters": trial.parameters, "seconds": share}
         for fold, score in enumerate(trial.folds):
-            found[fold_key(method, trial.number, fold)] = {"score": score, "seconds": share}
+            last = {"last": trial.last[fold]} if trial.last else {}
+            found[fold_key(method, trial.number, fold)] = known | {"score": score} | last
         if trial.state == "failed":
             key = fold_key(method, trial.number, len(trial.folds))
-            found[key] = {"error": trial.error, "seconds": share}
+            found[key] = known | {"error": trial.error}
     best = best_trial(row.trials, row.trials_asked)
+    metrics = set(method.config.protocol.metrics)
     if best is not None and len(row.trials) == row.trials_asked:
         for repeat in row.repeats:
+            if not all(metrics <= set(scores) for scores in repeat.separate):
+                continue  # a metric was added since: its model is trained again, and tested
             names = ("validation", "separate", "concatenated", "seconds", "runs")
             values = {name: getattr(repeat, name) for name in names}
             of_repeat = classes.of_repeat(repeat.number) if classes else None

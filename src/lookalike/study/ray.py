@@ -1,7 +1,9 @@
 """Tasks on a Ray cluster: long-lived actors, each with the CPUs and GPUs of one task."""
 
 import logging
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -12,6 +14,7 @@ import torch
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import Watcher
+from lookalike.registry import TRUSTED
 from lookalike.study.runner import Outcome, Task, TaskRunner
 
 START_SECONDS = 300.0
@@ -68,6 +71,21 @@ def places_on(node: Mapping[str, float], needs: Mapping[str, float]) -> int:
     return min(found)
 
 
+def _job() -> Any:
+    """A job whose actors search for modules as this process does.
+
+    Ray would let them search the current folder before all others: a module beside the data would
+    replace a library.
+    """
+    from ray.job_config import JobConfig
+
+    class Job(JobConfig):
+        def _runtime_env_has_working_dir(self) -> bool:
+            return True  # of its own, says this, so that Ray adds no folder
+
+    return Job(_py_driver_sys_path=list(filter(None, sys.path[:1])))
+
+
 class RayExecutor:
     """As many actors as the cluster has room for, or ``workers``; those of dead nodes are dropped.
 
@@ -116,8 +134,14 @@ class RayExecutor:
         if not self.ray.is_initialized():
             former = signal.getsignal(signal.SIGTERM)
             try:
+                trusted = {name: os.environ[name] for name in (TRUSTED,) if name in os.environ}
                 self.ray.init(
-                    address=self.address, log_to_driver=False, logging_level=logging.ERROR
+                    address=self.address,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    include_dashboard=False,  # it starts whatever a page of the browser tells it
+                    runtime_env={"env_vars": trusted} if trusted else None,
+                    job_config=_job(),
                 )
             except (ConnectionError, ValueError) as error:
                 reason = " ".join(str(error).split())

@@ -63,6 +63,8 @@ class Trial:
     seconds: float
     error: str = ""
     """Why it failed."""
+    last: tuple[float, ...] = ()
+    """The validation score of each fold's last epoch, which no score chose; where it is known."""
 
 
 class Tested:
@@ -91,6 +93,22 @@ class Repeat(Tested):
     seconds: float
     runs: tuple[str, ...] = ()
     """The names of the run folders, one per fold, where they are kept."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One winner of a search whose test scores were read."""
+
+    trial: int
+    """The number of the trial that won."""
+    trials: int
+    """Of how many; 0 where nothing was searched."""
+    repeats: int
+    """How often it was trained and tested."""
+    score: float
+    """The mean of its test scores, by the metric of the study."""
+    reason: str = ""
+    """Why it was replaced; empty while it stands."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +143,26 @@ class MethodRow:
     """The values of what varies besides the method: ``{"network": "resnet50", "size": "64"}``."""
     group: str = ""
     """The key of its facts and baselines; empty: the data set."""
+    readings: tuple[Reading, ...] = ()
+    """Every winner whose test scores were read, the last one that of the repeats."""
 
     @property
     def label(self) -> str:
         """The method and the values of its axes."""
         return label_of(self.method, self.axes)
+
+    @property
+    def times_read(self) -> int:
+        """How many winners were tested: more than one is a choice that knew test scores."""
+        return max(len(self.readings), int(bool(self.repeats)))
+
+    @property
+    def read_again(self) -> str:
+        """A sentence for a row whose test set was read for more than one winner; else empty."""
+        if self.times_read < 2:
+            return ""
+        scores = ", then ".join(f"{100 * one.score:.1f} ({_origin(one)})" for one in self.readings)
+        return f"the test set was read {self.times_read} times: {scores}"
 
     @property
     def validated(self) -> bool:
@@ -245,6 +278,15 @@ class StudyResults:
         return tuple(dict.fromkeys(axis for row in self.planned for axis in row.axes))
 
     @property
+    def chosen(self) -> bool:
+        """Whether every winner is chosen: all trials of every row are finished.
+
+        Before that nobody looks at a test score, of a baseline either.
+        """
+        tried = {(row.dataset, row.label): len(row.trials) for row in self.rows}
+        return all(tried.get(row.key, 0) >= row.trials for row in self.planned)
+
+    @property
     def finished(self) -> bool:
         """Whether every row has all its repeats."""
         done = {(row.dataset, row.label) for row in self.rows if row.finished}
@@ -264,3 +306,9 @@ class StudyResults:
         """One row, or None."""
         label = label_of(method, axes or {})
         return next((row for row in self.of(dataset) if row.label == label), None)
+
+
+def _origin(one: Reading) -> str:
+    """What a winner won, and why it was replaced."""
+    best = f"best of {one.trials} trials" if one.trials else "settings as given"
+    return f"{best}; {one.reason}" if one.reason else best

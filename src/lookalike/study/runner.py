@@ -24,7 +24,7 @@ from lookalike.models import multi_view
 from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, RunIsBusy, test_embeddings
-from lookalike.study.baselines import FoldFeatures, baselines, final_scores
+from lookalike.study.baselines import FoldFeatures, baselines, best_shrink, final_scores
 from lookalike.study.result_files import without_folders
 from lookalike.training.batches import embed
 from lookalike.training.building import (
@@ -46,7 +46,7 @@ from lookalike.training.score import TrainingRows, needs_training
 from lookalike.training.signals import Interrupted
 
 Made = TypeVar("Made")
-Kind = Literal["validate", "repeat", "baselines"]
+Kind = Literal["validate", "repeat", "baselines", "shrinkage"]
 
 UNWRITTEN = "unwritten"
 """The key of a record that says which file could not be written."""
@@ -60,7 +60,7 @@ class Task:
     """One unit of work.
 
     ``validate``: train one fold without the test set. ``repeat``: train every fold and test.
-    ``baselines``: what needs no training.
+    ``baselines``: what needs no training. ``shrinkage``: that of LDA, by validation classes alone.
     """
 
     key: str
@@ -91,6 +91,8 @@ class TaskRunner:
     def __init__(self, watcher: Watcher | None = None) -> None:
         self.watcher = watcher or Watcher()
         self.cache: dict[str, dict[str, Any]] = {}
+        self.preparing_seconds = 0.0
+        """Spent on images, networks and features that several tasks share."""
 
     def run(self, task: Task) -> dict[str, Any]:
         """The record of a task; an exception becomes a record with an ``error``.
@@ -100,11 +102,12 @@ class TaskRunner:
         Raises:
             Interrupted: A signal stopped the task, which says nothing about it.
         """
-        begun = time.monotonic()
+        begun, prepared = time.monotonic(), self.preparing_seconds
         work: dict[str, Callable[[RunConfig, Task], dict[str, Any]]] = {
             "validate": self.validate,
             "repeat": self.repeat,
             "baselines": self.baselines,
+            "shrinkage": self.baselines,
         }
         try:
             found = self.when_free(lambda: work[task.kind](parse(task.config, task.title), task))
@@ -112,7 +115,9 @@ class TaskRunner:
             raise
         except Exception as error:  # a loss may raise anything; the study goes on
             found = failure_of(error)
-        return found | {"seconds": round(time.monotonic() - begun, 3)}
+        preparing = self.preparing_seconds - prepared
+        seconds = time.monotonic() - begun - preparing
+        return found | {"seconds": round(seconds, 3), "preparing_seconds": round(preparing, 3)}
 
     def when_free(self, work: Callable[[], Made]) -> Made:
         """The result of ``work``, once no other process trains the same run.
@@ -126,16 +131,18 @@ class TaskRunner:
                 time.sleep(BUSY_SECONDS)
 
     def validate(self, config: RunConfig, task: Task) -> dict[str, Any]:
-        """Train one fold without the test set; the best validation score."""
+        """Train one fold without the test set; the validation score of the best and last epoch."""
         if task.checkpoints:
             run = train(config, self.watcher)
             value = run.result["validation"][config.train.metric]
             shutil.rmtree(run.folder, ignore_errors=True)  # the score is all that is kept
-        else:
-            value = self.learned(config, self.tuning_split(config)).progress.best_score
-        if not math.isfinite(value):
-            raise LookalikeError(f"the validation score is {value}")
-        return {"score": float(value)}
+            if not math.isfinite(value):
+                raise LookalikeError(f"the validation score is {value}")
+            return {"score": float(value)}
+        progress = self.learned(config, self.tuning_split(config)).progress
+        if not math.isfinite(progress.best_score):
+            raise LookalikeError(f"the validation score is {progress.best_score}")
+        return {"score": float(progress.best_score), "last": float(progress.last_score)}
 
     def repeat(self, config: RunConfig, task: Task) -> dict[str, Any]:
         """Train every fold; test each model, and their concatenated embeddings."""
@@ -187,8 +194,7 @@ class TaskRunner:
         return found
 
     def baselines(self, config: RunConfig, task: Task) -> dict[str, Any]:
-        """Raw features, PCA and LDA."""
-        del task
+        """Raw features, PCA and LDA; or only the shrinkage of LDA, which reads no test label."""
         images, _, _ = self.store(config)
         learner = self.learner(config)
         plain = multi_view(learner.model.without_linear(), learner.views)
@@ -199,6 +205,8 @@ class TaskRunner:
 
         folds = [FoldFeatures(split, features) for split in splits_of(config, images)]
         dim = config.model.dim
+        if task.kind == "shrinkage":
+            return {"shrink": best_shrink(folds, dim, config.train.metric)}
         return {"rows": baselines(folds, dim, config.train.metric, config.protocol.metrics)}
 
     def learned(self, config: RunConfig, split: Split) -> TrainingLoop:
@@ -216,7 +224,10 @@ class TaskRunner:
         images, store, preset = self.store(config)
         device = self.fabric(config).device
         if not config.model.frozen:
-            return build_learner(config, images, store, preset, device, self.watcher)
+            begun = time.monotonic()
+            learner = build_learner(config, images, store, preset, device, self.watcher)
+            self.preparing_seconds += time.monotonic() - begun
+            return learner
         model = config.model
         features = self.cached(
             lambda: frozen_features(config, images, store, preset, device, self.watcher),
@@ -252,7 +263,8 @@ class TaskRunner:
 
         given = config.data
         own = config.model.network if preset_name(given.transform) == NETWORK else ""
-        return self.cached(opened, "store", given, own)
+        halves = config.protocol.order, config.protocol.seed
+        return self.cached(opened, "store", given, own, *halves)
 
     def fabric(self, config: RunConfig) -> Fabric:
         """The device and precision."""
@@ -264,7 +276,10 @@ class TaskRunner:
         parts = (p.model_dump_json() if isinstance(p, BaseModel) else repr(p) for p in key)
         name = "|".join(parts)
         kept = self.cache.setdefault(kind, {})
+        begun = time.monotonic()
         made: Made = kept.pop(name) if name in kept else make()
+        if kind in KEPT:
+            self.preparing_seconds += time.monotonic() - begun
         kept[name] = made  # the newest is the last
         while len(kept) > KEPT.get(kind, 64):
             del kept[next(iter(kept))]

@@ -1,5 +1,6 @@
 """The progress of a study, read from its files."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ def status_of(folder: Path) -> Status:
     """
     found = load_results(folder)
     rows = {(row.dataset, row.label): row for row in found.rows}
-    methods = [_row_status(found.metric, one, rows.get(one.key)) for one in found.planned]
+    methods = [
+        _row_status(found.metric, one, rows.get(one.key), found.chosen) for one in found.planned
+    ]
     done = sum(
         sum(max(1, len(trial.folds)) for trial in row.trials) + row.seeds * one.folds
         for one in found.planned
@@ -28,7 +31,7 @@ def status_of(folder: Path) -> Status:
     left = sum(map(_runs_left, methods))
     spent = sum(row.seconds for row in found.rows) / max(1, int(found.study.get("workers", 1)))
     baselines: dict[str, dict[str, dict[str, float | None]]] = {name: {} for name in found.facts}
-    for base in found.baselines:
+    for base in found.baselines if found.chosen else ():
         baselines.setdefault(base.group or base.dataset, {})[base.baseline] = {
             "test": base.score(found.metric, "separate"),
             "concatenated": base.score(found.metric) if len(base.separate) > 1 else None,
@@ -46,12 +49,13 @@ def status_of(folder: Path) -> Status:
     }
 
 
-def _row_status(metric: str, planned: PlannedRow, row: MethodRow | None) -> Status:
+def _row_status(metric: str, planned: PlannedRow, row: MethodRow | None, chosen: bool) -> Status:
+    """The progress of one row; without test scores until every winner is ``chosen``."""
     dataset, method, folds = planned.dataset, planned.method, planned.folds
     if row is None:  # not begun
         trials, repeats = planned.trials, planned.repeats
         row = MethodRow(dataset, method, {}, {}, None, trials_asked=trials, repeats_asked=repeats)
-    tested = row.seeds > 0 and row.seeds == row.repeats_asked
+    tested = chosen and row.seeds > 0 and row.seeds == row.repeats_asked
     errors = [trial.error for trial in row.trials if trial.error] + list(row.errors)
     return {
         "dataset": dataset,
@@ -68,6 +72,9 @@ def _row_status(metric: str, planned: PlannedRow, row: MethodRow | None) -> Stat
         "best": max(row.values, default=None),
         "test": row.interval(metric, "separate") if tested else None,
         "concatenated": row.interval(metric) if tested and folds > 1 else None,
+        "chosen": chosen,
+        "times_read": row.times_read,
+        "read_again": row.read_again if chosen else "",
         "seconds": row.seconds,
         "error": errors[0] if errors else "",
         "outdated": row.outdated,
@@ -94,6 +101,7 @@ def status_table(found: Status) -> str:
         "repeats",
         "test",
         "±",
+        "models",
     ]
     rows = [(*head, "concatenated", "±")]
     rows += [
@@ -106,12 +114,13 @@ def status_table(found: Status) -> str:
             _percent(part["best"]),
             f"{part['repeats']}/{part['repeats_asked']}",
             *_cells(part["test"]),
+            _percent(part["test"] and part["test"].models),
             *_cells(part["concatenated"]),
         )
         for part in found["methods"]
     ]
     rows += [
-        (dataset, name, *[""] * 5, _percent(one["test"]), "", _percent(one["concatenated"]), "")
+        (dataset, name, *[""] * 5, _percent(one["test"]), "", "", _percent(one["concatenated"]), "")
         for dataset, baselines in found["baselines"].items()
         for name, one in baselines.items()
     ]
@@ -131,7 +140,11 @@ def status_table(found: Status) -> str:
     title = f"{found['name']}: {found['metric']} in per cent, {found['runs_done']} trainings done"
     problems = [
         f"{part['dataset']} {label_of(part['method'], part['axes'])}: {before}{part[kind]}"
-        for kind, before in (("error", ""), ("outdated", "outdated until trained again: "))
+        for kind, before in (
+            ("error", ""),
+            ("outdated", "outdated until trained again: "),
+            ("read_again", ""),
+        )
         for part in found["methods"]
         if part[kind]
     ]
@@ -139,7 +152,7 @@ def status_table(found: Status) -> str:
 
 
 def _percent(score: float | None) -> str:
-    return "" if score is None else f"{100 * score:.2f}"
+    return "" if score is None or math.isnan(score) else f"{100 * score:.2f}"
 
 
 def _cells(score: Interval | None) -> tuple[str, str]:
@@ -149,6 +162,8 @@ def _cells(score: Interval | None) -> tuple[str, str]:
 def _legend(methods: list[Status]) -> list[str]:
     """Explanations of the columns of test scores."""
     lines = []
+    if not all(part["chosen"] for part in methods):
+        lines.append("no test score is shown, or read, before every winner is chosen")
     tests = [part["test"] for part in methods if part["test"] is not None]
     of_folds = any(part["concatenated"] for part in methods)
     if any(test.over == "folds" for test in tests):
@@ -158,7 +173,10 @@ def _legend(methods: list[Status]) -> list[str]:
         )
     elif tests:
         what = "mean of the folds' separate models" if of_folds else "mean of single models"
-        interval = "; ±: half the 95 % t-interval over repeats"
+        interval = (
+            "; ±: half the 95 % t-interval of the mean over repeats; models: standard deviation of "
+            "single models"
+        )
         lines.append(f"test: {what}{interval if any(t.half is not None for t in tests) else ''}")
     if of_folds:
         lines.append("concatenated: the folds' embeddings, concatenated")

@@ -43,12 +43,29 @@ class Learner:
         return self.frozen_parameters + sum(p.numel() for p in self.model.parameters())
 
 
-def load_images(config: RunConfig, loaded: ImageSet | None = None) -> tuple[ImageSet, Preset]:
+def load_images(
+    config: RunConfig, loaded: ImageSet | None = None, watcher: Watcher | None = None
+) -> tuple[ImageSet, Preset]:
     """The images of a run, unless ``loaded``, and how they are transformed; nothing is decoded."""
     given, preset = config.data, models.preset_of(config.data.transform, config.model.network)
     if loaded is None:
-        loaded = data.load(given.name, given.root, given.skip_unreadable)
-    return loaded, preset
+        told = watcher or Watcher()
+        loaded = data.load(
+            given.name,
+            given.root,
+            given.skip_unreadable,
+            lambda done, total: told.stage("reading files to know their content", done, total),
+        )
+    return with_test_half(config, loaded), preset
+
+
+def with_test_half(config: RunConfig, images: ImageSet) -> ImageSet:
+    """The images; where they do not say which classes test, ``protocol.seed`` draws them.
+
+    It is 0 if not set, so that runs with other seeds are tested on the same classes.
+    """
+    protocol = config.protocol
+    return data.draw_test_half(images, protocol.seed or 0) if protocol.order == "random" else images
 
 
 def with_chosen_store(
@@ -91,7 +108,7 @@ def splits_of(config: RunConfig, images: ImageSet) -> list[Split]:
     """All folds of a run's protocol."""
     protocol = config.protocol
     return data.make_splits(
-        images,
+        with_test_half(config, images),
         protocol.name,
         seed=config.seed if protocol.seed is None else protocol.seed,
         ratio=protocol.ratio,

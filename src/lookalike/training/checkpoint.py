@@ -8,6 +8,7 @@ Training goes on meanwhile: everything is copied to memory first, and a thread w
 
 import os
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +23,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from lookalike.errors import LookalikeError, WriteFailed
-from lookalike.files import atomically, fault_point, file_checksum, read_json, write_json
+from lookalike.files import (
+    atomically,
+    fault_point,
+    file_checksum,
+    read_json,
+    refuse_packed,
+    write_json,
+)
 from lookalike.training.distributed.ranks import from_first, is_first, on_all_ranks
 from lookalike.training.distributed.sharding import weights_as_held, whole_copy
 
@@ -31,6 +39,8 @@ Weights = dict[str, Tensor]
 START = "start.safetensors"
 """The weights before training, written once, beside the checkpoints."""
 CHECKSUMS = "checksums.json"
+OURS = re.compile(r"\d{6,}|\.draft-\d+")
+"""The names of checkpoints, whole and unfinished: only these are removed."""
 
 
 def save(folder: Path, weights: dict[str, Weights], state: dict[str, Any]) -> None:
@@ -59,7 +69,7 @@ def save(folder: Path, weights: dict[str, Weights], state: dict[str, Any]) -> No
         draft.rename(final)
         fault_point("renamed")
         for other in folder.iterdir():
-            if other.is_dir() and other != final:
+            if OURS.fullmatch(other.name) and other != final:
                 shutil.rmtree(other, ignore_errors=True)
 
 
@@ -102,6 +112,7 @@ def read(checkpoint: Path) -> tuple[dict[str, Weights], dict[str, Any]]:
     with explain_damage(checkpoint):
         names = [name for name in checked_files(checkpoint) if name.endswith(".safetensors")]
         weights = {Path(name).stem: load_file(str(checkpoint / name)) for name in names}
+        refuse_packed(checkpoint / "state.pt")
         return weights, torch.load(checkpoint / "state.pt", weights_only=True, map_location="cpu")
 
 
@@ -123,7 +134,7 @@ def read_start(folder: Path) -> Weights | None:
         return None
     with explain_damage(path):
         if known.is_file() and read_json(known)[START] != file_checksum(path):
-            raise ValueError(path)
+            raise ChecksumDiffers(path.name)
         return load_file(str(path))
 
 
@@ -138,7 +149,7 @@ def checked_files(checkpoint: Path) -> list[str]:
     sums = read_json(path)
     for name, known in sums.items():
         if Path(name).name != name or file_checksum(checkpoint / name) != known:
-            raise ValueError(name)
+            raise ChecksumDiffers(name)
     return list(sums)
 
 
@@ -149,14 +160,31 @@ def save_start(folder: Path, tensors: Weights) -> None:
     write_json(path.with_suffix(".json"), {START: file_checksum(path)})
 
 
+class ChecksumDiffers(Exception):
+    """A file is not as it was written."""
+
+
 @contextmanager
 def explain_damage(path: Path) -> Iterator[None]:
-    """Turn any exception of a reader of a damaged file into one sentence."""
+    """Say in one sentence why a checkpoint cannot be read; only a damaged one is to be removed."""
     try:
         yield
-    except Exception as error:
+    except (LookalikeError, MemoryError):
+        raise
+    except ChecksumDiffers as error:
         raise LookalikeError(
-            f"the checkpoint '{path}' is damaged; remove the run's folder to start again"
+            f"the checkpoint '{path}' is damaged: {error} is not as it was written; remove the "
+            "run's folder to start again"
+        ) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise LookalikeError(
+            f"cannot read the checkpoint '{error.filename or path}': {reason}"
+        ) from error
+    except Exception as error:  # the readers raise errors of their own
+        reason = " ".join(str(error).split())[:200]
+        raise LookalikeError(
+            f"cannot read the checkpoint '{path}': {type(error).__name__}: {reason}"
         ) from error
 
 

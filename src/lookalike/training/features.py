@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,8 +27,8 @@ from lookalike.data import ImageSet, Part, Preset
 from lookalike.data.cache import cache_folder, remove_abandoned
 from lookalike.data.parallel import in_threads
 from lookalike.data.stores.sizes import format_bytes
-from lookalike.errors import BadInput
-from lookalike.files import atomically, damaged, one_at_a_time, read_json, write_json
+from lookalike.errors import BadInput, LookalikeError
+from lookalike.files import damaged, locked, open_regular, read_json, write_json
 from lookalike.models import fingerprint
 from lookalike.progress import Watcher
 from lookalike.training.batches import Pixels, read_training, unread_test
@@ -36,6 +37,8 @@ from lookalike.training.feeding import Feeding, UnreadBatch, feed
 LARGEST = float(np.finfo(np.float16).max)
 AT_A_TIME = 128
 """Images in a batch; fixed, since the augmented views are drawn batch by batch."""
+BATCHES_BETWEEN_FLUSHES = 32
+"""After so many, what is computed survives a killed process too."""
 BLOCK_BYTES = 1 << 25
 
 
@@ -112,12 +115,11 @@ def open_features(
     about = path.with_suffix(".json")
     shape = (views + 1, len(images))
     if not is_complete(path, about, shape):
-        with one_at_a_time(path):
+        with locked(path.with_name(f"{path.name}.lock")):
             if not is_complete(path, about, shape):  # made by another process, meanwhile
                 remove_abandoned(path)
                 network = frozen()
-                with atomically(path) as draft:
-                    compute(draft, network, len(images), views, watcher)
+                compute(path, network, len(images), views, watcher)
                 checked = {"blocks": block_checksums(path)}
                 known = {"parameters": network.parameters, "of": named} | checked
                 write_json(about, known, sealed=True)
@@ -132,7 +134,7 @@ def block_checksums(path: Path) -> list[int]:
     size = path.stat().st_size
 
     def one(start: int) -> int:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(start)
             return zlib.crc32(file.read(BLOCK_BYTES))
 
@@ -149,8 +151,13 @@ def is_complete(path: Path, about: Path, shape: tuple[int, ...]) -> bool:
 
 @torch.no_grad()
 def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher) -> None:
-    """Write the features of ``count`` images: the test view, then the augmented ones."""
+    """Write the features of ``count`` images: the test view, then the augmented ones.
+
+    They are collected in ``NAME.partial``. Where a former call was interrupted, this one resumes.
+    """
     pixels = frozen.pixels
+    partial_path = path.with_name(f"{path.name}.partial")
+    counter = path.with_name(f"{path.name}.partial.json")
     slices = [np.arange(i, min(i + AT_A_TIME, count)) for i in range(0, count, AT_A_TIME)]
     jobs = [(view, number) for view in range(views + 1) for number in range(len(slices))]
 
@@ -163,20 +170,50 @@ def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher
         read = partial(read_training, pixels, chosen, view, number, part)
         return [UnreadBatch(len(chosen), read)]
 
-    written: NDArray[np.float16] | None = None
-    fed = feed(jobs, unread, pixels.inputs, frozen.device, frozen.feeding)
-    for done, ((view, number), (batch,)) in enumerate(fed):
-        maps = frozen.part(batch).float().clamp_(-LARGEST, LARGEST).cpu().numpy()
-        if written is None:
-            shape = (views + 1, count, *maps.shape[1:])
-            watcher.note(disk_space(shape, path.parent))
-            written = np.lib.format.open_memmap(path, "w+", np.float16, shape)
-            with path.open("rb+") as file:  # else a disk that fills up kills the process
-                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-        written[view, slices[number]] = maps
-        watcher.stage("computing features", done + 1, len(jobs))
-    if isinstance(written, np.memmap):
-        written.flush()
+    written, done = _begun(partial_path, counter, (views + 1, count))
+
+    def keep() -> None:
+        if written is not None and done:
+            written.flush()
+            write_json(counter, {"done": done})
+        else:
+            partial_path.unlink(missing_ok=True)
+
+    try:
+        fed = feed(jobs[done:], unread, pixels.inputs, frozen.device, frozen.feeding)
+        for (view, number), (batch,) in fed:
+            maps = frozen.part(batch).float().clamp_(-LARGEST, LARGEST).cpu().numpy()
+            if written is None:
+                shape = (views + 1, count, *maps.shape[1:])
+                watcher.note(disk_space(shape, path.parent))
+                written = np.lib.format.open_memmap(partial_path, "w+", np.float16, shape)
+                with partial_path.open("rb+") as file:  # a full disk would kill the process
+                    os.posix_fallocate(file.fileno(), 0, partial_path.stat().st_size)
+            written[view, slices[number]] = maps
+            done += 1
+            if done % BATCHES_BETWEEN_FLUSHES == 0:
+                keep()
+            watcher.stage("computing features", done, len(jobs))
+    finally:
+        keep()
+    with partial_path.open("rb+") as file:
+        os.fsync(file.fileno())
+    partial_path.replace(path)
+    counter.unlink(missing_ok=True)
+
+
+def _begun(
+    partial_path: Path, counter: Path, shape: tuple[int, int]
+) -> tuple[np.memmap[Any, np.dtype[np.float16]] | None, int]:
+    """The features that an interrupted call computed, and how many batches of them; or none."""
+    try:
+        done = int(read_json(counter)["done"])
+        written = np.lib.format.open_memmap(partial_path, "r+")
+    except (LookalikeError, OSError, ValueError, KeyError, TypeError):
+        return None, 0
+    if written.shape[:2] != shape or written.dtype != np.float16:
+        return None, 0
+    return written, done
 
 
 def disk_space(shape: tuple[int, ...], folder: Path) -> str:

@@ -271,6 +271,7 @@ class TrainingLoop:
         averaged = None if self.ema is None else self.ema.weights
         with nullcontext() if averaged is None else temporary_weights(self.model, averaged):
             found = self.score(subset, "validating")
+            progress.last_score = found[config.metric]
             if found[config.metric] > progress.best_score:
                 progress.best_score, progress.best_epoch = found[config.metric], epoch
                 progress.stale = 0

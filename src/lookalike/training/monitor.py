@@ -23,6 +23,8 @@ class Progress:
     epoch_loss: float = 0.0
     best_score: float = -math.inf
     best_epoch: int = 0
+    last_score: float = -math.inf
+    """On the validation classes, of the last epoch that was validated."""
     stale: int = 0
     stopped: bool = False
     log: str = ""

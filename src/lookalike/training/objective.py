@@ -1,6 +1,7 @@
 """What a step minimises: the loss with its miner, its memory and its mixes, on one batch."""
 
 import inspect
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from lookalike import losses, miners
 from lookalike.config import RunConfig
 from lookalike.errors import BadInput
-from lookalike.losses.adapter import as_loss
+from lookalike.losses.wrappers import as_loss
 from lookalike.memory import EmbeddingMemory
 from lookalike.miners.base import as_miner
 from lookalike.mixing import Mixing
@@ -53,21 +54,21 @@ class Objective(nn.Module):
             features = model.features(images)
         own = model(images) if features is None else model.embed(features)
         embeddings = gather_rows(own, labels.shape[0])
-        value = self.of_batch(embeddings, labels.to(embeddings.device, non_blocking=True))
+        value = self.of_batch(embeddings, labels)
         if self.mixing is not None:
             value = value + self._mixed(self.mixing, model, images, features, embeddings, labels)
         return value, embeddings
 
     def of_batch(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The loss of the embeddings of a batch, without mixes."""
+        loss, miner = self.loss, self.miner
         with autocast(embeddings.device, enabled=False):
-            if self.memory is None:
-                relations = self.loss.relations(embeddings, labels)
-            else:
-                relations = self.memory.relations(self.loss, embeddings, labels)
-            if self.miner is not None:
-                relations = self.loss.narrow(relations, self.miner.narrow(relations))
-            return self.loss.value(relations)
+            relate = loss.relations if self.memory is None else partial(self.memory.relations, loss)
+            relations = relate(embeddings, labels, list_pairs=miner is not None)
+            if miner is None:
+                return loss.total_loss(relations)
+            mined = miner.choose(loss.image_relations(relations, miner.distance))
+            return loss.total_loss(relations, mined)
 
     def _mixed(
         self,

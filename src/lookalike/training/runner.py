@@ -14,11 +14,13 @@ from torch import Tensor
 from lookalike import models
 from lookalike.config import RunConfig, without_effect
 from lookalike.data import ImageSet, ImageStore, Preset, Split, Subset
+from lookalike.data.presets import preset_name
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.evaluation.metrics import check_metrics, more_is_better
 from lookalike.files import atomically
-from lookalike.models.lora import merged_state
+from lookalike.models.lora import merge_lora, merged_state
+from lookalike.models.weights import read_tensors
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, run_name
 from lookalike.training import building, checkpoint
@@ -56,6 +58,8 @@ TRAINING_STAGE = "embedding the training images"
 def train(config: RunConfig, watcher: Watcher | None = None, images: ImageSet | None = None) -> Run:
     """Train and test what ``config`` describes, resume it, or find it done.
 
+    A finished run whose test lacks metrics of ``config`` is tested again by those.
+
     Args:
         config: The configuration, as :func:`lookalike.config.load` returns it.
         watcher: Receives progress and notes.
@@ -79,16 +83,18 @@ def _train(config: RunConfig, watcher: Watcher, images: ImageSet | None) -> Run:
     if ranks.launched():
         connected = prepared_fabric(config.train, find_unused=may_be_unused(config))
     if not ranks.on_all_ranks(images is not None):  # torchrun: not each looks at every file
-        images = ranks.from_first_of_machine(lambda: building.load_images(config)[0])
+        images = ranks.from_first_of_machine(
+            lambda: building.load_images(config, watcher=watcher)[0]
+        )
     images, preset = building.load_images(config, images)
     config = building.with_chosen_store(config, images, preset, watcher)
     split = building.chosen_split(config, images)
     weights = models.fingerprint(config.model.network, config.model.weights)
     run = Run(config.runs_dir.expanduser() / run_name(config, images.fingerprint, weights))
-    if run.done:
-        return run
     for sentence in without_effect(config):
         watcher.note(sentence)
+    if run.done and not unmeasured(run, config, split):
+        return run
     models.require_weights(config.model.network, config.model.weights)  # the store may be large
     store = building.open_store(config.data, images, preset, watcher)
     if must_launch(config):
@@ -96,15 +102,25 @@ def _train(config: RunConfig, watcher: Watcher, images: ImageSet | None) -> Run:
         return run
     with run.locked() if is_first() else nullcontext():
         fabric = connected or prepared_fabric(config.train)
-        if from_first(lambda: run.done):  # by another process, meanwhile
-            return run
+        done = from_first(lambda: run.done)
+        if done and not from_first(lambda: unmeasured(run, config, split)):
+            return run  # by another process, meanwhile
         training = TrainingRun(config, fabric, run, split, store, preset, watcher)
+        if done:
+            training.add_scores()
+            return run
         with explain_compiler_errors():
             training.complete(
                 {"data_fingerprint": images.fingerprint, "weights_fingerprint": weights},
                 {"unreadable": list(images.unreadable), "processes": ranks.world_size()},
             )
     return run
+
+
+def unmeasured(run: Run, config: RunConfig, split: Split) -> list[str]:
+    """The metrics of ``config`` by which a finished run was not tested."""
+    known = run.scores
+    return [m for m in config.protocol.metrics if m not in known] if split.has_test else []
 
 
 def check(config: RunConfig) -> None:
@@ -179,6 +195,10 @@ class TrainingRun(TrainingLoop):
             "steps": self.progress.step,
             "epochs": self.progress.step // self.per_epoch,
         }
+        given = self.config.data.transform
+        if ":" in preset_name(given):  # who reads the run need not import the code
+            keys = models.transform_as_keys(given, self.config.model.network)
+            result["transform"] = keys.model_dump(mode="json", exclude_none=True)
         if self.split.validation is not None:
             subset = self.split.validation
             result["chosen_epoch"] = self.progress.best_epoch
@@ -224,10 +244,7 @@ class TrainingRun(TrainingLoop):
             tensors = {"embeddings": embeddings, "indices": torch.from_numpy(test.indices)}
             checkpoint.save_weights(self.run.folder / "test.safetensors", tensors)
         with_training = needs_training(self.config.protocol.metrics)
-        training = None
-        if with_training:
-            training = self.embed(self.split.train, TRAINING_STAGE, exact=True)
-        scores, classes = self.test_scores(test, embeddings, training)
+        scores, classes = self.test_scores(test, embeddings, self.training_embeddings())
         if is_first() and classes is not None:
             self.run.write_classes(classes)
         return {
@@ -236,6 +253,31 @@ class TrainingRun(TrainingLoop):
             "test_chance": chance(test.labels, test.query, test.gallery),
             "test": scores,
         } | self.test_before_training(test, scores, with_training)
+
+    def add_scores(self) -> None:
+        """Test the trained model by the metrics that the protocol got since, and keep the others.
+
+        The weights before training are gone, so their scores get no new metric.
+        """
+        merge_lora(self.model)
+        checkpoint.load_weights(self.model, read_tensors(self.run.checked(self.run.weights.name)))
+        former = self.run.result
+        metrics = dict.fromkeys((*former["test"], *self.config.protocol.metrics))
+        protocol = self.config.protocol.model_copy(update={"metrics": tuple(metrics)})
+        self.config = self.config.model_copy(update={"protocol": protocol})
+        test = self.split.final_test()
+        embeddings = self.embed(test, "testing", exact=True)
+        scores, classes = self.test_scores(test, embeddings, self.training_embeddings())
+        if is_first():
+            if classes is not None:
+                self.run.write_classes(classes)
+            self.run.finish(former | {"test": scores | former["test"]}, self.run.seconds)
+
+    def training_embeddings(self) -> Tensor | None:
+        """The embeddings of the training images, where a metric needs them."""
+        if not needs_training(self.config.protocol.metrics):
+            return None
+        return self.embed(self.split.train, TRAINING_STAGE, exact=True)
 
     def test_scores(
         self, test: Subset, embeddings: Tensor, training: Tensor | None

@@ -1,5 +1,6 @@
 """Ctrl-C, SIGTERM and SIGHUP: stop after the current step, and resume later."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -21,14 +22,18 @@ def stop_signals(enabled: bool = True) -> Iterator[list[int]]:
 
     Of several processes only the first one reacts: it saves, and its end ends all. SIGHUP stays
     ignored where it was (``nohup``). A signal that came too late for the last step is raised again
-    at the end of the block.
+    at the end of the block. A third signal ends the process at once, whatever it waits for.
     """
     received: list[int] = []
+    signals: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # which cannot set handlers
         yield received
         return
 
     def handle(number: int, _: FrameType | None) -> None:
+        signals.append(number)
+        if len(signals) > 2:
+            os._exit(Interrupted.exit_code)
         if enabled:
             received.append(number)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lookalike.config import load
+from lookalike.config import load_trusted
 from lookalike.errors import BadInput
 from lookalike.evaluation import EmbeddingsFile, read_embeddings
 from lookalike.progress import Watcher
@@ -47,7 +47,7 @@ def read_target(given: Sequence[str], labels: Path | None, watcher: Watcher) -> 
         named = {part.partition("=")[0] for part in given}
         rest = [f"{key}={value}" for key, value in UNTRAINED.items() if key not in named]
         with tempfile.TemporaryDirectory() as folder:
-            config = load(None, [f"runs_dir={folder}", *rest, *given])
+            config = load_trusted(None, [f"runs_dir={folder}", *rest, *given])
             if config.model.weights == "none":
                 watcher.note("random weights; model.weights=imagenet takes trained ones")
             return of_run(train(config, watcher))

@@ -326,3 +326,10 @@ def test_the_first_plan_holds(tmp_path):
     assert [len(first.images_of(number)) for number in range(10)] == [10] * 10
     assert Path(tmp_path / "plan.json").stat().st_mode & 0o777 == 0o644
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_a_store_with_a_link_inside_is_not_written_to(tmp_path):
+    shards.agree(tmp_path, shards.Plan(100, 10))
+    (tmp_path / "0.jpegs").symlink_to("/nowhere")
+    with pytest.raises(BadInput, match="is a symbolic link"):
+        shards.agree(tmp_path, shards.Plan(100, 10))

@@ -193,6 +193,14 @@ def test_a_folder_holds_one_work(embedder, photos, tmp_path):
         embed(embedder, open_source(photos), tmp_path / "full", FEW)
 
 
+def test_a_folder_with_a_link_inside_is_not_written_to(embedder, photos, tmp_path):
+    embed(embedder, open_source(photos), tmp_path / "v", FEW)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "v" / "model" / "x").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BadInput, match="model/x' is a symbolic link"):
+        embed(embedder, open_source(photos), tmp_path / "v", FEW)
+
+
 def test_texts_that_no_index_can_store(embedder, tmp_path):
     """Such pictures are named and skipped, and do not stop the job."""
     about = {

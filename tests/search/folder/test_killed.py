@@ -1,20 +1,16 @@
 """Whatever kills a writer, at whatever moment: nothing is lost, nothing twice, and it opens."""
 
 import random
-import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from lookalike.search import Index
-from tests.search.folder.writers import DIM, PROCESSES, Writer, record_for, vector_for
-
-HERE = Path(__file__).parent
+from tests.search.folder.writers import DIM, Writer, record_for, vector_for
 
 
 def assert_whole(index):
@@ -104,20 +100,6 @@ def test_create_goes_over_what_a_killed_create_left(tmp_path, embedder):
     (place / "segments").mkdir()
     (place / ".lock").touch()
     assert len(Index.create(place, embedder)) == 0
-
-
-def test_a_killed_upgrade_can_be_repeated(tmp_path):
-    place = tmp_path / "i"
-    for turn in range(6):
-        shutil.copytree(HERE / "version-1", place)
-        process = PROCESSES.Process(target=Index.upgrade, args=(str(place),), daemon=True)
-        process.start()
-        time.sleep(0.004 * turn)
-        process.kill()
-        process.join()
-        Index.upgrade(str(place))
-        assert Index.open(place).ids.tolist() == [2, 3, 4, 5, 6, 7]
-        shutil.rmtree(place)
 
 
 @pytest.mark.slow

@@ -175,14 +175,14 @@ def test_another_index_in_its_place_is_read_anew(index, tmp_path):
 def test_two_processes_create_one_index(tmp_path, monkeypatch):
     """The slower one finds the index of the other, and leaves it alone."""
     place = tmp_path / "new.index"
-    lock = folder_index.locked
+    lock = folder_index.writing
 
     def slow_lock(folder):
-        monkeypatch.setattr(folder_index, "locked", lock)
+        monkeypatch.setattr(folder_index, "writing", lock)
         Index.create(place, None, dim=DIM).commit([Record("kept")], clustered(1))
         return lock(folder)
 
-    monkeypatch.setattr(folder_index, "locked", slow_lock)
+    monkeypatch.setattr(folder_index, "writing", slow_lock)
     with pytest.raises(BadInput, match="there is an index in"):
         Index.create(place, None, dim=DIM)
     assert list(Index.open(place).paths) == ["kept"]
@@ -202,7 +202,7 @@ def test_two_objects_write_in_turn_and_roots_keep_their_numbers(bare, tmp_path):
 
 def test_a_writer_waits_and_then_says_why(bare, monkeypatch):
     monkeypatch.setattr(disk, "LOCK_SECONDS", 0.05)
-    with disk.locked(bare.folder), pytest.raises(LookalikeError, match="another process has been"):
+    with disk.writing(bare.folder), pytest.raises(LookalikeError, match="another process has been"):
         bare.commit(records(0, 1), clustered(1))
 
 
@@ -326,7 +326,7 @@ def test_answers_of_few_filters_are_remembered(bare):
 
 
 def test_a_full_disk_names_the_index(tmp_path):
-    for lock in (disk.locked, disk.compacting):
+    for lock in (disk.writing, disk.compacting):
         with (
             pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}'"),
             lock(tmp_path),

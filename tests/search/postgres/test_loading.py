@@ -7,11 +7,11 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
+from lookalike.addresses import parse_address
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.search import Index, Record
 from lookalike.search.filters import Filter
 from lookalike.search.postgres import PostgresIndex
-from lookalike.search.postgres.address import split
 from lookalike.search.postgres.loading import LOCK
 
 DIM = 6
@@ -170,7 +170,8 @@ def test_bad_vectors_are_refused(index, unit_rows):
 
 def test_two_processes_create_one_index(postgres, place):
     """The slower one waits, and is told that there is an index, as in a folder."""
-    url, schema = split(place)
+    address = parse_address(place)
+    url, schema = address.url, address.schema
     with psycopg.connect(url) as faster:
         faster.execute(LOCK, [schema])
         faster.execute(SQL("CREATE SCHEMA {}").format(Identifier(schema)))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lookalike.files import parse_json
+from lookalike.files import parse_json, read_text
 
 __all__ = ["STALE_SECONDS", "Claim", "claimed"]
 
@@ -66,7 +66,7 @@ def _is_void(claim: Path) -> bool:
     try:
         age = _now(claim.parent) - claim.stat().st_mtime
         with suppress(ValueError, KeyError, TypeError):  # it is being written
-            owner = parse_json(claim.read_text(encoding="utf-8"))
+            owner = parse_json(read_text(claim))
             if owner["host"] == socket.gethostname() and not _is_alive(int(owner["pid"])):
                 return True
     except FileNotFoundError:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import LookalikeError
-from lookalike.files import checksum
+from lookalike.files import checksum, open_regular
 
 __all__ = ["ImageChecks", "read_index", "write_index"]
 
@@ -37,7 +37,7 @@ def read_index(path: Path, magic: bytes) -> tuple[NDArray[Any], int]:
         ValueError: The file is of another kind, or damaged.
     """
     trailer_bytes = _MAGIC_BYTES + 8 + 8
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(max(0, path.stat().st_size - trailer_bytes))
         trailer = file.read()
         if len(trailer) < trailer_bytes or not trailer.startswith(magic):

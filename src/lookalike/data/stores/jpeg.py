@@ -20,6 +20,7 @@ from lookalike.data.cache import Resize, resized
 from lookalike.data.image_set import ImageSet, UnreadableImage
 from lookalike.data.stores.indexed_file import ImageChecks, read_index
 from lookalike.data.stores.store import Indices
+from lookalike.files import open_regular
 
 __all__ = ["INDEX", "MAGIC", "JpegStore", "encode"]
 
@@ -55,7 +56,7 @@ class JpegStore:
         self.labels: NDArray[np.int64] = rows["label"]
         self._checks = ImageChecks(rows["checksum"])
         self._first = np.cumsum([0, *(len(index) for index, _ in found)])
-        self._files = [path.open("rb", buffering=0) for path in shards]
+        self._files = [open_regular(path) for path in shards]
 
     def __len__(self) -> int:
         return len(self._ends)

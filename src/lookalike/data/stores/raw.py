@@ -18,7 +18,7 @@ from lookalike.data.cache import Progress, Resize, decoded, remove_abandoned
 from lookalike.data.image_set import ImageSet, UnreadableImage, refuse_unreadable
 from lookalike.data.stores.indexed_file import ImageChecks, read_index, write_index
 from lookalike.data.stores.store import Indices
-from lookalike.files import atomically, one_at_a_time
+from lookalike.files import atomically, locked
 
 __all__ = ["PixelStore", "build_raw", "existing_raw"]
 
@@ -91,7 +91,7 @@ def existing_raw(path: Path) -> PixelStore | None:
 
 def build_raw(images: ImageSet, resize: Resize, path: Path, progress: Progress | None) -> None:
     """Write the store, unless another process of this machine does so meanwhile."""
-    with one_at_a_time(path):
+    with locked(path.with_name(f"{path.name}.lock")):
         if existing_raw(path) is not None:
             return
         remove_abandoned(path)

@@ -23,7 +23,7 @@ from lookalike.data.stores.claims import Claim, claimed
 from lookalike.data.stores.indexed_file import write_index
 from lookalike.data.stores.jpeg import INDEX, MAGIC, JpegStore, encode
 from lookalike.errors import LookalikeError
-from lookalike.files import atomically, read_json, seal, write_new
+from lookalike.files import atomically, read_json, refuse_links, seal, write_new
 
 __all__ = ["Plan", "agree", "build_shards", "existing_shards", "missing_share", "planned"]
 
@@ -73,6 +73,7 @@ def planned(images: int, total_bytes: int) -> Plan:
 
 def agree(folder: Path, plan: Plan) -> Plan:
     """The plan of the folder; the first process writes its own, the others take it."""
+    refuse_links(folder)
     path = folder / "plan.json"
     if not path.exists():
         write_new(path, json.dumps(seal(asdict(plan))))

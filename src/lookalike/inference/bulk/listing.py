@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lookalike.data.csv_table import read_table
-from lookalike.data.image_files import IMAGE_SUFFIXES, OTHER_FORMATS, reason_of_format
+from lookalike.data.image_files import OTHER_FORMATS, picture_files, reason_of_format
 from lookalike.errors import BadInput
 
 __all__ = [
@@ -152,14 +152,8 @@ def _refusal(root: Path, path: str) -> str:
 
 
 def _files_of(folder: Path) -> Iterator[Listed]:
-    """Every picture below a folder, by name, without hidden ones."""
-    for where, inner, names in os.walk(folder):
-        inner[:] = sorted(name for name in inner if not name.startswith("."))
-        here = Path(where).relative_to(folder)
-        for name in sorted(names):
-            suffix = Path(name).suffix.lower()
-            if not name.startswith(".") and suffix in IMAGE_SUFFIXES | OTHER_FORMATS:
-                yield Listed((here / name).as_posix())
+    """Every picture below a folder."""
+    return map(Listed, picture_files(folder))
 
 
 def _rows_of(table: Path, home: Path) -> Iterator[Listed]:

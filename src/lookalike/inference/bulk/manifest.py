@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lookalike.data.image_set import digest
 from lookalike.errors import BadInput
-from lookalike.files import parse_json, seal, unseal, write_json, write_new
+from lookalike.files import parse_json, read_text, refuse_links, seal, unseal, write_json, write_new
 from lookalike.inference.bulk.columns import metadata_name
 from lookalike.inference.bulk.device import Precision
 from lookalike.inference.bulk.source import Source
@@ -97,7 +97,7 @@ class Manifest(BaseModel):
         """
         path = folder / MANIFEST
         try:
-            values = unseal(parse_json(path.read_text(encoding="utf-8")))
+            values = unseal(parse_json(read_text(path)))
         except OSError as error:
             raise BadInput(f"'{folder}' has no vectors: cannot read {MANIFEST}") from error
         except ValueError as error:
@@ -117,6 +117,7 @@ class Manifest(BaseModel):
     def agree(self, folder: Path) -> "Manifest":
         """Begin a folder, or find it begun by the same work; what other work began is refused."""
         path = folder / MANIFEST
+        refuse_links(folder)
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
             foreign = any(not entry.name.startswith(".") for entry in folder.iterdir())

@@ -8,41 +8,23 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput, Unsupported, did_you_mean
-from lookalike.evaluation import score
-from lookalike.pml.utils.knn_metrics import (
-    Comparison,
-    Summary,
-    mean_average_precision,
-    mean_reciprocal_rank,
-    precision_at_k,
-    r_precision,
-    summarize,
-)
+from lookalike.pml.utils import knn_metrics
+from lookalike.pml.utils.knn_metrics import Comparison, Summary, precision_at_k
 from lookalike.pml.utils.neighbours import FaissKMeans, FaissKNN
 
 __all__ = ["AccuracyCalculator", "precision_at_k"]
 
 LOGGER = logging.getLogger("lookalike.pml")
 PREFIX = "calculate_"
-BY_RANKS = {
-    "mean_average_precision": "map",
-    "mean_average_precision_at_r": "map@r",
-    "mean_reciprocal_rank": "mrr",
-    "precision_at_1": "recall@1",
-    "r_precision": "r-precision",
-}
-"""Our names of PML's scores."""
 
 
 class AccuracyCalculator:
     """Scores of embeddings by PML's names; a subclass adds its own as ``calculate_name``.
 
-    The scores of rankings come from ``lookalike.evaluation.score``, without a table of neighbours,
-    where nothing but labels is asked for; with ``k``, a comparison, or a search of one's own, from
-    the labels of the neighbours. ``calculate_name(**kwargs)`` of a subclass gets ``query``,
-    ``reference``, ``query_labels``, ``reference_labels``, ``ref_includes_query``,
-    ``label_comparison_fn``, and, if ``requires_knn`` names it, ``knn_labels``, ``knn_distances``,
-    ``not_lone_query_mask``, ``relevant_counts`` and PML's ``label_counts``; if
+    ``calculate_name(**kwargs)`` of a subclass gets ``query``, ``reference``, ``query_labels``,
+    ``reference_labels``, ``ref_includes_query``, ``label_comparison_fn``, and, if ``requires_knn``
+    names it, ``knn_labels``, ``knn_distances``, ``not_lone_query_mask`` and ``label_counts`` (the
+    different labels of the queries, and how many references agree with each); if
     ``requires_clustering`` names it, ``cluster_labels``. The distance is Euclidean, as PML's.
 
     Args:
@@ -106,7 +88,8 @@ class AccuracyCalculator:
 
     def requires_knn(self) -> list[str]:
         """The scores that get ``knn_labels``."""
-        return list(BY_RANKS)
+        ranked = ["precision_at_1", "r_precision", "mean_reciprocal_rank"]
+        return [*ranked, "mean_average_precision", "mean_average_precision_at_r"]
 
     def description(self) -> str:
         """What is special about the scores, for names of files."""
@@ -137,7 +120,6 @@ class AccuracyCalculator:
             A number for each name, or with ``return_per_class`` a list in order of the classes.
         """
         names = self._chosen(self.names, include, exclude)
-        alone = reference is None
         if reference is None:
             reference, reference_labels, ref_includes_query = query, query_labels, True
         rows, labels, others, of_others = (
@@ -156,18 +138,12 @@ class AccuracyCalculator:
             "ref_includes_query": ref_includes_query,
             "label_comparison_fn": self.label_comparison_fn,
         }
-        found: dict[str, Any] = {}
-        by_ranks = [name for name in names if self._from_ranks(name)]
-        if by_ranks and (alone or not ref_includes_query) and labels.ndim == 1:
-            found = self._ranked(by_ranks, known, alone)
-        rest = [name for name in names if name not in found]
-        if set(rest) & set(self.requires_knn()):
+        if set(names) & set(self.requires_knn()):
             known |= self._neighbours(known)
-        if set(rest) & set(self.requires_clustering()):
+        if set(names) & set(self.requires_clustering()):
             number = len(torch.unique(labels.flatten()))
             known["cluster_labels"] = self.kmeans_func(known["query"], number)
-        found |= self._get_accuracy(self.get_function_dict(rest) if rest else {}, **known)
-        return {name: found[name] for name in names}
+        return self._get_accuracy(self.get_function_dict(names) if names else {}, **known)
 
     def get_function_dict(
         self, include: Sequence[str] = (), exclude: Sequence[str] = ()
@@ -190,45 +166,24 @@ class AccuracyCalculator:
         """What the methods say of these arguments, as PML calls them."""
         return {name: function(**kwargs) for name, function in function_dict.items()}
 
-    def _from_ranks(self, name: str) -> bool:
-        """Whether the score is one of ours, of all neighbours, and not that of a subclass."""
-        own = getattr(type(self), PREFIX + name) is getattr(AccuracyCalculator, PREFIX + name, None)
-        plain = self.knn_func is None and self.label_comparison_fn is torch.eq
-        return name in BY_RANKS and own and plain and self.k is None
-
-    def _ranked(self, names: list[str], known: dict[str, Any], alone: bool) -> dict[str, Any]:
-        gallery = () if alone else (known["reference"], known["reference_labels"])
-        labels = known["query_labels"]
-        counts, *_ = self._relevant(known)
-        if not counts.any():
-            return {name: self._nothing(labels) for name in names}
-        asked = [BY_RANKS[name] for name in names]
-        scored = score(known["query"], labels, asked, *gallery, distance="l2", ties="average")
-        some = counts > 0
-        return {
-            name: summarize(
-                torch.from_numpy(scored.per_query[BY_RANKS[name]]).to(some.device)[some],
-                labels[some],
-                self.avg_of_avgs,
-                self.return_per_class,
-            )
-            for name in names
-        }
-
-    def _relevant(self, known: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
-        """How many references agree with each query, the labels, and how many agree with each."""
-        labels, others = known["query_labels"], known["reference_labels"]
-        unique, codes = torch.unique(labels, dim=0, return_inverse=True)
-        same = self.label_comparison_fn
-        matches = torch.stack([_agree(same(one.unsqueeze(0), others)).sum() for one in unique])
-        counts = matches[codes]
-        if known["ref_includes_query"]:
-            counts = counts - _agree(same(labels, labels)).long()
-        return counts, unique, matches
+    def _relevant(self, arguments: dict[str, Any]) -> Tensor:
+        """How many references are relevant to each query, by PML's ``label_counts``."""
+        labels: Tensor = arguments["query_labels"]
+        unique, counts = (
+            torch.as_tensor(x, device=labels.device) for x in arguments["label_counts"]
+        )
+        same = (labels.unsqueeze(1) == unique).reshape(len(labels), len(unique), -1).all(2)
+        found = (same * counts).sum(1)
+        if arguments["ref_includes_query"]:
+            found = found - _agree(self.label_comparison_fn(labels, labels)).long()
+        return found
 
     def _neighbours(self, known: dict[str, Any]) -> dict[str, Any]:
         """What scores of neighbours get."""
-        counts, unique, matches = self._relevant(known)
+        same, others = self.label_comparison_fn, known["reference_labels"]
+        unique = torch.unique(known["query_labels"], dim=0)
+        matches = torch.stack([_agree(same(one.unsqueeze(0), others)).sum() for one in unique])
+        label_counts = unique, matches
         largest = int(matches.max())
         itself = int(known["ref_includes_query"])
         most = len(known["reference"]) - itself
@@ -248,51 +203,42 @@ class AccuracyCalculator:
         return {
             "knn_labels": known["reference_labels"][indices],
             "knn_distances": distances,
-            "relevant_counts": counts,
-            "label_counts": (unique, matches),
-            "not_lone_query_mask": counts > 0,
+            "label_counts": label_counts,
+            "not_lone_query_mask": self._relevant(known | {"label_counts": label_counts}) > 0,
         }
 
-    def _nothing(self, labels: Tensor) -> Summary:
-        classes = len(torch.unique(labels, dim=0))
-        return [float("nan")] * classes if self.return_per_class else float("nan")
-
-    def _of_neighbours(
-        self,
-        function: Callable[..., Summary],
-        arguments: dict[str, Any],
-        *own: Any,
-        counted: bool = False,
-        **options: Any,
+    def _score(
+        self, function: Callable[..., Summary], arguments: dict[str, Any], k: int | None = None
     ) -> Summary:
-        """``function`` of the queries that have a relevant item."""
+        """``function`` of the queries that have a relevant item, with k or their number of them."""
         some, labels = arguments["not_lone_query_mask"], arguments["query_labels"]
         if not some.any():
-            return self._nothing(labels)
-        counts = (_relevant_counts(arguments)[some],) if counted else ()
-        shared = self.avg_of_avgs, self.return_per_class, self.label_comparison_fn
-        of_queries = arguments["knn_labels"][some], labels[some][:, None]
-        return function(*of_queries, *own, *counts, *shared, **options)
+            nothing = float("nan")
+            classes = len(torch.unique(labels, dim=0))
+            return [nothing] * classes if self.return_per_class else nothing
+        number = self._relevant(arguments)[some] if k is None else k
+        how = self.avg_of_avgs, self.return_per_class, self.label_comparison_fn
+        return function(arguments["knn_labels"][some], labels[some][:, None], number, *how)
 
     def calculate_precision_at_1(self, **kwargs: Any) -> Summary:
         """Whether the nearest neighbour is relevant."""
-        return self._of_neighbours(precision_at_k, kwargs, 1)
+        return self._score(precision_at_k, kwargs, 1)
 
     def calculate_r_precision(self, **kwargs: Any) -> Summary:
         """The share of relevant items among the first R."""
-        return self._of_neighbours(r_precision, kwargs, counted=True)
+        return self._score(knn_metrics.r_precision, kwargs)
 
     def calculate_mean_average_precision(self, **kwargs: Any) -> Summary:
         """The mean precision at the places of relevant neighbours."""
-        return self._of_neighbours(mean_average_precision, kwargs, counted=True)
+        return self._score(knn_metrics.mean_average_precision, kwargs)
 
     def calculate_mean_average_precision_at_r(self, **kwargs: Any) -> Summary:
         """The same among the first R."""
-        return self._of_neighbours(mean_average_precision, kwargs, counted=True, at_r=True)
+        return self._score(knn_metrics.mean_average_precision_at_r, kwargs)
 
     def calculate_mean_reciprocal_rank(self, **kwargs: Any) -> Summary:
         """One over the rank of the first relevant neighbour."""
-        return self._of_neighbours(mean_reciprocal_rank, kwargs)
+        return self._score(knn_metrics.mean_reciprocal_rank, kwargs, 1)
 
     def calculate_NMI(self, query_labels: Tensor, cluster_labels: Tensor, **_: Any) -> float:  # noqa: N802
         """Normalised mutual information of classes and clusters."""
@@ -307,19 +253,6 @@ class AccuracyCalculator:
 
         clusters = torch.as_tensor(cluster_labels).cpu()
         return float(adjusted_mutual_info_score(query_labels.cpu(), clusters))
-
-
-def _relevant_counts(arguments: dict[str, Any]) -> Tensor:
-    """How many references are relevant to each query; of PML's ``label_counts`` where given."""
-    if "relevant_counts" in arguments:
-        counts: Tensor = arguments["relevant_counts"]
-        return counts
-    labels: Tensor = arguments["query_labels"]
-    unique, number = (
-        torch.as_tensor(each, device=labels.device) for each in arguments["label_counts"]
-    )
-    same = labels.unsqueeze(1) == unique
-    return (same * number).sum(1) - int(arguments["ref_includes_query"])
 
 
 def _agree(found: Tensor) -> Tensor:

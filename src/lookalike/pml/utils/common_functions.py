@@ -1,32 +1,12 @@
 """``pytorch_metric_learning.utils.common_functions``: the few that user code calls."""
 
-import sys
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from lookalike.distances.statistics import Statistics
-
 __all__ = ["EmbeddingDataset", "TorchInitWrapper"]
-
-
-class _WithSwitch(ModuleType):
-    """This module, whose ``COLLECT_STATS`` may be set and is then seen by every part."""
-
-    @property
-    def COLLECT_STATS(self) -> bool:  # noqa: N802
-        """Whether parts made from now on say that they keep statistics; none are kept."""
-        return Statistics.wanted
-
-    @COLLECT_STATS.setter
-    def COLLECT_STATS(self, wanted: bool) -> None:  # noqa: N802
-        Statistics.wanted = wanted
-
-
-sys.modules[__name__].__class__ = _WithSwitch
 
 
 class TorchInitWrapper:

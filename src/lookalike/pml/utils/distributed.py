@@ -1,13 +1,16 @@
 """``pytorch_metric_learning.utils.distributed``: one batch on several processes."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from lookalike.errors import BadInput
-from lookalike.labels import Labels
-from lookalike.losses.adapter import as_loss
+from lookalike.losses.wrappers import as_loss
 from lookalike.memory import CrossBatchMemory
-from lookalike.miners.mined import Indices
+from lookalike.miners.base import as_miner
+from lookalike.miners.mined import Indices, Mined
+from lookalike.relations import relate
 from lookalike.training.distributed.gather import gather_rows
 from lookalike.training.distributed.ranks import rank, world_size
 
@@ -60,22 +63,19 @@ class DistributedLossWrapper(nn.Module):
         if isinstance(self.loss, CrossBatchMemory):
             if ref_emb is not None or ref_labels is not None:
                 raise BadInput("CrossBatchMemory takes no ref_emb")
-            mask = None if enqueue_mask is None else _all(enqueue_mask)
+            mask = _all(enqueue_mask)
             return self.loss(_all(embeddings), _all(labels), indices_tuple, mask)  # type: ignore[no-any-return]
-        others = None if ref_emb is None else _all(ref_emb)
-        of_others = None if ref_labels is None else _all(ref_labels)
+        others = _all(ref_emb), _all(ref_labels)
         if not self.efficient or world_size() == 1:
-            of_all = None if labels is None else _all(labels)
-            return self.loss(_all(embeddings), of_all, indices_tuple, others, of_others)  # type: ignore[no-any-return]
-        if indices_tuple is not None or others is not None:
-            candidates, of_candidates = _candidates(embeddings, labels, others, of_others)
-            return self.loss(embeddings, labels, indices_tuple, candidates, of_candidates)  # type: ignore[no-any-return]
+            return self.loss(_all(embeddings), _all(labels), indices_tuple, *others)  # type: ignore[no-any-return]
+        if ref_emb is not None:
+            return self.loss(embeddings, labels, indices_tuple, *others)  # type: ignore[no-any-return]
+        others = _all(embeddings), _all(labels)
+        if indices_tuple is not None:
+            return self.loss(embeddings, labels, indices_tuple, *others)  # type: ignore[no-any-return]
         loss = as_loss(self.loss)
-        start = _start(embeddings)
-        itself = torch.arange(start, start + len(embeddings), device=embeddings.device)
-        return loss.value(
-            loss.relations(embeddings, labels, _all(embeddings), _all(labels), itself=itself)
-        )
+        relations = loss.relations(embeddings, labels, *others, own=_places(embeddings))
+        return loss.total_loss(relations)
 
 
 class DistributedMinerWrapper(nn.Module):
@@ -110,38 +110,24 @@ class DistributedMinerWrapper(nn.Module):
         Returns:
             What ``DistributedLossWrapper`` takes as ``indices_tuple``.
         """
-        others = None if ref_emb is None else _all(ref_emb)
-        of_others = None if ref_labels is None else _all(ref_labels)
+        others = _all(ref_emb), _all(ref_labels)
         if not self.efficient or world_size() == 1:
-            return self.miner(_all(emb), _all(labels), others, of_others)  # type: ignore[no-any-return]
-        candidates, of_candidates = _candidates(emb, labels, others, of_others)
-        found = self.miner(emb, labels, candidates, of_candidates)
-        if others is not None:
-            return found  # type: ignore[no-any-return]
-        # an image is no positive of its own copy among the candidates
-        anchor, positive, *rest = found
-        keep = positive != anchor + _start(emb)
-        if len(rest) == 1:
-            return anchor[keep], positive[keep], rest[0][keep]
-        return anchor[keep], positive[keep], *rest
+            return self.miner(_all(emb), _all(labels), *others)  # type: ignore[no-any-return]
+        if ref_emb is not None:
+            return self.miner(emb, labels, *others)  # type: ignore[no-any-return]
+        miner, others = as_miner(self.miner), (_all(emb), _all(labels))
+        own, distance = _places(emb), miner.distance
+        relations = relate(emb, labels, *others, distance, own=own, list_pairs=True)
+        return Mined(miner.choose(relations))
 
 
-def _all(rows: Tensor | None) -> Tensor:
-    """The rows of all processes."""
-    if rows is None:
-        raise BadInput("labels are needed")
-    return gather_rows(rows)
+def _all(rows: Tensor | None) -> Any:
+    """The rows of all processes; None: None."""
+    return None if rows is None else gather_rows(rows)
 
 
-def _candidates(
-    rows: Tensor, labels: Labels | None, others: Tensor | None, of_others: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    if others is not None:
-        return others, of_others
-    return _all(rows), _all(labels if isinstance(labels, Tensor) else None)
-
-
-def _start(rows: Tensor) -> int:
-    """How many rows the processes before this one have."""
+def _places(rows: Tensor) -> Tensor:
+    """Where the rows of this process are among those of all."""
     number = torch.tensor([len(rows)], device=rows.device)
-    return int(gather_rows(number)[: rank()].sum())
+    start = int(gather_rows(number)[: rank()].sum())
+    return torch.arange(start, start + len(rows), device=rows.device)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from lookalike.distances import CosineSimilarity, DistanceLike, create
 from lookalike.errors import BadInput
+from lookalike.pml.distances import CosineSimilarity, adopted_distance
 from lookalike.pml.utils.neighbours import FaissKNN
 
 __all__ = ["InferenceModel", "MatchFinder"]
@@ -24,8 +24,8 @@ class MatchFinder:
         threshold: In its unit; a call may name another.
     """
 
-    def __init__(self, distance: DistanceLike, threshold: float | None = None) -> None:
-        self.distance = create(distance)
+    def __init__(self, distance: Any, threshold: float | None = None) -> None:
+        self.distance = adopted_distance(distance)
         self.threshold = threshold
 
     @torch.no_grad()

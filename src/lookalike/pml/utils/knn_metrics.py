@@ -1,13 +1,14 @@
-"""Scores of nearest neighbours whose labels are known, as PML's functions take them."""
+"""Scores of nearest neighbours whose labels are known."""
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 __all__ = [
     "mean_average_precision",
+    "mean_average_precision_at_r",
     "mean_reciprocal_rank",
     "precision_at_k",
     "r_precision",
@@ -40,113 +41,60 @@ def summarize(
     return means.tolist() if return_per_class else means.mean().item()
 
 
-def precision_at_k(
-    knn_labels: Tensor,
-    gt_labels: Tensor,
-    k: int,
-    avg_of_avgs: bool,
-    return_per_class: bool,
-    label_comparison_fn: Comparison,
-) -> Summary:
-    """``#{relevant among the first k} / k``.
+def of_neighbours(formula: Callable[[Tensor, Tensor, Any], Tensor]) -> Callable[..., Summary]:
+    """A formula of hits [queries, neighbours], their places from 1, and a number, as a score.
 
-    Args:
-        knn_labels: [queries, neighbours, ...].
-        gt_labels: [queries, 1, ...].
-        k: How many neighbours.
-        avg_of_avgs: As of ``summarize``.
-        return_per_class: As of ``summarize``.
-        label_comparison_fn: Whether two labels agree.
+    The score takes ``knn_labels`` [queries, neighbours, ...], ``gt_labels`` [queries, 1, ...], the
+    number (k, or the R relevant items of each query), ``avg_of_avgs``, ``return_per_class`` and
+    ``label_comparison_fn``, and gives a number, or a list in order of the classes.
 
-    Returns:
-        A number, or a list in order of the classes.
+    >>> knn_labels, labels = torch.tensor([[7, 8], [7, 8]]), torch.tensor([[7], [8]])
+    >>> precision_at_k(knn_labels, labels, 1, False, False, torch.eq)
+    0.5
     """
-    hits = label_comparison_fn(gt_labels, knn_labels[:, :k])
-    return summarize(hits.double().sum(1) / k, gt_labels, avg_of_avgs, return_per_class)
+
+    def score(
+        knn_labels: Tensor,
+        gt_labels: Tensor,
+        number: int | Tensor,
+        avg_of_avgs: bool = False,
+        return_per_class: bool = False,
+        label_comparison_fn: Comparison = torch.eq,
+    ) -> Summary:
+        hits = label_comparison_fn(gt_labels, knn_labels).double()
+        place = torch.arange(1, hits.shape[1] + 1, device=hits.device)
+        number = torch.as_tensor(number, device=hits.device).reshape(-1, 1)
+        return summarize(formula(hits, place, number), gt_labels, avg_of_avgs, return_per_class)
+
+    score.__doc__ = formula.__doc__
+    return score
 
 
-def r_precision(
-    knn_labels: Tensor,
-    gt_labels: Tensor,
-    relevant: Tensor,
-    avg_of_avgs: bool,
-    return_per_class: bool,
-    label_comparison_fn: Comparison,
-) -> Summary:
-    """``#{relevant among the first R} / R``, of those that were looked at.
-
-    Args:
-        knn_labels: [queries, neighbours, ...].
-        gt_labels: [queries, 1, ...].
-        relevant: [queries] R, how many items of the gallery are relevant.
-        avg_of_avgs: As of ``summarize``.
-        return_per_class: As of ``summarize``.
-        label_comparison_fn: Whether two labels agree.
-
-    Returns:
-        A number, or a list in order of the classes.
-    """
-    first = _first(knn_labels, relevant)
-    hits = label_comparison_fn(gt_labels, knn_labels).double() * first
-    return summarize(hits.sum(1) / first.sum(1), gt_labels, avg_of_avgs, return_per_class)
+@of_neighbours
+def precision_at_k(hits: Tensor, place: Tensor, k: Tensor) -> Tensor:
+    """``#{relevant among the first k} / k``."""
+    return (hits * (place <= k) / k).sum(1)
 
 
-def mean_average_precision(
-    knn_labels: Tensor,
-    gt_labels: Tensor,
-    relevant: Tensor,
-    avg_of_avgs: bool,
-    return_per_class: bool,
-    label_comparison_fn: Comparison,
-    at_r: bool = False,
-) -> Summary:
-    """``1/R sum over relevant neighbours of the precision at their place``.
-
-    Args:
-        knn_labels: [queries, neighbours, ...].
-        gt_labels: [queries, 1, ...].
-        relevant: [queries] R, how many items of the gallery are relevant.
-        avg_of_avgs: As of ``summarize``.
-        return_per_class: As of ``summarize``.
-        label_comparison_fn: Whether two labels agree.
-        at_r: Whether only the first R neighbours count.
-
-    Returns:
-        A number, or a list in order of the classes.
-    """
-    hits = label_comparison_fn(gt_labels, knn_labels).double()
-    if at_r:
-        hits = hits * _first(knn_labels, relevant)
-    place = torch.arange(1, hits.shape[1] + 1, device=hits.device)
-    values = (hits.cumsum(1) * hits / place).sum(1) / relevant
-    return summarize(values, gt_labels, avg_of_avgs, return_per_class)
+@of_neighbours
+def r_precision(hits: Tensor, place: Tensor, relevant: Tensor) -> Tensor:
+    """``#{relevant among the first R} / R``, of those that were looked at."""
+    return (hits * (place <= relevant)).sum(1) / (place <= relevant).sum(1)
 
 
-def mean_reciprocal_rank(
-    knn_labels: Tensor,
-    gt_labels: Tensor,
-    avg_of_avgs: bool,
-    return_per_class: bool,
-    label_comparison_fn: Comparison,
-) -> Summary:
-    """``1 / rank of the first relevant neighbour``; 0 where there is none.
-
-    Args:
-        knn_labels: [queries, neighbours, ...].
-        gt_labels: [queries, 1, ...].
-        avg_of_avgs: As of ``summarize``.
-        return_per_class: As of ``summarize``.
-        label_comparison_fn: Whether two labels agree.
-
-    Returns:
-        A number, or a list in order of the classes.
-    """
-    hits = label_comparison_fn(gt_labels, knn_labels).double()
-    place = torch.arange(1, hits.shape[1] + 1, device=hits.device)
-    return summarize((hits / place).amax(1), gt_labels, avg_of_avgs, return_per_class)
+@of_neighbours
+def mean_average_precision(hits: Tensor, place: Tensor, relevant: Tensor) -> Tensor:
+    """``1/R sum over relevant neighbours of the precision at their place``."""
+    return (hits.cumsum(1) * hits / place / relevant).sum(1)
 
 
-def _first(knn_labels: Tensor, relevant: Tensor) -> Tensor:
-    """1 for the first R neighbours of each query."""
-    place = torch.arange(knn_labels.shape[1], device=relevant.device)
-    return (place < relevant.unsqueeze(1)).double()
+@of_neighbours
+def mean_average_precision_at_r(hits: Tensor, place: Tensor, relevant: Tensor) -> Tensor:
+    """The same of relevant neighbours among the first R."""
+    return (hits.cumsum(1) * hits / place / relevant * (place <= relevant)).sum(1)
+
+
+@of_neighbours
+def mean_reciprocal_rank(hits: Tensor, place: Tensor, _: Tensor) -> Tensor:
+    """``1 / rank of the first relevant neighbour``; 0 where there is none."""
+    return (hits / place).amax(1)

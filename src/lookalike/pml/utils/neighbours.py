@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lookalike.distances import BatchedDistance, DistanceLike, create
 from lookalike.errors import BadInput
+from lookalike.pml.distances import BatchedDistance, adopted_distance
 
 __all__ = ["CustomKNN", "FaissKMeans", "FaissKNN"]
 
@@ -104,8 +104,8 @@ class CustomKNN:
     [0, 1]
     """
 
-    def __init__(self, distance: DistanceLike, batch_size: int | None = None) -> None:
-        self.distance = create(distance)
+    def __init__(self, distance: Any, batch_size: int | None = None) -> None:
+        self.distance = adopted_distance(distance)
         self.batch_size = batch_size
 
     def __call__(

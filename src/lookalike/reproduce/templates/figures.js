@@ -68,7 +68,7 @@ const yearTicks = (chart, title) => {
 const upOf = (chart) => {
   if (chart.mark === "rows") return axis({ showgrid: false, type: "category", categoryorder: "array", categoryarray: [...chart.values].reverse().map(escaped) });
   if (chart.mark === "bars") return axis({ showgrid: false, type: "category", autorange: "reversed" });
-  return axis({ nticks: 6, ...(chart.mark === "areas" ? { rangemode: "tozero" } : {}) });
+  return axis({ nticks: 6, ...(chart.span ? { range: chart.span } : {}), ...(chart.mark === "areas" ? { rangemode: "tozero" } : {}) });
 };
 
 page.charts.forEach((chart, number) => {

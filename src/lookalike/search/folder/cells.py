@@ -14,8 +14,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from lookalike.errors import LookalikeError
 from lookalike.inference.encoder import Vectors
-from lookalike.search.folder.disk import FileNote, fsync, mapped
+from lookalike.search.folder.disk import FileNote, damaged, fsync, mapped
 from lookalike.search.folder.manifest import CellsNote, Kind, QuantiserNote
 from lookalike.search.folder.vectors import VectorFile
 from lookalike.search.items import Precision
@@ -27,6 +28,13 @@ LEAST_RECALL = 0.95
 SAMPLE = 256
 EFFORTS = (8, 16, 32, 64, 128, 256, 512)
 RERANKED: dict[Kind, int] = {"flat": 1, "fp16": 1, "sq8": 4, "pq": 10}
+TYPES: dict[Kind, str] = {
+    "flat": "IndexIVFFlat",
+    "fp16": "IndexIVFScalarQuantizer",
+    "sq8": "IndexIVFScalarQuantizer",
+    "pq": "IndexIVFPQ",
+}
+"""The classes of FAISS; a file may hold any other."""
 BLOCK = 65_536
 FILE = "ann.faiss"
 CELLS = "cells.npy"
@@ -95,13 +103,16 @@ def train(path: Path, sample: Vectors, kind: Kind, count: int) -> QuantiserNote:
     )
 
 
-def load(path: Path, note: QuantiserNote) -> Quantiser:
-    """A quantiser from its file; ``ValueError`` where it is not one."""
+def load(path: Path, note: QuantiserNote, dim: int) -> Quantiser:
+    """The quantiser of ``dim`` numbers from its file; ``ValueError`` where it is not one."""
     import faiss
 
     try:
         index: Any = faiss.read_index(str(path))
         coarse = faiss.downcast_index(index.quantizer)
+        types = (type(index).__name__, type(coarse).__name__)
+        if types not in ((TYPES[note.kind], "IndexFlat"), (TYPES[note.kind], "IndexFlatIP")):
+            raise ValueError(f"{path.name} is not of the kind '{note.kind}'")
         # Into our own array: once any package has imported faiss.contrib.torch_utils, FAISS would
         # return a tensor.
         centroids = np.empty((coarse.ntotal, coarse.d), np.float32)
@@ -112,6 +123,8 @@ def load(path: Path, note: QuantiserNote) -> Quantiser:
         raise ValueError(f"{path.name} cannot be read") from error
     if len(centroids) != note.cells or index.nlist != note.cells:
         raise ValueError(f"{path.name} does not have {note.cells} cells")
+    if {index.d, coarse.d} != {dim} or index.metric_type != faiss.METRIC_INNER_PRODUCT:
+        raise ValueError(f"{path.name} is not of vectors of {dim} numbers")
     return Quantiser(note, index, centroids)
 
 
@@ -119,6 +132,8 @@ def write(folder: Path, quantiser: Quantiser, vectors: VectorFile, cells: Any) -
     """Write the cells of a segment and its FAISS index, whose ids are rows of the segment."""
     import faiss
 
+    if len(cells) and int(cells.max()) >= quantiser.note.cells:
+        raise damaged(folder.parent.parent, f"{CELLS} names cells that there are not")
     index: Any = faiss.clone_index(quantiser.empty)
     pointer: Any = faiss.swig_ptr
     for start in range(0, len(vectors), BLOCK):
@@ -128,6 +143,24 @@ def write(folder: Path, quantiser: Quantiser, vectors: VectorFile, cells: Any) -
         index.add_core(len(rows), *map(pointer, (rows, numbers, assigned)))
     faiss.write_index(index, str(folder / FILE))
     np.save(folder / CELLS, np.asarray(cells, np.uint32))
+
+
+def _fits(index: Any, lists: Any, quantiser: Quantiser, count: int, size: int) -> bool:
+    """Whether an index is of this segment, and the cells that it names are inside its file.
+
+    FAISS maps the file and looks at neither: a cell beyond the end would be a bus error.
+    """
+    empty = quantiser.empty
+    if type(index) is not type(empty) or (index.ntotal, index.nlist) != (count, empty.nlist):
+        return False
+    if index.d != empty.d or {index.code_size, lists.code_size} != {empty.code_size}:
+        return False
+    cells = [lists.lists.at(number) for number in range(empty.nlist)]
+    width = lists.code_size + 8  # an id has eight bytes
+    inside = all(
+        cell.size <= cell.capacity and cell.offset + cell.capacity * width <= size for cell in cells
+    )
+    return inside and sum(cell.size for cell in cells) == count
 
 
 class Cells:
@@ -142,14 +175,14 @@ class Cells:
         path = folder / FILE
         try:
             index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             if not path.exists():
                 raise FileNotFoundError(2, "no such file", str(path)) from error
             raise ValueError(f"{path.name} cannot be read") from error
-        if (index.ntotal, index.nlist) != (count, quantiser.note.cells):
-            raise ValueError(f"{path.name} is of another segment")
         # Threads that read ahead cost more than the whole search of a mapped file.
         lists: Any = faiss.downcast_InvertedLists(index.invlists)
+        if not _fits(index, lists, quantiser, count, path.stat().st_size):
+            raise ValueError(f"{path.name} is of another segment")
         lists.prefetch_nthread = 0
         self._index = index
         self._reranked = RERANKED[quantiser.note.kind]
@@ -184,8 +217,8 @@ class Cells:
         nearness, cells = (np.ascontiguousarray(part) for part in assigned)
         settings: Any = cast(Any, faiss).SearchParametersIVF(nprobe=cells.shape[1])
         if allowed is not None:
-            # One byte more than there are rows: FAISS reads the bits of whole bytes.
-            selector = faiss.IDSelectorBitmap(len(self.cells), self._pointer(allowed))
+            # its length in bytes: a row beyond it, which a damaged file may name, has no bit
+            selector = faiss.IDSelectorBitmap(len(allowed), self._pointer(allowed))
             settings.sel = selector
         candidates = k * self._reranked
         similar = np.empty((len(queries), candidates), np.float32)
@@ -200,6 +233,10 @@ class Cells:
         self, queries: Vectors, k: int, vectors: VectorFile, similar: Vectors, rows: Ints
     ) -> tuple[Vectors, Ints]:
         """The best ``k`` candidates by the stored vectors, where the cells are coarser."""
+        if rows.max(initial=-1) >= len(self.cells):
+            raise LookalikeError(
+                f"{FILE} of the index is damaged: it names pictures beyond its last"
+            )
         if self._reranked == 1:
             return similar, rows
         for number, query in enumerate(queries):

@@ -104,7 +104,7 @@ def _merge(snapshot: Snapshot, sources: list[Selection], watcher: Watcher) -> Sn
             quantiser = _quantiser(snapshot, work, watcher)
         name = f"{MERGED}{manifest.generation:06d}"
         note = merge(folder, name, work, manifest.dim, manifest.vectors, quantiser, watcher)
-    with disk.locked(folder):
+    with disk.writing(folder):
         newest = Snapshot.open(folder, snapshot)
         following = _swapped(newest.manifest, sources, note, quantiser)
         if newest.manifest.removed is not None:
@@ -127,9 +127,8 @@ def _quantiser(snapshot: Snapshot, work: Merge, watcher: Watcher) -> Quantiser:
     watcher.note(f"training {cells.cells_for(count):,} cells")
     _, sample = work.sample(PER_CELL * cells.cells_for(count), manifest.dim, seed=0)
     path = snapshot.folder / f"{QUANTISER}{manifest.generation:06d}.faiss"
-    return cells.load(
-        path, cells.train(path, sample, cells.kind_for(manifest.vectors, count), count)
-    )
+    note = cells.train(path, sample, cells.kind_for(manifest.vectors, count), count)
+    return cells.load(path, note, manifest.dim)
 
 
 def _swapped(

@@ -1,26 +1,34 @@
 """What the files of a folder index share: checksums, locks, mapping, one sentence for damage."""
 
-import fcntl
 import os
-import shutil
-import time
+import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.files import naming
+from lookalike.files import locked, naming, open_regular, refuse_links
 
 LOCK_SECONDS = 30.0
 COMPACTION_SECONDS = 2.0
 CHUNK = 1 << 20
 
+SEGMENT_FILES = (
+    "vectors.npy",
+    "scales.npy",
+    "ids.npy",
+    "keys.npy",
+    "items.arrow",
+    "ann.faiss",
+    "cells.npy",
+)
+"""All that a segment may hold; a test compares it with what is written."""
 WRITE_LOCK = ".lock"
 COMPACTION_LOCK = ".compact.lock"
 
@@ -30,21 +38,22 @@ class FileNote(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    size: int
+    size: Annotated[int, Field(ge=0)]
     crc: int
 
     @classmethod
     def of(cls, path: Path) -> "FileNote":
         """The note of a file as it is."""
         crc = 0
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while chunk := file.read(CHUNK):
                 crc = zlib.crc32(chunk, crc)
         return cls(size=path.stat().st_size, crc=crc)
 
     def refuse_size(self, folder: Path, path: Path) -> None:
-        """Refuse the index if the file does not have its size."""
-        if path.stat().st_size != self.size:
+        """Refuse the index if the file does not have its size; nothing else is opened."""
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size != self.size:
             raise damaged(folder, f"{path.name} does not have {self.size} bytes")
 
     def refuse_content(self, folder: Path, path: Path) -> None:
@@ -92,22 +101,23 @@ def settle(folder: Path) -> dict[str, FileNote]:
     return notes
 
 
-def remove(path: Path) -> None:
-    """Delete a file or a folder with all it holds; nothing happens where there is none."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+def remove_segment(home: Path) -> None:
+    """Delete a segment: the files that segments have, and the folder if no other is in it."""
+    for name in SEGMENT_FILES:
+        (home / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        home.rmdir()
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Let one process write while others wait for some seconds."""
-    with _flock(folder / WRITE_LOCK, LOCK_SECONDS) as mine:
+def writing(folder: Path) -> Iterator[None]:
+    """Let one process write while others wait for some seconds; links inside are refused."""
+    with locked(folder / WRITE_LOCK, LOCK_SECONDS) as mine:
         if not mine:
             raise LookalikeError(
                 f"another process has been writing to '{folder}' for {LOCK_SECONDS:.0f} s"
             )
+        refuse_links(folder)
         with naming(folder):
             yield
 
@@ -116,22 +126,6 @@ def locked(folder: Path) -> Iterator[None]:
 def compacting(folder: Path, seconds: float | None = None) -> Iterator[bool]:
     """Whether this process may compact: while it does, no other may, and none tidies its files."""
     wait = COMPACTION_SECONDS if seconds is None else seconds
-    with _flock(folder / COMPACTION_LOCK, wait) as mine, naming(folder):
+    refuse_links(folder)
+    with locked(folder / COMPACTION_LOCK, wait) as mine, naming(folder):
         yield mine
-
-
-@contextmanager
-def _flock(path: Path, seconds: float) -> Iterator[bool]:
-    """Whether the lock could be taken; it ends with the block, or with the process."""
-    deadline = time.monotonic() + seconds
-    with path.open("a") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    yield False
-                    return
-                time.sleep(0.002)
-        yield True

@@ -16,11 +16,10 @@ from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
 from lookalike.search.filters import Filter
 from lookalike.search.folder import compaction, manifest, nearest, writer
-from lookalike.search.folder.disk import Damaged, compacting, fsync, locked
+from lookalike.search.folder.disk import Damaged, compacting, fsync, writing
 from lookalike.search.folder.manifest import SEGMENTS, Manifest
 from lookalike.search.folder.snapshot import Records, Snapshot
-from lookalike.search.folder.upgrade import upgrade
-from lookalike.search.index import Found, Index, vector_size
+from lookalike.search.index import Address, Found, Index, vector_size
 from lookalike.search.items import Hit, Item, Precision, Record
 
 CACHED = ("ids", "vectors", "label_names", "label_codes", "columns")
@@ -31,7 +30,7 @@ class FolderIndex(Index):
 
     def __init__(self, snapshot: Snapshot, mark: tuple[int, int, int]) -> None:
         self.folder = snapshot.folder
-        self.place = str(self.folder)
+        self.place = self.address = str(self.folder)
         self._show(snapshot, mark)
 
     def _show(self, snapshot: Snapshot, mark: tuple[int, int, int]) -> None:
@@ -53,19 +52,19 @@ class FolderIndex(Index):
     @classmethod
     def create_empty(
         cls,
-        place: str,
+        place: Address,
         embedder: Embedder | None,
         dim: int | None = None,
         vectors: Precision = "float32",
     ) -> Self:
         """A new index without pictures."""
-        folder = Path(place)
+        folder = Path(str(place))
         refuse_existing(folder)
         if folder.exists() and not (folder.is_dir() and only_leftovers(folder)):
             raise BadInput(f"'{folder}' exists already and is not an index")
         size = vector_size(embedder, dim)
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder):
+        with writing(folder):
             refuse_existing(folder)  # another process was faster
             if embedder is not None:
                 embedder.save(folder / "model")
@@ -77,16 +76,11 @@ class FolderIndex(Index):
         return cls.open_at(place)
 
     @classmethod
-    def open_at(cls, place: str) -> Self:
+    def open_at(cls, place: Address) -> Self:
         """An existing index."""
-        folder = Path(place)
+        folder = Path(str(place))
         mark = manifest.mark(folder)
         return cls(Snapshot.open(folder), mark)
-
-    @classmethod
-    def upgrade(cls, place: str, watcher: Watcher | None = None) -> int:
-        """Bring the folder of an older version to this one; return the version that it had."""
-        return upgrade(Path(place), watcher or Watcher())
 
     def latest(self) -> "FolderIndex":
         """This index as it is in its folder now; itself where nothing changed."""
@@ -250,7 +244,7 @@ class FolderIndex(Index):
     def root_number(self, root: Path) -> int:
         """The number of a folder among ``roots``, which is stored at once and never changes."""
         if root not in self.roots:
-            with locked(self.folder):
+            with writing(self.folder):
                 newest = Manifest.read(self.folder)
                 if str(root) not in newest.roots:
                     roots = (*newest.roots, str(root))
@@ -263,7 +257,7 @@ class FolderIndex(Index):
 
     def _commit(self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int]) -> None:
         """Write a segment of the new pictures, then make it valid; other writers may do so too."""
-        with locked(self.folder):
+        with writing(self.folder):
             newest = Snapshot.open(self.folder, self.snapshot)
             following = writer.append(newest, records, vectors, dropped)
             following.write(self.folder)
@@ -304,6 +298,5 @@ def refuse_existing(folder: Path) -> None:
 def only_leftovers(folder: Path) -> bool:
     """Whether a folder is empty, or holds what a killed ``create_empty`` left."""
     return all(
-        path.name in ("model", SEGMENTS) or path.name.startswith((".", "state-"))
-        for path in folder.iterdir()
+        path.name in ("model", SEGMENTS) or path.name.startswith(".") for path in folder.iterdir()
     )

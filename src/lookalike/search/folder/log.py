@@ -1,11 +1,13 @@
 """Tombstones: the ids of removed pictures, appended to a file of which the start is valid."""
 
+import os
 import zlib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lookalike.files import open_regular
 from lookalike.search.folder.disk import damaged, fsync
 from lookalike.search.folder.manifest import LogNote, Manifest
 
@@ -19,7 +21,9 @@ def read_log(folder: Path, note: LogNote | None, known: LogNote | None = None) -
     if note is None:
         return np.empty(0, np.int64)
     start, crc = (known.entries, known.crc) if known else (0, 0)
-    with (folder / note.file).open("rb") as file:
+    with open_regular(folder / note.file) as file:
+        if os.fstat(file.fileno()).st_size < 8 * note.entries:
+            raise damaged(folder, f"{note.file} is cut off")
         file.seek(8 * start)
         data = file.read(8 * (note.entries - start))
     if len(data) != 8 * (note.entries - start) or zlib.crc32(data, crc) != note.crc:

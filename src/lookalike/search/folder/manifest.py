@@ -8,12 +8,12 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from lookalike.errors import BadInput
-from lookalike.files import parse_json, write_json
+from lookalike.files import parse_json, read_text, write_json
 from lookalike.search.effort import NEIGHBOURS
 from lookalike.search.folder.disk import FileNote, damaged, fsync
 from lookalike.search.items import Precision
@@ -23,6 +23,9 @@ VERSION = 2
 NAME = "index.json"
 SEGMENTS = "segments"
 
+PlainName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""The name of a file or folder that leads nowhere else."""
+Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**48)]
 Kind: TypeAlias = Literal["flat", "fp16", "sq8", "pq"]
 HOW: dict[Kind, str] = {
     "flat": "IVF",
@@ -39,11 +42,11 @@ class _Note(BaseModel):
 class QuantiserNote(_Note):
     """The coarse quantiser: trained once on ``trained_on`` pictures, shared by the segments."""
 
-    file: str
+    file: PlainName
     note: FileNote
     kind: Kind
-    cells: int
-    trained_on: int
+    cells: Count
+    trained_on: Count
 
 
 class CellsNote(_Note):
@@ -53,10 +56,10 @@ class CellsNote(_Note):
     nearest that it then finds, on ``sample`` pictures of the segment.
     """
 
-    quantiser: str
-    effort: int
+    quantiser: PlainName
+    effort: Annotated[Count, Field(ge=1)]
     recall: float
-    sample: int
+    sample: Count
 
 
 class SegmentNote(_Note):
@@ -65,12 +68,12 @@ class SegmentNote(_Note):
     ``refused`` is the quantiser by which a fast search of it had too little recall.
     """
 
-    name: str
-    count: int
-    first: int
-    last: int
+    name: PlainName
+    count: Count
+    first: Count
+    last: Count
     columns: tuple[str, ...] = ()
-    files: dict[str, FileNote]
+    files: dict[PlainName, FileNote]
     fast: CellsNote | None = None
     refused: str | None = None
 
@@ -78,8 +81,8 @@ class SegmentNote(_Note):
 class LogNote(_Note):
     """The tombstones: the first ``entries`` ids of a file, and their CRC-32."""
 
-    file: str
-    entries: int
+    file: PlainName
+    entries: Count
     crc: int
 
 
@@ -87,7 +90,7 @@ class PrecisionNote(_Note):
     """What the precision of the vectors costs: recall of the ten nearest among ``sample``."""
 
     recall: float
-    sample: int
+    sample: Count
 
     def __str__(self) -> str:
         return f"recall@{NEIGHBOURS} {self.recall:.3f} against float32, on {self.sample:,} pictures"
@@ -99,27 +102,32 @@ class Manifest(_Note):
     format: str = FORMAT
     version: int = VERSION
     model: str
-    dim: int
+    dim: Annotated[Count, Field(ge=1)]
     vectors: Precision = "float32"
-    generation: int = 0
+    generation: Count = 0
     updated: float = 0.0
-    next_id: int = 0
-    next_name: int = 0
+    next_id: Count = 0
+    next_name: Count = 0
     roots: tuple[str, ...] = ()
     segments: tuple[SegmentNote, ...] = ()
     removed: LogNote | None = None
     quantisers: tuple[QuantiserNote, ...] = ()
     precision: PrecisionNote | None = None
 
+    @model_validator(mode="after")
+    def names_what_it_has(self) -> Self:
+        """Fast searches are by quantisers that there are; no more is removed than was added."""
+        known = {quantiser.file for quantiser in self.quantisers}
+        if any(one.fast and one.fast.quantiser not in known for one in self.segments):
+            raise ValueError("a segment names an unknown quantiser")
+        if self.count < 0:
+            raise ValueError("more pictures are removed than there are")
+        return self
+
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read ``index.json``; refuse what is not an index, damaged, or of another version."""
         values = read_values(folder)
-        if values.get("version") == 1:
-            raise BadInput(
-                f"the index '{folder}' was written by an older lookalike; "
-                f"'lookalike index upgrade {folder}' upgrades it"
-            )
         if values.get("version") != VERSION:
             raise BadInput(
                 f"the index '{folder}' has version {values.get('version')} by its index.json, and "
@@ -169,7 +177,7 @@ class Manifest(_Note):
 def read_values(folder: Path) -> dict[str, Any]:
     """The values of ``index.json``, of any version."""
     try:
-        values = parse_json((folder / NAME).read_text(encoding="utf-8"))
+        values = parse_json(read_text(folder / NAME))
     except OSError as error:
         reason = f"there is no index '{folder}'"
         if folder.exists():

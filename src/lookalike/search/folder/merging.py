@@ -14,9 +14,9 @@ from lookalike.progress import Watcher
 from lookalike.search.effort import NEIGHBOURS, least_effort
 from lookalike.search.folder import cells, exact, keys, table, vectors
 from lookalike.search.folder.cells import Cells, Quantiser
-from lookalike.search.folder.disk import remove, settle
+from lookalike.search.folder.disk import damaged, remove_segment, settle
 from lookalike.search.folder.manifest import SEGMENTS, CellsNote, SegmentNote
-from lookalike.search.folder.segment import IDS, KEYS, Ints
+from lookalike.search.folder.segment import IDS, KEYS, Ints, Segment
 from lookalike.search.folder.selection import Selection
 from lookalike.search.folder.vectors import VectorFile
 from lookalike.search.items import Precision
@@ -74,7 +74,7 @@ def merge(
 ) -> SegmentNote:
     """Write a segment of the rows of others, with a fast search by ``quantiser``."""
     home = folder / SEGMENTS / name
-    remove(home)
+    remove_segment(home)  # of a killed compaction
     home.mkdir(parents=True)
     first = work.sources[0]
     columns = tuple(
@@ -112,7 +112,7 @@ def _copy(
     np.save(home / IDS, work.ids)
     written = vectors.Writer(home, len(work), dim, precision)
     hashes = np.empty(len(work), np.uint64)
-    by_row = [_hashes_by_row(source.segment.keys) for source in work.sources]
+    by_row = [_hashes_by_row(source.segment) for source in work.sources]
     for start in range(0, len(work), BLOCK):
         places = np.arange(start, min(start + BLOCK, len(work)))
         for source, rows, inside in work.parts(places):
@@ -136,9 +136,12 @@ def _copy(
             out.write_batch(together.combine_chunks().to_batches()[0])
 
 
-def _hashes_by_row(pairs: keys.Hashes) -> keys.Hashes:
-    found = np.empty(pairs.shape[1], np.uint64)
-    found[pairs[1].astype(np.int64)] = pairs[0]
+def _hashes_by_row(segment: Segment) -> keys.Hashes:
+    hashes, rows = segment.keys
+    if len(rows) and int(rows.max()) >= len(rows):
+        raise damaged(segment.folder, f"{KEYS} names pictures beyond the last")
+    found = np.empty(len(rows), np.uint64)
+    found[rows.astype(np.int64)] = hashes
     return found
 
 
@@ -171,8 +174,8 @@ def _build(
         f"search of {len(work):,} pictures stays exact; the recall@{NEIGHBOURS} of the fast search "
         f"is {note.recall:.3f} even with {note.effort} cells a query"
     )
-    remove(home / cells.FILE)
-    remove(home / cells.CELLS)
+    (home / cells.FILE).unlink(missing_ok=True)
+    (home / cells.CELLS).unlink(missing_ok=True)
     return None
 
 

@@ -15,7 +15,7 @@ from lookalike.inference.encoder import Vectors
 from lookalike.search.filters import Filter
 from lookalike.search.folder import keys, table, vectors
 from lookalike.search.folder.cells import Cells, Quantiser
-from lookalike.search.folder.disk import damaged, mapped, remove, settle
+from lookalike.search.folder.disk import damaged, mapped, remove_segment, settle
 from lookalike.search.folder.manifest import SEGMENTS, SegmentNote
 from lookalike.search.folder.vectors import VectorFile
 from lookalike.search.items import Precision, Record
@@ -83,6 +83,8 @@ class Segment:
     ) -> Iterable[tuple[int, int]]:
         """Pairs of a place among the wanted (root, path) and the row of that picture."""
         for place, row in keys.candidates(self.keys, hashes):
+            if row >= len(self):
+                raise damaged(self.folder, f"{KEYS} names pictures beyond the last")
             batch, at = self.table.at(row)
             if batch.key(at) == wanted[place]:
                 yield place, row
@@ -147,7 +149,7 @@ def write_new(
 ) -> tuple[SegmentNote, VectorFile]:
     """Write a segment of new pictures, whose ids begin with ``first``."""
     home = folder / SEGMENTS / name
-    remove(home)
+    remove_segment(home)  # of a killed writer
     home.mkdir(parents=True)
     columns = table.columns_of(records)
     stored = vectors.encode(values, precision)

@@ -54,7 +54,7 @@ class Snapshot:
             if note.file not in self.quantisers or self.quantisers[note.file].note != note:
                 note.note.refuse_size(folder, folder / note.file)
                 try:
-                    self.quantisers[note.file] = cells.load(folder / note.file, note)
+                    self.quantisers[note.file] = cells.load(folder / note.file, note, manifest.dim)
                 except ValueError as error:
                     raise damaged(folder, str(error)) from error
         old = {segment.note.name: segment for segment in former.segments} if former else {}
@@ -237,4 +237,5 @@ def verify(folder: Path, manifest: Manifest, known: Iterable[str], budget: int =
         budget -= size
         if budget < 0:
             return
+        note.refuse_size(folder, folder / name)
         note.refuse_content(folder, folder / name)

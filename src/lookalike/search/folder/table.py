@@ -27,6 +27,7 @@ FIXED = [
     pa.field("size", pa.int64(), nullable=False),
     pa.field("modified", pa.int64(), nullable=False),
 ]
+NEEDED = [at for at, field in enumerate(FIXED) if not field.nullable]
 
 
 def schema_of(columns: Iterable[str]) -> pa.Schema:
@@ -74,7 +75,9 @@ class Batch:
     """Some rows of a segment: the columns that a filter reads, and single records."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        batch.validate()
+        batch.validate(full=True)  # below, its buffers are read as they are
+        if any(batch.column(at).null_count for at in NEEDED):
+            raise ValueError("a picture has no path or folder")
         self._batch = batch
         self._path = Strings(batch.column(0))
         self._label = Strings(batch.column(1))
@@ -150,15 +153,15 @@ class Table:
     def __init__(self, path: Path, count: int) -> None:
         try:
             reader = pa.ipc.open_file(pa.memory_map(str(path)))
+            names = (name.removeprefix(META) for name in reader.schema.names[len(FIXED) :])
+            if reader.schema != schema_of(names):
+                raise ValueError("it has other columns than it should")
             self.batches = [Batch(reader.get_batch(at)) for at in range(reader.num_record_batches)]
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, TypeError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
-            raise ValueError(f"{path.name} cannot be read") from error
-        if reader.schema != schema_of(
-            name.removeprefix(META) for name in reader.schema.names[len(FIXED) :]
-        ):
-            raise ValueError(f"{path.name} has other columns than it should")
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError, TypeError, ValueError, MemoryError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ValueError(f"{path.name} cannot be read: {reason}") from error
         sizes = [len(batch) for batch in self.batches]
         if sum(sizes) != count or any(size != BATCH_ROWS for size in sizes[:-1]):
             raise ValueError(f"{path.name} has {sum(sizes)} rows, not {count}")

@@ -42,6 +42,7 @@ def changed_files(folder: Path, manifest: Manifest, watcher: Watcher) -> list[st
     found = []
     for number, (name, note) in enumerate(manifest.files.items(), 1):
         try:
+            note.refuse_size(folder, folder / name)
             note.refuse_content(folder, folder / name)
         except Damaged:
             found.append(f"the content of {name} has changed")

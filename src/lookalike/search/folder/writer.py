@@ -3,6 +3,7 @@
 What a commit costs grows with what is added and removed, not with what is there.
 """
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -13,7 +14,7 @@ import numpy as np
 
 from lookalike.inference.encoder import Vectors
 from lookalike.search.folder import vectors as precision
-from lookalike.search.folder.disk import compacting, remove
+from lookalike.search.folder.disk import compacting, remove_segment
 from lookalike.search.folder.log import LOG, extend_log
 from lookalike.search.folder.manifest import SEGMENTS, Manifest
 from lookalike.search.folder.segment import write_new
@@ -23,6 +24,10 @@ from lookalike.search.items import Record
 QUANTISER = "quantiser-"
 MERGED = "m"
 """Segments of a compaction, which writes without the lock, begin with this letter."""
+OURS = re.compile(
+    rf"[s{MERGED}]\d{{6,}}|{LOG}\d{{6,}}\.log|{QUANTISER}\d{{6,}}\.faiss|\.index\.json\..{{8}}"
+)
+"""The names that writers give; nothing else is ever removed."""
 
 
 def append(
@@ -70,18 +75,26 @@ def remove_unused(folder: Path, manifest: Manifest, compactor: bool = False) -> 
     used = {segment.name for segment in manifest.segments}
     used |= {quantiser.file for quantiser in manifest.quantisers}
     used |= {manifest.removed.file} if manifest.removed else set()
-    stale = [path for path in (folder / SEGMENTS).glob("*") if path.name not in used]
-    for path in folder.iterdir():
-        ours = path.name.startswith((LOG, QUANTISER, "state-", "fast-"))
-        if (ours and path.name not in used) or path.name.startswith(".index.json."):
-            stale.append(path)
+    stale = [
+        path
+        for path in (*folder.iterdir(), *(folder / SEGMENTS).iterdir())
+        if OURS.fullmatch(path.name) and path.name not in used
+    ]
     merged = [path for path in stale if path.name.startswith((MERGED, QUANTISER))]
     for path in stale:
         if path not in merged:
-            remove(path)
+            _remove(path)
     if not merged:
         return
     with nullcontext(True) if compactor else compacting(folder, 0.0) as mine:
         if mine:
             for path in merged:
-                remove(path)
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Delete a file of the index, or a segment."""
+    if path.parent.name == SEGMENTS:
+        remove_segment(path)
+    elif path.is_file():
+        path.unlink(missing_ok=True)

@@ -20,8 +20,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL, Composable, Composed, Identifier
 from psycopg_pool import ConnectionPool
 
-from lookalike.errors import BadInput, LookalikeError
-from lookalike.search.postgres.address import first_line, without_password
+from lookalike.errors import BadInput, LookalikeError, masked
 
 T = TypeVar("T")
 
@@ -141,8 +140,7 @@ class Database:
             yield connection
 
     def _silent(self, why: str) -> LookalikeError:
-        place = without_password(self.url)
-        return LookalikeError(f"PostgreSQL at '{place}' does not answer: {why}")
+        return LookalikeError(f"PostgreSQL at '{self.url}' does not answer: {why}")
 
     def _reason(self, error: psycopg.OperationalError) -> str:
         """Why there is no connection; a pool only says that it has waited."""
@@ -183,11 +181,10 @@ def answers(connection: psycopg.Connection[Any]) -> bool:
 @contextmanager
 def connected(url: str, schema: str) -> Iterator[Statements]:
     """A connection of its own, whose statements are not in a transaction unless they begin one."""
-    shown = without_password(url)
     try:
         connection = psycopg.connect(url, **SETTINGS)
     except psycopg.Error as error:
-        raise BadInput(f"cannot open '{shown}': {first_line(error)}") from error
+        raise BadInput(f"cannot open '{url}': {first_line(error)}") from error
     try:
         with connection:
             know_vectors(connection)
@@ -195,10 +192,15 @@ def connected(url: str, schema: str) -> Iterator[Statements]:
                 yield Statements(cursor, schema)
     except psycopg.OperationalError as error:
         raise LookalikeError(
-            f"PostgreSQL at '{shown}' does not answer: {first_line(error)}"
+            f"PostgreSQL at '{url}' does not answer: {first_line(error)}"
         ) from error
     except psycopg.Error as error:
         raise LookalikeError(f"PostgreSQL reports an error: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error message."""
+    return masked(str(error)).partition("\n")[0].strip()
 
 
 def know_vectors(connection: psycopg.Connection[Any]) -> None:

@@ -9,23 +9,22 @@ import numpy as np
 import psycopg
 from psycopg.sql import SQL
 
+from lookalike.addresses import parse_address
 from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
 from lookalike.search.effort import NEIGHBOURS
 from lookalike.search.filters import Filter
-from lookalike.search.index import Found, vector_size
+from lookalike.search.index import Address, Found, vector_size
 from lookalike.search.items import Hit, Precision, Record
 from lookalike.search.postgres import graph
-from lookalike.search.postgres.address import first_line, split, without_password
 from lookalike.search.postgres.contents import CACHED, Contents
-from lookalike.search.postgres.database import Database, connected
+from lookalike.search.postgres.database import Database, connected, first_line
 from lookalike.search.postgres.loading import LOCK, Load, NewRoot
 from lookalike.search.postgres.model import stored_model
 from lookalike.search.postgres.nearest import Search
 from lookalike.search.postgres.schema import TABLES, VERSION, check_version
-from lookalike.search.postgres.upgrade import upgrade
 
 EXACT_BELOW = 10_000
 REMEMBERED = 1_000
@@ -40,6 +39,7 @@ SERVER = """
 SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
     EXISTS (SELECT 1 FROM pg_collation WHERE collname = 'pg_c_utf8')
 """
+ROOTS = "SELECT path FROM {schema}.root ORDER BY number"
 STATE = """
 SELECT generation, updated, count, effort, recall, sample,
     ARRAY(SELECT path FROM {schema}.root ORDER BY number) FROM {schema}.model
@@ -49,14 +49,14 @@ SELECT generation, updated, count, effort, recall, sample,
 class PostgresIndex(Contents):
     """See :class:`~lookalike.search.index.Index`; the place is ``postgresql://...#name``."""
 
-    def __init__(self, place: str) -> None:
-        self.url, self.schema = split(place)
-        self.place = without_password(place)
+    def __init__(self, place: Address) -> None:
+        self.address = parse_address(place) if isinstance(place, str) else place
+        self.url, self.schema, self.place = self.address.url, self.address.schema, str(self.address)
 
     @classmethod
     def create_empty(
         cls,
-        place: str,
+        place: Address,
         embedder: Embedder | None,
         dim: int | None = None,
         vectors: Precision = "float32",
@@ -85,7 +85,7 @@ class PostgresIndex(Contents):
         return cls.open_at(place)
 
     @classmethod
-    def open_at(cls, place: str) -> Self:
+    def open_at(cls, place: Address) -> Self:
         """An existing index."""
         index = cls(place)
         with connected(index.url, index.schema) as run:
@@ -99,18 +99,6 @@ class PostgresIndex(Contents):
         index._search = Search(index.database, index.schema, kind, iterative, simple_case)
         index._refresh()
         return index
-
-    @classmethod
-    def upgrade(cls, place: str) -> int:
-        """Bring the tables of an older version to this one, all or nothing.
-
-        Args:
-            place: ``postgresql://...#name``.
-
-        Returns:
-            The version that it had.
-        """
-        return upgrade(place)
 
     def find(self, queries: Vectors, k: int, where: Filter | None, exact: bool) -> Found:
         """Ids and similarities of the nearest pictures."""
@@ -141,6 +129,12 @@ class PostgresIndex(Contents):
         load = Load(records, vectors, list(dropped), self._search.kind)
         self.database.run(self.schema, load)
         self._refresh()
+
+    def root_of(self, record: Record) -> Path | None:
+        """The folder of a picture, which another process may have added since."""
+        if record.root >= len(self.roots):
+            self.roots = tuple(Path(row[0]) for row in self._all(ROOTS))
+        return super().root_of(record)
 
     def root_number(self, root: Path) -> int:
         """The number of a folder among ``roots``; a new one gets a number that no other has."""

@@ -30,23 +30,15 @@ CREATE INDEX ON {schema}.item (label);
 """
 
 
-def version_of(run: Statements, shown: str) -> int:
-    """The version of an index; refused where there is none."""
+def check_version(run: Statements, shown: str) -> None:
+    """Refuse an index of another version, and a schema that is none."""
     there = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'model'"
     if not run(there, [run.schema]).fetchone():
         raise BadInput(f"there is no index '{run.schema}' in '{shown}'")
     found = run("SELECT version FROM {schema}.model").fetchone()
-    return 0 if found is None else int(found[0])
-
-
-def check_version(run: Statements, shown: str) -> None:
-    """Refuse an index of another version, and say what to do."""
-    version = version_of(run, shown)
-    if version == VERSION:
-        return
-    old = 0 < version < VERSION
-    what = f"'lookalike index upgrade {shown}' makes it one" if old else "update lookalike"
-    raise BadInput(
-        f"the index '{shown}' has version {version}, and this lookalike reads version {VERSION}; "
-        f"{what}"
-    )
+    version = 0 if found is None else int(found[0])
+    if version != VERSION:
+        raise BadInput(
+            f"the index '{shown}' has version {version}, and this lookalike reads version "
+            f"{VERSION}; make it again"
+        )

@@ -75,7 +75,7 @@ class Ranks:
         for number in range(config.train.devices):
             with self.stderr_file(number).open("w") as stderr:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", WORKER, str(folder / "config.yaml")],
+                    [sys.executable, "-P", "-m", WORKER, str(folder / "config.yaml")],
                     env=common | {"RANK": str(self.first + number), "LOCAL_RANK": str(number)},
                     stdin=subprocess.PIPE,  # closes whenever this process ends
                     stdout=subprocess.PIPE,

@@ -1,0 +1,319 @@
+"""Losses of PML that no configuration of Lookalike names."""
+
+import math
+from dataclasses import KW_ONLY
+
+import torch
+from torch import Tensor, nn
+
+from lookalike.distances import LpDistance
+from lookalike.errors import BadInput
+from lookalike.labels import Labels, as_tensor, class_rows
+from lookalike.losses import Loss, PairLoss, Terms
+from lookalike.losses.base import of_listed_triplets
+from lookalike.miners.mined import Indices
+from lookalike.ops.histogram import soft_histogram
+from lookalike.ops.rows import check_rows, in_full_precision, products
+from lookalike.relations import Relations
+
+__all__ = ["DynamicSoftMarginLoss", "ManifoldLoss", "P2SGradLoss", "VICRegLoss"]
+
+
+class ManifoldLoss(Loss):
+    """Each image nearer to its own proxy than to others, by random walks over all of them.
+
+    ``F = (1 - alpha) (I - alpha S)^-1`` with S the normalised ``e^(2 [s]+)`` among images and
+    proxies. For an image i of proxy c: ``log(1 + sum_k e^(F_ik - F_ic + margin))`` over the other
+    proxies for which the exponent is not negative (intrinsic), plus ``lambdaC`` times the same of
+    the cosines of the rows of F (context); mean over images (Aziere and Todorovic, CVPR 2019).
+    There are no labels: each image belongs to a random proxy, unless ``indices_tuple`` says which.
+
+    Args:
+        l: The dimension of the embeddings.
+        K: How many proxies there are.
+        lambdaC: The weight of the context part; infinite: that part alone.
+        alpha: How much of its similarity a node passes on, between 0 and 1.
+        margin: By how much the own proxy must be nearer.
+    """
+
+    needs = "the cosine"
+
+    l: int  # noqa: E741
+    _: KW_ONLY
+    K: int = 50
+    lambdaC: float = 1.0  # noqa: N815
+    alpha: float = 0.8
+    margin: float = 5e-4
+
+    def __post_init__(self) -> None:
+        if self.lambdaC < 0:
+            raise BadInput(f"lambdaC is {self.lambdaC}; it must not be negative")
+        self.proxies = nn.Parameter(torch.randn(self.K, self.l))
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Labels | None = None,
+        indices_tuple: Indices | None = None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,
+    ) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            embeddings: [N, l].
+            labels: Must be None.
+            indices_tuple: [N] the proxy of each image; None: random ones.
+            ref_emb: Must be None.
+            ref_labels: Must be None.
+
+        Returns:
+            A scalar.
+        """
+        if labels is not None or ref_labels is not None:
+            raise BadInput("ManifoldLoss takes no labels; indices_tuple may name the proxies")
+        if ref_emb is not None and ref_emb is not embeddings:
+            raise BadInput("ManifoldLoss compares with its proxies, not with ref_emb")
+        check_rows(embeddings, self.l)
+        rows = in_full_precision(embeddings)
+        if not len(rows):
+            return rows.sum()
+        if isinstance(indices_tuple, Tensor):
+            own = indices_tuple.to(rows.device)
+        else:
+            more = torch.randint(self.K, (max(0, len(rows) - self.K),))
+            numbers = torch.cat([torch.arange(self.K), more])
+            own = numbers[torch.randperm(len(numbers))][: len(rows)].to(rows.device)
+        similarity = products(torch.cat([rows, self.proxies.to(rows.dtype)]), unit_rows=True)
+        same = nn.functional.one_hot(own, self.K).to(rows.dtype)
+        return self.total_loss(Relations(similarity, same, 1 - same, None, rows, own))
+
+    def narrow(
+        self,
+        relations: Relations,
+        mined: Relations | None,  # noqa: ARG002
+    ) -> tuple[Relations, Tensor | None]:
+        """All images: nothing is mined."""
+        return relations, None
+
+    def terms(self, relations: Relations) -> Terms:
+        """The formula, one value per image."""
+        number, own = len(relations.positives), relations.positives > 0
+        diagonal = torch.eye(len(relations.similarity), device=own.device).bool()
+        near = (2 * relations.similarity.relu()).exp().masked_fill(diagonal, 0)
+        scale = near.sum(1).rsqrt()
+        walk = scale.unsqueeze(1) * near * scale
+        reached = (1 - self.alpha) * torch.linalg.inv(diagonal.to(walk.dtype) - self.alpha * walk)
+        images, proxies = reached[:number], reached[number:]
+        context = self._missed(products(images, proxies, unit_rows=True), own)
+        if math.isinf(self.lambdaC):
+            return Terms(context)
+        return Terms(self._missed(images[:, number:], own) + self.lambdaC * context)
+
+    def _missed(self, similarity: Tensor, own: Tensor) -> Tensor:
+        """``log(1 + sum e^(s_k - s_own + margin))`` over exponents that are not negative."""
+        right = (similarity * own).sum(1, keepdim=True)
+        excess = similarity - right + self.margin
+        return (excess.exp() * ((excess >= 0) & ~own)).sum(1).log1p()
+
+
+class VICRegLoss(Loss):
+    """Two views of each image near, every component spread, no two components alike.
+
+    ``lambda mean |x - x'|^2 / D + mu (mean [1 - std x_d]+ + mean [1 - std x'_d]+) / 2
+    + nu (sum_(d != e) cov(x_d, x_e)^2 + the same of x') / D`` (Bardes et al., ICLR 2022). Called as
+    ``loss(views, ref_emb=other_views)``; there are no labels, and the distance is not used.
+
+    Args:
+        invariance_lambda: The weight of the distance between the views.
+        variance_mu: The weight of the hinge on the standard deviations.
+        covariance_v: The weight of the covariances.
+        eps: Added to the variance before its root.
+    """
+
+    invariance_lambda: float = 25
+    variance_mu: float = 25
+    covariance_v: float = 1
+    eps: float = 1e-4
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Labels | None = None,
+        indices_tuple: Indices | None = None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,
+    ) -> Tensor:
+        """The loss of two views of a batch.
+
+        Args:
+            embeddings: [N, D], one view of each image.
+            labels: Must be None.
+            indices_tuple: Must be None.
+            ref_emb: [N, D], the other view.
+            ref_labels: Must be None.
+
+        Returns:
+            A scalar.
+        """
+        if not (labels is None and ref_labels is None and indices_tuple is None):
+            raise BadInput("VICRegLoss takes two views, and neither labels nor indices")
+        if ref_emb is None or ref_emb.shape != embeddings.shape:
+            raise BadInput("VICRegLoss needs ref_emb, the other view of each embedding")
+        check_rows(embeddings, None)
+        rows, others = in_full_precision(embeddings), in_full_precision(ref_emb)
+        near = -(rows - others).square().mean(1, keepdim=True)
+        ones = torch.ones_like(near, requires_grad=False)
+        return self.total_loss(Relations(near, ones, 0 * ones, None, rows, None, others))
+
+    narrow = ManifoldLoss.narrow
+
+    def terms(self, relations: Relations) -> tuple[Terms, ...]:
+        """The formula: one value per image, one per component of each view, and one for all."""
+        assert relations.embeddings is not None
+        assert relations.ref_emb is not None
+        near = -self.invariance_lambda * relations.similarity.squeeze(1)
+        found = [Terms(near, name="invariance_loss")]
+        covariances = relations.similarity.new_zeros(())
+        for number, rows in enumerate((relations.embeddings, relations.ref_emb), start=1):
+            centred = rows - rows.mean(0)
+            covariance = centred.T @ centred / max(1, len(rows) - 1)
+            variance = covariance.diagonal()
+            spread = (1 - (variance + self.eps).sqrt()).relu() / 2
+            found.append(Terms(self.variance_mu * spread, name=f"variance_loss{number}"))
+            others = covariance.square().sum() - variance.square().sum()
+            covariances = covariances + others / rows.shape[1]
+        return *found, Terms(self.covariance_v * covariances, name="covariance_loss")
+
+
+class P2SGradLoss(Loss):
+    """The cosine to the right class 1, to all others 0.
+
+    ``1/C sum_c (cos theta_c - [c = y])^2``, mean over images (Zhang et al., CVPR 2019). There is no
+    margin and no scale to choose.
+
+    Args:
+        descriptors_dim: The dimension of the embeddings.
+        num_classes: How many classes there are.
+    """
+
+    needs = "the cosine"
+
+    descriptors_dim: int
+    num_classes: int
+
+    def __post_init__(self) -> None:
+        start = torch.empty(self.descriptors_dim, self.num_classes).uniform_(-1, 1)
+        self.weight = nn.Parameter(start / torch.linalg.vector_norm(start, dim=0, keepdim=True))
+
+    def check_given(
+        self,
+        labels: Labels | None,
+        indices_tuple: Indices | None,
+        ref_emb: Tensor | None,
+        ref_labels: Labels | None,  # noqa: ARG002
+    ) -> None:
+        """Refuse anything but embeddings and labels."""
+        if labels is None or indices_tuple is not None or ref_emb is not None:
+            raise BadInput("P2SGradLoss takes embeddings and labels, and nothing else")
+
+    def relations(
+        self,
+        embeddings: Tensor,
+        labels: Labels | None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,  # noqa: ARG002
+        *,
+        own: Tensor | None = None,  # noqa: ARG002
+        list_pairs: bool = False,  # noqa: ARG002
+    ) -> Relations:
+        """Images and classes."""
+        if labels is None or ref_emb is not None:
+            raise BadInput("P2SGradLoss compares with learned vectors, not with ref_emb")
+        check_rows(embeddings, self.descriptors_dim)
+        rows = in_full_precision(embeddings)
+        similarity = self.distance.similarity(rows, self.weight.T.to(rows.dtype))
+        given = as_tensor(labels, len(rows)).to(rows.device)
+        right = class_rows(given, self.num_classes, similarity)
+        return Relations(similarity, right, 1 - right, None, rows, given, self.weight.T)
+
+    narrow = ManifoldLoss.narrow
+
+    def terms(self, relations: Relations) -> Terms:
+        """The formula, one value per image."""
+        return Terms((relations.similarity - relations.positives).square().mean(1))
+
+
+class DynamicSoftMarginLoss(PairLoss):
+    """Each triplet weighed by the share of triplets, of now and before, that are easier.
+
+    ``mean CDF(d_ap - d_an) (d_ap - d_an)``; the CDF is that of a running histogram of ``num_bins``
+    edges from ``min_val`` up, ``2 |min_val| / num_bins`` apart. The weights are constants (in PML a
+    gradient flows through the histogram too). Without labels, ``loss(anchors, ref_emb=positives)``
+    takes row i of both for a positive pair, and its hardest negative in either direction (Zhang and
+    Rusinkiewicz, ICCV 2019).
+
+    Args:
+        min_val: The least ``d_ap - d_an`` of the histogram.
+        num_bins: Edges of the histogram.
+        momentum: The weight of the batch in the running histogram; that of the first batch is 1.
+    """
+
+    reads = "triplets"
+    default_distance = LpDistance
+    needs = "distances of unit vectors (l2 or l2-squared)"
+
+    min_val: float = -2.0
+    num_bins: int = 10
+    momentum: float = 0.01
+
+    def __post_init__(self) -> None:
+        self.delta = 2 * abs(self.min_val) / self.num_bins
+        self.register_buffer("hist_", torch.zeros(self.num_bins), persistent=False)
+
+    def check_given(
+        self,
+        labels: Labels | None,
+        indices_tuple: Indices | None,
+        ref_emb: Tensor | None,
+        ref_labels: Labels | None,
+    ) -> None:
+        """Labels may be missing: row i of ``ref_emb`` is then the positive of row i."""
+        if ref_emb is None:
+            super().check_given(labels, indices_tuple, ref_emb, ref_labels)
+
+    def terms(self, relations: Relations) -> Terms:
+        """The formula, one value per triplet."""
+        if relations.labels is None and not len(relations.listed_pairs[0]):
+            found = _hardest(relations.similarity)
+            return Terms(self.weighed(found, torch.ones_like(found)))
+        listed = relations.listed_triplets()
+        apart = listed.an - listed.ap
+        return of_listed_triplets(relations, self.weighed(apart, listed.counts), listed)
+
+    def weighed(self, apart: Tensor, counts: Tensor) -> Tensor:
+        """``CDF(d_ap - d_an) (d_ap - d_an)``, the histogram brought up to date before."""
+        place = ((apart.detach() - self.min_val) / self.delta).clamp(0, self.num_bins - 1)
+        with torch.no_grad():
+            self._update(place.flatten(), counts.expand_as(place).flatten())
+        cumulative = self.get_buffer("hist_").cumsum(0).to(apart.dtype)
+        return cumulative[place.floor().long()] * apart
+
+    def _update(self, place: Tensor, counts: Tensor) -> None:
+        """The running histogram, which sums to 1; as it was where there is no triplet."""
+        new = soft_histogram(place.unsqueeze(0), counts.unsqueeze(0), self.num_bins - 1)[0]
+        before = self.get_buffer("hist_").to(new)
+        some, first = new.sum() > 0, before.sum() == 0
+        share = torch.where(first, 1, self.momentum)
+        mixed = (1 - share) * before + share * new
+        mixed = mixed / mixed.sum().clamp_min(torch.finfo(mixed.dtype).tiny)
+        self.hist_ = torch.where(some, mixed, before)
+
+
+def _hardest(similarity: Tensor) -> Tensor:
+    """``d_ii`` less the least of ``d_ij`` and ``d_ji``, for rows i that both sides have."""
+    number = min(similarity.shape)
+    others = ~torch.eye(*similarity.shape, dtype=torch.bool, device=similarity.device)
+    apart = similarity.where(others, -torch.inf)
+    nearest = torch.maximum(apart.amax(0)[:number], apart.amax(1)[:number])
+    return nearest.where(nearest.isfinite(), similarity.diagonal()) - similarity.diagonal()
