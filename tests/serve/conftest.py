@@ -139,8 +139,8 @@ def start(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def server(start, shop_folder):
-    """The server as a user starts it."""
-    return start([str(shop_folder / "shop.index"), "--port", "0"])
+    """The server as a user starts it, but for many tests at once, which all have one address."""
+    return start([str(shop_folder / "shop.index"), "--port", "0", "--rate", "none"])
 
 
 @pytest.fixture

@@ -374,8 +374,11 @@ def shuffled(places: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int
 def name_of(address: str | DatabaseAddress) -> str:
     """The name of an index that visitors see: of a path the last part, of a database the schema.
 
-    >>> name_of("/home/me/shop.index/"), name_of(parse_address("postgresql://there/all#shop"))
-    ('shop', 'shop')
+    >>> name_of("/home/me/shop.index/")
+    'shop'
+    >>> from lookalike.addresses import parse_address
+    >>> name_of(parse_address("postgresql://there/all#shop"))
+    'shop'
     """
     last = address.schema if isinstance(address, DatabaseAddress) else PurePath(address).name
     return last.removesuffix(".index") or "index"

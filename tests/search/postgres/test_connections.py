@@ -77,6 +77,9 @@ def test_queries_run_in_parallel(place, tmp_path, unit_rows, records):
 
 
 def test_all_indexes_of_a_database_share_its_connections(place, tmp_path, unit_rows, records):
+    """Its address differs from that of other tests, whose indexes may still be held."""
+    address, _, schema = place.partition("#")
+    place = f"{address}&application_name=shared#{schema}"
     index = fill(place, tmp_path, unit_rows(5, DIM), records(5))
     assert Index.open(place).database is index.database
     assert index.latest().database is index.database

@@ -33,9 +33,11 @@ from pathlib import Path
 place, name = sys.argv[1].split("|")
 sys.path.insert(0, place)
 os.environ["LOOKALIKE_CACHE"] = place + "/cache"
+import lookalike
 from lookalike.config import load
 from lookalike.training import train
 
+lookalike.trust(f"own_images_here:{name}")
 run = train(load(None, [
     f"data.name=own_images_here:{name}", f"runs_dir={place}/runs", "model.dim=8",
     "sampler.batch_size=16", "train.epochs=1", "train.device=cpu", "protocol.name=paper",
