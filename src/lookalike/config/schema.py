@@ -407,8 +407,6 @@ class TrainConfig(Section):
     """processes on this machine, one per device"""
     nodes: Annotated[int, Key(hashed="never", compared=False, short=True)] = Field(1, ge=1)
     """machines"""
-    fsdp: Annotated[bool, Key(hashed="never", compared=False, active_when=NOT_FROZEN)] = False
-    """share weights, gradients and optimiser states out over the processes, for large networks"""
     accumulate: Annotated[int, Key(hashed="when set")] = Field(1, ge=1)
     """chunks in which a batch is processed, to save memory; pairs span all chunks"""
     channels_last: Annotated[bool, Key(compared=False)] = True

@@ -21,6 +21,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from lookalike.errors import LookalikeError, WriteFailed
 from lookalike.files import (
@@ -31,8 +32,7 @@ from lookalike.files import (
     refuse_packed,
     write_json,
 )
-from lookalike.training.distributed.ranks import from_first, is_first, on_all_ranks
-from lookalike.training.distributed.sharding import weights_as_held, whole_copy
+from lookalike.training.distributed.ranks import from_first, on_all_ranks
 
 Weights = dict[str, Tensor]
 
@@ -86,14 +86,10 @@ class Writer:
         self._writing: Future[None] | None = None
 
     def save(self, weights: dict[str, Weights], state: dict[str, Any]) -> None:
-        """Copy everything as it is now, and write the copy; waits for the one before.
-
-        Processes that share the weights out all call this; the first one writes.
-        """
+        """Copy everything as it is now, and write the copy; waits for the one before."""
         self.wait()
-        copies = whole_copy([weights, state], keep=is_first())
-        if copies is not None:
-            self._writing = self._threads.submit(save, self.folder, *copies)
+        copies = copied([weights, state])
+        self._writing = self._threads.submit(save, self.folder, *copies)
 
     def wait(self) -> None:
         """Wait until the last checkpoint is written; an error of its thread is raised here."""
@@ -214,8 +210,45 @@ def explain_failed_write(path: Path) -> Iterator[None]:
 
 
 def load_weights(model: nn.Module, weights: Weights) -> None:
-    """Give ``model`` other weights, whole ones or in the form in which it has its own."""
-    model.load_state_dict(weights_as_held(model, weights))
+    """Give ``model`` other weights."""
+    model.load_state_dict(weights)
+
+
+def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
+    """Give an optimiser its stored state, each tensor in the memory layout of its parameter.
+
+    A fused optimiser goes through memory, whatever the layouts of a weight and its state say.
+    """
+    parameters = [one for group in optimizer.param_groups for one in group["params"]]
+
+    def laid_out(value: Any, parameter: Tensor) -> Any:
+        if not isinstance(value, Tensor) or value.shape != parameter.shape:
+            return value
+        return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+
+    held = {
+        number: {name: laid_out(value, parameters[number]) for name, value in values.items()}
+        for number, values in state["state"].items()
+    }
+    optimizer.load_state_dict(state | {"state": held})
+
+
+def copied(value: Any) -> Any:
+    """The value with all its tensors, dictionaries, lists and tuples, in new memory of the host.
+
+    >>> rows = torch.zeros(2)
+    >>> kept = copied({"rows": [rows]})
+    >>> _ = rows.add_(1)
+    >>> kept
+    {'rows': [tensor([0., 0.])]}
+    """
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {name: copied(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(copied(part) for part in value)
+    return value
 
 
 @contextmanager

@@ -1,14 +1,12 @@
 """The exponential moving average of weights: ``a = decay a + (1 - decay) w`` after each step."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
-
-from lookalike.training.distributed.sharding import is_sharded
 
 
 class WeightAverage:
-    """The average of all weights and buffers of a model, each in the form the model has it.
+    """The average of all weights and buffers of a model.
 
     Args:
         model: The average starts with its weights.
@@ -22,15 +20,13 @@ class WeightAverage:
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Add the weights of a step; what is not a float is copied."""
-        pairs = [(self.weights[name], t.detach()) for name, t in model.state_dict().items()]
-        for sharded in (False, True):
-            mixed = [
-                pair for pair in pairs
-                if pair[0].is_floating_point() and is_sharded(pair[0]) == sharded
-            ]  # fmt: skip
-            if mixed:
-                averages, weights = zip(*mixed, strict=True)
-                self._mix(averages, weights, 1)
-        for average, weight in pairs:
-            if not average.is_floating_point():
-                average.copy_(weight)
+        weights = {name: t.detach() for name, t in model.state_dict().items()}
+        floats = [name for name, weight in weights.items() if weight.is_floating_point()]
+        self._mix([self.weights[name] for name in floats], [weights[name] for name in floats], 1)
+        for name in weights.keys() - set(floats):
+            self.weights[name].copy_(weights[name])
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        """Continue an average that was stored."""
+        for name, average in self.weights.items():
+            average.copy_(weights[name])

@@ -9,7 +9,7 @@ import torch
 from lightning_fabric import Fabric
 from lightning_fabric.loggers.logger import Logger
 from torch import Tensor, nn
-from torch.optim import Adam, Optimizer
+from torch.optim import Adam
 
 from lookalike.config import RunConfig
 from lookalike.data import Split, Subset
@@ -23,8 +23,7 @@ from lookalike.training.building import HeadStart, Learner, build_sampler, feedi
 from lookalike.training.checkpoint import load_weights, temporary_weights
 from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.gather import average_gradients, broadcast_from_first
-from lookalike.training.distributed.ranks import from_first, is_first, world_size
-from lookalike.training.distributed.sharding import by_form, clip_norm
+from lookalike.training.distributed.ranks import is_first, world_size
 from lookalike.training.ema import WeightAverage
 from lookalike.training.forward import Passes, PassRandom, Prepared
 from lookalike.training.grad_cache import backward_by_chunks
@@ -83,21 +82,12 @@ class TrainingLoop:
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
         precision = fabric.strategy.precision.precision
-        self.sharded = config.train.fsdp and world_size() > 1
-        # Fabric cannot clip gradients that a fused optimiser unscales itself, in 16-mixed, and
-        # torch has not all of them for sharded weights.
-        fused = precision != "16-mixed" and not self.sharded
-
-        def optimizer_of() -> Optimizer:
-            return build_optimizer(config.optim, self.model, self.objective, fused=fused)
-
+        # Fabric cannot clip gradients that a fused optimiser unscales itself, in 16-mixed.
+        fused = precision != "16-mixed"
+        optimizer = build_optimizer(config.optim, self.model, self.objective, fused=fused)
         passes: Any
         self.optimizer: Any
-        if self.sharded:  # the optimiser is of the parts that a process has
-            passes = fabric.setup_module(Passes(self.model))
-            self.optimizer = fabric.setup_optimizers(optimizer := optimizer_of())
-        else:
-            passes, self.optimizer = fabric.setup(Passes(self.model), optimizer := optimizer_of())
+        passes, self.optimizer = fabric.setup(Passes(self.model), optimizer)
         self.schedule = build_schedule(config.optim, optimizer, self.per_epoch, config.train.epochs)
         self.backpropagate: Callable[[Tensor], Any] = fabric.backward
         self.optimizer_step: Callable[[], Any] = self.optimizer.step
@@ -111,8 +101,7 @@ class TrainingLoop:
         self.prepared = Prepared(passes, self.pass_random) if distributed else Prepared(passes)
         self.trainable = nn.ModuleList([self.model, self.objective])
         self.parameters = list(self.trainable.parameters())
-        whole = [self.objective, self.model.head] if self.sharded else [self.objective]
-        self.averaged = [weight for part in whole for weight in part.parameters()]
+        self.averaged = list(self.objective.parameters())
 
     def learn(self, start: HeadStart | None = None) -> None:
         """Train to the end, from ``start`` if computed, then load the weights of the best epoch.
@@ -168,7 +157,7 @@ class TrainingLoop:
                 self.end_epoch(loggers)
                 monitor.restart_clock()
             due = time.monotonic() - saved >= self.config.train.checkpoint_seconds
-            if self.takes_part_in_saving(is_first() and (bool(signals) or due)):
+            if is_first() and (signals or due):
                 monitor.flush()
                 monitor.count_time()
                 self.save()
@@ -180,13 +169,6 @@ class TrainingLoop:
                     f"stopped at step {self.progress.step} of {self.total}; "
                     "the same command goes on from there"
                 )
-
-    def takes_part_in_saving(self, due: bool) -> bool:
-        """Whether this process calls :meth:`save` now, which is ``due`` in the first one.
-
-        Where weights are shared out, all do: a checkpoint is made of everyone's parts.
-        """
-        return from_first(lambda: due) if self.sharded else due
 
     def begin_epoch(self, epoch: int) -> None:
         """Set the training mode; the backbone does not learn during warm-up."""
@@ -236,13 +218,6 @@ class TrainingLoop:
         there with the step and the files of the batch.
         """
         optim = self.config.optim
-        if self.sharded:
-            if optim.clip_value is not None:
-                for parameters in by_form(self.parameters):
-                    nn.utils.clip_grad_value_(parameters, optim.clip_value)
-            if optim.clip_norm is not None:
-                clip_norm(self.parameters, optim.clip_norm)
-            return
         if optim.clip_value is not None:
             self.fabric.clip_gradients(self.trainable, self.optimizer, clip_val=optim.clip_value)
         if optim.clip_norm is not None:

@@ -33,11 +33,6 @@ from lookalike.training.distributed.devices import (
 )
 from lookalike.training.distributed.launch import launch
 from lookalike.training.distributed.ranks import from_first, is_first
-from lookalike.training.distributed.sharding import (
-    optimizer_state_as_held,
-    weights_as_held,
-    whole_copy,
-)
 from lookalike.training.loggers import check_loggers, open_loggers
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.monitor import Progress
@@ -172,8 +167,7 @@ class TrainingRun(TrainingLoop):
         self.run = run
         self.checkpoints = checkpoint.Writer(run.checkpoints)
         images = split.train.images
-        device = torch.device("cpu") if config.train.fsdp else fabric.device  # sharded from there
-        learner = building.build_learner(config, images, store, preset, device, watcher)
+        learner = building.build_learner(config, images, store, preset, fabric.device, watcher)
         super().__init__(config, fabric, split, learner, watcher)
 
     def complete(self, identity: dict[str, Any], record: dict[str, Any]) -> None:
@@ -182,9 +176,8 @@ class TrainingRun(TrainingLoop):
             self.run.prepare(self.config, identity | record)
         self.watcher.note(first_line(self.split, self.config.train.epochs, self.per_epoch))
         self.learn()
-        weights = self.whole_weights(self.model.state_dict())
-        if weights is not None:
-            checkpoint.save_weights(self.run.weights, weights)
+        if is_first():
+            checkpoint.save_weights(self.run.weights, self.model.state_dict())
         result = identity | {
             "run": self.run.folder.name,
             "seed": self.config.seed,
@@ -314,16 +307,8 @@ class TrainingRun(TrainingLoop):
     def keep_start(self) -> None:
         """Store the weights before training, for the final test."""
         protocol = self.config.protocol
-        if self.total and self.split.has_test and protocol.test_untrained:
-            weights = self.whole_weights(merged_state(self.model))
-            if weights is not None:
-                checkpoint.save_start(self.run.checkpoints, weights)
-
-    def whole_weights(self, weights: checkpoint.Weights) -> checkpoint.Weights | None:
-        """Weights, whole, in the first process; None in the others."""
-        if self.sharded:
-            weights = whole_copy(weights, keep=is_first())
-        return weights if is_first() else None
+        if self.total and self.split.has_test and protocol.test_untrained and is_first():
+            checkpoint.save_start(self.run.checkpoints, merged_state(self.model))
 
     def save(self) -> None:
         """Write a checkpoint: weights, optimiser, schedule, sampler, random states, counters."""
@@ -362,12 +347,11 @@ class TrainingRun(TrainingLoop):
                 self.write_log()  # as it was then, whatever has become of the file
             checkpoint.load_weights(self.model, weights["model"])
             self.objective.load_state_dict(weights.get("objective", {}))
-            self.best = weights_as_held(self.model, weights.get("best", {}))
+            self.best = weights.get("best", {})
             self.start_ema()
             if self.ema is not None:
-                self.ema.weights = weights_as_held(self.model, weights["average"])
-            held = optimizer_state_as_held(self.optimizer, state["optimizer"])
-            self.optimizer.load_state_dict(held)
+                self.ema.load(weights["average"])
+            checkpoint.load_optimizer(self.optimizer, state["optimizer"])
             self.schedule.load_state_dict(state["schedule"])
             self.batches.load_state_dict(state["batches"], self.progress.step)
             if state.get("precision"):  # the scale of half-precision gradients

@@ -8,17 +8,12 @@ from typing import Any
 from lightning_fabric import Fabric
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning_fabric.strategies.ddp import DDPStrategy
-from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
-from lightning_fabric.strategies.parallel import ParallelStrategy
-from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
 from lookalike.config import RunConfig, TrainConfig
 from lookalike.errors import BadInput
 from lookalike.ops.allocator import keep_freed_memory
 from lookalike.training.distributed.ranks import launched, world_size
-from lookalike.training.distributed.sharding import shard_backbone
-from lookalike.training.forward import Passes
 
 UNSYNCED = (
     "forward_sync_buffers"
@@ -59,7 +54,6 @@ def check_devices(config: RunConfig) -> None:
         )
     if train.accumulate > 1 and config.mix is not None and config.mix.where == "feature":
         raise BadInput("train.accumulate needs mix.where=embed or mix.where=input, not feature")
-    check_sharding(config)
     if must_launch(config):
         if train.nodes > 1 and not {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} <= set(os.environ):
             raise BadInput(
@@ -67,20 +61,6 @@ def check_devices(config: RunConfig) -> None:
                 "environment of every machine; or start it with torchrun"
             )
         fabric_for(train, train.devices, train.nodes)
-
-
-def check_sharding(config: RunConfig) -> None:
-    """Refuse what ``train.fsdp`` cannot be combined with."""
-    if not config.train.fsdp:
-        return
-    for key, chosen in (
-        ("model.lora", config.model.lora is not None),
-        ("model.frozen_until", config.model.frozen_until is not None),
-        ("train.compile=true", config.train.compile),
-        ("train.precision=16-mixed", config.train.precision == "16-mixed"),
-    ):
-        if chosen:
-            raise BadInput(f"train.fsdp=true cannot be combined with {key}; leave out one of them")
 
 
 def may_be_unused(config: RunConfig) -> bool:
@@ -105,32 +85,20 @@ def prepared_fabric(config: TrainConfig, *, find_unused: bool = True) -> Fabric:
         return fabric_for(config, 1, 1)
     here = int(os.environ["LOCAL_WORLD_SIZE"])
     unsynced: dict[str, Any] = {UNSYNCED: False}  # batch norm shares them by itself
-    strategy: ParallelStrategy
-    if config.fsdp:
-        strategy = ModelParallelStrategy(
-            shard, data_parallel_size=world_size(), tensor_parallel_size=1, timeout=TIMEOUT
-        )
-        strategy.cluster_environment = TorchElasticEnvironment()
-    else:
-        strategy = DDPStrategy(
-            cluster_environment=TorchElasticEnvironment(),
-            timeout=TIMEOUT,
-            find_unused_parameters=find_unused,
-            **unsynced,
-        )
+    strategy = DDPStrategy(
+        cluster_environment=TorchElasticEnvironment(),
+        timeout=TIMEOUT,
+        find_unused_parameters=find_unused,
+        **unsynced,
+    )
     fabric = fabric_for(config, here, world_size() // here, strategy)
     fabric.launch()
     return fabric
 
 
-def shard(passes: Passes, mesh: DeviceMesh) -> Passes:
-    """What ``ModelParallelStrategy`` calls to share the weights out."""
-    shard_backbone(passes.model, mesh["data_parallel"])
-    return passes
-
 
 def fabric_for(
-    config: TrainConfig, devices: int, nodes: int, strategy: ParallelStrategy | str = "auto"
+    config: TrainConfig, devices: int, nodes: int, strategy: DDPStrategy | str = "auto"
 ) -> Fabric:
     """Fabric; BadInput with the reason if the devices are not available."""
     precision: Any = config.precision
