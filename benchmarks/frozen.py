@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from lookalike import data
 from lookalike.config import load
+from lookalike.data.image_random import ImageRandom
 from lookalike.training.batches import Pixels
 from lookalike.training.building import build_model, pooled_features
 from lookalike.training.features import AT_A_TIME
@@ -117,7 +118,7 @@ def extraction(
                 "bare": lambda: run(noise),
                 "test view": lambda: run(pixels.inputs(pixels.testing(next_slice()))),
                 "augmented": lambda: run(
-                    pixels.inputs(pixels.training(next_slice(), torch.Generator()))
+                    pixels.inputs(pixels.training(rows := next_slice(), ImageRandom(0, 0, rows)))
                 ),
             },
             rounds=12,

@@ -8,8 +8,9 @@ from torchvision.transforms import InterpolationMode, RandomErasing, autoaugment
 
 from lookalike.config import ErasingConfig, RandAugmentConfig, parse
 from lookalike.config.loading import nested
-from lookalike.data import PRESETS, Normalisation, Part, preset
+from lookalike.data import PRESETS, Normalisation, preset
 from lookalike.data.erasing import FILL, apply_erasing
+from lookalike.data.image_random import ImageRandom
 from lookalike.data.rand_augment import LEVELS, apply_rand_augment, operations
 from lookalike.errors import BadInput
 
@@ -20,8 +21,8 @@ def composed(*settings):
     return preset(parse(nested(f"data.transform{one}" for one in settings)).data.transform)
 
 
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
+def chance(count, seed=0):
+    return ImageRandom(seed, 0, range(count))
 
 
 def pictures(resize, count=6):
@@ -35,7 +36,10 @@ def pictures(resize, count=6):
 def test_a_preset_written_as_keys_gives_the_same_batches():
     name, by_keys = "small-colour", "={size: 128, resize: 160, scale: [0.16, 1], color_jitter: 0.2}"
     images, (one, other) = pictures(160), (preset(name), composed(by_keys))
-    assert torch.equal(one.train(images, seeded(), PLAIN), other.train(images, seeded(), PLAIN))
+    assert torch.equal(
+        one.train(images, chance(len(images)), PLAIN),
+        other.train(images, chance(len(images)), PLAIN),
+    )
     assert torch.equal(one.test(images, PLAIN), other.test(images, PLAIN))
 
 
@@ -60,17 +64,20 @@ def test_keys_on_top_of_a_preset_change_it_alone():
         "={size: 40, resize: 48, crop: random, test: {size: 56}}",
     ],
 )
-def test_a_batch_depends_on_the_generator_alone_and_parts_are_those_of_the_whole(given):
+def test_a_batch_depends_on_its_streams_alone_and_parts_are_those_of_the_whole(given):
     chosen = composed(given)
     images = pictures(48) if chosen.crop != "none" else [i[:, :48, :48] for i in pictures(48)]
     if chosen.resize == 67:  # stored larger, for the test
         images = pictures(67)
     torch.manual_seed(1)
-    whole = chosen.train(images, seeded(), PLAIN)
+    whole = chosen.train(images, chance(len(images)), PLAIN)
     assert whole.shape == (6, 3, 40, 40)
     torch.manual_seed(2)
-    parts = [Part(6, 0, 1), Part(6, 1, 4), Part(6, 4, 6)]
-    made = [chosen.train(images[part.rows], seeded(), PLAIN, part=part) for part in parts]
+    parts = [(0, 1), (1, 4), (4, 6)]
+    made = [
+        chosen.train(images[start:stop], ImageRandom(0, 0, range(start, stop)), PLAIN)
+        for start, stop in parts
+    ]
     assert torch.equal(torch.cat(made), whole)
     side = chosen.test_size
     assert chosen.test(images, PLAIN).shape == (6, 3, side, side)
@@ -79,23 +86,23 @@ def test_a_batch_depends_on_the_generator_alone_and_parts_are_those_of_the_whole
 def test_whole_and_centre_crops_are_those_of_torchvision():
     images = [image // 2 + 64 for image in pictures(48)]  # bicubic curves do not leave 0..255
     whole = composed("={size: 40, crop: none, flip: 1, interpolation: bicubic}")
-    found = whole.augment(images, seeded(), Part(6, 0, 6))
+    found = whole.augment(images, chance(6))
     for image, view in zip(images, found, strict=True):
         expected = functional.resize(image, [40, 40], InterpolationMode.BICUBIC, antialias=True)
         assert (view.flip(2).int() - expected.int()).abs().max() <= 1
     centre = composed("={size: 40, resize: 48, crop: centre, flip: 0}")
-    found = centre.augment(images, seeded(), Part(6, 0, 6))
+    found = centre.augment(images, chance(6))
     assert torch.equal(found, torch.stack([functional.center_crop(i, 40) for i in images]))
     assert torch.equal(found, centre.centre(images))
 
 
 def test_flip_is_a_probability():
     ramp = [torch.arange(60, dtype=torch.uint8).expand(3, 60, 60)] * 1000
-    for chance in (0.0, 0.2, 1.0):
-        made = composed(f"={{size: 56, resize: 60, crop: random, flip: {chance}}}")
-        batch = made.augment(ramp, seeded(), Part(1000, 0, 1000)).int()
-        share = (batch[:, 0, 0, 0] > batch[:, 0, 0, -1]).float().mean()
-        assert abs(share - chance) < 4 * (chance * (1 - chance) / 1000) ** 0.5 + 1e-9
+    for share in (0.0, 0.2, 1.0):
+        made = composed(f"={{size: 56, resize: 60, crop: random, flip: {share}}}")
+        batch = made.augment(ramp, chance(1000)).int()
+        found = (batch[:, 0, 0, 0] > batch[:, 0, 0, -1]).float().mean()
+        assert abs(found - share) < 4 * (share * (1 - share) / 1000) ** 0.5 + 1e-9
 
 
 @pytest.mark.parametrize("name", list(operations()))
@@ -116,7 +123,7 @@ def test_operations_of_rand_augment_are_those_of_torchvision(name, magnitude, si
 def test_rand_augment_draws_every_operation_as_often():
     image = pictures(8, 1)[0][None]
     batch = image.repeat(400, 1, 1, 1)
-    apply_rand_augment(batch, RandAugmentConfig(num_ops=1), seeded(), Part(400, 0, 400))
+    apply_rand_augment(batch, RandAugmentConfig(num_ops=1), chance(400))
     same = (batch == image).flatten(1).all(1).float().mean()
     assert 1 / 14 * 0.5 < same < 0.5  # of 14, identity and few others leave these pixels
     assert len(torch.unique(batch.flatten(1), dim=0)) >= 14
@@ -125,7 +132,7 @@ def test_rand_augment_draws_every_operation_as_often():
 def test_erased_rectangles_are_distributed_as_torchvision_draws_them():
     count, side, given = 3000, 32, ErasingConfig(probability=1)
     batch = torch.zeros(count, 3, side, side, dtype=torch.uint8)
-    apply_erasing(batch, given, seeded(), Part(count, 0, count))
+    apply_erasing(batch, given, chance(count))
     erased = batch[:, 0] > 0
     assert torch.equal(batch, torch.tensor(FILL, dtype=torch.uint8).view(3, 1, 1) * erased[:, None])
     torch.manual_seed(0)
@@ -151,7 +158,7 @@ def test_erased_rectangles_are_distributed_as_torchvision_draws_them():
 
 def test_erasing_has_a_probability_and_leaves_grey_images_grey():
     batch = torch.zeros(1000, 1, 16, 16, dtype=torch.uint8)
-    apply_erasing(batch, ErasingConfig(probability=0.3), seeded(), Part(1000, 0, 1000))
+    apply_erasing(batch, ErasingConfig(probability=0.3), chance(1000))
     assert 0.24 < (batch > 0).flatten(1).any(1).float().mean() < 0.36
 
 
@@ -163,7 +170,7 @@ def test_a_larger_test_view_is_cut_from_images_stored_for_it():
     expected = torch.stack([functional.center_crop(image, 80) for image in images])
     assert torch.equal(made.centre(images), expected)
     ramp = torch.arange(88, dtype=torch.uint8).mul(2).expand(3, 88, 88)
-    seen = made.augment([ramp] * 50, seeded(), Part(50, 0, 50)).float()
+    seen = made.augment([ramp] * 50, chance(50)).float()
     width = (seen.amax((1, 2, 3)) - seen.amin((1, 2, 3))) / 2
     assert ((width - 88 * 40 / 48).abs() < 3).all()
 

@@ -7,8 +7,9 @@ from scipy.stats import ks_2samp
 from torchvision.transforms import InterpolationMode, RandomResizedCrop
 from torchvision.transforms.functional import center_crop, resize, rgb_to_grayscale
 
-from lookalike.data import PRESETS, Normalisation, Part, load, open_store, preset
+from lookalike.data import PRESETS, Normalisation, load, open_store, preset
 from lookalike.data.crops import crop_views, random_sides
+from lookalike.data.image_random import ImageRandom
 from lookalike.errors import BadInput
 from lookalike.registry import trust
 
@@ -28,8 +29,8 @@ PHOTO = [
 ]
 
 
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
+def chance(count, seed=0):
+    return ImageRandom(seed, 0, range(count))
 
 
 def pictures(resize, count=6):
@@ -73,7 +74,7 @@ def test_batches_have_size_type_and_memory_format(name, memory_format):
     chosen = preset(name)
     images = pictures(chosen.resize)
     for batch in (
-        chosen.train(images, seeded(), Normalisation(), memory_format),
+        chosen.train(images, chance(len(images)), Normalisation(), memory_format),
         chosen.test(images, Normalisation(), memory_format),
     ):
         assert batch.shape == (6, 3, chosen.size, chosen.size)
@@ -90,16 +91,16 @@ def test_test_view_is_the_centre_crop(name):
 
 
 @pytest.mark.parametrize("name", [*PHOTO, "glyphs"])
-def test_chance_comes_from_the_generator_alone(name):
+def test_chance_comes_from_the_streams_alone(name):
     chosen = preset(name)
     images = pictures(chosen.resize) if chosen.resize else pictures(32, 1) * 6
     torch.manual_seed(1)
-    first = chosen.train(images, seeded(5), PLAIN)
+    first = chosen.train(images, chance(len(images), 5), PLAIN)
     torch.manual_seed(2)
-    assert torch.equal(chosen.train(images, seeded(5), PLAIN), first)
-    assert not torch.equal(chosen.train(images, seeded(6), PLAIN), first)
+    assert torch.equal(chosen.train(images, chance(len(images), 5), PLAIN), first)
+    assert not torch.equal(chosen.train(images, chance(len(images), 6), PLAIN), first)
     state = torch.get_rng_state()
-    chosen.train(images, seeded(7), PLAIN)
+    chosen.train(images, chance(len(images), 7), PLAIN)
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -108,7 +109,7 @@ def test_images_are_left_as_they_were(name):
     chosen = preset(name)
     images = pictures(chosen.resize or 32, 1)
     before = images[0].clone()
-    chosen.train(images, seeded(), PLAIN)
+    chosen.train(images, chance(len(images)), PLAIN)
     chosen.test(images, PLAIN)
     assert torch.equal(images[0], before)
 
@@ -118,7 +119,7 @@ def test_random_crops_are_distributed_as_torchvision_draws_them(shape):
     scale = (0.16, 1.0)
     count = 4_000
     sides, centred = random_sides(
-        torch.tensor([shape] * count), scale, (3 / 4, 4 / 3), seeded(), Part(count, 0, count)
+        torch.tensor([shape] * count), scale, (3 / 4, 4 / 3), chance(count)
     )
     torch.manual_seed(0)
     image = torch.empty(3, *shape)
@@ -138,7 +139,7 @@ def test_random_crops_are_distributed_as_torchvision_draws_them(shape):
 
 def test_an_image_too_long_for_any_crop_gets_the_largest_in_the_middle():
     shapes = torch.tensor([[10, 1000], [1000, 10]])
-    sides, centred = random_sides(shapes, (0.9, 1.0), (3 / 4, 4 / 3), seeded(), Part(2, 0, 2))
+    sides, centred = random_sides(shapes, (0.9, 1.0), (3 / 4, 4 / 3), chance(2))
     assert sides.tolist() == [[10, 13], [13, 10]]
     assert centred.all()
 
@@ -160,7 +161,7 @@ def test_crops_are_resized_as_torchvision_does():
 def test_simple_crops_do_not_resize():
     image = torch.arange(256 * 256, dtype=torch.int32).remainder(251).to(torch.uint8)
     image = image.view(1, 256, 256).expand(3, -1, -1)
-    batch = preset("simple").augment([image] * 40, seeded(), Part(40, 0, 40))
+    batch = preset("simple").augment([image] * 40, chance(40))
     windows = image[0].unfold(0, 227, 1).unfold(1, 227, 1).reshape(-1, 227, 227)
     flipped = 0
     for view in batch[:, 0]:
@@ -173,7 +174,7 @@ def test_simple_crops_do_not_resize():
 
 def test_each_image_is_mirrored_with_probability_one_half():
     ramp = torch.arange(160, dtype=torch.uint8).expand(3, 160, 160)
-    batch = preset("small").augment([ramp] * 1000, seeded(), Part(1000, 0, 1000)).int()
+    batch = preset("small").augment([ramp] * 1000, chance(1000)).int()
     mirrored = (batch[:, 0, 64, 0] > batch[:, 0, 64, -1]).float().mean()
     assert 0.42 < mirrored < 0.58
 
@@ -182,7 +183,7 @@ def test_images_smaller_than_the_crop_are_refused():
     with pytest.raises(ValueError, match="resize images first"):
         preset("small").test(pictures(100), PLAIN)
     with pytest.raises(ValueError, match="resize images first"):
-        preset("simple").train(pictures(200), seeded(), PLAIN)
+        preset("simple").train(pictures(200), chance(6), PLAIN)
 
 
 def test_normalisation_is_the_formula():
@@ -229,7 +230,7 @@ def test_glyphs_are_moved_a_little():
     one = Normalisation((0.0,), (1.0,), 1.0, channels=1)
     still = preset("glyphs").test(pixels, one)
     assert torch.equal(still, torch.stack(pixels).float())
-    moved = preset("glyphs").train(pixels, seeded(), one)
+    moved = preset("glyphs").train(pixels, chance(len(pixels)), one)
     assert moved.shape == still.shape
     assert not torch.equal(moved, still)
     ink = moved.sum((1, 2, 3)) / still.sum((1, 2, 3))
@@ -240,7 +241,7 @@ def test_glyphs_are_moved_a_little():
 def test_glyphs_are_never_mirrored_and_moved_by_few_pixels():
     drawing = torch.zeros(1, 32, 32, dtype=torch.uint8)
     drawing[:, 14:18, 4:8] = 255
-    moved = preset("glyphs").augment([drawing] * 500, seeded(), Part(500, 0, 500))[:, 0]
+    moved = preset("glyphs").augment([drawing] * 500, chance(500))[:, 0]
     weight = moved / moved.sum((1, 2), keepdim=True)
     along = torch.arange(32.0)
     x, y = (weight.sum(1) @ along), (weight.sum(2) @ along)
@@ -253,7 +254,7 @@ def test_glyphs_are_never_mirrored_and_moved_by_few_pixels():
 def test_handwriting_is_moved_over_its_own_paper():
     drawing = torch.full((1, 64, 64), 255, dtype=torch.uint8)
     drawing[:, 28:36, 8:16] = 0
-    moved = preset("handwriting").augment([drawing] * 100, seeded(), Part(100, 0, 100))[:, 0]
+    moved = preset("handwriting").augment([drawing] * 100, chance(100))[:, 0]
     assert moved[:, [0, 0, -1, -1], [0, -1, 0, -1]].min() > 254  # no black corners
     ink = (255 - moved).sum((1, 2)) / (255 * 64)
     assert ink.min() > 0.7
@@ -264,7 +265,7 @@ def test_images_of_several_sizes_need_another_preset():
     with pytest.raises(BadInput, match="images of one size"):
         preset("none").test(pictures(20), PLAIN)
     same = pictures(20, 1) * 3
-    assert preset("none").train(same, seeded(), PLAIN).shape == (3, 3, 20, 20)
+    assert preset("none").train(same, chance(len(same)), PLAIN).shape == (3, 3, 20, 20)
 
 
 def test_an_unknown_preset_gets_the_nearest():
@@ -275,7 +276,7 @@ def test_an_unknown_preset_gets_the_nearest():
 def test_colours_change_within_their_bounds():
     """Plain orange pictures stay plain; one in five is grey, the others keep near their colour."""
     orange = torch.tensor([200, 120, 40], dtype=torch.uint8).view(3, 1, 1).expand(3, 256, 256)
-    batch = preset("colour").train([orange] * 120, seeded(3), PLAIN)
+    batch = preset("colour").train([orange] * 120, chance(120, 3), PLAIN)
     spread = (batch.amax((2, 3)) - batch.amin((2, 3))).amax()
     assert spread <= 2  # of rounding
     seen = batch.mean((2, 3))
@@ -295,9 +296,12 @@ def test_parts_of_a_batch_are_those_of_the_whole(name):
     images = pictures(chosen.resize or 32)
     if chosen.resize is None:
         images = [image[:, :32, :32] for image in images]
-    whole = chosen.train(images, seeded(), PLAIN)
-    parts = [Part(6, 0, 1), Part(6, 1, 4), Part(6, 4, 6)]
-    made = [chosen.train(images[part.rows], seeded(), PLAIN, part=part) for part in parts]
+    whole = chosen.train(images, chance(len(images)), PLAIN)
+    parts = [(0, 1), (1, 4), (4, 6)]
+    made = [
+        chosen.train(images[start:stop], ImageRandom(0, 0, range(start, stop)), PLAIN)
+        for start, stop in parts
+    ]
     assert torch.equal(torch.cat(made), whole)
 
 
@@ -343,20 +347,19 @@ def test_albumentations(tmp_path, monkeypatch):
 
 
 def assert_own(own):
-    """Views depend on the batch's generator alone, in several threads too."""
+    """Views depend on the streams of the images alone, in several threads too."""
     pixels = list(torch.randint(0, 255, (4, 3, 12, 12), dtype=torch.uint8))
 
-    def batch(seed, part=None):
-        rows = pixels if part is None else pixels[part.rows]
-        return own.train(rows, torch.Generator().manual_seed(seed), Normalisation(), part=part)
+    def batch(seed, first=0):
+        return own.train(pixels[first:], ImageRandom(seed, 0, range(first, 4)), Normalisation())
 
     before = torch.random.get_rng_state()
     assert torch.equal(batch(1), batch(1))
     assert not torch.equal(batch(1), batch(2))
-    assert torch.equal(batch(1, Part(4, 2, 4)), batch(1)[2:])  # a rank draws its part of the whole
+    assert torch.equal(batch(1, 2), batch(1)[2:])  # a rank draws its part of the whole
     assert torch.equal(torch.random.get_rng_state(), before)
     assert own.test(pixels, Normalisation()).shape == (4, 3, 8, 8)
-    assert type(own.augment(pixels, seeded(), Part(4, 0, 4))) is torch.Tensor
+    assert type(own.augment(pixels, chance(4))) is torch.Tensor
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(batch, [1, 2] * 8))
     assert all(torch.equal(one, batch(1 + n % 2)) for n, one in enumerate(found))
@@ -379,4 +382,4 @@ def test_wrong_transforms_get_a_sentence(own_module, name, sentence):
     image = torch.zeros(3, 12, 12, dtype=torch.uint8)
     with pytest.raises(BadInput, match=sentence):
         trust(f"my_views:{name}")
-        preset(f"my_views:{name}").train([image], torch.Generator(), Normalisation())
+        preset(f"my_views:{name}").train([image], chance(1), Normalisation())

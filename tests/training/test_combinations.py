@@ -80,7 +80,7 @@ def learn(seed):
     batches = [batch for _ in range(STEPS) for batch in sampler][:STEPS]
     values = []
     for batch in batches:
-        own = images[batch][own_part(len(batch)).rows]
+        own = images[batch][own_part(len(batch))]
         optimizer.zero_grad()
         labels = LABELS[batch] if kind == "class indices" else rows[batch]
         loss, embeddings = objective(Prepared(passes), own, labels)

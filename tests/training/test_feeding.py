@@ -12,10 +12,11 @@ import torch
 from lookalike import data
 from lookalike.config import load
 from lookalike.data import Normalisation, own_transform
+from lookalike.data.image_random import ImageRandom
 from lookalike.data.photo import Photo
 from lookalike.samplers import create
 from lookalike.training import train
-from lookalike.training.batches import Pixels, TrainingBatches, step_generator
+from lookalike.training.batches import Pixels, TrainingBatches
 from lookalike.training.building import feeding_of
 from lookalike.training.feeding import Feeding, UnreadBatch, feed
 
@@ -69,7 +70,9 @@ def test_batches_are_those_of_the_transform_itself(pictures, workers, kind, layo
     source = Pixels(store, CROPS, normalisation, layout)
     for step, (positions, images) in enumerate(islice(stream(source, workers, 3), 4)):
         pixels = store.read_batch(positions)
-        expected = CROPS.train(pixels, step_generator(3, step), normalisation, layout)
+        expected = CROPS.train(
+            pixels, ImageRandom(3, step, range(len(pixels))), normalisation, layout
+        )
         assert torch.equal(images, expected)
         assert images.is_contiguous(memory_format=layout)
 

@@ -10,7 +10,7 @@ from lookalike.data.own_transforms import own_transform
 from lookalike.data.presets import PRESETS, preset
 from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, draw_test_half, make_splits
 from lookalike.data.stores import ImageStore, JpegStore, PixelStore, chosen_store, open_store
-from lookalike.data.transforms import ONE_VIEW, Normalisation, Part, Preset, Views
+from lookalike.data.transforms import ONE_VIEW, Normalisation, Preset, Views
 
 __all__ = [
     "ONE_VIEW",
@@ -23,7 +23,6 @@ __all__ = [
     "ImageStore",
     "JpegStore",
     "Normalisation",
-    "Part",
     "PixelStore",
     "Preset",
     "Split",

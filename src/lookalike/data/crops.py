@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lookalike.data.transforms import Part
+from lookalike.data.image_random import ImageRandom
 
 __all__ = ["crop_views", "random_sides"]
 
@@ -16,8 +16,7 @@ def random_sides(
     shapes: Tensor,
     scale: tuple[float, float],
     ratio: tuple[float, float],
-    generator: torch.Generator,
-    part: Part,
+    random: ImageRandom,
     tries: int = 10,
 ) -> tuple[Tensor, Tensor]:
     """Height and width of a random crop for each image: uniform area, log-uniform aspect ratio.
@@ -26,10 +25,8 @@ def random_sides(
     ratio, marked in the second value to be centred (as torchvision's RandomResizedCrop does).
     """
     low, high = ratio
-    draws = torch.rand(2, part.whole, tries, generator=generator, dtype=torch.float64)
-    draws = part.of(draws, dim=1)
-    area = shapes.prod(1, keepdim=True) * (scale[0] + (scale[1] - scale[0]) * draws[0])
-    ratios = torch.exp(math.log(low) + (math.log(high) - math.log(low)) * draws[1])
+    area = shapes.prod(1, keepdim=True) * (scale[0] + (scale[1] - scale[0]) * random.uniform(tries))
+    ratios = torch.exp(math.log(low) + (math.log(high) - math.log(low)) * random.uniform(tries))
     heights, widths = (area / ratios).sqrt().round(), (area * ratios).sqrt().round()
     height, width = shapes[:, :1], shapes[:, 1:]
     fits = (heights >= 1) & (heights <= height) & (widths >= 1) & (widths <= width)

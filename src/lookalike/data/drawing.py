@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lookalike.data.transforms import Part, Preset
+from lookalike.data.image_random import ImageRandom
+from lookalike.data.transforms import Preset
 
 __all__ = ["Drawing"]
 
@@ -22,11 +23,10 @@ class Drawing(Preset):
 
     paper: bool = False
 
-    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:
+    def augment(self, pixels: Sequence[Tensor], random: ImageRandom) -> Tensor:
         """Drawings moved a little."""
         batch = self.centre(pixels).float()
-        drawn = torch.rand(4, part.whole, generator=generator, dtype=torch.float32)
-        chance = part.of(drawn, dim=1) * 2 - 1
+        chance = random.uniform(4).float().T * 2 - 1
         angle = chance[0] * math.radians(10)
         zoom = torch.exp(chance[1] * math.log(1.15))
         shift = chance[2:] * 2 * (2 / 32)  # two of 32 pixels, or that share of the side

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lookalike.config import ErasingConfig
-from lookalike.data.transforms import Part
+from lookalike.data.image_random import ImageRandom
 
 __all__ = ["apply_erasing"]
 
@@ -15,9 +15,7 @@ FILL = (124, 116, 104)
 TRIES = 10
 
 
-def apply_erasing(
-    batch: Tensor, given: ErasingConfig, generator: torch.Generator, part: Part
-) -> None:
+def apply_erasing(batch: Tensor, given: ErasingConfig, random: ImageRandom) -> None:
     """Fill a random rectangle of some images of a batch, in place.
 
     Area and aspect ratio are drawn as by torchvision's RandomErasing: the first of ten draws that
@@ -26,14 +24,11 @@ def apply_erasing(
     Args:
         batch: Pixels, uint8 [B, C, H, W].
         given: How often, and which rectangles.
-        generator: Where chance comes from.
-        part: Which rows of a batch these are.
+        random: Where chance comes from.
     """
     count, channels, height, width = batch.shape
-    chance = part.of(torch.rand(part.whole, generator=generator, dtype=torch.float32))
-    draws = torch.rand(2, part.whole, TRIES, generator=generator, dtype=torch.float64)
-    area, ratio = part.of(draws, dim=1)
-    places = part.of(torch.rand(part.whole, 2, generator=generator, dtype=torch.float64))
+    chance, area, ratio = random.uniform(), random.uniform(TRIES), random.uniform(TRIES)
+    places = random.uniform(2)
     area = height * width * (given.scale[0] + (given.scale[1] - given.scale[0]) * area)
     low, high = (math.log(bound) for bound in given.ratio)
     ratio = torch.exp(low + (high - low) * ratio)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from lookalike.data.cache import Resize
+from lookalike.data.image_random import ImageRandom
 from lookalike.data.photo import Photo
-from lookalike.data.transforms import Part, Preset
+from lookalike.data.transforms import Preset
 from lookalike.errors import BadInput
 from lookalike.registry import import_trusted
 
@@ -36,9 +37,8 @@ class _Own(Photo):
 
     augmentation: Augmentation | None = None
 
-    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:
-        seeds = part.of(torch.randint(2**62, (part.whole,), generator=generator)).tolist()
-        return torch.stack([self._view(*pair) for pair in zip(pixels, seeds, strict=True)])
+    def augment(self, pixels: Sequence[Tensor], random: ImageRandom) -> Tensor:
+        return torch.stack(list(map(self._view, pixels, random.seeds())))
 
     def _view(self, image: Tensor, seed: int) -> Tensor:
         assert self.augmentation is not None

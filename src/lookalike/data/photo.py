@@ -11,8 +11,9 @@ from lookalike.config import ColorJitterConfig, ErasingConfig, RandAugmentConfig
 from lookalike.data.cache import Resize
 from lookalike.data.crops import crop_views, random_sides
 from lookalike.data.erasing import apply_erasing
+from lookalike.data.image_random import ImageRandom
 from lookalike.data.rand_augment import apply_rand_augment
-from lookalike.data.transforms import Part, Preset
+from lookalike.data.transforms import Preset
 
 __all__ = ["Crop", "Photo"]
 
@@ -69,29 +70,27 @@ class Photo(Preset):
         side = min(height, width) * self.test_size / resize
         return side / height, side / width
 
-    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:
+    def augment(self, pixels: Sequence[Tensor], random: ImageRandom) -> Tensor:
         """Random crops and flips, perhaps with other colours."""
         shapes = torch.tensor([image.shape[1:] for image in pixels])
         centred = None
         if self.crop == "random-resized":
-            sides, centred = random_sides(shapes, self.scale, self.ratio, generator, part)
+            sides, centred = random_sides(shapes, self.scale, self.ratio, random)
         else:
             sides = self._square(shapes, self.size, self.crop_resize)
-        place = part.of(torch.rand(part.whole, 2, generator=generator, dtype=torch.float64))
-        corners = (place * (shapes - sides + 1)).long()
+        corners = (random.uniform(2) * (shapes - sides + 1)).long()
         if self.crop in ("centre", "none"):
             corners = _middle(shapes, sides)
         elif centred is not None:
             corners = torch.where(centred[:, None], (shapes - sides) // 2, corners)
-        chance = part.of(torch.rand(part.whole, generator=generator, dtype=torch.float32))
-        mirrored = (chance < self.flip).tolist()
+        mirrored = (random.uniform() < self.flip).tolist()
         batch = crop_views(pixels, corners, sides, self.size, mirrored, self.interpolation)
         if self.rand_augment:
-            apply_rand_augment(batch, self.rand_augment, generator, part)
+            apply_rand_augment(batch, self.rand_augment, random)
         if self.color_jitter:
-            _jitter(batch, self.color_jitter, generator, part)
+            _jitter(batch, self.color_jitter, random)
         if self.erasing:
-            apply_erasing(batch, self.erasing, generator, part)
+            apply_erasing(batch, self.erasing, random)
         return batch
 
     def centre(self, pixels: Sequence[Tensor]) -> Tensor:
@@ -121,14 +120,11 @@ def _middle(shapes: Tensor, sides: Tensor) -> Tensor:
     return ((shapes - sides) / 2).round().long()
 
 
-def _jitter(
-    batch: Tensor, strength: ColorJitterConfig, generator: torch.Generator, part: Part
-) -> None:
+def _jitter(batch: Tensor, strength: ColorJitterConfig, random: ImageRandom) -> None:
     """Brightness, contrast, saturation times 1 +- strength; hue rotated by that share of a turn."""
     from lookalike.data.colour import recolour  # which imports numba
 
-    chance = part.of(torch.rand(part.whole, generator=generator, dtype=torch.float32))
-    drawn = part.of(torch.rand(part.whole, 4, generator=generator, dtype=torch.float64))
+    greyed = random.uniform() < strength.grayscale
     strengths = [strength.brightness, strength.contrast, strength.saturation, strength.hue]
-    factors = (drawn * 2 - 1) * torch.tensor(strengths, dtype=torch.float64)
-    recolour(batch, chance < strength.grayscale, factors + torch.tensor([1, 1, 1, 0]))
+    factors = (random.uniform(4) * 2 - 1) * torch.tensor(strengths, dtype=torch.float64)
+    recolour(batch, greyed, factors + torch.tensor([1, 1, 1, 0]))

@@ -1,6 +1,7 @@
-"""RandAugment (Cubuk et al., NeurIPS 2020): torchvision's operations, drawn by a batch's generator.
+"""RandAugment (Cubuk et al., NeurIPS 2020): torchvision's operations.
 
-torchvision's own class draws from torch's global generator, which a batch must not depend on.
+Their random numbers come from the streams of the images; torchvision's own class draws from torch's
+global generator, which a batch must not depend on.
 """
 
 import math
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lookalike.config import RandAugmentConfig
-from lookalike.data.transforms import Part
+from lookalike.data.image_random import ImageRandom
 
 __all__ = ["apply_rand_augment"]
 
@@ -21,21 +22,17 @@ Operation = Callable[[Tensor, int, int], Tensor]
 """From an image, a magnitude and a sign to the changed image."""
 
 
-def apply_rand_augment(
-    batch: Tensor, given: RandAugmentConfig, generator: torch.Generator, part: Part
-) -> None:
+def apply_rand_augment(batch: Tensor, given: RandAugmentConfig, random: ImageRandom) -> None:
     """Change each image of a batch by random operations, in place.
 
     Args:
         batch: Pixels, uint8 [B, C, H, W] with 1 or 3 channels.
         given: How many operations, and how strong.
-        generator: Where chance comes from.
-        part: Which rows of a batch these are.
+        random: Where chance comes from.
     """
     known = list(operations().values())
-    shape = (part.whole, given.num_ops)
-    chosen = part.of(torch.randint(len(known), shape, generator=generator)).tolist()
-    signs = part.of(torch.randint(2, shape, generator=generator) * 2 - 1).tolist()
+    chosen = random.integers(len(known), given.num_ops).tolist()
+    signs = (random.integers(2, given.num_ops) * 2 - 1).tolist()
     for image, numbers, directions in zip(batch, chosen, signs, strict=True):
         changed = image
         for number, sign in zip(numbers, directions, strict=True):

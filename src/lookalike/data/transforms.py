@@ -1,46 +1,22 @@
 """From stored pixels to a batch for the network: the interface of all transforms.
 
-Every random number comes from the generator argument, a fixed number for each batch, so a batch
-depends on the generator's state and the images only. A process with a part of a batch draws for the
-whole and uses its part, so the parts are those of the whole. Crops are views on uint8 pixels; the
+Every random number comes from the :class:`ImageRandom` argument, which has a stream for each image,
+so that an image does not depend on what else is in its batch. Crops are views on uint8 pixels; the
 whole batch is converted to float once, at the end.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from lookalike.data.cache import Resize
+from lookalike.data.image_random import ImageRandom
 from lookalike.errors import BadInput
 
-__all__ = ["ONE_VIEW", "Normalisation", "Part", "Preset", "Views"]
-
-
-class Part(NamedTuple):
-    """The rows ``start`` to ``stop`` of a batch of ``whole`` images.
-
-    Attributes:
-        whole: The images of the batch.
-        start: The first row.
-        stop: The row after the last.
-    """
-
-    whole: int
-    start: int
-    stop: int
-
-    @property
-    def rows(self) -> slice:
-        """The rows as a slice."""
-        return slice(self.start, self.stop)
-
-    def of(self, drawn: Tensor, dim: int = 0) -> Tensor:
-        """The random numbers of these rows, from those of all rows."""
-        return drawn.narrow(dim, self.start, self.stop - self.start)
+__all__ = ["ONE_VIEW", "Normalisation", "Preset", "Views"]
 
 
 @dataclass(frozen=True)
@@ -176,14 +152,12 @@ class Preset:
     def train(
         self,
         pixels: Sequence[Tensor],
-        generator: torch.Generator,
+        random: ImageRandom,
         normalisation: Normalisation,
         memory_format: torch.memory_format = torch.contiguous_format,
-        part: Part | None = None,
     ) -> Tensor:
-        """An augmented batch, float32 [B, C, S, S]; ``part``: which rows of it these images are."""
-        part = part or Part(len(pixels), 0, len(pixels))
-        return normalisation(self.augment(pixels, generator, part), memory_format)
+        """An augmented batch, float32 [B, C, S, S]."""
+        return normalisation(self.augment(pixels, random), memory_format)
 
     def test(
         self,
@@ -194,8 +168,8 @@ class Preset:
         """A batch without augmentation, float32 [B, C, S, S]."""
         return normalisation(self.centre(pixels), memory_format)
 
-    def augment(self, pixels: Sequence[Tensor], generator: torch.Generator, part: Part) -> Tensor:  # noqa: ARG002
-        """A batch of random views, 0..255: ``part`` of a larger one, or the whole."""
+    def augment(self, pixels: Sequence[Tensor], random: ImageRandom) -> Tensor:  # noqa: ARG002
+        """A batch of random views, 0..255."""
         return self.centre(pixels)
 
     def centre(self, pixels: Sequence[Tensor]) -> Tensor:

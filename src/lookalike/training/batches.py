@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lookalike.data import ImageStore, Normalisation, Part, Preset, Subset
+from lookalike.data import ImageStore, Normalisation, Preset, Subset
+from lookalike.data.image_random import ImageRandom
 from lookalike.samplers import BatchSampler
 from lookalike.training.distributed.gather import broadcast_from_first, gather_rows
 from lookalike.training.distributed.ranks import own_part, sizes_of, world_size
@@ -25,10 +26,8 @@ class Source(Protocol):
     Batches are read compactly, on the CPU, and :meth:`inputs` completes them on the device.
     """
 
-    def training(
-        self, indices: NDArray[np.int64], generator: torch.Generator, part: Part | None = None
-    ) -> Tensor:
-        """A random batch to learn from, drawn by ``generator``: ``part`` of a larger one."""
+    def training(self, indices: NDArray[np.int64], random: ImageRandom) -> Tensor:
+        """A random batch to learn from."""
         ...
 
     def testing(self, indices: NDArray[np.int64]) -> Tensor:
@@ -49,12 +48,9 @@ class Pixels:
     normalisation: Normalisation
     layout: torch.memory_format = torch.contiguous_format
 
-    def training(
-        self, indices: NDArray[np.int64], generator: torch.Generator, part: Part | None = None
-    ) -> Tensor:
+    def training(self, indices: NDArray[np.int64], random: ImageRandom) -> Tensor:
         """Augmented images, 0..255."""
-        part = part or Part(len(indices), 0, len(indices))
-        return self.preset.augment(self.store.read_batch(indices), generator, part)
+        return self.preset.augment(self.store.read_batch(indices), random)
 
     def testing(self, indices: NDArray[np.int64]) -> Tensor:
         """Images by the test transform, 0..255."""
@@ -69,9 +65,9 @@ class Pixels:
 class TrainingBatches:
     """An endless, resumable stream of augmented batches.
 
-    The augmentation of step k draws from a generator seeded by (seed, k) alone. Positions are drawn
-    ahead; :meth:`state_dict` therefore keeps those that were not yielded yet. With several
-    processes, each draws the same positions and reads the images of its own part.
+    The augmentation of an image depends on the seed, the step and its place in the batch alone.
+    Positions are drawn ahead; :meth:`state_dict` therefore keeps those that were not yielded yet.
+    With several processes, each draws the same positions and reads the images of its own part.
 
     ``per_read`` batches are drawn and read together, which pays where reading is quick. A sampler
     that uses embeddings still draws one batch at a time, and one ahead.
@@ -126,9 +122,9 @@ class TrainingBatches:
     def _unread(self, numbered: list[tuple[int, list[int]]]) -> list[UnreadBatch]:
         batches = []
         for step, positions in numbered:
-            part = own_part(len(positions))
-            own = self.subset.indices[positions[part.rows]]
-            read = partial(read_training, self.source, own, self.seed, step, part)
+            rows = own_part(len(positions))
+            own = self.subset.indices[positions[rows]]
+            read = partial(read_training, self.source, own, self.seed, step, rows.start)
             batches.append(UnreadBatch(len(own), read))
         return batches
 
@@ -138,27 +134,18 @@ def read_training(
     indices: NDArray[np.int64],
     seed: int,
     step: int,
-    part: Part,
+    first: int,
     start: int,
     stop: int,
 ) -> Tensor:
-    """The rows ``start`` to ``stop`` of a random batch of ``indices``, itself ``part`` of another.
-
-    All rows are drawn, by a generator of their own, and these are made.
-    """
-    rows = Part(part.whole, part.start + start, part.start + stop)
-    return source.training(indices[start:stop], step_generator(seed, step), rows)
+    """The rows ``start`` to ``stop`` of ``indices``, the first of which is number ``first``."""
+    random = ImageRandom(seed, step, range(first + start, first + stop))
+    return source.training(indices[start:stop], random)
 
 
 def unread_test(source: Source, indices: NDArray[np.int64]) -> list[UnreadBatch]:
     """A batch to embed."""
     return [UnreadBatch(len(indices), lambda start, stop: source.testing(indices[start:stop]))]
-
-
-def step_generator(seed: int, step: int) -> torch.Generator:
-    """A random generator that depends on a seed and a step only."""
-    state = np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0]
-    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
 
 
 @torch.no_grad()
@@ -189,7 +176,7 @@ def embed(
         Embeddings [N, dim] in float32 on the CPU.
     """
     shared = distributed and 1 < world_size() <= len(subset)
-    own = subset.indices[own_part(len(subset)).rows] if shared else subset.indices
+    own = subset.indices[own_part(len(subset))] if shared else subset.indices
     count = len(own)
     if shared:
         broadcast_from_first(model.buffers())

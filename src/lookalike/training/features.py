@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.config import ModelConfig
-from lookalike.data import ImageSet, Part, Preset
+from lookalike.data import ImageSet, Preset
 from lookalike.data.cache import cache_folder, remove_abandoned
+from lookalike.data.image_random import ImageRandom
 from lookalike.data.parallel import in_threads
 from lookalike.data.stores.sizes import format_bytes
 from lookalike.errors import BadInput, LookalikeError
@@ -36,7 +37,7 @@ from lookalike.training.feeding import Feeding, UnreadBatch, feed
 
 LARGEST = float(np.finfo(np.float16).max)
 AT_A_TIME = 128
-"""Images in a batch; fixed, since the augmented views are drawn batch by batch."""
+"""Images in a batch."""
 BATCHES_BETWEEN_FLUSHES = 32
 """After so many, what is computed survives a killed process too."""
 BLOCK_BYTES = 1 << 25
@@ -55,17 +56,14 @@ class Features:
         """All views of all images, one after the other."""
         return self.views.flatten(0, 1)
 
-    def training(
-        self, indices: NDArray[np.int64], generator: torch.Generator, part: Part | None = None
-    ) -> Tensor:
+    def training(self, indices: NDArray[np.int64], random: ImageRandom) -> Tensor:
         """Each image in one of its augmented views."""
         chosen = torch.as_tensor(indices)
         count, images = self.views.shape[:2]
         if count <= 2:  # nothing to choose
             return self.views[-1].index_select(0, chosen)
-        part = part or Part(len(chosen), 0, len(chosen))
-        view = torch.randint(1, count, (part.whole,), generator=generator)
-        return self.rows.index_select(0, part.of(view).mul_(images).add_(chosen))
+        view = random.integers(count - 1) + 1
+        return self.rows.index_select(0, view.mul_(images).add_(chosen))
 
     def testing(self, indices: NDArray[np.int64]) -> Tensor:
         """Each image as the test transform shows it."""
@@ -107,7 +105,7 @@ def open_features(
         "weights": fingerprint(model.network, model.weights),
         "preset": preset.name,
         "images": images.stamp,
-        "views": views,
+        "augmented_views": views,
         "torch": version("torch"),
     }
     digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
@@ -166,8 +164,7 @@ def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher
         chosen = slices[number]
         if view == 0:
             return unread_test(pixels, chosen)
-        part = Part(len(chosen), 0, len(chosen))
-        read = partial(read_training, pixels, chosen, view, number, part)
+        read = partial(read_training, pixels, chosen, view, 0, int(chosen[0]))
         return [UnreadBatch(len(chosen), read)]
 
     written, done = _begun(partial_path, counter, (views + 1, count))

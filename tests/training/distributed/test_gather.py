@@ -76,7 +76,7 @@ def learn(case):
     losses = []
     for step in range(STEPS):
         model.set_backbone_trainable(not warm_up or step > 0)
-        own = images[step, own_part(BATCH).rows]
+        own = images[step, own_part(BATCH)]
         optimizer.zero_grad()
         if chunks == 1:
             loss, embeddings = objective(prepared, own, labels[step])

@@ -96,7 +96,6 @@ def prepared_fabric(config: TrainConfig, *, find_unused: bool = True) -> Fabric:
     return fabric
 
 
-
 def fabric_for(
     config: TrainConfig, devices: int, nodes: int, strategy: DDPStrategy | str = "auto"
 ) -> Fabric:

@@ -47,7 +47,7 @@ def shared_out(embed: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         count = source.shape[0]
         if count < world_size():  # too few to share: all embed all, with the same result
             return embed(source)
-        return gather_rows(embed(source[own_part(count).rows]), count)
+        return gather_rows(embed(source[own_part(count)]), count)
 
     return share
 

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
-from lookalike.data import Part
 from lookalike.errors import LookalikeError
 
 Made = TypeVar("Made")
@@ -53,8 +52,8 @@ def is_first() -> bool:
     return rank() == 0
 
 
-def own_part(count: int) -> Part:
-    """The part of ``count`` rows that this process has: contiguous, all as equal as possible."""
+def own_part(count: int) -> slice:
+    """The rows of ``count`` that this process has: contiguous, all as equal as possible."""
     return part_of(count, rank(), world_size())
 
 
@@ -64,13 +63,13 @@ def sizes_of(count: int) -> list[int]:
     return [part.stop - part.start for part in parts]
 
 
-def part_of(count: int, number: int, among: int) -> Part:
+def part_of(count: int, number: int, among: int) -> slice:
     """Part ``number`` of ``count`` rows that ``among`` processes share.
 
-    >>> [tuple(part_of(5, number, 2)) for number in range(2)]
-    [(5, 0, 2), (5, 2, 5)]
+    >>> [part_of(5, number, 2) for number in range(2)]
+    [slice(0, 2, None), slice(2, 5, None)]
     """
-    return Part(count, count * number // among, count * (number + 1) // among)
+    return slice(count * number // among, count * (number + 1) // among)
 
 
 def from_first(make: Callable[[], Made]) -> Made:
