@@ -73,8 +73,9 @@ def test_batches_are_those_of_the_transform_itself(pictures, workers, kind, layo
         expected = CROPS.train(
             pixels, ImageRandom(3, step, range(len(pixels))), normalisation, layout
         )
-        assert torch.equal(images, expected)
-        assert images.is_contiguous(memory_format=layout)
+        found = source.inputs(images)
+        assert torch.equal(found, expected)
+        assert found.is_contiguous(memory_format=layout)
 
 
 @pytest.mark.parametrize("done", [1, 5])
@@ -131,11 +132,11 @@ def test_errors_reach_who_waits_and_no_thread_stays(workers):
         return [UnreadBatch(20, lambda start, stop: read(number, start, stop))]
 
     before = threading.active_count()
-    fed = feed(range(10), unread, torch.Tensor.float, CPU, Feeding(workers, 2))
+    fed = feed(range(10), unread, CPU, Feeding(workers, 2))
     assert [int(batch[0]) for _, (batch,) in islice(fed, 3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="broken"):
         next(fed)
-    stopped = feed(range(10), unread, torch.Tensor.float, CPU, Feeding(workers, 2))
+    stopped = feed(range(10), unread, CPU, Feeding(workers, 2))
     next(stopped)
     stopped.close()
     assert threading.active_count() == before

@@ -9,8 +9,8 @@ from torch import nn
 from lookalike import models
 from lookalike.config import parse
 from lookalike.training import checkpoint, train
-from lookalike.training.forward import Passes, PassRandom, Prepared
-from lookalike.training.grad_cache import CachedPasses, backward_by_chunks
+from lookalike.training.forward import DropoutRNG, FabricModel, ForwardDispatch
+from lookalike.training.grad_cache import ChunkedModel, backward_by_chunks
 from lookalike.training.objective import build_objective
 
 BATCH, CLASSES = 13, 4
@@ -32,8 +32,8 @@ def gradients(case, chunks):
     model.freeze(bn_statistics=True)
     objective = build_objective(parse(case), CLASSES, 5).double()
     fabric = Fabric(accelerator="cpu", devices=1)
-    prepared = Prepared(fabric.setup(Passes(model)))
-    random = PassRandom(0)
+    prepared = FabricModel(fabric.setup(ForwardDispatch(model, nn.Identity())))
+    random = DropoutRNG(0)
     model.train()
     losses = []
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_random_layers_draw_the_same_in_both_passes_and_statistics_move_once():
     torch.manual_seed(0)
     network = Noisy()
     fabric = Fabric(accelerator="cpu", devices=1)
-    cached = CachedPasses(Prepared(fabric.setup(network)), 4, PassRandom(3))
+    cached = ChunkedModel(FabricModel(fabric.setup(network)), 4, DropoutRNG(3))
     images = torch.randn(8, 6)
     state = torch.get_rng_state()
     embeddings = cached(images)
@@ -106,13 +106,13 @@ def test_scaled_gradients_are_scaled_once():
         model = models.build("small-cnn", dim=5, channels=1)
         model.freeze(bn_statistics=True)
         objective = build_objective(parse(CASES["proxy"]), CLASSES, 5)
-        prepared = Prepared(fabric.setup(Passes(model)))
+        prepared = FabricModel(fabric.setup(ForwardDispatch(model, nn.Identity())))
         images, labels = torch.randn(8, 1, 16, 16), torch.arange(8) % CLASSES
         if chunks == 1:
             fabric.backward(objective(prepared, images, labels)[0])
         else:
             backward_by_chunks(
-                fabric, objective, prepared, images, labels, chunks=2, random=PassRandom(0)
+                fabric, objective, prepared, images, labels, chunks=2, random=DropoutRNG(0)
             )
         return [weight.grad for weight in (*model.head.parameters(), *objective.parameters())]
 

@@ -9,7 +9,7 @@ from lookalike import models
 from lookalike.config import load
 from lookalike.errors import BadInput
 from lookalike.training import Interrupted, train
-from lookalike.training.forward import Passes, Prepared
+from lookalike.training.forward import FabricModel, ForwardDispatch
 from lookalike.training.objective import build_objective
 
 pytestmark = pytest.mark.trust(
@@ -122,7 +122,7 @@ class Surroundings(nn.Module):
 def test_every_pass_has_the_precision_of_the_run(precision, around):
     model = Surroundings()
     fabric = Fabric(accelerator="cpu", devices=1, precision=precision)
-    prepared = Prepared(fabric.setup(Passes(model)))
+    prepared = FabricModel(fabric.setup(ForwardDispatch(model, nn.Identity())))
     prepared(torch.ones(2))
     prepared.embed(prepared.features(torch.ones(2)))
     assert model.noted == [around] * 3

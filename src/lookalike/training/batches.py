@@ -23,7 +23,7 @@ from lookalike.training.feeding import Feeding, UnreadBatch, feed
 class Source(Protocol):
     """Inputs of a model, by image index; several threads may read at a time.
 
-    Batches are read compactly, on the CPU, and :meth:`inputs` completes them on the device.
+    Batches are read and travel compactly; :meth:`inputs` completes them where the network is.
     """
 
     def training(self, indices: NDArray[np.int64], random: ImageRandom) -> Tensor:
@@ -87,8 +87,7 @@ class TrainingBatches:
         feeding = self.feeding
         if self.sampler.uses_embeddings or self.per_read > 1:
             feeding = replace(feeding, ahead=1)
-        batches_of, inputs = self._unread, self.source.inputs
-        for numbered, batches in feed(self._numbered(), batches_of, inputs, self.device, feeding):
+        for numbered, batches in feed(self._numbered(), self._unread, self.device, feeding):
             for (_, positions), images in zip(numbered, batches, strict=True):
                 self.drawn.pop(0)
                 yield positions, images
@@ -189,9 +188,9 @@ def embed(
     rows: list[Tensor] = []
     done = 0
     unread = partial(unread_test, source)
-    for indices, (images,) in feed(slices, unread, source.inputs, like.device, feeding):
+    for indices, (images,) in feed(slices, unread, like.device, feeding):
         with autocast():
-            embeddings = model(images.to(like.device, like.dtype))
+            embeddings = model(source.inputs(images).to(like.dtype))
         rows.append(embeddings.float().cpu())
         done += len(indices)
         if progress:

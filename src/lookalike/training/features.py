@@ -177,9 +177,9 @@ def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher
             partial_path.unlink(missing_ok=True)
 
     try:
-        fed = feed(jobs[done:], unread, pixels.inputs, frozen.device, frozen.feeding)
+        fed = feed(jobs[done:], unread, frozen.device, frozen.feeding)
         for (view, number), (batch,) in fed:
-            maps = frozen.part(batch).float().clamp_(-LARGEST, LARGEST).cpu().numpy()
+            maps = frozen.part(pixels.inputs(batch)).float().clamp_(-LARGEST, LARGEST).cpu().numpy()
             if written is None:
                 shape = (views + 1, count, *maps.shape[1:])
                 watcher.note(disk_space(shape, path.parent))

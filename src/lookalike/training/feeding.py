@@ -2,7 +2,7 @@
 
 A batch is cut into parts that several threads make at a time, since the kernels that decode, crop
 and resize release the GIL. It travels compactly (images as uint8) in pinned memory, on a stream of
-its own, and is normalised on the device. The values do not depend on the number of threads.
+its own. The values do not depend on the number of threads.
 """
 
 import os
@@ -68,16 +68,14 @@ class UnreadBatch:
 def feed(
     items: Iterable[Item],
     unread: Callable[[Item], list[UnreadBatch]],
-    inputs: Callable[[Tensor], Tensor],
     device: torch.device,
     feeding: Feeding | None = None,
 ) -> Iterator[tuple[Item, list[Tensor]]]:
-    """Each item with its batches as the network takes them, on ``device``.
+    """Each item with its batches, on ``device``.
 
     Args:
         items: What the batches are made of; they are drawn exactly ``feeding.ahead`` ahead.
         unread: The batches of an item; several threads may read at a time.
-        inputs: From a batch, on the device, to the input of the network.
         device: Where the network is.
         feeding: The number of threads, and how far they are ahead.
 
@@ -87,9 +85,9 @@ def feed(
     feeding = feeding or Feeding()
     threads = feeding.threads(device)
     with ExitStack() as stack:
-        start = partial(_read_later, inputs, device)
+        start = partial(_read_later, device)
         if threads:
-            start = partial(_read_ahead, _Pool(stack, threads, device), inputs)
+            start = partial(_read_ahead, _Pool(stack, threads, device))
         waiting: deque[tuple[Item, list[Callable[[], Tensor]]]] = deque()
 
         def first() -> tuple[Item, list[Tensor]]:
@@ -104,16 +102,12 @@ def feed(
             yield first()
 
 
-def _read_later(
-    inputs: Callable[[Tensor], Tensor], device: torch.device, batch: UnreadBatch
-) -> Callable[[], Tensor]:
-    return lambda: inputs(batch.read(0, batch.size).to(device))
+def _read_later(device: torch.device, batch: UnreadBatch) -> Callable[[], Tensor]:
+    return lambda: batch.read(0, batch.size).to(device)
 
 
-def _read_ahead(
-    pool: "_Pool", inputs: Callable[[Tensor], Tensor], batch: UnreadBatch
-) -> Callable[[], Tensor]:
-    return pool.start(batch, inputs).result
+def _read_ahead(pool: "_Pool", batch: UnreadBatch) -> Callable[[], Tensor]:
+    return pool.start(batch).result
 
 
 class _Pool:
@@ -130,20 +124,18 @@ class _Pool:
         if device.type == "cuda":
             self.copies = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
-    def start(self, batch: UnreadBatch, inputs: Callable[[Tensor], Tensor]) -> "_Started":
+    def start(self, batch: UnreadBatch) -> "_Started":
         parts = [self.makers.submit(part) for part in batch.parts(self.threads)]
-        return _Started(self.joiner.submit(self.join, parts, inputs), self.device)
+        return _Started(self.joiner.submit(self.join, parts), self.device)
 
-    def join(
-        self, parts: list[Future[Tensor]], inputs: Callable[[Tensor], Tensor]
-    ) -> tuple[Tensor, torch.cuda.Event | None]:
+    def join(self, parts: list[Future[Tensor]]) -> tuple[Tensor, torch.cuda.Event | None]:
         made = [part.result() for part in parts]
         if self.copies is None:
             whole = made[0] if len(made) == 1 else torch.cat(made)
-            return inputs(whole.to(self.device)), None
+            return whole.to(self.device), None
         pinned = torch.cat(made, out=_pinned_like(made))
         with torch.cuda.stream(self.copies):
-            batch = inputs(pinned.to(self.device, non_blocking=True))
+            batch = pinned.to(self.device, non_blocking=True)
             return batch, self.copies.record_event()
 
 

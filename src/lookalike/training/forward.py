@@ -1,4 +1,6 @@
-"""Every way through the model, each with the precision and the strategy of the run.
+"""Every way through the model, from a batch as it was read to embeddings.
+
+Each way has the precision and the strategy of the run.
 
 Fabric takes care of what goes through ``forward`` only (its ``mark_forward_method`` does nothing on
 a single device), so the passes are one module with one ``forward``.
@@ -20,21 +22,31 @@ from lookalike.models import EmbeddingModel
 from lookalike.training.distributed.ranks import rank
 
 
-class Passes(nn.Module):
-    """A model whose parts are called through one ``forward``."""
+class ForwardDispatch(nn.Module):
+    """A model whose parts are called through one ``forward``.
 
-    def __init__(self, model: EmbeddingModel) -> None:
+    Args:
+        model: The model.
+        inputs: From a batch as it was read (uint8 pixels, half-precision features) to what the
+            model takes. It is called here, so that a chunk of a batch is completed when it is
+            needed, and the whole batch takes a quarter of the memory.
+    """
+
+    def __init__(self, model: EmbeddingModel, inputs: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.model = model
+        self.inputs = inputs
 
     def forward(self, batch: Tensor, way: str) -> Tensor:
         """The batch through a method of the model: ``forward``, ``features`` or ``embed``."""
+        if way != "embed":
+            batch = self.inputs(batch)
         found: Tensor = getattr(self.model, way)(batch)
         return found
 
 
-class Prepared:
-    """``Passes`` as Fabric gave it back, with the methods of a model.
+class FabricModel:
+    """``ForwardDispatch`` as Fabric gave it back, with the methods of a model.
 
     ``drawing`` is entered for each pass: what the random layers of the network draw from.
     """
@@ -69,11 +81,11 @@ class Prepared:
         return found
 
 
-Embedder: TypeAlias = EmbeddingModel | Prepared
+Embedder: TypeAlias = EmbeddingModel | FabricModel
 """What an objective embeds with."""
 
 
-class PassRandom:
+class DropoutRNG:
     """A separate random state for each pass of each step of this process."""
 
     def __init__(self, seed: int) -> None:

@@ -18,7 +18,7 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from lookalike.training.distributed.ranks import world_size
-from lookalike.training.forward import PassRandom, Prepared
+from lookalike.training.forward import DropoutRNG, FabricModel
 from lookalike.training.objective import Objective
 
 
@@ -30,13 +30,13 @@ class Chunk(NamedTuple):
     start: int
 
 
-class CachedPasses(Prepared):
+class ChunkedModel(FabricModel):
     """A model that embeds images chunk by chunk and keeps them, but no graph.
 
     The embeddings are leaves; :meth:`backward` propagates their gradients to the weights.
     """
 
-    def __init__(self, model: Prepared, rows: int, random: PassRandom) -> None:
+    def __init__(self, model: FabricModel, rows: int, random: DropoutRNG) -> None:
         super().__init__(model.passes, model.drawing)
         self.model = model
         self.rows = rows
@@ -80,15 +80,15 @@ class CachedPasses(Prepared):
 def backward_by_chunks(
     fabric: Fabric,
     objective: Objective,
-    model: Prepared,
+    model: FabricModel,
     images: Tensor,
     labels: Tensor,
     *,
     chunks: int,
-    random: PassRandom,
+    random: DropoutRNG,
 ) -> tuple[Tensor, Tensor]:
     """The loss of a batch and its embeddings; the parameters have their gradients."""
-    cached = CachedPasses(model, -(-len(images) // chunks), random)
+    cached = ChunkedModel(model, -(-len(images) // chunks), random)
     loss, embeddings = objective(cached, images, labels)
     fabric.backward(loss)
     cached.backward(fabric)

@@ -25,7 +25,7 @@ from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.gather import average_gradients, broadcast_from_first
 from lookalike.training.distributed.ranks import is_first, world_size
 from lookalike.training.ema import WeightAverage
-from lookalike.training.forward import Passes, PassRandom, Prepared
+from lookalike.training.forward import DropoutRNG, FabricModel, ForwardDispatch
 from lookalike.training.grad_cache import backward_by_chunks
 from lookalike.training.monitor import Progress, StepMonitor
 from lookalike.training.objective import build_objective
@@ -87,7 +87,9 @@ class TrainingLoop:
         optimizer = build_optimizer(config.optim, self.model, self.objective, fused=fused)
         passes: Any
         self.optimizer: Any
-        passes, self.optimizer = fabric.setup(Passes(self.model), optimizer)
+        passes, self.optimizer = fabric.setup(
+            ForwardDispatch(self.model, self.source.inputs), optimizer
+        )
         self.schedule = build_schedule(config.optim, optimizer, self.per_epoch, config.train.epochs)
         self.backpropagate: Callable[[Tensor], Any] = fabric.backward
         self.optimizer_step: Callable[[], Any] = self.optimizer.step
@@ -97,8 +99,9 @@ class TrainingLoop:
             self.optimizer_step = optimizer.step
             if isinstance(optimizer, Adam) and optimizer.defaults["fused"]:
                 self.optimizer_step = FunctionalStep(optimizer)
-        self.pass_random = PassRandom(config.seed)
-        self.prepared = Prepared(passes, self.pass_random) if distributed else Prepared(passes)
+        self.dropout_rng = DropoutRNG(config.seed)
+        drawing = self.dropout_rng if distributed else nullcontext
+        self.network = FabricModel(passes, drawing)
         self.trainable = nn.ModuleList([self.model, self.objective])
         self.parameters = list(self.trainable.parameters())
         self.averaged = list(self.objective.parameters())
@@ -179,7 +182,7 @@ class TrainingLoop:
         """Forward, backward and optimiser step of one batch; the loss stays on the device."""
         images = images.to(self.fabric.device, non_blocking=True)
         labels = torch.from_numpy(self.split.train.labels[positions])
-        self.pass_random.begin(self.progress.step)
+        self.dropout_rng.begin(self.progress.step)
         for parameter in self.parameters:
             parameter.grad = None
         loss, embeddings = self.backward(images, labels)
@@ -200,13 +203,13 @@ class TrainingLoop:
             return backward_by_chunks(
                 self.fabric,
                 self.objective,
-                self.prepared,
+                self.network,
                 images,
                 labels,
                 chunks=self.config.train.accumulate,
-                random=self.pass_random,
+                random=self.dropout_rng,
             )
-        loss, embeddings = self.objective(self.prepared, images, labels)
+        loss, embeddings = self.objective(self.network, images, labels)
         self.backpropagate(loss)
         return loss, embeddings
 

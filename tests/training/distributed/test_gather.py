@@ -15,7 +15,7 @@ from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.distributed.gather import average_gradients, gather_rows
 from lookalike.training.distributed.ranks import own_part, rank, world_size
-from lookalike.training.forward import Passes, PassRandom, Prepared
+from lookalike.training.forward import DropoutRNG, FabricModel, ForwardDispatch
 from lookalike.training.grad_cache import backward_by_chunks
 from lookalike.training.objective import build_objective
 
@@ -70,8 +70,10 @@ def learn(case):
     labels = torch.randint(0, CLASSES, (STEPS, BATCH))
     moving = [*model.parameters(), *objective.parameters()]
     fabric = prepared_fabric(config.train)
-    passes, optimizer = fabric.setup(Passes(model), torch.optim.SGD(moving, lr=0.1, momentum=0.9))
-    prepared = Prepared(passes)
+    passes, optimizer = fabric.setup(
+        ForwardDispatch(model, torch.nn.Identity()), torch.optim.SGD(moving, lr=0.1, momentum=0.9)
+    )
+    prepared = FabricModel(passes)
     model.train()
     losses = []
     for step in range(STEPS):
@@ -83,7 +85,7 @@ def learn(case):
             fabric.backward(loss)
         else:
             loss, embeddings = backward_by_chunks(
-                fabric, objective, prepared, own, labels[step], chunks=chunks, random=PassRandom(0)
+                fabric, objective, prepared, own, labels[step], chunks=chunks, random=DropoutRNG(0)
             )
         average_gradients(objective.parameters())
         optimizer.step()
