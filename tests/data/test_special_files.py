@@ -43,6 +43,17 @@ def test_all_commands_list_the_regular_files_only(special, monkeypatch):
     assert len(open_source(special)) == len(expected)
 
 
+def test_folders_that_are_nested_deeper_than_pythons_calls(tmp_path):
+    depth = 1_500
+    for place in [Path("b"), *(Path("a", *["x"] * number) for number in range(depth + 1))]:
+        (tmp_path / place).mkdir()
+    deep = place
+    for place in (deep, deep.parent, Path("a"), Path("b")):
+        Image.new("RGB", (8, 8), "red").save(tmp_path / place / "1.png")
+    expected = [str(place / "1.png") for place in (Path("a"), deep.parent, deep, Path("b"))]
+    assert list(picture_files(tmp_path)) == expected
+
+
 def test_a_pipe_that_a_table_names_is_unreadable(special, monkeypatch):
     monkeypatch.chdir(special)
     (special / "table.csv").write_text("path,label\na/1.png,a\na/pipe.jpg,b\na/device.png,b\n")
