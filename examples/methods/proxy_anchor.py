@@ -52,8 +52,8 @@ loss = la.losses.ProxyAnchorLoss(num_classes=400, embedding_size=64, margin=0.1,
 sampler = la.samplers.create("random", train_labels, batch_size=64, seed=0)
 optimizer = torch.optim.Adam(
     [
-        {"params": network.parameters(), "lr": 1e-3},
-        {"params": loss.parameters(), "lr": 1e-1},
+        {"params": network.parameters(), "lr": 3e-4},
+        {"params": loss.parameters(), "lr": 3e-2},
     ]
 )
 

@@ -51,8 +51,8 @@ loss = la.losses.create("proxy-to-proxy-1", num_classes=400, embedding_size=64)
 sampler = la.samplers.create("random", train_labels, batch_size=64, seed=0)
 optimizer = torch.optim.Adam(
     [
-        {"params": network.parameters(), "lr": 1e-3},
-        {"params": loss.parameters(), "lr": 1e-1},
+        {"params": network.parameters(), "lr": 3e-4},
+        {"params": loss.parameters(), "lr": 3e-2},
     ]
 )
 

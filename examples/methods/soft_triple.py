@@ -54,7 +54,7 @@ loss = la.losses.SoftTripleLoss(
 sampler = la.samplers.create("random", train_labels, batch_size=64, seed=0)
 optimizer = torch.optim.Adam(
     [
-        {"params": network.parameters(), "lr": 1e-3},
+        {"params": network.parameters(), "lr": 3e-4},
         {"params": loss.parameters(), "lr": 1e-2},
     ]
 )
