@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lookalike.errors import LookalikeError
+from lookalike.files import refuse_links
 from lookalike.study.config import StudyConfig
 from lookalike.study.driver import Executor
 from lookalike.study.ledger import Ledger
@@ -34,6 +35,7 @@ def best_shrink(study: StudyConfig, folder: Path, pool: Executor) -> float:
     key = f"{baselines.key}/shrinkage"
     task = replace(baselines, key=key, kind="shrinkage")
     folder.mkdir(parents=True, exist_ok=True)
+    refuse_links(folder)
     with Ledger(f"sqlite:///{folder.resolve() / 'study.db'}") as ledger:
         records, _ = ledger.records([task.key])
         record = records.get(task.key)

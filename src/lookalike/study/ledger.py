@@ -35,7 +35,7 @@ from sqlalchemy.exc import (
 
 from lookalike.addresses import is_postgres, parse_address
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.files import CHECKSUM, checksum, locked, parse_json
+from lookalike.files import CHECKSUM, checksum, locked, parse_json, refuse_journal
 from lookalike.progress import Watcher, duration
 
 Made = TypeVar("Made")
@@ -117,6 +117,7 @@ class Ledger:
     def _check_file(self) -> None:
         """Refuse a file whose pages or indexes are damaged; its records have checksums."""
         if self.engine.dialect.name == "sqlite":
+            refuse_journal(Path(f"{self.engine.url.database}-journal"))
             with self.engine.connect() as connection:
                 found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
             if found != "ok":
