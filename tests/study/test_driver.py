@@ -136,7 +136,7 @@ def test_a_full_disk_is_no_failed_trial(run, study_values, tmp_path, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(TaskRunner, "validate", full)
-        with pytest.raises(LookalikeError, match="'a'; the same command goes on"):
+        with pytest.raises(LookalikeError, match="'a'; the same command resumes"):
             run(values, tmp_path / "s")
     (row,) = run(values, tmp_path / "s").rows
     assert [trial.state for trial in row.trials] == ["complete"]

@@ -21,7 +21,6 @@ from lookalike.reproduce.selection import Row, check_data, heading, printed_rows
 from lookalike.study.classes import RowClasses
 from lookalike.study.config import StudyConfig, parse_study
 from lookalike.study.driver import Executor, run_study
-from lookalike.study.ledger import LEASE_SECONDS
 from lookalike.study.result_files import load_results, method_classes
 from lookalike.study.results import StudyResults
 
@@ -140,8 +139,6 @@ def reproduce(
     executor: Callable[[], AbstractContextManager[Executor]],
     *,
     folder: Path | None = None,
-    storage: str | None = None,
-    lease: float = LEASE_SECONDS,
     watcher: Watcher | None = None,
     command: str = "",
 ) -> Outcome:
@@ -151,8 +148,6 @@ def reproduce(
         plan: The rows.
         executor: Makes what executes the trainings: processes, or a Ray cluster.
         folder: The folder of the results; None: ``results/reproduce/...``.
-        storage: The address of a database that several machines share; None: SQLite.
-        lease: Seconds after which the work of a dead machine is taken over.
         watcher: Receives progress and notes.
         command: The command that gives the same outcome.
 
@@ -179,7 +174,7 @@ def reproduce(
     else:
         check_data(plan.entry, plan.rows)
         study = study_of(plan, folder)
-        run_study(study, executor, folder=folder, storage=storage, lease=lease, watcher=watcher)
+        run_study(study, executor, folder=folder, watcher=watcher)
         found = outcome_of(plan, folder, command)
     write_json(page_of(plan, folder).with_suffix(".json"), found.as_mapping())
     return found
