@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from lookalike.data import UnreadableImage, load, open_store
-from lookalike.data.stores.raw import PixelStore
+from lookalike.data import ImageStore, UnreadableImage, load, open_store
 from lookalike.errors import BadInput, LookalikeError
 
 
@@ -36,13 +35,11 @@ def test_gives_back_what_was_decoded(tmp_path, ragged):
     assert [tuple(image.shape) for image in batch] == [(3, 30, 40), (3, 5, 7)]
 
 
-def test_reads_are_views_that_change_no_file(tmp_path, ragged):
-    _, images = ragged
+def test_changing_what_was_read_changes_no_file(tmp_path, ragged):
+    pixels, images = ragged
+    open_store(images, None, tmp_path).read(0).zero_()
     store = open_store(images, None, tmp_path)
-    before = store.path.read_bytes()
-    assert store.read(1).untyped_storage().data_ptr() == store.read(0).untyped_storage().data_ptr()
-    store.read(0).zero_()
-    assert store.path.read_bytes() == before
+    assert np.array_equal(store.read(0).permute(1, 2, 0).numpy(), pixels[0])
 
 
 @pytest.mark.parametrize("index", [-1, 5])
@@ -66,14 +63,14 @@ def test_decodes_once(tmp_path, ragged, image_set):
     before = len(calls)
     again = open_store(images, 4, tmp_path)
     assert len(calls) == before
-    assert again.path == first.path
-    assert open_store(images, 3, tmp_path).path != first.path
+    assert again.folder == first.folder
+    assert open_store(images, 3, tmp_path).folder != first.folder
 
 
 def test_another_size_has_another_store(tmp_path, ragged):
     sizes = [None, 16, (16, 16), (16, 24), (24, 16)]
     stores = [open_store(ragged[1], size, tmp_path) for size in sizes]
-    assert len({store.path for store in stores}) == len(sizes)
+    assert len({store.folder for store in stores}) == len(sizes)
     assert [store.read(4).shape for store in stores] == [
         (3, 30, 40), (3, 16, 21), (3, 16, 16), (3, 16, 24), (3, 24, 16)
     ]  # fmt: skip
@@ -85,14 +82,14 @@ def test_changed_images_get_another_store(tmp_path, save_image):
     pixels = save_image(tmp_path / "in" / "a" / "1.png", seed=2)
     os.utime(tmp_path / "in" / "a" / "1.png", ns=(1, 1))
     new = open_store(load("folder", tmp_path / "in"), None, tmp_path)
-    assert new.path != old.path
+    assert new.folder != old.folder
     assert np.array_equal(new.read(0).permute(1, 2, 0).numpy(), pixels)
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "tail", "shapes"])
 def test_a_damaged_store_is_built_again(tmp_path, ragged, damage):
     pixels, images = ragged
-    path = open_store(images, None, tmp_path).path
+    (path,) = open_store(images, None, tmp_path).paths
     data = path.read_bytes()
     path.write_bytes(
         {
@@ -108,14 +105,14 @@ def test_a_damaged_store_is_built_again(tmp_path, ragged, damage):
 
 def test_one_flipped_bit_of_an_image_is_a_sentence(tmp_path, ragged):
     pixels, images = ragged
-    path = open_store(images, None, tmp_path).path
+    (path,) = open_store(images, None, tmp_path).paths
     data = bytearray(path.read_bytes())
     data[pixels[0].size + 5] ^= 4
     path.write_bytes(data)
     store = open_store(images, None, tmp_path)
     assert np.array_equal(store.read(0).permute(1, 2, 0).numpy(), pixels[0])
     for _ in range(2):
-        with pytest.raises(LookalikeError, match=r"pixels' is damaged \(image 1\); remove it"):
+        with pytest.raises(LookalikeError, match=r"of-00001' is damaged \(image 1\); remove it"):
             store.read(1)
 
 
@@ -130,7 +127,7 @@ def test_unreadable_images_stop_the_build_with_their_names(tmp_path, ragged, ima
     images = image_set(pixels, [0, 0, 1, 1, 1], decode=decode)
     with pytest.raises(BadInput, match=r"2 images of 'memory'.*1\.png \(cut\), 3\.png \(cut\);"):
         open_store(images, None, tmp_path)
-    assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
+    assert {path.suffix for path in tmp_path.rglob("*")} == {".lock", ".store"}
 
 
 @pytest.mark.parametrize("kind", ["raw", "jpeg"])
@@ -179,11 +176,11 @@ def test_killed_builds_are_never_used_and_two_at_once_agree(tmp_path, save_image
     time.sleep(0.3)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
-    left = [file for file in cache.iterdir() if file.suffix != ".lock"]
-    assert len(left) == 1
-    assert left[0].name.startswith(".folder-16px-")
-    with pytest.raises(ValueError, match="no image store"):
-        PixelStore(left[0])
+    (folder,) = cache.glob("*.store")
+    (left,) = folder.iterdir()
+    assert left.name.startswith(".shard-00000-of-00001.")
+    with pytest.raises(FileNotFoundError, match="not complete"):
+        ImageStore(folder)
 
     both = [start_build(pictures, cache, 0.02) for _ in range(2)]
     said = [process.communicate()[0] for process in both]
@@ -191,4 +188,4 @@ def test_killed_builds_are_never_used_and_two_at_once_agree(tmp_path, save_image
     waited, built = sorted(said, key=len)  # one builds, the other waits and finds it
     assert built == f"begun\n{waited}"
     assert waited.startswith("40 ")
-    assert {file.suffix for file in cache.iterdir() if file != left[0]} == {".pixels", ".lock"}
+    assert [path.name for path in folder.iterdir() if path != left] == ["shard-00000-of-00001"]
