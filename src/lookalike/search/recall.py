@@ -1,4 +1,4 @@
-"""The least effort with which a fast search finds enough of the true neighbours."""
+"""How many of the true neighbours a fast search finds, and the least setting that is enough."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -6,25 +6,25 @@ TARGET = 0.97
 NEIGHBOURS = 10
 
 
-def least_effort(
-    efforts: Iterable[int],
+def least_setting(
+    settings: Iterable[int],
     own: Sequence[int],
     truth: Sequence[Sequence[int]],
     search: Callable[[int], Sequence[Sequence[int]]],
 ) -> tuple[int, float]:
-    """The least effort with which ``search`` finds enough of the true neighbours, and the recall.
+    """The least ``nprobe`` or ``ef_search`` that finds enough true neighbours, and the recall.
 
     Pictures of the index are the queries, with the ids ``own``, and do not count as neighbours of
-    themselves. Where no effort is enough, the last one is returned.
+    themselves. Where no setting is enough, the last one is returned.
 
-    >>> least_effort([4, 8], [1], [[1, 2, 3]], lambda effort: [[1, 3, 4]])
+    >>> least_setting([4, 8], [1], [[1, 2, 3]], lambda nprobe: [[1, 3, 4]])
     (8, 0.5)
     """
-    for effort in efforts:
-        recall = mean_recall(own, truth, search(effort))
+    for setting in settings:
+        recall = mean_recall(own, truth, search(setting))
         if recall >= TARGET:
             break
-    return effort, recall
+    return setting, recall
 
 
 def mean_recall(
@@ -36,8 +36,8 @@ def mean_recall(
     0.5
     """
     shares = []
-    for id, right, near in zip(own, truth, found, strict=True):
-        others = set(right) - {id}
+    for id, expected, near in zip(own, truth, found, strict=True):
+        others = set(expected) - {id}
         if others:
             shares.append(len(others & set(near)) / len(others))
     return sum(shares) / len(shares) if shares else 1.0
