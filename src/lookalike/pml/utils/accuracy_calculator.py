@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -68,6 +69,7 @@ def _precision_of_hits(hits: Tensor, place: Tensor, relevant: Tensor) -> Tensor:
     return (hits.cumsum(1) * hits / place / relevant).sum(1)
 
 
+@dataclass(eq=False, repr=False)
 class AccuracyCalculator:
     """Scores of embeddings by PML's names; a subclass adds its own as ``calculate_name``.
 
@@ -93,33 +95,29 @@ class AccuracyCalculator:
     {'precision_at_1': 1.0}
     """
 
-    def __init__(
-        self,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        avg_of_avgs: bool = False,
-        return_per_class: bool = False,
-        k: int | Literal["max_bin_count"] | None = None,
-        label_comparison_fn: Comparison | None = None,
-        device: torch.device | None = None,
-        knn_func: Callable[..., tuple[Tensor, Tensor]] | None = None,
-        kmeans_func: Callable[[Tensor, int], Tensor] | None = None,
-    ) -> None:
-        if avg_of_avgs and return_per_class:
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    avg_of_avgs: bool = False
+    return_per_class: bool = False
+    k: int | Literal["max_bin_count"] | None = None
+    label_comparison_fn: Any = None
+    device: torch.device | None = None
+    knn_func: Any = None
+    kmeans_func: Any = None
+
+    def __post_init__(self) -> None:
+        if self.avg_of_avgs and self.return_per_class:
             raise BadInput("avg_of_avgs and return_per_class exclude each other")
+        k = self.k
         if not (k is None or k == "max_bin_count" or (isinstance(k, int) and k > 0)):
             raise BadInput(f"k = {k!r} is invalid: a number from 1, None or 'max_bin_count'")
         names = [name.removeprefix(PREFIX) for name in dir(self) if name.startswith(PREFIX)]
-        self.names = self._chosen(names, include, exclude)
-        self.avg_of_avgs = avg_of_avgs
-        self.return_per_class = return_per_class
-        self.k = k
-        self.device = device
-        self.knn_func = knn_func
-        self.kmeans_func = kmeans_func or FaissKMeans(niter=20)
-        self.label_comparison_fn: Comparison = label_comparison_fn or torch.eq
-        if label_comparison_fn and set(self.names) & set(self.requires_clustering()):
+        self.names = self._chosen(names, self.include, self.exclude)
+        self.knn_func = self.knn_func or FaissKNN()
+        self.kmeans_func = self.kmeans_func or FaissKMeans(niter=20)
+        if self.label_comparison_fn and set(self.names) & set(self.requires_clustering()):
             raise Unsupported("clustering knows no comparison of labels; exclude NMI and AMI")
+        self.label_comparison_fn = self.label_comparison_fn or torch.eq
 
     @staticmethod
     def _chosen(names: list[str], include: Sequence[str], exclude: Sequence[str]) -> list[str]:
@@ -248,8 +246,7 @@ class AccuracyCalculator:
                 largest - itself,
                 k,
             )
-        search = self.knn_func or FaissKNN()
-        distances, indices = search(known["query"], k, known["reference"], bool(itself))
+        distances, indices = self.knn_func(known["query"], k, known["reference"], bool(itself))
         return {
             "knn_labels": known["reference_labels"][indices],
             "knn_distances": distances,
