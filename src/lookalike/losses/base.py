@@ -29,10 +29,6 @@ from lookalike.relations import ListedTriplets, Relations, relate
 __all__ = ["Loss", "PairLoss", "ProxyLoss", "Terms"]
 
 
-_FORMER = {"compute", "formula", "fused_kernel", "kernel", "value"}
-"""Methods that losses once had; a subclass that still writes one must not be ignored silently."""
-
-
 @dataclass_transform(eq_default=False)
 class Loss(nn.Module):
     """Settings that all losses share: a distance, a reducer and a regulariser of the embeddings.
@@ -73,8 +69,6 @@ class Loss(nn.Module):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for name in _FORMER & vars(cls).keys():
-            raise BadInput(f"{cls.__name__}.{name} would not be called; write terms(relations)")
         declare_arguments(cls)
 
     def __post_init__(self) -> None:
@@ -157,7 +151,6 @@ class Loss(nn.Module):
         labels: Labels | None,
         indices_tuple: Indices | None,
         ref_emb: Tensor | None,  # noqa: ARG002
-        ref_labels: Labels | None,  # noqa: ARG002
     ) -> None:
         """Refuse a call without what this loss needs, or with what it cannot use."""
         if labels is None and (indices_tuple is None or self.needs_labels):
@@ -184,7 +177,7 @@ class Loss(nn.Module):
             A scalar.
         """
         self.distance.check_shapes(embeddings, None)
-        self.check_given(labels, indices_tuple, ref_emb, ref_labels)
+        self.check_given(labels, indices_tuple, ref_emb)
         if embeddings.shape[0] == 0:
             return in_full_precision(embeddings).sum()
         with autocast(embeddings.device, enabled=False):
