@@ -8,13 +8,13 @@ import torch
 
 from lookalike.models.factory import build
 
-__all__ = ["Measured", "measure"]
+__all__ = ["NetworkSize", "measure"]
 
 REPEATS = 5
 
 
 @dataclass(frozen=True)
-class Measured:
+class NetworkSize:
     """The size and speed of one network.
 
     Attributes:
@@ -32,7 +32,7 @@ class Measured:
     images_per_second: float
 
 
-def measure(network: str, size: int = 224, batch: int = 8) -> Measured:
+def measure(network: str, size: int = 224, batch: int = 8) -> NetworkSize:
     """Build a network with random weights and time its forward pass.
 
     Args:
@@ -57,4 +57,4 @@ def measure(network: str, size: int = 224, batch: int = 8) -> Measured:
             model(images)
             seconds.append(time.perf_counter() - begun)
     parameters = sum(one.numel() for one in model.backbone.parameters())
-    return Measured(network, parameters, model.dim, side, batch / median(seconds[1:]))
+    return NetworkSize(network, parameters, model.dim, side, batch / median(seconds[1:]))

@@ -32,7 +32,7 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import damaged, locked, open_regular, read_json, write_json
 from lookalike.models import fingerprint
 from lookalike.progress import Watcher
-from lookalike.training.batches import Pixels, read_training, unread_test
+from lookalike.training.batches import PixelSource, read_training, unread_test
 from lookalike.training.feeding import Feeding, UnreadBatch, feed
 
 LARGEST = float(np.finfo(np.float16).max)
@@ -80,7 +80,7 @@ class Frozen:
 
     part: Callable[[Tensor], Tensor]
     """Images [B, C, H, W] to maps [B, ...], in evaluation mode."""
-    pixels: Pixels
+    pixels: PixelSource
     parameters: int
     device: torch.device
     feeding: Feeding

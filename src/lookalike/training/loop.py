@@ -40,7 +40,7 @@ from lookalike.training.distributed.ranks import from_first, is_first, world_siz
 from lookalike.training.forward import DropoutRNG, ForwardDispatch
 from lookalike.training.grad_cache import backward_by_chunks
 from lookalike.training.loggers import open_loggers
-from lookalike.training.monitor import Progress, StepMonitor
+from lookalike.training.monitor import StepMonitor, TrainingProgress
 from lookalike.training.objective import build_objective
 from lookalike.training.optimizer import WeightAverage, build_optimizer, build_schedule
 from lookalike.training.score import format_score, score, to_evaluation_device
@@ -78,8 +78,8 @@ class TrainingLoop:
         self.bundle = bundle
         self.watcher = watcher
         self.run = run
-        self.checkpoints = None if run is None else checkpoint.Writer(run.checkpoints)
-        self.progress = Progress()
+        self.checkpoints = None if run is None else checkpoint.CheckpointWriter(run.checkpoints)
+        self.progress = TrainingProgress()
         self.best: dict[str, Tensor] = {}
 
         # The model and what it minimises
@@ -390,7 +390,7 @@ class TrainingLoop:
                 f"the checkpoint in '{self.run.checkpoints}' is of another version of lookalike; "
                 "remove the run's folder, and the same command begins anew"
             )
-        self.progress = Progress(**state["progress"])
+        self.progress = TrainingProgress(**state["progress"])
         self.best = state["best"]
         for name, part in self.resumable.items():
             if name == "optimizer":
