@@ -20,7 +20,7 @@ from lookalike.models.lora import require_peft, with_lora
 from lookalike.progress import Watcher
 from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
-from lookalike.training.batches import Pixels, Source, embed
+from lookalike.training.batches import InputSource, PixelSource, embed
 from lookalike.training.features import Features, Frozen, open_features
 from lookalike.training.feeding import Feeding
 
@@ -33,7 +33,7 @@ class ModelBundle:
     """The model that learns, the source of its inputs, the size of a frozen network, test views."""
 
     model: EmbeddingModel
-    source: Source
+    source: InputSource
     frozen_parameters: int = 0
     views: Views = ONE_VIEW
 
@@ -293,10 +293,10 @@ def bundle_of_features(config: RunConfig, features: Features, device: torch.devi
 
 def pixels_of(
     config: RunConfig, store: ImageStore, preset: Preset, model: EmbeddingModel
-) -> Pixels:
+) -> PixelSource:
     """The images as the network expects them."""
     normalisation = preset.normalisation(model.normalisation)
-    return Pixels(store, preset, normalisation, memory_format_of(config))
+    return PixelSource(store, preset, normalisation, memory_format_of(config))
 
 
 def memory_format_of(config: RunConfig) -> torch.memory_format:
@@ -346,7 +346,7 @@ def pooled_features(model: EmbeddingModel) -> Callable[[Tensor], Tensor]:
 
 
 def initial_head(
-    config: RunConfig, model: EmbeddingModel, subset: Subset, source: Source
+    config: RunConfig, model: EmbeddingModel, subset: Subset, source: InputSource
 ) -> HeadWeights | None:
     """The initial weights of the head from the training images; None: random, as they are.
 
