@@ -90,22 +90,22 @@ def open_features(
     images: ImageSet,
     preset: Preset,
     model: ModelConfig,
-    part: Mapping[str, str],
+    part: Mapping[str, Any],
     frozen: Callable[[], Frozen],
     watcher: Watcher,
 ) -> Features:
-    """The features of all images by ``part`` of a network; computed if there is no file yet.
+    """The features of all images by a part of a network; computed if there is no file yet.
 
-    ``frozen`` builds the network and is called only if something has to be computed.
+    ``part`` has what they depend on besides the images and the weights
+    (:func:`lookalike.config.keys.feature_values`, and the settings of the store). ``frozen`` builds
+    the network and is called only if something has to be computed.
     """
     views = model.frozen_views
     named = {
         **part,
-        "network": model.network,
         "weights": fingerprint(model.network, model.weights),
         "preset": preset.name,
         "images": images.stamp,
-        "augmented_views": views,
         "torch": version("torch"),
     }
     digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
