@@ -16,7 +16,7 @@ from typing import Any
 
 IMPORTED = (
     *("lookalike.training.runner", "lookalike.study.driver", "lookalike.study.local"),
-    *("lookalike.inference.bulk.job", "lookalike.search.importing", "lookalike.search.check"),
+    *("lookalike.inference.bulk.job", "lookalike.search.ingest", "lookalike.search.check"),
 )
 
 
