@@ -10,7 +10,6 @@ from typing import Annotated, NoReturn, TextIO
 
 import typer
 
-from lookalike.cli.address_space import try_libraries_first
 from lookalike.cli.audit import audit
 from lookalike.cli.choose import choose
 from lookalike.cli.compare import compare
@@ -92,7 +91,6 @@ def run() -> None:
     """Run the command line; an error becomes one sentence and an exit code."""
     warnings.showwarning = show_warning
     try:
-        try_libraries_first()
         app()
     except LookalikeError as error:
         end(str(error), error.exit_code)

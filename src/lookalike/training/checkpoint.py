@@ -26,7 +26,6 @@ from torch.optim import Optimizer
 from lookalike.errors import LookalikeError, WriteFailed
 from lookalike.files import (
     atomically,
-    fault_point,
     file_checksum,
     read_json,
     refuse_packed,
@@ -65,9 +64,7 @@ def save(folder: Path, weights: dict[str, Weights], state: dict[str, Any]) -> No
             os.close(handle)
         former = complete(folder)
         final = folder / f"{int(former[-1].name) + 1 if former else 1:06d}"
-        fault_point("rename")
         draft.rename(final)
-        fault_point("renamed")
         for other in folder.iterdir():
             if OURS.fullmatch(other.name) and other != final:
                 shutil.rmtree(other, ignore_errors=True)
