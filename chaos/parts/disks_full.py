@@ -217,9 +217,7 @@ class FullStudy(StudyScenario):
             total = tried(start, folder, disk)
             mount("-o", "remount,size=200m", disk)
             total += self.to_the_end(start, folder, None)
-            return total + self.compare(
-                disk / "results", f"sqlite:///{disk / 'results' / 'study.db'}"
-            )
+            return total + self.compare(disk / "results")
 
 
 class ReadOnly(DiskFault):

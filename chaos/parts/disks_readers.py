@@ -27,7 +27,7 @@ from lookalike.inference.embedder import Embedder
 from lookalike.runs.run import Run, model_tensors, test_embeddings
 from lookalike.search import Index
 from lookalike.search.vector_files import open_vectors
-from lookalike.study.ledger import Ledger
+from lookalike.study.ledger import open_ledger
 from lookalike.study.result_files import load_results, method_classes
 from lookalike.training import checkpoint
 
@@ -120,7 +120,7 @@ def trained(folder: Path, *fault: str) -> Path:
 
 def interrupted(folder: Path) -> Path:
     """The checkpoints of a run that was killed."""
-    place = trained(folder, "rename:20:kill") / "checkpoints"
+    place = trained(folder, "rename:8:kill") / "checkpoints"
     if checkpoint.latest(place) is None:
         raise RuntimeError("the killed run has no checkpoint")
     return place
@@ -140,7 +140,7 @@ def read_run(folder: Path, _: Path) -> Sequence[Any]:
 
 def read_checkpoint(folder: Path, _: Path) -> Sequence[Any]:
     """What an interrupted run is continued from."""
-    return [checkpoint.latest(folder), checkpoint.read_start(folder)]
+    return [checkpoint.latest(folder), *map(checkpoint.read, folder.glob("start-*"))]
 
 
 def stored(kind: Any) -> Callable[[Path], Path]:
@@ -179,11 +179,10 @@ def read_study(folder: Path, _: Path) -> Sequence[Any]:
     """Everything that a study found, and the records in its database."""
     found = load_results(folder)
     classes = [method_classes(folder, row) for row in found.rows]
-    with Ledger(f"sqlite:///{folder / 'study.db'}") as ledger:
-        records = ledger.records([""])[0]
+    with open_ledger(folder) as ledger:
+        records = ledger.records([""])
     tables = [None if one is None else one.as_bytes() for one in classes]
-    kept = {key: record for key, record in records.items() if not key.startswith("optuna/")}
-    return [findings(folder), tables, kept]
+    return [findings(folder), tables, records]
 
 
 def embedded(folder: Path) -> Path:

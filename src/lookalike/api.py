@@ -6,7 +6,6 @@ returns an object that a notebook shows as a table.
 
 import io
 import os
-import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import yaml
 
 from lookalike.choose import words
-from lookalike.choose.budget import Clock
+from lookalike.choose.budget import clock_of
 from lookalike.choose.candidates import data_settings, settings_of
 from lookalike.choose.chooser import Outcome
 from lookalike.choose.chooser import choose as run_choice
@@ -36,6 +35,7 @@ from lookalike.report.page import write_page
 from lookalike.report.tables import ScoreTable, as_csv, as_html, as_markdown, main_table
 from lookalike.runs.run import Run
 from lookalike.search.index import Index
+from lookalike.study.clock import Clock
 from lookalike.study.config import load_study
 from lookalike.study.driver import run_study
 from lookalike.study.local import LocalExecutor
@@ -184,6 +184,7 @@ def study(
     *,
     workers: int | None = None,
     results: Path | str | None = None,
+    minutes: float | None = None,
     progress: bool = True,
 ) -> StudyResults:
     """Tune and test many methods under one protocol, as ``lookalike study run`` does.
@@ -193,6 +194,7 @@ def study(
         settings: Keys of the study, such as ``{"tuner.trials": 5}``.
         workers: Trainings at the same time; None: one for each core.
         results: The folder of the results; None: ``results/NAME``.
+        minutes: The time for it: rows are tuned while there is time to test them.
         progress: Whether to show progress.
 
     Returns:
@@ -201,12 +203,13 @@ def study(
     Raises:
         BadInput: The study is invalid.
     """
+    clock = None if minutes is None else Clock(60 * minutes)
     config = load_study(str(recipe), _overrides(settings))
     trust(config)
     folder = None if results is None else Path(results)
     with _watching(progress) as watcher:
         executor = partial(LocalExecutor, workers or os.cpu_count() or 1, watcher)
-        return run_study(config, executor, folder=folder, watcher=watcher)
+        return run_study(config, executor, folder=folder, watcher=watcher, clock=clock)
 
 
 @dataclass(frozen=True)
@@ -259,7 +262,7 @@ def choose(
     Raises:
         BadInput: The data or settings are invalid, or the budget is too small.
     """
-    clock = Clock(60 * minutes, time.monotonic())
+    clock = clock_of(minutes)
     given = [*([] if source is None else [str(source)]), *_overrides(settings)]
     if not given:
         raise BadInput("give a folder of images, or settings with data.name")

@@ -38,13 +38,6 @@ class Execution:
     gpus: Annotated[
         float, typer.Option(help="GPUs of one training, on Ray: a fraction or whole ones.")
     ] = 0
-    storage: Annotated[
-        str | None,
-        typer.Option(help="postgresql://... to share a study; default: SQLite in the folder."),
-    ] = None
-    lease: Annotated[
-        float, typer.Option(help="Seconds after which the work of a dead driver is taken over.")
-    ] = 30
 
     @property
     def make_executor(self) -> Callable[..., AbstractContextManager["Executor"]]:
@@ -68,7 +61,7 @@ class Execution:
             what: What the same command resumes.
 
         Yields:
-            ``executor``, ``folder``, ``storage``, ``lease`` and ``watcher``.
+            ``executor``, ``folder`` and ``watcher``.
         """
         from lookalike.training.signals import Interrupted
 
@@ -78,8 +71,6 @@ class Execution:
                 yield {
                     "executor": partial(executor, watcher=watcher),
                     "folder": self.results,
-                    "storage": self.storage,
-                    "lease": self.lease,
                     "watcher": watcher,
                 }
         except KeyboardInterrupt:

@@ -1,14 +1,14 @@
 """Shards made on a Ray cluster.
 
-Plain actors, each with a copy of the model, make one shard after the other and send it to the
-driver, which writes it: so a shard appears once and whole, and nodes need the pictures but not the
-folder of the shards. A shard whose worker or node died is given to another one. (Ray Data has no
+Processes with a copy of the model each make one shard after the other and send it to the driver,
+which writes it: so a shard appears once and whole, and nodes need the pictures but not the folder
+of the shards. Ray makes a shard again whose worker or node died. (Ray Data has no
 place where a finished block is known to be written exactly once, nor a way to leave out finished
 ones, so it would not replace the shards' own bookkeeping.)
 """
 
 import tempfile
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,8 +27,6 @@ from lookalike.study.ray import RayExecutor
 
 __all__ = ["on_ray"]
 
-ATTEMPTS = 5
-"""How often a shard is given to a worker that dies, before the shard is held to be the reason."""
 POLL_SECONDS = 1.0
 
 
@@ -65,9 +63,6 @@ class EmbedActor:
         self.embedder = model.open()
         self.source, self.manifest = source, manifest
         self.options = replace(options, threads=threads)
-
-    def ready(self) -> None:
-        """Return once the actor has started."""
 
     def run(self, number: int) -> Made | str:
         """Make one shard; a sentence where that is impossible."""
@@ -108,7 +103,6 @@ def on_ray(
         gpus=gpus,
         watcher=watcher,
         actor=EmbedActor,
-        work="embedding",
     )
     return partial(_run, start)
 
@@ -124,7 +118,7 @@ def _run(
 ) -> Iterator[Made]:
     if not shards:
         return
-    waiting, lost = deque(shards), Counter[int]()
+    waiting = deque(shards)
     running = 0
     with start() as executor:
         put = executor.ray.put
@@ -145,12 +139,6 @@ def _run(
                 if isinstance(made, str):
                     raise LookalikeError(made)
                 if made is None:
-                    lost[number] += 1
-                    if lost[number] == ATTEMPTS:
-                        raise LookalikeError(
-                            f"{ATTEMPTS} workers died while they made shard {number}"
-                        )
-                    waiting.appendleft(number)
-                    continue
+                    raise LookalikeError(f"shard {number} cannot be made: {outcome.reason}")
                 advance(len(manifest.rows_of(number)))
                 yield made
