@@ -8,8 +8,8 @@ import warnings
 import pytest
 from PIL import Image
 
-from lookalike.errors import LookalikeWarning
-from lookalike.progress import ConsoleWatcher, EscapedStream, escaped
+from lookalike.errors import LookalikeWarning, escaped
+from lookalike.progress import ConsoleWatcher, EscapedStream
 from lookalike.serve.monitoring import HumanFormatter, JsonFormatter
 
 HOSTILE = "cat\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"

@@ -30,9 +30,8 @@ from lookalike.cli.search import search
 from lookalike.cli.serve import serve
 from lookalike.cli.study import study
 from lookalike.cli.train import train
-from lookalike.errors import LookalikeError, LookalikeWarning, masked
+from lookalike.errors import LookalikeError, LookalikeWarning, escaped, masked
 from lookalike.files import FULL
-from lookalike.progress import escaped
 
 __all__ = ["app", "run"]
 
@@ -102,7 +101,7 @@ def run() -> None:
     except (FileExistsError, NotADirectoryError, PermissionError, FileNotFoundError) as error:
         end(f"{error.strerror}: '{error.filename}'", 2)
     except OSError as error:
-        remedy = "; free some space, and the same command goes on" * (error.errno in FULL)
+        remedy = "; free some space, and the same command resumes" * (error.errno in FULL)
         named = f": '{error.filename}'" if error.filename else ""
         end(f"{error.strerror or error}{named}{remedy}", 1)
     except (MemoryError, RuntimeError, ImportError) as error:

@@ -25,8 +25,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lookalike.errors import LookalikeError, masked
-from lookalike.progress import escaped
+from lookalike.errors import LookalikeError, escaped, masked
 from lookalike.serve.gate import CLIENT_LEFT, STATE_PATHS, TOKEN_NAME, refusal
 from lookalike.serve.limits import Limits, LogFormat
 
