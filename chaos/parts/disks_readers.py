@@ -14,6 +14,7 @@ import torch
 
 from chaos.commands import fork
 from chaos.damage import KINDS, damage, files_in, names_of
+from chaos.faults import FAULT
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario
 from chaos.study import findings, study_command, write_study
@@ -110,7 +111,7 @@ def trained(folder: Path, *fault: str) -> Path:
     pictures = make_pictures(folder / "pictures")
     variables = {"LOOKALIKE_CACHE": str(folder / "cache")}
     if fault:
-        variables["LOOKALIKE_FAULT"] = fault[0]
+        variables[FAULT] = fault[0]
     command = fork(settings("ema", pictures, folder / "runs"), folder, variables)
     if command.wait() != (-signal.SIGKILL if fault else 0):
         raise RuntimeError(f"exit code {command.poll()}: {command.errors}")

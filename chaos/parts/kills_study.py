@@ -8,8 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from chaos.checks import POINTS, failure, unexpected
+from chaos.checks import failure, unexpected
 from chaos.commands import Command, fork
+from chaos.faults import FAULT, POINTS
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario, Unit
 from chaos.study import findings, ledger_problems, study_command, write_study
@@ -93,7 +94,7 @@ class LocalKills(StudyScenario):
             delay = random.uniform(0, self.seconds)
             if command is None and random.random() < 0.3:
                 fault = f"{random.choice(POINTS)}:{random.randint(1, 8)}:kill"
-                first = fork(start, folder, self.cache | {"LOOKALIKE_FAULT": fault})
+                first = fork(start, folder, self.cache | {FAULT: fault})
                 first.kill_after(delay / 3)  # its workers die of it, too: five would be too many
                 total += Outcome(done=int(first.poll() == -signal.SIGKILL))
                 total += unexpected(first, (0, -signal.SIGKILL))

@@ -5,7 +5,6 @@ returns an object that a notebook shows as a table.
 """
 
 import io
-import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
@@ -26,6 +25,7 @@ from lookalike.compare.comparison import Comparison, chosen_metric
 from lookalike.compare.comparison import compare as compare_rows
 from lookalike.compare.contenders import gather
 from lookalike.config import load_trusted, recipes
+from lookalike.data.parallel import available_cores
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.inference.embedder import Embedder
 from lookalike.progress import ConsoleWatcher, Watcher
@@ -79,7 +79,7 @@ def train(
         progress: Whether to show progress.
 
     Returns:
-        The finished run; a call that was interrupted goes on, and one that was made before returns
+        The finished run; a call that was interrupted resumes, and one that was made before returns
         at once.
 
     Raises:
@@ -191,13 +191,13 @@ def study(
     Args:
         recipe: A YAML file, or ``recipe:studies/NAME``.
         settings: Keys of the study, such as ``{"tuner.trials": 5}``.
-        workers: Trainings at the same time; None: one for each core.
+        workers: Training runs at the same time; None: one for each core.
         results: The folder of the results; None: ``results/NAME``.
         minutes: The time for it: rows are tuned while there is time to test them.
         progress: Whether to show progress.
 
     Returns:
-        The results; a call that was interrupted goes on.
+        The results; a call that was interrupted resumes.
 
     Raises:
         BadInput: The study is invalid.
@@ -207,7 +207,7 @@ def study(
     trust(config)
     folder = None if results is None else Path(results)
     with _watching(progress) as watcher:
-        executor = partial(LocalExecutor, workers or os.cpu_count() or 1, watcher)
+        executor = partial(LocalExecutor, workers or available_cores(), watcher)
         return run_study(config, executor, folder=folder, watcher=watcher, clock=clock)
 
 
@@ -252,7 +252,7 @@ def choose(
         minutes: The budget.
         metric: What is claimed; MAP@R on validation classes chooses in any case.
         output: The folder of results; None: ``results/choose-NAME-HASH``.
-        workers: Trainings at the same time; None: one for each core.
+        workers: Training runs at the same time; None: one for each core.
         progress: Whether to show progress.
 
     Returns:
@@ -269,7 +269,7 @@ def choose(
         outcome = run_choice(
             settings_of(data_settings(given)),
             clock,
-            partial(LocalExecutor, workers or os.cpu_count() or 1, watcher),
+            partial(LocalExecutor, workers or available_cores(), watcher),
             metric=metric,
             folder=None if output is None else Path(output),
             watcher=watcher,
@@ -296,7 +296,7 @@ class Compared:
 
     @property
     def claims(self) -> list[str]:
-        """What holds for other trainings and other test classes, a sentence each."""
+        """What holds for other training runs and other test classes, a sentence each."""
         return [sentence for part in self.comparison.datasets for sentence in part.claims]
 
     def to_pandas(self) -> "pandas.DataFrame":

@@ -29,7 +29,7 @@ def choose(
         typer.Option("-o", "--output", help="The folder; default: results/choose-NAME-HASH."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Trainings at the same time; default: all cores.")
+        int | None, typer.Option(min=1, help="Training runs at the same time; default: all cores.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -87,7 +87,7 @@ def test_a_store_of_training(embedder, photos, expected, tmp_path, kind):
         close(index.vectors, expected[numbers])
     else:  # a JPEG of the resized picture
         assert (index.vectors * expected[numbers]).sum(1).min() > 0.9
-        assert list(index.labels) == [str(label) for label in images.labels]
+    assert list(index.labels) == [str(label) for label in images.labels]
 
 
 def test_pictures_of_all_kinds(embedder, tmp_path):

@@ -1,19 +1,47 @@
-"""Micro-batching: what is asked at the same time is computed together."""
+"""Bounded queues: work in threads, work in batches, and how much may be in work at a time."""
 
 import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from functools import partial, wraps
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from lookalike.serve.limits import overloaded
 
+P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class Admission:
+    """A limit on what is in work at a time, such as requests or pixels; more is refused.
+
+    Args:
+        most: The limit.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held = 0
+
+    @contextmanager
+    def slot(self, amount: int = 1) -> Iterator[None]:
+        """Count ``amount`` while it is in work; a refusal (429) beyond the limit.
+
+        Used on the event loop only, so no lock is needed.
+        """
+        if self.held + amount > self.most:
+            raise overloaded()
+        self.held += amount
+        try:
+            yield
+        finally:
+            self.held -= amount
 
 
 @dataclass
@@ -38,7 +66,7 @@ class Batcher(Generic[T, R]):
             for each alone, so that one bad item does not fail the others.
         name: Of the threads.
         most: How many items a batch may have.
-        waiting: How many items may wait; what comes then is refused.
+        waiting: How many items may wait for a thread; what comes then is refused.
         threads: How many batches are computed at a time.
         seconds: The longest time to wait for others.
         key: Items of one batch have the same key.
@@ -60,6 +88,7 @@ class Batcher(Generic[T, R]):
         self.name = name
         self._work, self._key, self._observe = work, key, observe
         self._most, self._waiting, self._seconds = most, waiting, seconds
+        self._idle = threads
         self._queue: deque[Task[T, R]] = deque()
         self._coming = 0
         self._closed = False
@@ -95,21 +124,27 @@ class Batcher(Generic[T, R]):
         """The future result of ``item``."""
         task: Task[T, R] = Task(item, self._key(item))
         with self._changed:
-            if len(self._queue) >= self._waiting:
+            if self._full:
                 self._drop_cancelled()
-            if self._closed or len(self._queue) >= self._waiting:
+            if self._closed or self._full:
                 raise overloaded()
             self._queue.append(task)
             self._changed.notify_all()
         return task.future
 
+    @property
+    def _full(self) -> bool:
+        return len(self._queue) >= self._waiting + self._idle
+
     def close(self) -> None:
-        """End the threads when what is waiting has been computed."""
+        """Drop what is waiting, and let the threads end after what they run."""
         with self._changed:
             self._closed = True
+            for task in self._queue:
+                task.future.cancel()
             self._changed.notify_all()
         for thread in self._threads:
-            thread.join()
+            thread.join(5)
 
     def _loop(self) -> None:
         while True:
@@ -120,10 +155,13 @@ class Batcher(Generic[T, R]):
                     return
                 self._gather()
                 tasks = self._take()
+                self._idle -= 1
             wanted = [task for task in tasks if task.future.set_running_or_notify_cancel()]
             if wanted:
                 self._compute(wanted)
             del tasks, wanted  # nothing of a request is kept while waiting for the next one
+            with self._changed:
+                self._idle += 1
 
     def _gather(self) -> None:
         """Wait for those on the way."""
@@ -173,3 +211,39 @@ class Batcher(Generic[T, R]):
         for task, result in zip(tasks, results, strict=True):
             task.future.set_result(result)
         self._observe(len(tasks), time.perf_counter() - start)
+
+
+class Workers(Batcher[Callable[[], Any], Any]):
+    """Threads that call functions, one after another.
+
+    Work whose client has left, or whose time is up, is dropped if it has not begun; if it has, it
+    keeps its thread (anyio's limiter would start the next task beside it).
+
+    Args:
+        threads: How many there are.
+        waiting: How many calls may wait for one.
+        name: Of the threads, and of the queue in the metrics.
+    """
+
+    def __init__(self, threads: int, waiting: int, name: str) -> None:
+        super().__init__(
+            lambda calls: [call() for call in calls],
+            name,
+            most=1,
+            waiting=waiting,
+            threads=threads,
+        )
+
+    async def run(self, work: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+        """The result of a call; a refusal (429) where too much is waiting."""
+        result: T = await self.submit(partial(work, *arguments, **options))
+        return result
+
+    def threaded(self, work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+        """``work`` as a coroutine function that computes its result in a thread."""
+
+        @wraps(work)
+        async def run(*arguments: P.args, **options: P.kwargs) -> T:
+            return await self.run(work, *arguments, **options)
+
+        return run

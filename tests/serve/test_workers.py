@@ -3,7 +3,8 @@ import threading
 
 import pytest
 
-from lookalike.serve.limits import Refusal, Workers
+from lookalike.serve.limits import Refusal
+from lookalike.serve.queues import Workers
 
 
 def test_who_finds_the_waiting_room_full_is_told():

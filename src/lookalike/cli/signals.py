@@ -55,7 +55,7 @@ class Stopping:
         sys.exit(STOPPED)
 
     def _told(self, error: BaseException) -> bool:
-        """Whether the command has printed a sentence of its own, about how to go on."""
+        """Whether the command has printed a sentence of its own, about how to resume."""
         cause = error.__context__
         return isinstance(cause, LookalikeError) and cause.exit_code == STOPPED
 

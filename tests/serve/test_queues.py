@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from lookalike.serve.batching import Batcher
 from lookalike.serve.limits import Refusal
+from lookalike.serve.queues import Batcher
 
 
 class Slow:

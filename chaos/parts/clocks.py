@@ -1,11 +1,10 @@
-"""Clocks that are set back, and little memory."""
+"""Clocks that are set back."""
 
-import shutil
 import signal
 from pathlib import Path
 from random import Random
 
-from chaos.checks import begun, same_or_sentence, unexpected
+from chaos.checks import begun, unexpected
 from chaos.commands import fork, spawn
 from chaos.parts.kills_study import StudyScenario
 from chaos.parts.kills_training import TrainingKills
@@ -71,31 +70,7 @@ class ClockSetBackTraining(TrainingKills):
         return total
 
 
-class LittleMemory(TrainingKills):
-    """The address space is limited: the same result, or a sentence."""
-
-    unit = "faults"
-
-    def __init__(self) -> None:
-        super().__init__("plain")
-        self.name = "memory.limit"
-        self.quick = 1
-
-    def attempt(self, random: Random, folder: Path) -> Outcome:
-        """Limit the memory of a training."""
-        if shutil.which("prlimit") is None:
-            raise Unavailable("the command prlimit is missing")
-        limit = int(2**20 * 10 ** random.uniform(2.3, 3.8))  # torch alone takes 3 GB
-        arguments = settings(self.variant, self.pictures, folder / "runs")
-        command = spawn(arguments, folder, self.cache, before=("prlimit", f"--as={limit}"))
-        refused = command.wait() != 0
-        return Outcome(int(refused)) + same_or_sentence(
-            command, outcome(folder / "runs") == self.expected, "memory"
-        )
-
-
 SCENARIOS: tuple[Scenario, ...] = (
     ClockSetBack(),
     ClockSetBackTraining(),
-    LittleMemory(),
 )
