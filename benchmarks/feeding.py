@@ -40,7 +40,7 @@ from lookalike import data
 from lookalike.data import ImageStore, Normalisation, Preset
 from lookalike.data.parallel import available_cores
 from lookalike.samplers import create
-from lookalike.training.batches import Pixels, TrainingBatches
+from lookalike.training.batches import PixelSource, TrainingBatches
 from lookalike.training.feeding import Feeding
 from setting import DOCS, machine
 
@@ -59,7 +59,7 @@ class AllImages:
 def ours(store: ImageStore, preset: Preset, cores: int) -> Iterator[Tensor]:
     """Our batches, as ``lookalike train`` makes them with ``train.workers``."""
     sampler = create("random", np.zeros(len(store), np.int64), batch_size=BATCH, seed=0)
-    source = Pixels(store, preset, Normalisation(), torch.channels_last)
+    source = PixelSource(store, preset, Normalisation(), torch.channels_last)
     batches = TrainingBatches(
         AllImages(len(store)),  # type: ignore[arg-type]
         source,
@@ -192,7 +192,7 @@ def main() -> None:
             pace = len(images) / (time.perf_counter() - began) / cores
             size = sum(f.stat().st_size for f in (home / "cache").rglob("*") if f.is_file())
             if kind == "jpeg":
-                size -= stores["raw"].path.stat().st_size  # type: ignore[attr-defined]
+                size -= sum(path.stat().st_size for path in stores["raw"].paths)
             each = size / len(images) / 1000
             lines.append(f"| {kind} | {each:.0f} kB | {pace:.0f} |")
         tables = []

@@ -2,17 +2,13 @@
 
 import errno
 import io
-import itertools
 import json
 import os
 import re
 import secrets
-import signal
 import stat
-import time
 import zipfile
 import zlib
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,7 +20,6 @@ __all__ = [
     "atomically",
     "checksum",
     "damaged",
-    "fault_point",
     "file_checksum",
     "is_bomb",
     "locked",
@@ -48,13 +43,11 @@ CHECKSUM = "checksum"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The system's numbers of errors for which space has to be freed."""
 OF_DISKS = (*FULL, errno.EIO, errno.EROFS)
-FAULT = "LOOKALIKE_FAULT"
 JOURNAL_NAMED = bytes.fromhex("d9d505f920a163d7")
 """The end of a journal of SQLite that names a second one (https://sqlite.org/fileformat.html)."""
 MOST_TEXT_BYTES = 2**28
 """A file with holes may say that it has a terabyte, and take no space."""
 MOST_UNPACKED_BYTES, MOST_RATIO = 100_000_000, 100
-_passed = defaultdict[str, Iterator[int]](lambda: itertools.count(1))
 
 
 @contextmanager
@@ -73,12 +66,9 @@ def atomically(path: Path) -> Iterator[Path]:
     try:
         with naming(path, name):
             yield draft
-            fault_point("written")
             with draft.open("rb") as written:
                 os.fsync(written.fileno())
-            fault_point("rename")
             draft.replace(path)
-            fault_point("renamed")
     finally:
         draft.unlink(missing_ok=True)
 
@@ -123,26 +113,6 @@ def _number_of(error: Exception) -> int | None:
     if found := re.search(r"\(os error (\d+)\)", text):
         return int(found.group(1))
     return next((number for number in OF_DISKS if f"({os.strerror(number)})" in text), None)
-
-
-def fault_point(name: str) -> None:
-    """Fail here if the environment variable LOOKALIKE_FAULT says so: for tests only.
-
-    It is ``POINT:NUMBER:ACTION``. At the ``NUMBER``-th time that this process passes ``POINT``
-    (``*``: every time) it is killed (``kill``), finds the disk full (``full``), or waits some
-    seconds (``sleep=0.1``).
-    """
-    if FAULT not in os.environ:
-        return
-    point, number, action = os.environ[FAULT].split(":")
-    if point != name or number not in ("*", str(next(_passed[name]))):
-        return
-    if action == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif action == "full":
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    else:
-        time.sleep(float(action.removeprefix("sleep=")))
 
 
 @contextmanager
@@ -337,22 +307,12 @@ def unseal(value: Any) -> Any:
     Raises:
         ValueError: It is not as it was sealed.
     """
-    if not isinstance(value, dict):
-        return value
-    if CHECKSUM not in value:
-        if any(_is_damaged_name(key) for key in value):
-            raise ValueError("the name of the checksum is damaged")
+    if not isinstance(value, dict) or CHECKSUM not in value:
         return value
     plain = {key: one for key, one in value.items() if key != CHECKSUM}
     if value[CHECKSUM] != checksum(_canonical(plain)):
         raise ValueError("the checksum differs")
     return plain
-
-
-def _is_damaged_name(key: str) -> bool:
-    """Whether one letter is wrong: the checksum itself does not cover its name."""
-    wrong = sum(one != other for one, other in zip(key, CHECKSUM, strict=False))
-    return len(key) == len(CHECKSUM) and wrong == 1
 
 
 def parse_json(text: str | bytes) -> Any:

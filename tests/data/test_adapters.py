@@ -19,7 +19,7 @@ from torch.utils.data import TensorDataset
 from torchvision.datasets import ImageFolder
 
 from lookalike.data import UnreadableImage, load, make_splits, open_store
-from lookalike.data.encoded_images import from_encoded
+from lookalike.data.listed_images import from_encoded
 from lookalike.errors import BadInput
 from lookalike.registry import trust
 

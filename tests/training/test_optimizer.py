@@ -1,6 +1,5 @@
 """Which weights decay, at which rate; and a quick step is torch's own."""
 
-import copy
 import math
 
 import pytest
@@ -9,10 +8,11 @@ from torch import nn
 
 from lookalike import losses, models
 from lookalike.config import load
+from lookalike.config.keys import refuse_conflicts
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
 from lookalike.training.objective import build_objective
-from lookalike.training.optimizer import FunctionalStep, build_optimizer, build_schedule
+from lookalike.training.optimizer import build_optimizer, build_schedule
 
 PROXIES = ("loss.name=proxy-anchor",)
 MARGIN = ("loss.name=margin", "loss.learn_beta=true", "loss.num_classes=auto")
@@ -75,30 +75,6 @@ def test_a_loss_of_ones_own_says_what_it_never_decays():
     assert decay[id(loss.proxies)] == 0.3
 
 
-@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
-def test_the_functional_step_is_the_step_of_the_class(kind):
-    """Also where a parameter has no gradient for a while, and after the state was loaded."""
-    sides = []
-    for functional in (False, True):
-        torch.manual_seed(0)
-        weights = [torch.nn.Parameter(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(5))]
-        groups = [{"params": weights[:1]}, {"params": weights[1:], "lr": 0.1, "weight_decay": 0.0}]
-        optimizer = kind(groups, lr=0.01, weight_decay=0.2, fused=True)
-        step = FunctionalStep(optimizer) if functional else optimizer.step
-        for number in range(6):
-            for weight in weights:
-                weight.grad = torch.randn_like(weight)
-            if number < 2:
-                weights[1].grad = None
-            if number == 4:
-                optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-            optimizer.param_groups[0]["lr"] *= 0.5
-            step()
-        sides.append([*weights, *(s["exp_avg_sq"] for s in optimizer.state.values())])
-    for mine, right in zip(*sides, strict=True):
-        assert torch.equal(mine, right)
-
-
 def rates(*settings, steps=12):
     """The learning rate of each step, of 4 batches in 3 epochs at rate 1."""
     config = load(None, ["optim.name=sgd", "optim.lr=1", *settings])
@@ -123,8 +99,9 @@ def test_the_rate_grows_linearly_and_then_follows_its_schedule():
     step = ["optim.schedule=step", "optim.step_size=1", "optim.gamma=0.1"]
     found = rates("optim.warmup_steps=3", *step)
     assert found == pytest.approx([*grown, *[1.0] * 4, *[0.1] * 4, 0.01])
-    with pytest.raises(BadInput, match="one-cycle has a warm-up of its own"):
-        rates("optim.warmup_steps=3", "optim.schedule=one-cycle")
+    both = load(None, ["optim.warmup_steps=3", "optim.schedule=one-cycle"])
+    with pytest.raises(BadInput, match="one-cycle exclude each other: that has a warm-up of its"):
+        refuse_conflicts(both)
 
 
 def test_a_warm_up_longer_than_the_training_is_all_of_it():

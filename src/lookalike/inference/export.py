@@ -17,7 +17,7 @@ import torch
 from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 from torch import Tensor, nn
 
-from lookalike.errors import BadInput, LookalikeError, did_you_mean, one_line
+from lookalike.errors import BadInput, LookalikeError, did_you_mean, escaped
 from lookalike.evaluation import score
 from lookalike.files import atomically
 from lookalike.inference.embedder import Embedder
@@ -124,7 +124,7 @@ def write_card(path: Path, embedder: Embedder, kind: str, name: str, cosine: flo
 
 def _within_a_line(value: object) -> object:
     """A value of a card; a text cannot end the line or the code that it stands in."""
-    return one_line(value).replace("`", "'") if type(value) is str else value
+    return escaped(" ".join(value.split())).replace("`", "'") if type(value) is str else value
 
 
 def write_onnx(embedder: Embedder, path: Path) -> float:
