@@ -159,7 +159,9 @@ def test_what_holds_no_vectors(tmp_path, numbers):
     refuse(r"'a' is there twice .* rows 0 and 2", tmp_path / "twice.npz")
 
 
-@pytest.mark.parametrize("kind", [pyarrow.list_(pa.float32()), pyarrow.list_(pa.float32(), 0)])
+@pytest.mark.parametrize(
+    "kind", [pyarrow.list_(pyarrow.float32()), pyarrow.list_(pyarrow.float32(), 0)]
+)
 def test_vectors_without_numbers_are_refused(tmp_path, kind):
     columns = {"path": ["a"], "vector": pyarrow.array([[]], kind)}
     pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
