@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from lookalike import models
@@ -14,7 +13,7 @@ from lookalike.study.classes import RowClasses
 from lookalike.study.config import REPLACED_BY_ROWS, StudyConfig
 from lookalike.study.ledger import Ledger
 from lookalike.study.methods import NOT_AXES, Cell, DatasetFacts, Method, cells, hash_of
-from lookalike.study.progress import MethodProgress, records_of
+from lookalike.study.progress import MethodProgress, readings_of
 from lookalike.study.result_files import (
     baseline_classes,
     load_results,
@@ -26,9 +25,8 @@ from lookalike.study.result_files import (
     write_method,
     write_study,
 )
-from lookalike.study.results import BaselineRow, MethodRow, Reading, StudyResults
+from lookalike.study.results import BaselineRow, StudyResults
 from lookalike.study.runner import Task
-from lookalike.study.tuning import best_trial
 from lookalike.training.building import load_images, splits_of
 
 
@@ -56,13 +54,9 @@ class BaselineProgress:
             self.error = str(record.get("error", ""))
             rows = record.get("rows", ())
             own = {"dataset": self.dataset, "group": self.group}
-            kept = [{k: v for k, v in row.items() if k != "classes"} for row in rows]
-            self.rows = tuple(BaselineRow(**row | own) for row in kept)
-            self.classes = {
-                (self.group, row["baseline"]): RowClasses.from_text(row["classes"])
-                for row in rows
-                if row.get("classes")
-            }
+            self.rows = tuple(BaselineRow(**row | own) for row in rows)
+            kept = record.get("classes", {})
+            self.classes = {(self.group, name): found for name, found in kept.items()}
 
 
 @dataclass
@@ -130,9 +124,8 @@ class Plan:
                 classes = {key: found for one in same for key, found in one.classes.items()}
                 write_baselines(self.folder, baseline.dataset, rows, classes)
 
-    def known(self) -> dict[str, dict[str, Any]]:
-        """The records of the files in the folder; files of another study are an error."""
-        found: dict[str, dict[str, Any]] = {}
+    def resume(self) -> None:
+        """Continue after what the files in the folder have; those of another study are an error."""
         for progress in self.methods:
             method = progress.method
             row = read_method(self.folder, method.dataset, method.label)
@@ -144,21 +137,16 @@ class Plan:
                     f"'{path}' was made with other settings, data or weights; give another folder "
                     "(--results), or remove it"
                 )
-            progress.former = readings_of(row)
-            found |= records_of(method, row, method_classes(self.folder, row))
+            progress.resume(row, method_classes(self.folder, row))
         stored = (self.folder / "study.json").is_file()
         former = load_results(self.folder).facts if stored else {}
         for baseline in self.baselines:
-            stored_rows = read_baselines(self.folder, baseline.dataset)
-            rows = [row for row in stored_rows if (row.group or row.dataset) == baseline.group]
-            if rows and former.get(baseline.group) == self.facts[baseline.group]:
-                values = [vars(row) | {"classes": self._kept_classes(row)} for row in rows]
-                found[baseline.task.key] = {"rows": values, "seconds": 0.0}
-        return found
-
-    def _kept_classes(self, row: BaselineRow) -> str | None:
-        found = baseline_classes(self.folder, row)
-        return found.as_text() if found else None
+            rows = read_baselines(self.folder, baseline.dataset)
+            if former.get(baseline.group) == self.facts[baseline.group]:
+                baseline.rows = tuple(r for r in rows if (r.group or r.dataset) == baseline.group)
+                for one in baseline.rows:
+                    if (found := baseline_classes(self.folder, one)) is not None:
+                        baseline.classes[one.group, one.baseline] = found
 
     def restart_outdated(self, ledger: Ledger) -> list[str]:
         """Clear the rows that are marked as outdated, here and in the ledger; their names."""
@@ -236,16 +224,6 @@ class Plan:
                 facts=self.facts,
             )
         )
-
-
-def readings_of(row: MethodRow) -> tuple[Reading, ...]:
-    """The readings of a stored row; of one from before they were counted, that of its repeats."""
-    if row.readings or not row.repeats:
-        return row.readings
-    best = best_trial(row.trials, row.trials_asked)
-    scores = [repeat.score(row.metric, "separate") for repeat in row.repeats]
-    number = best.number if best else 0
-    return (Reading(number, row.trials_asked, len(scores), fmean(scores)),)
 
 
 def results_folder(study: StudyConfig, given: Path | None = None) -> Path:
