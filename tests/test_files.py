@@ -18,6 +18,7 @@ from lookalike.evaluation.files import read_embeddings
 from lookalike.files import (
     FAULT,
     atomically,
+    file_checksum,
     locked,
     naming,
     parse_json,
@@ -217,8 +218,7 @@ def test_files_that_become_far_larger_are_refused_before_they_do(tmp_path, kind)
         with pytest.raises(BadInput, match="far larger than the file"):
             read_tensors(archive)
     elif kind == "checkpoint":
-        (tmp_path / "000001").mkdir()
-        archive.rename(tmp_path / "000001" / "state.pt")
+        archive.rename(tmp_path / f"000001-{file_checksum(archive)}.pt")
         with pytest.raises(LookalikeError, match="far larger than the file"):
             checkpoint.latest(tmp_path)
     elif kind == "npz":

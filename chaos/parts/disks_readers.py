@@ -119,7 +119,7 @@ def trained(folder: Path, *fault: str) -> Path:
 
 def interrupted(folder: Path) -> Path:
     """The checkpoints of a run that was killed."""
-    place = trained(folder, "rename:20:kill") / "checkpoints"
+    place = trained(folder, "rename:8:kill") / "checkpoints"
     if checkpoint.latest(place) is None:
         raise RuntimeError("the killed run has no checkpoint")
     return place
@@ -139,7 +139,7 @@ def read_run(folder: Path, _: Path) -> Sequence[Any]:
 
 def read_checkpoint(folder: Path, _: Path) -> Sequence[Any]:
     """What an interrupted run is continued from."""
-    return [checkpoint.latest(folder), checkpoint.read_start(folder)]
+    return [checkpoint.latest(folder), *map(checkpoint.read, folder.glob("start-*"))]
 
 
 def stored(kind: Any) -> Callable[[Path], Path]:

@@ -33,6 +33,7 @@ __all__ = [
     "parse_json",
     "read_json",
     "read_text",
+    "refuse_journal",
     "refuse_links",
     "refuse_packed",
     "seal",
@@ -48,6 +49,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The system's numbers of errors for which space has to be freed."""
 OF_DISKS = (*FULL, errno.EIO, errno.EROFS)
 FAULT = "LOOKALIKE_FAULT"
+JOURNAL_NAMED = bytes.fromhex("d9d505f920a163d7")
+"""The end of a journal of SQLite that names a second one (https://sqlite.org/fileformat.html)."""
 MOST_TEXT_BYTES = 2**28
 """A file with holes may say that it has a terabyte, and take no space."""
 MOST_UNPACKED_BYTES, MOST_RATIO = 100_000_000, 100
@@ -178,15 +181,37 @@ def refuse_links(folder: Path) -> None:
         folder: It may be a link itself: the user named it.
 
     Raises:
-        BadInput: There is a link inside; the sentence names it.
+        BadInput: There is a link inside, or a journal that :func:`refuse_journal` refuses; the
+            sentence names it.
     """
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
+            refuse_journal(Path(parent, name))
             if (path := Path(parent, name)).is_symlink():
                 raise BadInput(
                     f"'{path}' is a symbolic link, and nothing is written through links that are "
                     "inside of a folder: remove it, or put in its place what it leads to"
                 )
+
+
+def refuse_journal(path: Path) -> None:
+    """Refuse a journal of SQLite that names a second one, of a change of several databases.
+
+    We never make one, and SQLite would remove the file of that name, wherever it is.
+
+    Raises:
+        BadInput: It does.
+        OSError: It cannot be read.
+    """
+    if not path.name.endswith("-journal") or not path.is_file():
+        return
+    with open_regular(path) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - len(JOURNAL_NAMED)))
+        if file.read() == JOURNAL_NAMED:
+            raise BadInput(
+                f"'{path}' names another file, which SQLite would remove; no database of a study "
+                "has such a journal: remove it"
+            )
 
 
 def checksum(*parts: Any) -> str:

@@ -188,7 +188,7 @@ def test_compact_check_and_remove_by_a_filter(lookalike, own_index, own_photos):
 
 
 def test_vectors_may_be_stored_with_less_precision(lookalike, own_photos, trained, tmp_path):
-    done = lookalike("index", trained, own_photos, "-o", tmp_path / "i", "--vectors", "int8")
+    done = lookalike("index", trained, own_photos, "-o", tmp_path / "i", "--vectors", "float16")
     assert done.returncode == 0, done.stderr
     told = json.loads(lookalike("index", "show", tmp_path / "i", "--json").stdout)
-    assert (told["pictures"], told["vectors"]) == (11, "int8")
+    assert (told["pictures"], told["vectors"]) == (11, "float16")

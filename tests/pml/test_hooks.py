@@ -45,7 +45,7 @@ def theirs(room):
     module = pytest.importorskip(f"pytorch_metric_learning.{room}")
     for name, part in vars(module).items():
         ours = getattr(ROOMS[room], name, None)
-        if inspect.isclass(part) and inspect.isclass(ours) and hasattr(ours, "hooks"):
+        if inspect.isclass(part) and getattr(ours, "hooks", ""):
             methods = (m for m in dir(part) if callable(getattr(part, m)))
             known = dir(torch.nn.Module)
             yield ours, [m for m in methods if m not in known and not m.startswith("__")]

@@ -27,7 +27,6 @@ class Precision(StrEnum):
 
     float32 = "float32"
     float16 = "float16"
-    int8 = "int8"
 
 
 class WithDefault(Group):
@@ -72,7 +71,7 @@ def create(
     transform: Transform = "small",
     vectors: Annotated[
         Precision,
-        typer.Option(help="How exactly vectors are stored; 'index show' says what it costs."),
+        typer.Option(help="How exactly vectors are stored; float16 needs half of the space."),
     ] = Precision.float32,
     as_json: AsJson = False,
 ) -> None:
@@ -229,7 +228,7 @@ def show(place: Place, as_json: AsJson = False) -> None:
         "labels": len(found.label_counts()),
         "columns": found.columns,
         "dim": found.dim,
-        "vectors": found.precision,
+        "vectors": found.dtype,
         "network": model.blueprint.network if model else "none: made of given vectors",
         "transform": model.preset.name if model else "",
         "model": found.fingerprint,

@@ -9,7 +9,8 @@ from lookalike.data.official import Counts
 from lookalike.data.own_transforms import own_transform
 from lookalike.data.presets import PRESETS, preset
 from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, draw_test_half, make_splits
-from lookalike.data.stores import ImageStore, JpegStore, PixelStore, chosen_store, open_store
+from lookalike.data.store import ImageStore
+from lookalike.data.storing import chosen_store, open_store
 from lookalike.data.transforms import ONE_VIEW, Normalisation, Preset, Views
 
 __all__ = [
@@ -21,9 +22,7 @@ __all__ = [
     "Counts",
     "ImageSet",
     "ImageStore",
-    "JpegStore",
     "Normalisation",
-    "PixelStore",
     "Preset",
     "Split",
     "Subset",

@@ -9,13 +9,7 @@ from lookalike.reducers import DivisorReducer
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
-__all__ = [
-    "ProxyAnchorLoss",
-    "ProxyToProxy1Loss",
-    "ProxyToProxy2Loss",
-    "pull_to_proxies",
-    "push_apart",
-]
+__all__ = ["ProxyAnchorLoss", "ProxyToProxy1Loss", "ProxyToProxy2Loss"]
 
 
 def pull_to_proxies(r: Relations, alpha: float, margin: float) -> Terms:

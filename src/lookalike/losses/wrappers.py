@@ -13,13 +13,7 @@ from lookalike.miners.mined import Indices, Mined, index_tuple
 from lookalike.ops.rows import in_full_precision
 from lookalike.relations import Relations
 
-__all__ = [
-    "FixedPairsLoss",
-    "FixedTripletsLoss",
-    "MultipleLosses",
-    "SelfSupervisedLoss",
-    "as_loss",
-]
+__all__ = ["FixedPairsLoss", "FixedTripletsLoss", "MultipleLosses", "SelfSupervisedLoss"]
 
 
 class _OtherLoss(PairLoss):
@@ -44,7 +38,7 @@ class _OtherLoss(PairLoss):
         )
 
 
-def as_loss(module: nn.Module) -> Loss:
+def as_loss(module: Any) -> Loss:
     """One of our losses as it is; one of another package in an adapter."""
     if not callable(module):
         raise BadInput(

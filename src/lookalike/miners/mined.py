@@ -13,15 +13,7 @@ from torch import Tensor
 from lookalike.errors import BadInput
 from lookalike.relations import Relations, Triplets
 
-__all__ = [
-    "Indices",
-    "Mined",
-    "from_indices",
-    "index_tuple",
-    "merge_mined",
-    "named_pairs",
-    "sample_weights",
-]
+__all__ = ["Mined"]
 
 
 class Mined:

@@ -13,7 +13,7 @@ from torch.utils.data import Sampler
 
 from lookalike.errors import BadInput
 
-__all__ = ["BatchSampler", "Deck", "Indices", "Labels", "as_labels", "check_groups", "members_of"]
+__all__ = ["BatchSampler"]
 
 Indices: TypeAlias = NDArray[np.int64]
 Labels: TypeAlias = Tensor | Sequence[int] | NDArray[Any]

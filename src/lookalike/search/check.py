@@ -12,8 +12,8 @@ from lookalike.addresses import is_postgres
 from lookalike.errors import masked
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
-from lookalike.search.effort import NEIGHBOURS, mean_recall
 from lookalike.search.index import Index
+from lookalike.search.recall import NEIGHBOURS, mean_recall
 
 SAMPLE = 256
 DRIFT_SAMPLE = 500
@@ -62,7 +62,7 @@ class Health:
         pictures: How many there are.
         recall: The share of the true ten nearest that search finds, on ``queries`` pictures.
         queries: How many pictures were held back as queries.
-        precision: How exactly vectors are stored, and what that costs.
+        vectors: How exactly vectors are stored.
         duplicates: Groups of pictures with exactly the same vector, by id.
         empty: Pictures whose vector is zero or not finite, by id.
         missing: Pictures without a file, by path; None: not looked for.
@@ -75,7 +75,7 @@ class Health:
     recall: float | None = None
     queries: int = 0
     search: str = "exact"
-    precision: str = ""
+    vectors: str = ""
     duplicates: list[list[int]] = field(default_factory=list)
     empty: list[int] = field(default_factory=list)
     missing: list[str] | None = None
@@ -97,7 +97,7 @@ class Health:
             lines.append("files      as they were written")
         if self.pictures:
             lines.append(f"search     {self.search}")
-            lines.append(f"vectors    {self.precision}")
+            lines.append(f"vectors    {self.vectors}")
         if self.recall is not None:
             lines.append(
                 f"recall     {self.recall:.3f} of the true {NEIGHBOURS} nearest of {self.queries} "
@@ -146,7 +146,7 @@ def check_index(place: str, watcher: Watcher | None = None, *, files: bool = Fal
         if found.damage:
             return found
     index = Index.open(place)
-    found.pictures, found.precision = len(index), index.precision
+    found.pictures, found.vectors = len(index), index.dtype
     found.search = index.approximation or "exact"
     ids = index.ids_where(None)
     found.duplicates, found.empty = twins(index, ids, watcher)

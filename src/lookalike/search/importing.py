@@ -20,7 +20,7 @@ __all__ = ["Imported", "import_into", "import_vectors", "open_or_create", "recor
 
 BLOCK = 250_000
 """Rows of one commit."""
-CLOSE = {"float32": 1e-6, "float16": 2e-3, "int8": 2e-2}
+CLOSE = {"float32": 1e-6, "float16": 2e-3}
 """How far the numbers of a unit vector may be from what an index has stored of it."""
 
 

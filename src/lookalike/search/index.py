@@ -85,7 +85,7 @@ class Index(ABC):
             source: Pictures to add at once, see :meth:`add`.
             watcher: Is told the progress.
             dim: The size of the vectors, where there is no model.
-            vectors: How exactly they are stored: "float32", "float16" or "int8".
+            vectors: How exactly they are stored: "float32" or "float16".
 
         Returns:
             The index.
@@ -127,11 +127,6 @@ class Index(ABC):
     @abstractmethod
     def open_at(cls, place: Address) -> "Index":
         """An existing index."""
-
-    @property
-    def precision(self) -> str:
-        """How exactly vectors are stored, and what that costs where it was measured."""
-        return self.dtype
 
     def refuse_without_model(self) -> None:
         """Refuse to embed where the index has no model."""

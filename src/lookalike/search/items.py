@@ -8,7 +8,7 @@ from lookalike.inference.bulk.listing import Skipped
 
 __all__ = ["Added", "Column", "Hit", "Item", "Precision", "Record", "Skipped"]
 
-Precision: TypeAlias = Literal["float32", "float16", "int8"]
+Precision: TypeAlias = Literal["float32", "float16"]
 """The type of the numbers of stored vectors."""
 
 

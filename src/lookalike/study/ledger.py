@@ -36,7 +36,8 @@ def open_ledger(folder: Path) -> Iterator["Ledger"]:
 
     Raises:
         LookalikeError: Another process works on the study, or the file cannot be used.
-        BadInput: There are links in the folder: SQLite writes to whatever its file leads to.
+        BadInput: There is a link in the folder, or a journal that names another file: SQLite writes
+            to whatever its files lead to.
     """
     folder.mkdir(parents=True, exist_ok=True)
     refuse_links(folder)

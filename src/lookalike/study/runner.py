@@ -29,13 +29,13 @@ from lookalike.study.classes import WHOLE
 from lookalike.study.result_files import without_folders
 from lookalike.training.batches import embed
 from lookalike.training.building import (
-    HeadStart,
-    Learner,
-    build_learner,
+    HeadWeights,
+    ModelBundle,
+    build_bundle,
+    bundle_of_features,
     feeding_of,
     frozen_features,
-    head_start,
-    learner_of,
+    initial_head,
     load_images,
     open_store,
     splits_of,
@@ -221,13 +221,13 @@ class TaskRunner:
         learning.learn(self.start(config, learning))
         return learning
 
-    def learner(self, config: RunConfig) -> Learner:
+    def learner(self, config: RunConfig) -> ModelBundle:
         """The model and its source."""
         images, store, preset = self.store(config)
         device = self.fabric(config).device
         if not config.model.frozen:
             begun = time.monotonic()
-            learner = build_learner(config, images, store, preset, device, self.watcher)
+            learner = build_bundle(config, images, store, preset, device, self.watcher)
             self.preparing_seconds += time.monotonic() - begun
             return learner
         model = config.model
@@ -236,15 +236,15 @@ class TaskRunner:
             "features", config.data, model.network, model.weights, model.pooling,
             model.frozen_views,
         )  # fmt: skip
-        return learner_of(config, features, device)
+        return bundle_of_features(config, features, device)
 
-    def start(self, config: RunConfig, learning: TrainingLoop) -> HeadStart | None:
+    def start(self, config: RunConfig, learning: TrainingLoop) -> HeadWeights | None:
         """The initial head; on frozen features it is the same for all trials of a fold."""
         if not config.model.frozen:
             return None
         split = learning.split
         return self.cached(
-            lambda: head_start(config, learning.model, split.train, learning.source),
+            lambda: initial_head(config, learning.model, split.train, learning.source),
             "start", config.data, config.model, config.protocol, split.fold,
         )  # fmt: skip
 

@@ -90,17 +90,22 @@ class TrainingBatches:
         for numbered, batches in feed(self._numbered(), self._unread, self.device, feeding):
             for (_, positions), images in zip(numbered, batches, strict=True):
                 self.drawn.pop(0)
+                self.step += 1
                 yield positions, images
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the sampler, and the batches that were drawn ahead."""
-        return {"sampler": self.sampler.state_dict(), "drawn": list(self.drawn)}
+        """The next step, the state of the sampler, and the batches that were drawn ahead."""
+        return {
+            "step": self.step,
+            "sampler": self.sampler.state_dict(),
+            "drawn": list(self.drawn),
+        }
 
-    def load_state_dict(self, state: dict[str, Any], step: int) -> None:
-        """Continue at ``step``."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where another stream was."""
+        self.step = state["step"]
         self.sampler.load_state_dict(state["sampler"])
         self.drawn = list(state["drawn"])
-        self.step = step
 
     def _numbered(self) -> Iterator[list[tuple[int, list[int]]]]:
         """Positions with their steps, ``per_read`` batches at a time."""

@@ -27,7 +27,7 @@ from lookalike.data import ImageSet, Preset
 from lookalike.data.cache import cache_folder, remove_abandoned
 from lookalike.data.image_random import ImageRandom
 from lookalike.data.parallel import in_threads
-from lookalike.data.stores.sizes import format_bytes
+from lookalike.data.storing import format_bytes
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import damaged, locked, open_regular, read_json, write_json
 from lookalike.models import fingerprint

@@ -37,8 +37,14 @@ def check_loggers(config: RunConfig) -> None:
 
 
 @contextmanager
-def open_loggers(config: RunConfig, run: Run, epoch: int) -> Iterator[list[Logger]]:
-    """The loggers of a run that continues at ``epoch``, with its settings; closed at the end."""
+def open_loggers(config: RunConfig, run: Run | None, epoch: int) -> Iterator[list[Logger]]:
+    """The loggers of a run that continues at ``epoch``, with its settings; closed at the end.
+
+    Without a run there are none.
+    """
+    if run is None:
+        yield []
+        return
     with naming(run.folder), quiet_writers():
         opened = [LOGGERS[name](run, epoch) for name in dict.fromkeys(config.train.loggers)]
         status = "failed"

@@ -28,6 +28,8 @@ class Progress:
     stale: int = 0
     stopped: bool = False
     log: str = ""
+    start: str = ""
+    """The file of the weights before training, beside the checkpoints; empty: they are not kept."""
 
 
 @dataclass

@@ -76,7 +76,7 @@ def test_a_store_of_training(embedder, photos, expected, tmp_path, kind):
         (tmp_path / "p" / path.parent.name / path.name).write_bytes(path.read_bytes())
     images = image_folder(tmp_path / "p")
     open_store(images, embedder.preset.resize, tmp_path / "cache", kind=kind)
-    (place,) = (tmp_path / "cache").glob("*.pixels" if kind == "raw" else "*.jpegs")
+    (place,) = (tmp_path / "cache").glob("*.store")
     embed(embedder, open_source(place), tmp_path / "v", FEW)
     table, vectors = table_of(tmp_path / "v")
     numbers = [int(file[-6:-4]) for file in images.files]
@@ -84,7 +84,7 @@ def test_a_store_of_training(embedder, photos, expected, tmp_path, kind):
         close(vectors, expected[numbers])
     else:  # a JPEG of the resized picture
         assert (vectors * expected[numbers]).sum(1).min() > 0.9
-        assert table["label"].to_pylist() == [str(label) for label in images.labels]
+    assert table["label"].to_pylist() == [str(label) for label in images.labels]
 
 
 def test_pictures_of_all_kinds(embedder, tmp_path):

@@ -11,9 +11,7 @@ import pyarrow
 from PIL import Image
 
 from lookalike.data.parquet import scan
-from lookalike.data.stores import ImageStore, JpegStore, PixelStore
-from lookalike.data.stores.opening import QUALITY
-from lookalike.data.stores.shards import existing_shards
+from lookalike.data.store import ImageStore
 from lookalike.data.webdataset import Members, about_sample, samples_of, shards_of
 from lookalike.errors import BadInput
 from lookalike.inference.bulk.columns import FIXED, column_of, metadata_columns
@@ -74,8 +72,8 @@ def open_source(place: Path, kind: Kind | None = None) -> Source:
     Args:
         place: A folder of pictures (the first sub-folder is the label); a CSV with ``path``,
             perhaps ``label``, and metadata; a Parquet file with ``image`` or a folder of them; a
-            .tar of WebDataset or a folder of them; a ``.pixels`` file or ``.jpegs`` folder that
-            training stored.
+            .tar of WebDataset or a folder of them; a ``.store`` folder that training
+            wrote.
         kind: What it is; None: by its name and content.
 
     Returns:
@@ -115,8 +113,7 @@ def kind_of(place: Path) -> Kind:
     kinds: dict[str, Kind] = {
         ".parquet": "parquet",
         ".tar": "webdataset",
-        ".pixels": "store",
-        ".jpegs": "store",
+        ".store": "store",
     }
     if place.suffix in kinds:
         return kinds[place.suffix]
@@ -282,18 +279,14 @@ def _webdataset(place: Path) -> Source:
 
 
 def _store(place: Path) -> Source:
-    store: PixelStore | JpegStore | None = None
     try:
-        store = existing_shards(place, QUALITY) if place.is_dir() else PixelStore(place)
-    except (ValueError, EOFError, OSError) as error:
+        store = ImageStore(place)
+    except (ValueError, OSError) as error:
         raise BadInput(f"cannot read the store '{place}': {error}") from error
-    if store is None:
-        raise BadInput(f"the store '{place}' is not complete; training completes it")
-    labels = store.labels.tolist() if isinstance(store, JpegStore) else [None] * len(store)
     modified = place.stat().st_mtime_ns
     pictures = (
-        Listed(f"{row:08d}", None if label is None else str(label), {}, -1, modified)
-        for row, label in enumerate(labels)
+        Listed(f"{row:08d}", str(label), {}, -1, modified)
+        for row, label in enumerate(store.labels.tolist())
     )
     return Source("store", place, place.parent, as_table(pictures), (), _Stored(store))
 

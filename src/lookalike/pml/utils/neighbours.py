@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.pml.distances import BatchedDistance, adopted_distance
+from lookalike.pml.distances import adopted_distance
 
 __all__ = ["CustomKNN", "FaissKMeans", "FaissKNN"]
 
@@ -109,18 +109,21 @@ class CustomKNN:
         self.batch_size = batch_size
 
     def __call__(
-        self, query: Tensor, k: int, reference: Tensor, ref_includes_query: bool = False
+        self,
+        query: Tensor,
+        k: int,
+        reference: Tensor | None = None,
+        ref_includes_query: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Distances and indices of the k nearest, [queries, k]; without the query itself."""
-        blocks: list[tuple[Tensor, Tensor]] = []
-
-        def keep(matrix: Tensor, *_: int) -> None:
-            found = matrix.topk(k + ref_includes_query, largest=self.distance.is_inverted)
-            blocks.append((found.values, found.indices))
-
-        size = self.batch_size or max(1, len(query))
-        BatchedDistance(self.distance, keep, size)(query, reference)
-        values, places = (torch.cat(parts) for parts in zip(*blocks, strict=True))
+        others = query if reference is None else reference
+        found = [
+            self.distance(rows, others).topk(
+                k + ref_includes_query, largest=self.distance.is_inverted
+            )
+            for rows in torch.split(query, self.batch_size or max(1, len(query)))
+        ]
+        values, places = (torch.cat(parts) for parts in zip(*found, strict=True))
         return without_itself(values, places) if ref_includes_query else (values, places)
 
 
