@@ -399,7 +399,7 @@ def pictures(coloured_noise):
 @pytest.fixture(scope="session")
 def in_process():
     """An executor of studies that does tasks in this process: no worker has to be started."""
-    from lookalike.study.runner import Outcome, TaskRunner
+    from lookalike.study.runner import TaskResult, TaskRunner
 
     class InProcess:
         """Does one task after the other; after ``most`` of them it is interrupted."""
@@ -429,6 +429,8 @@ def in_process():
             self.given.append(task)
 
         def wait(self, timeout):
-            return [Outcome(self.given.pop(), self.runner.run(task)) for task in list(self.given)]
+            return [
+                TaskResult(self.given.pop(), self.runner.run(task)) for task in list(self.given)
+            ]
 
     return InProcess

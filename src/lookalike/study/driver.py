@@ -23,7 +23,7 @@ from lookalike.study.plan import Plan, make_plan, results_folder
 from lookalike.study.progress import MethodProgress
 from lookalike.study.result_files import load_results
 from lookalike.study.results import StudyResults
-from lookalike.study.runner import UNWRITTEN, Outcome, Task
+from lookalike.study.runner import UNWRITTEN, Task, TaskResult
 from lookalike.study.tuning import to_optuna
 
 
@@ -41,7 +41,7 @@ class Executor(Protocol):
     def submit(self, task: Task) -> None:
         """Start a task."""
 
-    def wait(self, timeout: float) -> list[Outcome]:
+    def wait(self, timeout: float) -> list[TaskResult]:
         """Finished tasks; empty after ``timeout`` seconds."""
 
 

@@ -12,7 +12,7 @@ from lookalike.errors import BadInput
 from lookalike.study.classes import RowClasses
 from lookalike.study.config import REPLACED_BY_ROWS, StudyConfig
 from lookalike.study.ledger import Ledger
-from lookalike.study.methods import NOT_AXES, Cell, DatasetFacts, Method, cells, hash_of
+from lookalike.study.methods import NOT_AXES, DatasetFacts, Method, RowGroup, cells, hash_of
 from lookalike.study.progress import MethodProgress, readings_of
 from lookalike.study.result_files import (
     baseline_classes,
@@ -268,15 +268,15 @@ def make_plan(study: StudyConfig, folder: Path) -> Plan:
     return plan
 
 
-def _groups(found: Sequence[Cell]) -> dict[str, list[Cell]]:
+def _groups(found: Sequence[RowGroup]) -> dict[str, list[RowGroup]]:
     """Cells that share data, protocol and network, by a name: the data set and common axes."""
-    by_key: dict[tuple[str, str], list[Cell]] = {}
+    by_key: dict[tuple[str, str], list[RowGroup]] = {}
     for cell in found:
         key = cell.shared.model_dump_json(
             exclude={"model": {"frozen", "frozen_views"}, "train": {"eval_batch_size"}}
         )
         by_key.setdefault((cell.dataset, key), []).append(cell)
-    named: dict[str, list[Cell]] = {}
+    named: dict[str, list[RowGroup]] = {}
     for (dataset, _), group in by_key.items():
         name = dataset
         if sum(other == dataset for other, _ in by_key) > 1:

@@ -77,7 +77,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskResult:
     """The record of a task, or None if every process that executed it died."""
 
     task: Task
