@@ -192,7 +192,7 @@ def main() -> None:
             pace = len(images) / (time.perf_counter() - began) / cores
             size = sum(f.stat().st_size for f in (home / "cache").rglob("*") if f.is_file())
             if kind == "jpeg":
-                size -= stores["raw"].path.stat().st_size  # type: ignore[attr-defined]
+                size -= sum(path.stat().st_size for path in stores["raw"].paths)
             each = size / len(images) / 1000
             lines.append(f"| {kind} | {each:.0f} kB | {pace:.0f} |")
         tables = []

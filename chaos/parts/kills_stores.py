@@ -49,8 +49,7 @@ class StoreKills(Scenario):
         return {
             path.name: file_checksum(path)
             for path in files
-            if not path.name.startswith((".", "digests-"))
-            and path.suffix not in (".claim", ".lock")
+            if not path.name.startswith((".", "digests-")) and path.suffix != ".lock"
         }
 
     def attempt(self, random: Random, folder: Path) -> Outcome:

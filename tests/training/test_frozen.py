@@ -81,10 +81,13 @@ def test_only_the_head_learns(small):
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["model.weights=none"], "needs trained weights"),
+        (["model.weights=none"], "needs model.weights other than none: trained weights"),
         (["model.pooling=gem"], "gem learns"),
         (["mix.where=input"], "mixes pixels"),
-        (["model.dim=0", "model.head_init=lda"], "needs a head"),
+        (
+            ["model.dim=0", "model.head_init=lda"],
+            "model.dim=0 and model.head_init=lda exclude each other: that needs a head",
+        ),
     ],
 )
 def test_what_cannot_be_frozen_is_refused(small, overrides, sentence):

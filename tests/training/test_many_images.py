@@ -81,25 +81,25 @@ def start(home):
 
 
 def shards(home):
-    return {path: path.stat().st_mtime_ns for path in home.glob("cache/*.jpegs/shard-*.jpegs")}
+    return {path: path.stat().st_mtime_ns for path in home.glob("cache/*.store/shard-*")}
 
 
 @pytest.mark.slow
 def test_stored_killed_resumed_and_trained_in_little_memory(home):
     write_table(home)
     killed = start(home)
-    while len(shards(home)) < 8:  # of 16
+    while len(shards(home)) < 8:  # of 64
         assert killed.poll() is None, killed.communicate()[1]
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     before = shards(home)
-    assert 8 <= len(before) < 16
+    assert 8 <= len(before) < 64
     resumed = start(home)
     said, errors = resumed.communicate()
     assert resumed.returncode == 0, errors
     after = shards(home)
-    assert len(after) == 16
+    assert len(after) == 64
     assert {path: after[path] for path in before} == before
     found = json.loads(said.splitlines()[-1])
     assert found["result"]["train_images"] == CLASSES * PER_CLASS // 2

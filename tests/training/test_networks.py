@@ -276,8 +276,11 @@ def test_freezing_until_a_block_passes_new_views_every_time(short, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["model.lora.rank=2"], "model.lora adapts trained weights"),
-        (["model.lora.rank=2", "model.freeze_backbone=true"], "model.freeze_backbone=true lets"),
+        (["model.lora.rank=2"], "model.lora needs .* trained weights"),
+        (
+            ["model.lora.rank=2", "model.freeze_backbone=true"],
+            "model.lora and model.freeze_backbone=true exclude each other",
+        ),
         (
             ["model.freeze_until=blocks.1", "model.frozen_until=blocks.2"],
             "exclude each other",

@@ -1,7 +1,15 @@
 """Data sets, splits, transforms and the image cache."""
 
 # The modules of the data sets are imported because that registers them.
-from lookalike.data import glyphs, huggingface, own_images, parquet, webdataset  # noqa: F401
+from lookalike.data import (  # noqa: F401
+    glyphs,
+    huggingface,
+    official,
+    omniglot,
+    own_images,
+    parquet,
+    webdataset,
+)
 from lookalike.data.checking import CheckReport, check
 from lookalike.data.image_set import ImageSet, UnreadableImage
 from lookalike.data.loading import load, prepare
@@ -9,7 +17,8 @@ from lookalike.data.official import Counts
 from lookalike.data.own_transforms import own_transform
 from lookalike.data.presets import PRESETS, preset
 from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, draw_test_half, make_splits
-from lookalike.data.stores import ImageStore, JpegStore, PixelStore, chosen_store, open_store
+from lookalike.data.store import ImageStore
+from lookalike.data.storing import chosen_store, open_store
 from lookalike.data.transforms import ONE_VIEW, Normalisation, Preset, Views
 
 __all__ = [
@@ -21,9 +30,7 @@ __all__ = [
     "Counts",
     "ImageSet",
     "ImageStore",
-    "JpegStore",
     "Normalisation",
-    "PixelStore",
     "Preset",
     "Split",
     "Subset",

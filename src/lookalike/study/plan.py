@@ -8,6 +8,7 @@ from typing import Any
 
 from lookalike import models
 from lookalike.config import RunConfig, without_effect
+from lookalike.config.keys import selected
 from lookalike.data import ImageSet
 from lookalike.errors import BadInput
 from lookalike.study.classes import RowClasses
@@ -117,7 +118,7 @@ class Plan:
         self.records |= fresh
         for progress in self.methods:
             if any(key.startswith(progress.prefix) for key in fresh):
-                before = progress.size
+                before, progress.begun = progress.size, True
                 progress.update(self.records)
                 step = 1 if progress.tuned else max(1, progress.trials_asked // 100)
                 if progress.size // step != before // step:
@@ -167,13 +168,18 @@ class Plan:
             method = progress.method
             row = read_method(self.folder, method.dataset, method.label)
             if row is not None and row.outdated:
-                ledger.forget(progress.prefix)
+                ledger.remove(progress.prefix)
                 progress.former = tuple(
                     replace(one, reason=one.reason or "outdated") for one in readings_of(row)
                 )
                 write_method(self.folder, progress.row())
                 names.append(f"{method.dataset} {method.label}")
         return names
+
+    def leave_out(self, rows: Sequence[MethodProgress], workers: int) -> None:
+        """Forget rows for which there is no time; their records stay for another call."""
+        self.methods = [one for one in self.methods if one not in rows]
+        self.write_head(workers)
 
     def without_effect(self) -> list[str]:
         """A sentence for each setting of a row that changes nothing."""
@@ -289,9 +295,7 @@ def _groups(found: Sequence[Cell]) -> dict[str, list[Cell]]:
     """Cells that share data, protocol and network, by a name: the data set and common axes."""
     by_key: dict[tuple[str, str], list[Cell]] = {}
     for cell in found:
-        key = cell.shared.model_dump_json(
-            exclude={"model": {"frozen", "frozen_views"}, "train": {"eval_batch_size"}}
-        )
+        key = repr(selected(cell.shared, lambda key: key.baselines == "values"))
         by_key.setdefault((cell.dataset, key), []).append(cell)
     named: dict[str, list[Cell]] = {}
     for (dataset, _), group in by_key.items():

@@ -25,7 +25,7 @@ from lookalike.config import ModelConfig
 from lookalike.data import ImageSet, Preset
 from lookalike.data.cache import cache_folder, remove_abandoned
 from lookalike.data.image_random import ImageRandom
-from lookalike.data.stores.sizes import format_bytes
+from lookalike.data.storing import format_bytes
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import damaged, file_checksum, locked, read_json, write_json
 from lookalike.models import fingerprint
@@ -87,22 +87,22 @@ def open_features(
     images: ImageSet,
     preset: Preset,
     model: ModelConfig,
-    part: Mapping[str, str],
+    part: Mapping[str, Any],
     frozen: Callable[[], Frozen],
     watcher: Watcher,
 ) -> Features:
-    """The features of all images by ``part`` of a network; computed if there is no file yet.
+    """The features of all images by a part of a network; computed if there is no file yet.
 
-    ``frozen`` builds the network and is called only if something has to be computed.
+    ``part`` has what they depend on besides the images and the weights
+    (:func:`lookalike.config.keys.feature_values`, and the settings of the store). ``frozen`` builds
+    the network and is called only if something has to be computed.
     """
     views = model.frozen_views
     named = {
         **part,
-        "network": model.network,
         "weights": fingerprint(model.network, model.weights),
         "preset": preset.name,
         "images": images.stamp,
-        "augmented_views": views,
         "torch": version("torch"),
     }
     digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]

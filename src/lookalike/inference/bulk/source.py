@@ -11,9 +11,7 @@ import pyarrow
 from PIL import Image
 
 from lookalike.data.parquet import scan
-from lookalike.data.stores import ImageStore, JpegStore, PixelStore
-from lookalike.data.stores.opening import QUALITY
-from lookalike.data.stores.shards import existing_shards
+from lookalike.data.store import ImageStore
 from lookalike.data.webdataset import Members, about_sample, samples_of, shards_of
 from lookalike.errors import BadInput
 from lookalike.inference.bulk.columns import FIXED, column_of, metadata_columns
@@ -68,15 +66,16 @@ class Source:
         return str(self.table["path"][row])
 
 
-def open_source(place: Path, kind: Kind | None = None) -> Source:
+def open_source(place: Path, kind: Kind | None = None, root: Path | None = None) -> Source:
     """List the pictures of a source.
 
     Args:
         place: A folder of pictures (the first sub-folder is the label); a CSV with ``path``,
             perhaps ``label``, and metadata; a Parquet file with ``image`` or a folder of them; a
-            .tar of WebDataset or a folder of them; a ``.pixels`` file or ``.jpegs`` folder that
-            training stored.
+            .tar of WebDataset or a folder of them; a ``.store`` folder that training
+            wrote.
         kind: What it is; None: by its name and content.
+        root: What the paths of files are relative to; None: the folder, or that of the CSV.
 
     Returns:
         The source.
@@ -89,7 +88,11 @@ def open_source(place: Path, kind: Kind | None = None) -> Source:
         raise BadInput(f"there is no folder or file '{place}'")
     if kind is not None and kind not in get_args(Kind):
         raise BadInput(f"'{kind}' is no kind of source: give one of {', '.join(get_args(Kind))}")
-    opened = _OPENERS[kind or kind_of(place)](place.resolve())
+    kind = kind or kind_of(place)
+    if kind in ("folder", "csv"):
+        opened = _files(place.resolve(), root)
+    else:
+        opened = _OPENERS[kind](place.resolve())
     if not len(opened):
         reasons = [f"{skipped.path}: {skipped.reason}" for skipped in opened.skipped[:1]]
         raise BadInput(": ".join([f"there is no picture in '{place}'", *reasons]))
@@ -97,7 +100,7 @@ def open_source(place: Path, kind: Kind | None = None) -> Source:
 
 
 def require_readable(source: Source) -> None:
-    """Refuse a source without a single picture that can be read."""
+    """Refuse a source without a single picture that can be read: before anything is written."""
     reason = ""
     for row in range(len(source)):
         try:
@@ -115,8 +118,7 @@ def kind_of(place: Path) -> Kind:
     kinds: dict[str, Kind] = {
         ".parquet": "parquet",
         ".tar": "webdataset",
-        ".pixels": "store",
-        ".jpegs": "store",
+        ".store": "store",
     }
     if place.suffix in kinds:
         return kinds[place.suffix]
@@ -168,17 +170,17 @@ class _Stored:
         return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
 
-def _listed(place: Path) -> Source:
+def _files(place: Path, root: Path | None) -> Source:
     skipped: list[Skipped] = []
 
     def usable() -> Iterator[Listed]:
-        for one in list_files(place):
+        for one in list_files(place, root):
             if isinstance(one, Listed):
                 yield one
             else:
                 skipped.append(one)
 
-    table, root = as_table(usable()), home_of(place)
+    table, root = as_table(usable()), root or home_of(place)
     kind: Kind = "folder" if place.is_dir() else "csv"
     return Source(kind, place, root, table, tuple(skipped), _Files(root, table["path"]))
 
@@ -282,25 +284,19 @@ def _webdataset(place: Path) -> Source:
 
 
 def _store(place: Path) -> Source:
-    store: PixelStore | JpegStore | None = None
     try:
-        store = existing_shards(place, QUALITY) if place.is_dir() else PixelStore(place)
-    except (ValueError, EOFError, OSError) as error:
+        store = ImageStore(place)
+    except (ValueError, OSError) as error:
         raise BadInput(f"cannot read the store '{place}': {error}") from error
-    if store is None:
-        raise BadInput(f"the store '{place}' is not complete; training completes it")
-    labels = store.labels.tolist() if isinstance(store, JpegStore) else [None] * len(store)
     modified = place.stat().st_mtime_ns
     pictures = (
-        Listed(f"{row:08d}", None if label is None else str(label), {}, -1, modified)
-        for row, label in enumerate(labels)
+        Listed(f"{row:08d}", str(label), {}, -1, modified)
+        for row, label in enumerate(store.labels.tolist())
     )
     return Source("store", place, place.parent, as_table(pictures), (), _Stored(store))
 
 
 _OPENERS: dict[Kind, Callable[[Path], Source]] = {
-    "folder": _listed,
-    "csv": _listed,
     "parquet": _parquet,
     "webdataset": _webdataset,
     "store": _store,
