@@ -85,7 +85,7 @@ def test_going_on_anywhere_with_another_depth(pictures, done):
     running = iter(begun)
     list(islice(running, done))
     assert len(begun.drawn) == 4
-    again.load_state_dict(begun.state_dict(), done)
+    again.load_state_dict(begun.state_dict())
     expected = list(islice(stream(source), done + 6))[done:]
     for (ours, images), (positions, others) in zip(again, expected, strict=False):
         assert ours == positions

@@ -43,9 +43,8 @@ def gradients(case, chunks):
             loss, _ = objective(prepared, images, labels)
             fabric.backward(loss)
         else:
-            loss, _ = backward_by_chunks(
-                fabric, objective, prepared, images, labels, chunks=chunks, dropout_rng=random
-            )
+            cached = CachedPasses(prepared, -(-BATCH // chunks), random)
+            loss, _ = backward_by_chunks(fabric, objective, cached, images, labels)
         losses.append(loss.detach())
     weights = [*model.parameters(), *objective.parameters()]
     return torch.stack(losses), [weight.grad for weight in weights], torch.rand(3)
@@ -111,9 +110,8 @@ def test_scaled_gradients_are_scaled_once():
         if chunks == 1:
             fabric.backward(objective(prepared, images, labels)[0])
         else:
-            backward_by_chunks(
-                fabric, objective, prepared, images, labels, chunks=2, dropout_rng=DropoutRNG(0)
-            )
+            cached = CachedPasses(prepared, 4, DropoutRNG(0))
+            backward_by_chunks(fabric, objective, cached, images, labels)
         return [weight.grad for weight in (*model.head.parameters(), *objective.parameters())]
 
     for ours, theirs in zip(learned(2), learned(1), strict=True):

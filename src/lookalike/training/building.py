@@ -21,9 +21,12 @@ from lookalike.models.lora import require_peft, with_lora
 from lookalike.progress import Watcher
 from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
-from lookalike.training.batches import InputSource, PixelSource, embed
+from lookalike.training.batches import InputSource, PixelSource, TrainingBatches, embed
 from lookalike.training.features import Features, Frozen, open_features
 from lookalike.training.feeding import Feeding
+
+FEATURE_BATCHES_PER_READ = 8
+"""Batches of frozen features that are read together."""
 
 HeadWeights: TypeAlias = tuple[Tensor, Tensor]
 """Weight and bias of the head's linear layer."""
@@ -322,3 +325,18 @@ def build_sampler(config: RunConfig, subset: Subset) -> BatchSampler:
             f"{type(sampler).__name__}"
         )
     return sampler
+
+
+def build_batches(
+    config: RunConfig, subset: Subset, source: InputSource, device: torch.device
+) -> TrainingBatches:
+    """The batches of a configuration over the images of ``subset``."""
+    return TrainingBatches(
+        subset,
+        source,
+        build_sampler(config, subset),
+        config.seed,
+        device,
+        per_read=FEATURE_BATCHES_PER_READ if config.model.frozen else 1,
+        feeding=feeding_of(config),
+    )

@@ -65,7 +65,7 @@ class ForwardDispatch(nn.Module):
     ) -> None:
         super().__init__()
         self.model = model
-        self.inputs = inputs or nn.Identity()
+        self.inputs = inputs
         self.dropout_rng = dropout_rng
 
     def forward(self, batch: Tensor, part: str = "forward") -> Tensor:
@@ -73,8 +73,9 @@ class ForwardDispatch(nn.Module):
 
         ``embed`` takes feature maps, or pooled ones; the others take a batch as it was read.
         """
-        if part != "embed":
-            batch = self.inputs(batch)
+        if part != "embed" and self.inputs is not None:
+            weight = next(self.model.parameters(), batch)
+            batch = self.inputs(batch).to(weight.dtype)  # a network may be whole in another one
         with nullcontext() if self.dropout_rng is None else self.dropout_rng.next_pass():
             found: Tensor = getattr(self.model, part)(batch)
         return found

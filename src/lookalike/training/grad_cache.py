@@ -85,15 +85,11 @@ class CachedPasses:
 def backward_by_chunks(
     fabric: Fabric,
     objective: Objective,
-    network: nn.Module,
+    cached: CachedPasses,
     images: Tensor,
     labels: Tensor,
-    *,
-    chunks: int,
-    dropout_rng: DropoutRNG,
 ) -> tuple[Tensor, Tensor]:
     """The loss of a batch and its embeddings; the parameters have their gradients."""
-    cached = CachedPasses(network, -(-len(images) // chunks), dropout_rng)
     loss, embeddings = objective(cached, images, labels)
     fabric.backward(loss)
     cached.backward(fabric)

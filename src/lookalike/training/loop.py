@@ -6,7 +6,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from lookalike.config import RunConfig
 from lookalike.data import Split, Subset
 from lookalike.errors import LookalikeError
-from lookalike.files import atomically
 from lookalike.models import multi_view
 from lookalike.models.lora import merge_lora, merged_state
 from lookalike.progress import Watcher
@@ -25,11 +24,11 @@ from lookalike.runs.run import Run
 from lookalike.samplers import StoreSampler
 from lookalike.training import checkpoint
 from lookalike.training.activation_checkpointing import recompute_blocks
-from lookalike.training.batches import TrainingBatches, embed
+from lookalike.training.batches import embed
 from lookalike.training.building import (
     HeadWeights,
     ModelBundle,
-    build_sampler,
+    build_batches,
     feeding_of,
     initial_head,
 )
@@ -37,16 +36,13 @@ from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.gather import average_gradients, broadcast_from_first
 from lookalike.training.distributed.ranks import from_first, is_first, world_size
 from lookalike.training.forward import DropoutRNG, ForwardDispatch
-from lookalike.training.grad_cache import backward_by_chunks
+from lookalike.training.grad_cache import CachedPasses, backward_by_chunks
 from lookalike.training.loggers import LogEpoch, open_loggers
 from lookalike.training.monitor import StepMonitor, TrainingProgress
 from lookalike.training.objective import build_objective
 from lookalike.training.optimizer import WeightAverage, build_optimizer, build_schedule
 from lookalike.training.score import format_score, score, to_evaluation_device
 from lookalike.training.signals import Interrupted, stop_signals
-
-FEATURE_BATCHES_PER_READ = 8
-"""Batches of frozen features that are read together."""
 
 
 class TrainingLoop:
@@ -97,16 +93,7 @@ class TrainingLoop:
             (self.objective if config.model.frozen else self.model.backbone).compile()
 
         # Its batches
-        self.feeding = feeding_of(config)
-        self.batches = TrainingBatches(
-            split.train,
-            self.source,
-            build_sampler(config, split.train),
-            config.seed,
-            fabric.device,
-            per_read=FEATURE_BATCHES_PER_READ if config.model.frozen else 1,
-            feeding=self.feeding,
-        )
+        self.batches = build_batches(config, split.train, self.source, fabric.device)
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
 
@@ -116,9 +103,8 @@ class TrainingLoop:
         fused = precision != "16-mixed"
         optimizer = build_optimizer(config.optim, self.model, self.objective, fused=fused)
         self.dropout_rng = DropoutRNG(config.seed)
-        dispatch = ForwardDispatch(
-            self.model, self.source.inputs, self.dropout_rng if distributed else None
-        )
+        rng = self.dropout_rng if distributed else None
+        dispatch = ForwardDispatch(self.model, self.source.inputs, rng)
         self.optimizer: Any
         self.network: Any
         self.network, self.optimizer = fabric.setup(dispatch, optimizer)
@@ -130,6 +116,18 @@ class TrainingLoop:
             self.optimizer_step = optimizer.step
         average = config.train.ema
         self.ema = None if average is None else WeightAverage(self.model, average)
+
+        # What a checkpoint holds the state of, besides progress, best weights and random states
+        self.resumable: dict[str, Any] = {
+            "model": self.model,
+            "objective": self.objective,
+            "optimizer": self.optimizer,
+            "schedule": self.schedule,
+            "batches": self.batches,
+            "precision": fabric.strategy.precision,  # the scale of half-precision gradients
+        }
+        if self.ema is not None:
+            self.resumable["ema"] = self.ema
 
     def learn(self, head: HeadWeights | None = None) -> None:
         """Train to the end, then load the weights of the best epoch.
@@ -176,9 +174,7 @@ class TrainingLoop:
                         self.checkpoints.wait()
         monitor.count_time()
 
-    def run_steps(
-        self, monitor: StepMonitor, loggers: Sequence[LogEpoch], signals: list[int]
-    ) -> None:
+    def run_steps(self, monitor: StepMonitor, loggers: list[LogEpoch], signals: list[int]) -> None:
         """Step until the last epoch is done, patience has run out, or a signal has come."""
         self.fill_store()
         saved = time.monotonic()
@@ -233,15 +229,8 @@ class TrainingLoop:
     def backward(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of a batch and its embeddings; the parameters have their gradients."""
         if (chunks := self.config.train.accumulate) > 1:
-            return backward_by_chunks(
-                self.fabric,
-                self.objective,
-                self.network,
-                images,
-                labels,
-                chunks=chunks,
-                dropout_rng=self.dropout_rng,
-            )
+            cached = CachedPasses(self.network, -(-len(images) // chunks), self.dropout_rng)
+            return backward_by_chunks(self.fabric, self.objective, cached, images, labels)
         loss, embeddings = self.objective(self.network, images, labels)
         self.backpropagate(loss)
         return loss, embeddings
@@ -261,7 +250,7 @@ class TrainingLoop:
                 self.trainable, self.optimizer, max_norm=optim.clip_norm, error_if_nonfinite=False
             )
 
-    def end_epoch(self, loggers: Sequence[LogEpoch]) -> None:
+    def end_epoch(self, loggers: list[LogEpoch]) -> None:
         """Validate the epoch if it is due, and log it. Epoch 0 is the model before training."""
         progress, config = self.progress, self.config.train
         epoch = progress.step // self.per_epoch
@@ -277,7 +266,7 @@ class TrainingLoop:
             return
         rates = {"lr": self.optimizer.param_groups[0]["lr"]}
         progress.log += json.dumps({"epoch": epoch, "step": progress.step} | scores | rates) + "\n"
-        self.write_log(self.run)
+        progress.write_log(self.run.log)
         for log_epoch in loggers:
             log_epoch(scores, epoch)
         text = ", ".join(f"{name} {format_score(name, value)}" for name, value in scores.items())
@@ -285,7 +274,7 @@ class TrainingLoop:
 
     def validate(self, subset: Subset, epoch: int) -> dict[str, float]:
         """The scores of an epoch on the validation classes; the best weights are kept."""
-        progress, config = self.progress, self.config.train
+        config = self.config.train
         averaged = None if self.ema is None else self.ema.weights
         with (
             nullcontext()
@@ -293,17 +282,8 @@ class TrainingLoop:
             else checkpoint.temporary_weights(self.model, averaged)
         ):
             found = self.score(subset, "validating")
-            progress.last_score = found[config.metric]
-            if found[config.metric] > progress.best_score:
-                progress.best_score, progress.best_epoch = found[config.metric], epoch
-                progress.stale = 0
+            if self.progress.take_score(found[config.metric], epoch, config):
                 self.best = {name: t.clone() for name, t in self.model.state_dict().items()}
-            else:
-                progress.stale += 1
-        if config.patience_epochs is not None:
-            progress.stopped = epoch - progress.best_epoch > config.patience_epochs
-        else:
-            progress.stopped = progress.stale == config.patience
         return found
 
     def score(self, subset: Subset, stage: str) -> dict[str, float]:
@@ -329,7 +309,7 @@ class TrainingLoop:
             progress=lambda done, total: self.watcher.stage(stage, done, total),
             distributed=True,
             autocast=nullcontext if exact else self.fabric.autocast,
-            feeding=self.feeding,
+            feeding=feeding_of(self.config),
         )
 
     def fill_store(self) -> None:
@@ -345,27 +325,6 @@ class TrainingLoop:
             self.progress.start = from_first(
                 lambda: checkpoint.save_start(run.checkpoints, merged_state(self.model))
             )
-
-    def write_log(self, run: Run) -> None:
-        """Write the run's own log, whole: it is short, and a killed process leaves none of it."""
-        with checkpoint.explain_failed_write(run.log), atomically(run.log) as draft:
-            draft.write_text(self.progress.log, encoding="utf-8")
-
-    @property
-    def resumable(self) -> dict[str, Any]:
-        """What a checkpoint holds the state of, besides progress, best weights and random states.
-
-        That of the precision is the scale of half-precision gradients.
-        """
-        parts = {
-            "model": self.model,
-            "objective": self.objective,
-            "optimizer": self.optimizer,
-            "schedule": self.schedule,
-            "batches": self.batches,
-            "precision": self.fabric.strategy.precision,
-        }
-        return parts if self.ema is None else parts | {"ema": self.ema}
 
     def save(self) -> None:
         """Write a checkpoint."""
@@ -397,7 +356,7 @@ class TrainingLoop:
             else:
                 part.load_state_dict(state[name])
         if is_first():
-            self.write_log(self.run)  # as it was then, whatever has become of the file
+            self.progress.write_log(self.run.log)  # as it was then, whatever has become of the file
         self.begin_epoch(self.progress.step // self.per_epoch)
         checkpoint.restore_random(state["random"])
         self.watcher.note(f"going on from step {self.progress.step} of {self.total}")

@@ -3,13 +3,17 @@
 import math
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from lookalike.config import TrainConfig
 from lookalike.data import Subset
 from lookalike.errors import LookalikeError
+from lookalike.files import atomically
 from lookalike.progress import Watcher
+from lookalike.training.checkpoint import explain_failed_write
 
 SECONDS_BETWEEN_FLUSHES = 0.5
 
@@ -30,6 +34,28 @@ class TrainingProgress:
     log: str = ""
     start: str = ""
     """The file of the weights before training, beside the checkpoints; empty: they are not kept."""
+
+    def take_score(self, score: float, epoch: int, config: TrainConfig) -> bool:
+        """Count the validation of an epoch, and stop where patience runs out.
+
+        Returns:
+            Whether the score is the best so far.
+        """
+        better = score > self.best_score
+        self.last_score = score
+        self.stale = 0 if better else self.stale + 1
+        if better:
+            self.best_score, self.best_epoch = score, epoch
+        if config.patience_epochs is not None:
+            self.stopped = epoch - self.best_epoch > config.patience_epochs
+        else:
+            self.stopped = self.stale == config.patience
+        return better
+
+    def write_log(self, path: Path) -> None:
+        """Write the log whole: it is short, and a killed process leaves none of it."""
+        with explain_failed_write(path), atomically(path) as draft:
+            draft.write_text(self.log, encoding="utf-8")
 
 
 @dataclass

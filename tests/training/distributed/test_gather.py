@@ -16,7 +16,7 @@ from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.distributed.gather import average_gradients, gather_rows
 from lookalike.training.distributed.ranks import own_part, rank, world_size
 from lookalike.training.forward import DropoutRNG, ForwardDispatch
-from lookalike.training.grad_cache import backward_by_chunks
+from lookalike.training.grad_cache import CachedPasses, backward_by_chunks
 from lookalike.training.objective import build_objective
 
 BATCH, CLASSES, STEPS = 11, 4, 3  # 11: the two parts are uneven
@@ -84,9 +84,8 @@ def learn(case):
             loss, embeddings = objective(network, own, labels[step])
             fabric.backward(loss)
         else:
-            loss, embeddings = backward_by_chunks(
-                fabric, objective, network, own, labels[step], chunks=chunks, dropout_rng=rng
-            )
+            cached = CachedPasses(network, -(-len(own) // chunks), rng)
+            loss, embeddings = backward_by_chunks(fabric, objective, cached, own, labels[step])
         average_gradients(objective.parameters())
         optimizer.step()
         losses.append(float(loss.detach()))
