@@ -32,7 +32,7 @@ from lookalike.data import ImageSet, Split, Subset
 from lookalike.progress import Watcher
 from lookalike.study.intervals import interval
 from lookalike.training import train
-from lookalike.training.building import build_learner
+from lookalike.training.building import build_bundle
 from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.score import score
@@ -227,8 +227,8 @@ def held_out_scores(
     split = Split(training, validation, held_out, protocol="fixed-validation")
     preset, fabric = data.preset(config.data.transform), prepared_fabric(config.train)
     store = data.open_store(images, preset.resize)
-    learner = build_learner(config, images, store, preset, fabric.device, Watcher())
-    learning = Traced(config, fabric, split, learner, Watcher())
+    bundle = build_bundle(config, images, store, preset, fabric.device, Watcher())
+    learning = Traced(config, fabric, split, bundle, Watcher())
     learning.learn()
     return learning.start, learning.scores()
 
@@ -245,7 +245,7 @@ class Traced(TrainingLoop):
         found = score(self.embed(subset, ""), subset, tuple(METRICS))
         return [100 * found[metric] for metric in METRICS]
 
-    def keep_start(self) -> None:
+    def save_start(self) -> None:
         """The state before training is there."""
         self.start = self.scores()
 

@@ -137,7 +137,7 @@ def bare_index(index):
     """The same cells and vectors as an ordinary FAISS index in memory."""
     (segment,) = index.snapshot.segments
     bare = faiss.read_index(str(segment.home / "ann.faiss"))
-    bare.nprobe = segment.cells.effort
+    bare.nprobe = segment.cells.nprobe
     return bare
 
 

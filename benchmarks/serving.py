@@ -37,10 +37,11 @@ import sys
 from dataclasses import replace
 from lookalike.search import Index
 from lookalike.serve import server
-from lookalike.serve.limits import Limits
+from lookalike.serve.limits import Limits, Options
 limits = replace(Limits(), batch_pictures=int(sys.argv[2]), torch_threads=int(sys.argv[3]))
-server.serve(Index.open(sys.argv[1]), port=0, limits=limits, runtime=sys.argv[4],
-    rate=None, ready=lambda address: print(address, flush=True))
+index = Index.open(sys.argv[1])
+options = Options(index.address, limits, rate=None, runtime=sys.argv[4])
+server.serve(index, options, port=0, ready=lambda address: print(address, flush=True))
 """
 BATCHES = "batches"
 TABLE = Path(__file__).parents[1] / "docs" / "benchmarks" / "serving.md"

@@ -15,8 +15,8 @@ from PIL import Image
 
 from lookalike.config import RunConfig
 from lookalike.runs.run import Run
+from lookalike.training.loop import TrainingLoop
 from lookalike.training.profiling import prepare_training
-from lookalike.training.runner import TrainingRun
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "benchmarks"
 
@@ -45,7 +45,7 @@ def photographs(folder: Path, classes: int = 200, per_class: int = 6) -> None:
             Image.fromarray(coarse).resize((int(width), int(height))).save(home / f"{image}.jpg")
 
 
-def training_of(config: RunConfig, folder: Path) -> TrainingRun:
+def training_of(config: RunConfig, folder: Path) -> TrainingLoop:
     """What ``lookalike train`` would start, stopped before its first step."""
     training = prepare_training(config, Run(folder / "run"))
     training.begin_epoch(0)

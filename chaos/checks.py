@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 
 from chaos.commands import PATIENCE, Command, fork
+from chaos.faults import FAULT, POINTS
 from chaos.scenario import Outcome
 
 __all__ = [
-    "POINTS",
     "begun",
     "failure",
     "killed_at_write",
@@ -20,9 +20,6 @@ __all__ = [
     "same_or_sentence",
     "unexpected",
 ]
-
-POINTS = ("written", "rename", "renamed")
-"""Of :func:`lookalike.files.fault_point`."""
 
 
 def moment(random: Random, seconds: float, kills: int) -> float:
@@ -75,7 +72,7 @@ def killed_at_write(
     codes: tuple[int, ...] = (0,),
 ) -> Outcome:
     """Start a command that is killed at its ``number``-th write, before or after the renaming."""
-    fault = {"LOOKALIKE_FAULT": f"{random.choice(POINTS)}:{number}:kill"}
+    fault = {FAULT: f"{random.choice(POINTS)}:{number}:kill"}
     command = fork(arguments, folder, {**(variables or {}), **fault})
     killed = command.wait() == -signal.SIGKILL
     return Outcome(int(killed)) + unexpected(command, (*codes, -signal.SIGKILL))

@@ -14,7 +14,9 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Command", "environment", "fork", "kill_remaining", "spawn"]
+import psutil
+
+__all__ = ["Command", "environment", "fork", "kill_remaining", "send", "spawn"]
 
 ROOT = Path(__file__).resolve().parent.parent
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -228,3 +230,10 @@ def server() -> subprocess.Popen[bytes]:
     )
     atexit.register(process.communicate)
     return process
+
+
+def send(processes: list[psutil.Process], number: int) -> None:
+    """Send a signal to all that still live."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)

@@ -8,10 +8,10 @@ from random import Random
 __all__ = ["KINDS", "damage", "files_in", "names_of"]
 
 KINDS = ("remove", "cut", "flip", "flip", "flip")
-WHOLE = ("[0-9]" * 6, "model")
-"""Folders whose files are one thing, which a sentence may name: a checkpoint, an embedder."""
-INSTEAD = {"start.json": ("start.safetensors",), "result.json": ("is not finished",)}
-"""What a sentence may have instead: the file that checksums are of, and a run without a result."""
+WHOLE = ("model",)
+"""Folders whose files are one thing, which a sentence may name: an embedder."""
+INSTEAD = {"result.json": ("is not finished",)}
+"""What a sentence may have instead: a run without a result."""
 
 
 def files_in(folder: Path, *leave_out: str) -> list[Path]:

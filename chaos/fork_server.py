@@ -14,9 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from chaos.faults import FAULT, install
+
 IMPORTED = (
     *("lookalike.training.runner", "lookalike.study.driver", "lookalike.study.local"),
-    *("lookalike.inference.bulk.job", "lookalike.search.importing", "lookalike.search.check"),
+    *("lookalike.inference.bulk.job", "lookalike.search.ingest", "lookalike.search.check"),
 )
 
 
@@ -72,6 +74,8 @@ if __name__ == "__main__":
 
         from lookalike.cli import main
 
+        if FAULT in os.environ:
+            install(os.environ[FAULT])
         torch.set_num_threads(1)
         sys.argv = ["lookalike", *given]
         sys.stdin = open(os.devnull)  # noqa: SIM115 - until the process ends

@@ -2,18 +2,17 @@
 
 import dataclasses
 import json
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sql
 import yaml
 
-from lookalike.study.ledger import engine_of
+from lookalike.study.ledger import DATABASE
 from lookalike.study.result_files import load_results
 
 __all__ = [
-    "LEASE",
     "TASKS",
     "findings",
     "ledger_problems",
@@ -25,7 +24,6 @@ __all__ = [
 METHODS, TRIALS, FOLDS, REPEATS = ("triplet", "proxy-anchor"), 3, 2, 1
 TASKS = 1 + len(METHODS) * (TRIALS * FOLDS + REPEATS)
 """The baselines, and of each method a task for each fold of a trial and for each repeat."""
-LEASE = 2
 
 
 def write_study(folder: Path, pictures: Path) -> Path:
@@ -51,7 +49,7 @@ def write_study(folder: Path, pictures: Path) -> Path:
 
 def study_command(study: Path, results: Path, *options: str) -> list[str]:
     """The arguments of ``lookalike`` that run the study."""
-    return ["study", "run", str(study), "--results", str(results), "--lease", str(LEASE), *options]
+    return ["study", "run", str(study), "--results", str(results), *options]
 
 
 def findings(results: Path) -> list[dict[str, Any]]:
@@ -68,42 +66,39 @@ def findings(results: Path) -> list[dict[str, Any]]:
     return [bare(row) for row in (*found.rows, *found.baselines)]
 
 
-def records(url: str) -> int:
-    """How many tasks of the study in a database are done; 0 while there is no such database."""
-    file = url.removeprefix("sqlite:///")
-    if file != url and not Path(file).exists():
-        return 0  # do not make it here
-    with suppress(sql.exc.SQLAlchemyError), engine_of(url).connect() as connection:
-        query = "select count(*) from lookalike_work where record is not null"
-        return int(connection.execute(sql.text(query)).scalar_one())
+def records(results: Path) -> int:
+    """How many tasks of a study are done; 0 while it has no database."""
+    with suppress(sqlite3.Error):
+        return int(query(results, "select count(*) from records")[0][0])
     return 0
 
 
-def ledger_problems(url: str) -> list[str]:
+def query(results: Path, statement: str) -> list[Any]:
+    """What the database of a study answers; one that is not there is not made."""
+    address = f"file:{(results / DATABASE).resolve()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True)) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def ledger_problems(results: Path) -> list[str]:
     """Tasks that the database does not have, or has too many of, or that failed."""
-    with engine_of(url).connect() as connection:
-        rows = connection.execute(sql.text("select key, record from lookalike_work")).all()
-    tasks = [row for row in rows if not row.key.startswith("optuna/")]
-    problems = [f"{row.key} has no record" for row in rows if row.record is None]
-    if len(tasks) != TASKS:
-        problems.append(f"{len(tasks)} tasks instead of {TASKS}")
-    for row in tasks:
-        if row.record is not None and "error" in (record := json.loads(row.record)):
-            problems.append(f"{row.key}: {record['error']}")
-    return problems + optuna_problems(url)
+    rows = query(results, "select key, record from records")
+    problems = [] if len(rows) == TASKS else [f"{len(rows)} tasks instead of {TASKS}"]
+    for key, record in rows:
+        if "error" in (values := json.loads(record)):
+            problems.append(f"{key}: {values['error']}")
+    return problems + optuna_problems(results)
 
 
-def optuna_problems(url: str) -> list[str]:
+def optuna_problems(results: Path) -> list[str]:
     """Trials that Optuna's own tables do not have, or have twice."""
-    with engine_of(url).connect() as connection:
-        counts = connection.execute(
-            sql.text(
-                "select s.study_name, count(t.trial_id) as number from studies s "
-                "left join trials t on t.study_id = s.study_id group by s.study_name"
-            )
-        ).all()
-    found = [f"Optuna has {row.number} trials of {row.study_name}" for row in counts
-             if row.number != TRIALS]  # fmt: skip
+    counts = query(
+        results,
+        "select s.study_name, count(t.trial_id) from studies s "
+        "left join trials t on t.study_id = s.study_id group by s.study_name",
+    )
+    found = [f"Optuna has {number} trials of {name}" for name, number in counts
+             if number != TRIALS]  # fmt: skip
     if len(counts) != len(METHODS):
         found.append(f"Optuna has {len(counts)} studies instead of {len(METHODS)}")
     return found

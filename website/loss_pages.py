@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from lookalike.losses import tuned
-from lookalike.published.literature import literature
+from lookalike.published import literature
 from lookalike.registry import LOSSES, Entry
 from lookalike.study.config import shipped_methods
 from lookalike.study.result_files import load_results

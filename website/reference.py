@@ -12,7 +12,7 @@ import typer
 
 from lookalike.cli import app
 from lookalike.config.recipes import find_recipes
-from lookalike.registry import LOSSES
+from lookalike.registry import LOSSES, Registry
 from website.markdown import staged, table
 
 ROOT = Path(__file__).parents[1]
@@ -69,16 +69,17 @@ def api_pages() -> Iterator[Page]:
 
 
 def _public(path: str) -> Iterator[tuple[str, Any]]:
-    """What ``__all__`` of a module names, or the class of that path itself."""
+    """What ``__all__`` of a module names, or all names in it, or the class of that path itself."""
     try:
         module = importlib.import_module(path)
     except ModuleNotFoundError:
         parent, _, name = path.rpartition(".")
         yield path, getattr(importlib.import_module(parent), name)
         return
-    for name in sorted(module.__all__, key=str.lower):
+    names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    for name in sorted(names, key=str.lower):
         thing = getattr(module, name)
-        if not inspect.ismodule(thing):
+        if not (inspect.ismodule(thing) or isinstance(thing, Registry)):
             yield f"{path}.{name}", thing
 
 

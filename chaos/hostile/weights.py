@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from chaos.hostile.fuzzer import Broken, Fuzzer, Input
 from chaos.hostile.mutation import mutated
 from lookalike.evaluation.files import read_embeddings
-from lookalike.files import CHECKSUM, file_checksum, read_json, write_json
+from lookalike.files import CHECKSUM, file_checksum
 from lookalike.inference.embedder import Embedder
 from lookalike.models.weights import load_by_name, read_tensors
 from lookalike.training import checkpoint
@@ -228,28 +228,25 @@ class Checkpoints(Fuzzer):
         """Write a checkpoint."""
         self.whole = folder / "checkpoints"
         weights = {"model": {"w": torch.randn(8, 8)}, "best": {"w": torch.randn(8, 8)}}
-        state = {"step": 7, "random": checkpoint.random_states(), "optimizer": {"state": {}}}
-        checkpoint.save(self.whole, weights, state)
-        self.saved = (weights, state)
+        self.saved = weights | {"random": checkpoint.random_states(), "optimizer": {"state": {}}}
+        checkpoint.save(self.whole, self.saved)
         assert same(checkpoint.latest(self.whole), self.saved)
 
     def inputs(self, random: Random, folder: Path) -> Iterator[Input]:
-        """A checkpoint with one file changed; a forger makes the checksums fit."""
+        """A checkpoint that was changed; a forger makes the checksum in its name fit."""
         mark, place = folder / "mark", folder / "checkpoints"
         while True:
             shutil.rmtree(place, ignore_errors=True)
             shutil.copytree(self.whole, place)
-            files = sorted(path for path in place.rglob("*") if path.is_file())
-            path = random.choice(files)
+            (path,) = place.iterdir()
             kind, data = "damaged", mutated(random, path.read_bytes())
             draw = random.random()
             if draw < 0.4:
                 kind, data = "code", with_code(random, mark)
-                path = next(path for path in files if path.name == "state.pt")
             elif draw < 0.5:
                 kind = "stranger"
-                path = path.with_name(random.choice(("x.safetensors", "..safetensors")))
-            elif draw < 0.75 and path.name != checkpoint.CHECKSUMS:
+                path = path.with_name(random.choice(("x.pt", "..pt")))
+            elif draw < 0.75:
                 kind = "forged"
             yield Input(kind, self.call(kind, path, data, mark), kind == "code", data)
 
@@ -259,10 +256,9 @@ class Checkpoints(Fuzzer):
         def run() -> None:
             path.write_bytes(data)
             if kind in ("code", "forged"):
-                sums = path.with_name(checkpoint.CHECKSUMS)
-                write_json(sums, read_json(sums) | {path.name: file_checksum(path)})
+                path.rename(path.with_name(f"000001-{file_checksum(path)}.pt"))
             with no_code(mark):
-                found = checkpoint.latest(path.parent.parent)
+                found = checkpoint.latest(path.parent)
             if kind != "forged" and not same(found, self.saved):
                 raise Broken("another checkpoint than the saved one was accepted")
 

@@ -12,6 +12,7 @@ import yaml
 from chaos.checks import same_or_sentence, unexpected
 from chaos.commands import Command, fork
 from chaos.damage import damage, files_in, names_of
+from chaos.faults import FAULT
 from chaos.parts.kills_study import StudyScenario
 from chaos.parts.kills_training import TrainingKills
 from chaos.pictures import make_pictures
@@ -51,7 +52,7 @@ class CheckpointDamage(TrainingKills):
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Kill, damage, continue."""
         arguments = settings(self.variant, self.pictures, folder / "runs")
-        fault = {"LOOKALIKE_FAULT": f"renamed:{random.randint(8, 30)}:kill"}
+        fault = {FAULT: f"renamed:{random.randint(8, 30)}:kill"}
         first = fork(arguments, folder, self.cache | fault)
         if first.wait() != -signal.SIGKILL:
             return unexpected(first, (0,))

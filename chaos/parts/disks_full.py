@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from chaos.checks import POINTS, failure, killed_at_write, same_or_sentence, unexpected
+from chaos.checks import failure, killed_at_write, same_or_sentence, unexpected
 from chaos.commands import fork
 from chaos.damage import files_in
+from chaos.faults import FAULT, POINTS
 from chaos.parts.kills_search import CLASSES, EVERY_CLASS, EmbedKills, IndexKills, to_the_end
 from chaos.parts.kills_study import StudyScenario
 from chaos.parts.kills_training import TrainingKills
@@ -216,9 +217,7 @@ class FullStudy(StudyScenario):
             total = tried(start, folder, disk)
             mount("-o", "remount,size=200m", disk)
             total += self.to_the_end(start, folder, None)
-            return total + self.compare(
-                disk / "results", f"sqlite:///{disk / 'results' / 'study.db'}"
-            )
+            return total + self.compare(disk / "results")
 
 
 class ReadOnly(DiskFault):
@@ -231,7 +230,7 @@ class ReadOnly(DiskFault):
         killed = Outcome()
         with mounted(folder / "disk", "size=200m") as disk:
             if random.random() < 0.7:
-                fault = {"LOOKALIKE_FAULT": f"renamed:{random.randint(1, 30)}:kill"}
+                fault = {FAULT: f"renamed:{random.randint(1, 30)}:kill"}
                 cache = {"LOOKALIKE_CACHE": str(disk / "cache")}
                 arguments = settings(self.variant, self.pictures, disk / "runs")
                 first = fork(arguments, folder, cache | fault)
@@ -271,7 +270,7 @@ class Refusing(DiskFault):
         disk = folder / "disk"
         full, slow = f"{random.randint(1, 20)}:full", "*:sleep=0.05"
         first, second = (
-            {"LOOKALIKE_FAULT": f"{random.choice(POINTS[:2])}:{action}"} for action in (full, slow)
+            {FAULT: f"{random.choice(POINTS[:2])}:{action}"} for action in (full, slow)
         )
         return Outcome(1) + self.tried(disk, folder, first) + self.again(disk, folder, second)
 

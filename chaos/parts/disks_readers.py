@@ -14,19 +14,21 @@ import torch
 
 from chaos.commands import fork
 from chaos.damage import KINDS, damage, files_in, names_of
+from chaos.faults import FAULT
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario
 from chaos.study import findings, study_command, write_study
 from chaos.training import settings
 from lookalike import data
 from lookalike.errors import LookalikeError
-from lookalike.inference.bulk.job import Options, embed
+from lookalike.inference.bulk.job import Options
 from lookalike.inference.bulk.source import open_source
 from lookalike.inference.embedder import Embedder
 from lookalike.runs.run import Run, model_tensors, test_embeddings
 from lookalike.search import Index
+from lookalike.search.ingest import embed_into
 from lookalike.search.vector_files import open_vectors
-from lookalike.study.ledger import Ledger
+from lookalike.study.ledger import open_ledger
 from lookalike.study.result_files import load_results, method_classes
 from lookalike.training import checkpoint
 
@@ -109,7 +111,7 @@ def trained(folder: Path, *fault: str) -> Path:
     pictures = make_pictures(folder / "pictures")
     variables = {"LOOKALIKE_CACHE": str(folder / "cache")}
     if fault:
-        variables["LOOKALIKE_FAULT"] = fault[0]
+        variables[FAULT] = fault[0]
     command = fork(settings("ema", pictures, folder / "runs"), folder, variables)
     if command.wait() != (-signal.SIGKILL if fault else 0):
         raise RuntimeError(f"exit code {command.poll()}: {command.errors}")
@@ -119,7 +121,7 @@ def trained(folder: Path, *fault: str) -> Path:
 
 def interrupted(folder: Path) -> Path:
     """The checkpoints of a run that was killed."""
-    place = trained(folder, "rename:20:kill") / "checkpoints"
+    place = trained(folder, "rename:8:kill") / "checkpoints"
     if checkpoint.latest(place) is None:
         raise RuntimeError("the killed run has no checkpoint")
     return place
@@ -139,7 +141,7 @@ def read_run(folder: Path, _: Path) -> Sequence[Any]:
 
 def read_checkpoint(folder: Path, _: Path) -> Sequence[Any]:
     """What an interrupted run is continued from."""
-    return [checkpoint.latest(folder), checkpoint.read_start(folder)]
+    return [checkpoint.latest(folder), *map(checkpoint.read, folder.glob("start-*"))]
 
 
 def stored(kind: Any) -> Callable[[Path], Path]:
@@ -178,27 +180,27 @@ def read_study(folder: Path, _: Path) -> Sequence[Any]:
     """Everything that a study found, and the records in its database."""
     found = load_results(folder)
     classes = [method_classes(folder, row) for row in found.rows]
-    with Ledger(f"sqlite:///{folder / 'study.db'}") as ledger:
-        records = ledger.records([""])[0]
+    with open_ledger(folder) as ledger:
+        records = ledger.records([""])
     tables = [None if one is None else one.as_bytes() for one in classes]
-    kept = {key: record for key, record in records.items() if not key.startswith("optuna/")}
-    return [findings(folder), tables, kept]
+    return [findings(folder), tables, records]
 
 
 def embedded(folder: Path) -> Path:
     """A folder of vectors as ``lookalike embed`` writes it."""
     source = open_source(make_pictures(folder / "pictures"))
     model = Embedder.from_network("small-cnn", weights="none")
-    embed(model, source, folder / "vectors", Options(device="cpu", per_shard=30))
+    index = Index.create(folder / "vectors", model)
+    embed_into(index, source, Options(device="cpu", per_shard=30))
     return folder / "vectors"
 
 
 def read_vectors(folder: Path, _: Path) -> Sequence[Any]:
     """What ``lookalike index import`` takes from it."""
     found = open_vectors(folder)
-    model = found.embedder()
-    parts = [[vectors, table.to_pydict()] for _, vectors, table in found.blocks(1000)]
-    return [found.root, found.dim, model and model.fingerprint, parts]
+    model = found.embedder
+    parts = [[vectors, list(map(vars, records))] for vectors, records in found.blocks(1000)]
+    return [found.roots, found.dim, model and model.fingerprint, parts]
 
 
 def indexed(folder: Path) -> Path:

@@ -12,9 +12,8 @@ from random import Random
 import psutil
 
 from chaos.checks import begun, unexpected
-from chaos.commands import environment, spawn
+from chaos.commands import environment, send, spawn
 from chaos.parts.kills_study import StudyScenario
-from chaos.postgres import send
 from chaos.scenario import Outcome, Scenario, Unavailable
 from chaos.study import records, study_command
 
@@ -88,12 +87,11 @@ class RayKills(StudyScenario):
         results = folder / "results"
         options = ("--executor", "ray", "--address", self.address)
         start = study_command(self.study_in(folder), results, *options)
-        url = f"sqlite:///{results / 'study.db'}"
         command = spawn(start, folder, self.cache)
         total = Outcome()
         for _ in range(random.randint(1, 3)):
-            before = records(url)
-            begun(command, lambda: records(url) > before)  # noqa: B023 - called at once
+            before = records(results)
+            begun(command, lambda: records(results) > before)  # noqa: B023 - called at once
             if command.wait(random.uniform(0, 0.2) * self.seconds) is not None:
                 break
             what = random.choice(("driver", "worker", "node"))
@@ -107,7 +105,7 @@ class RayKills(StudyScenario):
                 self.kill_node()
                 total += Outcome(1)
         total += self.to_the_end(start, folder, command)
-        return total + self.compare(results, url)
+        return total + self.compare(results)
 
 
 SCENARIOS: tuple[Scenario, ...] = (RayKills(),)

@@ -7,8 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from chaos.checks import POINTS, failure, killed_once, moment, unexpected
+from chaos.checks import failure, killed_once, moment, unexpected
 from chaos.commands import fork, spawn
+from chaos.faults import FAULT, POINTS
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario, Unit
 from chaos.training import VARIANTS, outcome, settings, whole_outcome
@@ -93,7 +94,7 @@ class RankKills(TrainingKills):
         draw = random.random()
         if draw < 0.4:  # whichever passes the point: the one that starts others writes the cache
             point = f"{random.choice(POINTS)}:{write_number(random)}:kill"
-            command = fork(arguments, folder, cache | {"LOOKALIKE_FAULT": point})
+            command = fork(arguments, folder, cache | {FAULT: point})
             killed = command.wait() != 0
             return Outcome(int(killed)) + unexpected(command, (0, 1, -signal.SIGKILL))
         command = fork(arguments, folder, cache)

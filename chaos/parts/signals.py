@@ -95,7 +95,7 @@ class StudySignals(StudyScenario):
             at = moment(random, self.seconds, stops + 1)
             total += stopped(fork(start, folder, self.cache), random, at)
         total += self.to_the_end(start, folder, None)
-        return total + self.compare(results, f"sqlite:///{results / 'study.db'}")
+        return total + self.compare(results)
 
 
 SCENARIOS: tuple[Scenario, ...] = (TrainingSignals(), StudySignals())

@@ -10,6 +10,8 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from lookalike.imports import import_libraries_elsewhere
+
 if TYPE_CHECKING:  # the rooms are imported when first asked for, so that the command starts fast
     from lookalike import (
         data,
@@ -55,6 +57,7 @@ __all__ = [
 ]
 
 __version__ = version("lookalike")
+import_libraries_elsewhere()
 
 _HOMES = {
     "Index": "lookalike.search",

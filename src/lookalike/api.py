@@ -5,20 +5,18 @@ returns an object that a notebook shows as a table.
 """
 
 import io
-import os
-import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import yaml
 
 from lookalike.choose import words
-from lookalike.choose.budget import Clock
+from lookalike.choose.budget import clock_of
 from lookalike.choose.candidates import data_settings, settings_of
 from lookalike.choose.chooser import Outcome
 from lookalike.choose.chooser import choose as run_choice
@@ -27,6 +25,7 @@ from lookalike.compare.comparison import Comparison, chosen_metric
 from lookalike.compare.comparison import compare as compare_rows
 from lookalike.compare.contenders import gather
 from lookalike.config import load_trusted, recipes
+from lookalike.data.parallel import available_cores
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.inference.embedder import Embedder
 from lookalike.progress import ConsoleWatcher, Watcher
@@ -36,6 +35,7 @@ from lookalike.report.page import write_page
 from lookalike.report.tables import ScoreTable, as_csv, as_html, as_markdown, main_table
 from lookalike.runs.run import Run
 from lookalike.search.index import Index
+from lookalike.study.clock import Clock
 from lookalike.study.config import load_study
 from lookalike.study.driver import run_study
 from lookalike.study.local import LocalExecutor
@@ -45,7 +45,7 @@ from lookalike.training import train as train_run
 if TYPE_CHECKING:
     import pandas
 
-    from lookalike.inference.bulk.job import Embedded
+    from lookalike.search.items import Added
 
 __all__ = [
     "Choice",
@@ -79,7 +79,7 @@ def train(
         progress: Whether to show progress.
 
     Returns:
-        The finished run; a call that was interrupted goes on, and one that was made before returns
+        The finished run; a call that was interrupted resumes, and one that was made before returns
         at once.
 
     Raises:
@@ -131,35 +131,38 @@ def embed(
     source: Path | str,
     output: Path | str,
     *,
+    dtype: Literal["float32", "float16"] = "float32",
     shard: str = "1/1",
     progress: bool = True,
     **options: Any,
-) -> "Embedded":
-    """Embed very many pictures into files of vectors, as ``lookalike embed`` does.
+) -> "Added":
+    """Embed very many pictures into an index, as ``lookalike embed`` does.
 
     Args:
         model: What :func:`load` returned, or takes.
         source: A folder of pictures, a CSV, Parquet with image bytes, WebDataset shards, or a store
             of training.
-        output: The folder of the vectors.
+        output: The folder of the index, or ``postgresql://...#name``.
+        dtype: The type of the stored vectors.
         shard: ``i/n``: the shards of the i-th of n machines.
         progress: Whether to show progress.
-        **options: ``dtype``, ``device``, ``precision``, ``batch``, ``per_shard`` and ``threads``,
-            as those of :class:`lookalike.inference.bulk.job.Options`.
+        **options: ``device``, ``precision``, ``batch``, ``per_shard`` and ``threads``, as those of
+            :class:`lookalike.inference.bulk.job.Options`.
 
     Returns:
-        What there is now; a call that was interrupted goes on, finished files are not made again.
+        How many pictures were new, changed and unchanged, and which were skipped; a call that was
+        interrupted resumes, and what is there is not computed again.
 
     Raises:
-        BadInput: There is no such model or source, or the folder was begun with others.
+        BadInput: There is no such model or source, or the index is of another model or type.
 
-    >>> found = embed("runs/latest", "photos", "vectors", dtype="float16")  # doctest: +SKIP
-    >>> found.rows, len(found.skipped)  # doctest: +SKIP
+    >>> added = embed("runs/latest", "photos", "vectors", dtype="float16")  # doctest: +SKIP
+    >>> added.new, len(added.skipped)  # doctest: +SKIP
     (1765, 2)
     """
     from lookalike.inference.bulk.job import Options, Share
-    from lookalike.inference.bulk.job import embed as embed_source
-    from lookalike.inference.bulk.source import open_source
+    from lookalike.inference.bulk.source import open_source, require_readable
+    from lookalike.search.ingest import embed_into, open_or_create
 
     unknown = set(options) - {one.name for one in fields(Options)}
     if unknown:
@@ -167,15 +170,11 @@ def embed(
         raise BadInput(f"there is no option '{min(unknown)}'; {did_you_mean(min(unknown), names)}")
     embedder = model if isinstance(model, Embedder) else load(model)
     pictures = open_source(Path(source))
+    require_readable(pictures)
     with _watching(progress) as watcher:
-        return embed_source(
-            embedder,
-            pictures,
-            Path(output),
-            Options(**options),
-            share=Share.parse(shard),
-            watcher=watcher,
-        )
+        how, share = Options(**options), Share.parse(shard)
+        index = open_or_create(str(output), embedder, embedder.dim, dtype)
+        return embed_into(index, pictures, how, share=share, watcher=watcher)
 
 
 def study(
@@ -184,6 +183,7 @@ def study(
     *,
     workers: int | None = None,
     results: Path | str | None = None,
+    minutes: float | None = None,
     progress: bool = True,
 ) -> StudyResults:
     """Tune and test many methods under one protocol, as ``lookalike study run`` does.
@@ -191,22 +191,24 @@ def study(
     Args:
         recipe: A YAML file, or ``recipe:studies/NAME``.
         settings: Keys of the study, such as ``{"tuner.trials": 5}``.
-        workers: Trainings at the same time; None: one for each core.
+        workers: Training runs at the same time; None: one for each core.
         results: The folder of the results; None: ``results/NAME``.
+        minutes: The time for it: rows are tuned while there is time to test them.
         progress: Whether to show progress.
 
     Returns:
-        The results; a call that was interrupted goes on.
+        The results; a call that was interrupted resumes.
 
     Raises:
         BadInput: The study is invalid.
     """
+    clock = None if minutes is None else Clock(60 * minutes)
     config = load_study(str(recipe), _overrides(settings))
     trust(config)
     folder = None if results is None else Path(results)
     with _watching(progress) as watcher:
-        executor = partial(LocalExecutor, workers or os.cpu_count() or 1, watcher)
-        return run_study(config, executor, folder=folder, watcher=watcher)
+        executor = partial(LocalExecutor, workers or available_cores(), watcher)
+        return run_study(config, executor, folder=folder, watcher=watcher, clock=clock)
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,7 @@ def choose(
         minutes: The budget.
         metric: What is claimed; MAP@R on validation classes chooses in any case.
         output: The folder of results; None: ``results/choose-NAME-HASH``.
-        workers: Trainings at the same time; None: one for each core.
+        workers: Training runs at the same time; None: one for each core.
         progress: Whether to show progress.
 
     Returns:
@@ -259,7 +261,7 @@ def choose(
     Raises:
         BadInput: The data or settings are invalid, or the budget is too small.
     """
-    clock = Clock(60 * minutes, time.monotonic())
+    clock = clock_of(minutes)
     given = [*([] if source is None else [str(source)]), *_overrides(settings)]
     if not given:
         raise BadInput("give a folder of images, or settings with data.name")
@@ -267,7 +269,7 @@ def choose(
         outcome = run_choice(
             settings_of(data_settings(given)),
             clock,
-            partial(LocalExecutor, workers or os.cpu_count() or 1, watcher),
+            partial(LocalExecutor, workers or available_cores(), watcher),
             metric=metric,
             folder=None if output is None else Path(output),
             watcher=watcher,
@@ -294,7 +296,7 @@ class Compared:
 
     @property
     def claims(self) -> list[str]:
-        """What holds for other trainings and other test classes, a sentence each."""
+        """What holds for other training runs and other test classes, a sentence each."""
         return [sentence for part in self.comparison.datasets for sentence in part.claims]
 
     def to_pandas(self) -> "pandas.DataFrame":

@@ -15,12 +15,15 @@ __all__ = [
     "Unsupported",
     "WriteFailed",
     "did_you_mean",
+    "escaped",
     "masked",
-    "one_line",
 ]
 
 LONGEST = 2_000
 """Characters of a message; of a longer one the middle is left out."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal may obey: all control characters but line ends and tabs, marks of direction; and
+what no encoding can express."""
 _SECRETS = (
     # one slash is left where an address was taken for a path
     (re.compile(r"(\b(?!https?:)[A-Za-z][\w+.-]*:/{1,2}[^\s:/?#@]*):\S*@"), r"\1@"),
@@ -35,7 +38,7 @@ class LookalikeError(Exception):
     exit_code = 1
 
     def __str__(self) -> str:
-        text = one_line(masked(super().__str__()))
+        text = escaped(" ".join(masked(super().__str__()).split()))
         return text if len(text) <= LONGEST else f"{text[: LONGEST - 400]} ... {text[-300:]}"
 
 
@@ -54,7 +57,7 @@ class Unsupported(BadInput, NotImplementedError):
 
 
 class LookalikeWarning(UserWarning):
-    """Something is not as it should be, and the work goes on."""
+    """Something is not as it should be, and the work continues."""
 
 
 def masked(text: str) -> str:
@@ -71,15 +74,13 @@ def masked(text: str) -> str:
     return text
 
 
-def one_line(text: str) -> str:
-    r"""``text`` without line breaks, and without control characters that a terminal would obey.
+def escaped(text: str) -> str:
+    r"""A text whose control characters are shown and not obeyed.
 
-    >>> one_line("there is no file 'a\nb\x1b[2J'")
-    "there is no file 'a b�[2J'"
+    >>> print(escaped("cat\x1b[2J\r"))
+    cat\x1b[2J\r
     """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def did_you_mean(given: object, valid: Iterable[str]) -> str:

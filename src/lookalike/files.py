@@ -2,17 +2,13 @@
 
 import errno
 import io
-import itertools
 import json
 import os
 import re
-import signal
+import secrets
 import stat
-import tempfile
-import time
 import zipfile
 import zlib
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,7 +20,6 @@ __all__ = [
     "atomically",
     "checksum",
     "damaged",
-    "fault_point",
     "file_checksum",
     "is_bomb",
     "locked",
@@ -33,6 +28,7 @@ __all__ = [
     "parse_json",
     "read_json",
     "read_text",
+    "refuse_journal",
     "refuse_links",
     "refuse_packed",
     "seal",
@@ -47,11 +43,11 @@ CHECKSUM = "checksum"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The system's numbers of errors for which space has to be freed."""
 OF_DISKS = (*FULL, errno.EIO, errno.EROFS)
-FAULT = "LOOKALIKE_FAULT"
+JOURNAL_NAMED = bytes.fromhex("d9d505f920a163d7")
+"""The end of a journal of SQLite that names a second one (https://sqlite.org/fileformat.html)."""
 MOST_TEXT_BYTES = 2**28
 """A file with holes may say that it has a terabyte, and take no space."""
 MOST_UNPACKED_BYTES, MOST_RATIO = 100_000_000, 100
-_passed = defaultdict[str, Iterator[int]](lambda: itertools.count(1))
 
 
 @contextmanager
@@ -63,23 +59,25 @@ def atomically(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
+        name = _new_draft(path)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
     draft = Path(name)
     try:
         with naming(path, name):
             yield draft
-            fault_point("written")
             with draft.open("rb") as written:
                 os.fsync(written.fileno())
-            draft.chmod(0o644)
-            fault_point("rename")
             draft.replace(path)
-            fault_point("renamed")
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _new_draft(path: Path) -> str:
+    """An empty file beside ``path``, which others may read as far as the user's umask lets them."""
+    name = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    return str(name)
 
 
 @contextmanager
@@ -115,26 +113,6 @@ def _number_of(error: Exception) -> int | None:
     if found := re.search(r"\(os error (\d+)\)", text):
         return int(found.group(1))
     return next((number for number in OF_DISKS if f"({os.strerror(number)})" in text), None)
-
-
-def fault_point(name: str) -> None:
-    """Fail here if the environment variable LOOKALIKE_FAULT says so: for tests only.
-
-    It is ``POINT:NUMBER:ACTION``. At the ``NUMBER``-th time that this process passes ``POINT``
-    (``*``: every time) it is killed (``kill``), finds the disk full (``full``), or waits some
-    seconds (``sleep=0.1``).
-    """
-    if FAULT not in os.environ:
-        return
-    point, number, action = os.environ[FAULT].split(":")
-    if point != name or number not in ("*", str(next(_passed[name]))):
-        return
-    if action == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif action == "full":
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    else:
-        time.sleep(float(action.removeprefix("sleep=")))
 
 
 @contextmanager
@@ -178,15 +156,37 @@ def refuse_links(folder: Path) -> None:
         folder: It may be a link itself: the user named it.
 
     Raises:
-        BadInput: There is a link inside; the sentence names it.
+        BadInput: There is a link inside, or a journal that :func:`refuse_journal` refuses; the
+            sentence names it.
     """
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
+            refuse_journal(Path(parent, name))
             if (path := Path(parent, name)).is_symlink():
                 raise BadInput(
                     f"'{path}' is a symbolic link, and nothing is written through links that are "
                     "inside of a folder: remove it, or put in its place what it leads to"
                 )
+
+
+def refuse_journal(path: Path) -> None:
+    """Refuse a journal of SQLite that names a second one, of a change of several databases.
+
+    We never make one, and SQLite would remove the file of that name, wherever it is.
+
+    Raises:
+        BadInput: It does.
+        OSError: It cannot be read.
+    """
+    if not path.name.endswith("-journal") or not path.is_file():
+        return
+    with open_regular(path) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - len(JOURNAL_NAMED)))
+        if file.read() == JOURNAL_NAMED:
+            raise BadInput(
+                f"'{path}' names another file, which SQLite would remove; no database of a study "
+                "has such a journal: remove it"
+            )
 
 
 def checksum(*parts: Any) -> str:
@@ -284,13 +284,12 @@ def write_json(path: Path, value: Any, *, sealed: bool = False) -> None:
 
 def write_new(path: Path, text: str) -> None:
     """Write ``text`` whole, unless the file is there: of several writers the first one wins."""
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    draft = _new_draft(path)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with open(draft, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(draft, 0o644)
         with suppress(FileExistsError):
             os.link(draft, path)  # unlike a renaming, this never replaces a file
     finally:
@@ -308,22 +307,12 @@ def unseal(value: Any) -> Any:
     Raises:
         ValueError: It is not as it was sealed.
     """
-    if not isinstance(value, dict):
-        return value
-    if CHECKSUM not in value:
-        if any(_is_damaged_name(key) for key in value):
-            raise ValueError("the name of the checksum is damaged")
+    if not isinstance(value, dict) or CHECKSUM not in value:
         return value
     plain = {key: one for key, one in value.items() if key != CHECKSUM}
     if value[CHECKSUM] != checksum(_canonical(plain)):
         raise ValueError("the checksum differs")
     return plain
-
-
-def _is_damaged_name(key: str) -> bool:
-    """Whether one letter is wrong: the checksum itself does not cover its name."""
-    wrong = sum(one != other for one, other in zip(key, CHECKSUM, strict=False))
-    return len(key) == len(CHECKSUM) and wrong == 1
 
 
 def parse_json(text: str | bytes) -> Any:

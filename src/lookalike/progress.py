@@ -1,6 +1,5 @@
 """What a user sees while a command works: progress reports, and text that is safe to print."""
 
-import re
 import sys
 import time
 from collections.abc import Iterable
@@ -18,21 +17,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from lookalike.errors import masked
+from lookalike.errors import escaped, masked
 
-__all__ = ["ConsoleWatcher", "EscapedStream", "TimeLeft", "Watcher", "duration", "escaped"]
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""What a terminal may obey: all control characters but line ends and tabs, marks of direction."""
-
-
-def escaped(text: str) -> str:
-    r"""A text whose control characters are shown and not obeyed.
-
-    >>> print(escaped("cat\x1b[2J\r"))
-    cat\x1b[2J\r
-    """
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+__all__ = ["ConsoleWatcher", "EscapedStream", "TimeLeft", "Watcher", "duration"]
 
 
 class EscapedStream:

@@ -1,4 +1,4 @@
-"""Files that come with the package: recipes, audits of papers, results of our studies.
+"""Files that come with the package: recipes and audits of papers; in a clone our results too.
 
 In a clone they are in its folders. Elsewhere the same relative path finds the installed copy, so
 that a command of the documentation works in any folder.
@@ -9,7 +9,7 @@ from pathlib import Path
 __all__ = ["find_shipped", "shipped_folder"]
 
 FOLDERS = {"recipes": "recipes", "docs/audits": "audits", "results": "results"}
-"""From the path in a clone to the folder inside the installed package."""
+"""From the path in a clone to the folder inside the installed package, which has no results."""
 
 
 def shipped_folder(path: str) -> Path:

@@ -6,11 +6,9 @@ import pytest
 
 from lookalike.choose.budget import (
     EXTRACTION_SHARE,
-    Clock,
     Extraction,
     Pace,
-    TimedExecutor,
-    TimeIsUp,
+    clock_of,
     plan_extraction,
 )
 from lookalike.errors import BadInput
@@ -60,12 +58,5 @@ def test_extraction_survives_its_file():
 
 
 def test_the_clock_keeps_a_reserve():
-    assert Clock(900, time.monotonic()).left == pytest.approx(870, abs=5)
-    assert Clock(10, time.monotonic() - 9).left < 0
-
-
-def test_work_stops_when_the_time_is_up(in_process):
-    with in_process() as pool:
-        assert TimedExecutor(pool, Clock(600)).wait(0.1) == []
-        with pytest.raises(TimeIsUp):
-            TimedExecutor(pool, Clock(0)).wait(0.1)
+    assert clock_of(15).left == pytest.approx(870, abs=5)
+    assert clock_of(1 / 6, time.monotonic() - 9).left < 0

@@ -116,6 +116,6 @@ def test_too_few_test_classes_show_nothing(make_study, tmp_path):
 
 
 def test_intervals_are_over_classes(make_study, tmp_path):
-    few = decision(make_study(tmp_path / "few", classes=10, spread=0.1)).chosen
-    many = decision(make_study(tmp_path / "many", classes=200, spread=0.1)).chosen
-    assert few.half > 2 * many.half
+    few = decision(make_study(tmp_path / "few", classes=10, spread=0.1)).chosen.bounds
+    many = decision(make_study(tmp_path / "many", classes=200, spread=0.1)).chosen.bounds
+    assert few.high - few.low > 2 * (many.high - many.low)

@@ -8,9 +8,9 @@ import warnings
 import pytest
 from PIL import Image
 
-from lookalike.errors import LookalikeWarning
-from lookalike.progress import ConsoleWatcher, EscapedStream, escaped
-from lookalike.serve.logs import HumanFormatter, JsonFormatter
+from lookalike.errors import LookalikeWarning, escaped
+from lookalike.progress import ConsoleWatcher, EscapedStream
+from lookalike.serve.monitoring import HumanFormatter, JsonFormatter
 
 HOSTILE = "cat\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")

@@ -108,7 +108,7 @@ def test_show_says_what_is_there(lookalike, shop, photos):
         (["--network", "small-cnn", "a", "{photos}", "-o", "i"], "give a run and a folder"),
         (["{trained}", "{photos}"], "say where the index goes: '-o shop.index'"),
         (["{trained}", "{photos}", "-o", "i", "--store", "postgresql://h/d"], "say where"),
-        (["{trained}", "nowhere", "-o", "i"], "there is no folder or CSV 'nowhere'"),
+        (["{trained}", "nowhere", "-o", "i"], "there is no folder or file 'nowhere'"),
         (["{trained}", "{trained}", "-o", "i"], "there is no picture in '{trained}'"),
         (["nowhere", "{photos}", "-o", "i"], "there is no run or model 'nowhere'"),
         (["{photos}", "{photos}", "-o", "i"], "no config.yaml"),
@@ -123,7 +123,7 @@ def test_show_says_what_is_there(lookalike, shop, photos):
         (["{trained}", "{photos}", "-o", "/dev/null/i"], "/dev/null"),
         (["{trained}", "{photos}", "--store", "mysql://h/d"], "is no address of PostgreSQL"),
         (["add", "nowhere", "{photos}"], "there is no index 'nowhere'"),
-        (["add", "{shop}", "nowhere"], "there is no folder or CSV 'nowhere'"),
+        (["add", "{shop}", "nowhere"], "there is no folder or file 'nowhere'"),
         (["remove", "{shop}"], "say what to remove: paths, --label, --where or --missing"),
         (["remove", "{shop}", "red/7.png"], "did you mean 'red/"),
         (["remove", "{shop}", "--label", "rod"], "label 'rod'; did you mean 'red'?"),
@@ -188,7 +188,7 @@ def test_compact_check_and_remove_by_a_filter(lookalike, own_index, own_photos):
 
 
 def test_vectors_may_be_stored_with_less_precision(lookalike, own_photos, trained, tmp_path):
-    done = lookalike("index", trained, own_photos, "-o", tmp_path / "i", "--vectors", "int8")
+    done = lookalike("index", trained, own_photos, "-o", tmp_path / "i", "--vectors", "float16")
     assert done.returncode == 0, done.stderr
     told = json.loads(lookalike("index", "show", tmp_path / "i", "--json").stdout)
-    assert (told["pictures"], told["vectors"]) == (11, "int8")
+    assert (told["pictures"], told["vectors"]) == (11, "float16")

@@ -32,8 +32,8 @@ def test_json_says_what_each_needs(lookalike):
 
 def test_the_catalogue_is_listed_without_loading_torch():
     code = (
-        "import sys; from lookalike.reproduce.cells import needs; "
-        "from lookalike.reproduce.catalogue import entries; "
+        "import sys; from lookalike.papers.cells import needs; "
+        "from lookalike.papers.catalogue import entries; "
         "print(len([needs(one) for one in entries().values()])); "
         "assert not {'torch', 'scipy.stats'} & set(sys.modules)"
     )

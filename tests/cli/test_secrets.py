@@ -52,8 +52,6 @@ def test_commands_that_use_the_database_work_and_show_no_password(
         ("index", trained, photos, "--store", place),  # it is there already
         ("index", "show", f"{keyed[form]}#nothing"),
         ("search", place, query, "--where", "nonsense"),
-        ("study", "run", "nothing.yaml", "--storage", keyed[form]),
-        ("reproduce", "nothing", "--storage", keyed[form]),
     ):
         clean(lookalike(*arguments))
 

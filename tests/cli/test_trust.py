@@ -220,3 +220,53 @@ def test_no_command_waits_for_a_pipe_in_a_run_or_reads_a_terabyte(
         done = lookalike(*command)
         assert "Traceback" not in done.stderr
         assert done.returncode in (0, 1, 2)
+
+
+PLANTED = """
+#include <stdio.h>
+__attribute__((constructor)) static void run(void) { fclose(fopen("executed", "w")); }
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a compiler")
+def test_a_shared_library_in_the_current_folder_is_not_loaded(tmp_path):
+    """A library of the wheels of torch looks for this one in the current folder, too."""
+    source = tmp_path / "planted.c"
+    source.write_text(PLANTED.replace("executed", str(tmp_path / "executed")), encoding="utf-8")
+    command = ["gcc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", source]
+    subprocess.run(command, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", "import lookalike, torch, os; print(os.getcwd())"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == str(tmp_path)
+    assert not (tmp_path / "executed").exists()
+
+
+COMPILING = """
+import lookalike
+from lookalike.ops.compiled import compiled
+import numba.core.config as config
+
+@compiled
+def double(x):
+    return 2 * x
+
+assert double(2) == 4
+print(repr(config.CACHE_DIR), config.DISABLE_JIT)
+"""
+
+
+def test_settings_of_numba_in_the_current_folder_are_not_read(tmp_path):
+    """They could name a folder of pickles as its cache."""
+    settings = f"cache_dir: {tmp_path / 'cache'}\ndisable_jit: 1\n"
+    (tmp_path / ".numba_config.yaml").write_text(settings, encoding="utf-8")
+    (tmp_path / "code").mkdir()
+    script = tmp_path / "code" / "script.py"
+    script.write_text(COMPILING, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")},
+    )  # fmt: skip
+    assert done.stdout.strip() == "'' 0", done.stderr
+    assert not (tmp_path / "cache").exists()

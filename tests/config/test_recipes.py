@@ -18,7 +18,7 @@ from lookalike.evaluation.metrics import check_metrics
 from lookalike.models import EmbeddingModel
 from lookalike.published import hyperparameters
 from lookalike.training.building import check_model
-from lookalike.training.objective import build_objective, check_parts, sized
+from lookalike.training.objective import build_objective, check_parts, fill_loss_sizes
 from lookalike.training.optimizer import build_optimizer
 
 NAMES = recipes.names()
@@ -76,7 +76,7 @@ def test_every_loss_and_miner_gives_a_gradient(configs):
         key = config.loss.model_dump_json() + str(config.miner)
         if key not in built:
             built.add(key)
-            arguments = sized(config.loss.name, config.loss.arguments, 7, 16)
+            arguments = fill_loss_sizes(config.loss.name, config.loss.arguments, 7, 16)
             loss = losses.create(config.loss.name, **arguments)
             embeddings = normalize(torch.randn(28, 16)).requires_grad_()
             mined = None
@@ -136,7 +136,7 @@ def test_printed_values_reach_the_runs(configs):
 def parts_of(config: RunConfig, classes: int = 7, dim: int = 16) -> tuple:
     """The loss and the miner that a recipe names, in float64."""
     loss = losses.create(
-        config.loss.name, **sized(config.loss.name, config.loss.arguments, classes, dim)
+        config.loss.name, **fill_loss_sizes(config.loss.name, config.loss.arguments, classes, dim)
     )
     miner = config.miner and miners.create(config.miner.name, **config.miner.arguments)
     return loss.double(), miner

@@ -116,6 +116,21 @@ def test_bad_shards_get_a_sentence(tmp_path, content, said):
         load("webdataset", tmp_path)
 
 
+def test_members_of_holes_are_left_out(tmp_path):
+    """A class of a terabyte of zeros takes a kilobyte in the archive, and would be read whole."""
+    size = 2**40
+    numbers = f"1\n{size}\n0\n".encode().ljust(512, b"\0")
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT) as shard:
+        for name in ("0.cls", "1.cls"):
+            holes = tarfile.TarInfo(name)
+            holes.size = len(numbers)
+            about = {"major": "1", "minor": "0", "name": name, "realsize": str(size)}
+            holes.pax_headers = {f"GNU.sparse.{key}": value for key, value in about.items()}
+            shard.addfile(holes, io.BytesIO(numbers))
+    with pytest.raises(BadInput, match="no sample with an image and a class"):
+        load("webdataset", tmp_path)
+
+
 def test_what_is_no_shard_gets_a_sentence(tmp_path):
     (tmp_path / "a.tar").write_bytes(b"nothing" * 200)
     with pytest.raises(BadInput, match="cannot read the shard"):

@@ -99,6 +99,24 @@ def test_the_fallback_of_equals_is_the_nearest():
 
 
 @pytest.mark.parametrize(
+    ("kind", "margin", "negatives"),
+    [
+        ("all", 1, [2, 3, 4]),  # gap <= margin
+        ("hard", 1, [2, 3]),  # gap <= 0
+        ("semihard", 1, [4]),  # 0 < gap <= margin
+        ("easy", 1, []),  # gap > margin
+        ("easy", 0, [4]),
+        ("easy", 0.5, [4]),
+    ],
+)
+def test_a_gap_of_zero_is_hard_and_of_the_margin_not_easy(kind, margin, negatives):
+    """Of the anchor (1, 0, 0) and its positive (0, 1, 0): gaps of cosines 0, 0 and 1, exact."""
+    miner = miners.create("triplet-margin", distance="cosine", margin=margin, type_of_triplets=kind)
+    anchor, positive, negative = miner(AXES, torch.tensor([0, 0, 1, 2, 3]))
+    assert negative[(anchor == 0) & (positive == 1)].tolist() == negatives
+
+
+@pytest.mark.parametrize(
     ("strategies", "labels", "pairs"),
     [
         # negatives at the distance of the positive are not beyond it

@@ -1,4 +1,4 @@
-"""The methods of PML's distances, blocks, and distances of one's own."""
+"""The methods of PML's distances, and distances of one's own."""
 
 import pytest
 import pytorch_metric_learning.distances as theirs
@@ -39,25 +39,6 @@ def test_rows_as_they_are(rows):
     x = rows[0]
     assert plain.maybe_normalize(x) is x
     torch.testing.assert_close(plain.get_norm(x), x.abs().sum(1))
-
-
-@pytest.mark.parametrize("size", [1, 2, 4, 9, 20])
-def test_blocks(size, rows):
-    blocks, places = [], []
-
-    def keep(block, *rows):
-        blocks.append(block)
-        places.append(rows)
-
-    distance = ours.BatchedDistance(ours.LpDistance(power=2), keep, size)
-    for rest in ((), (rows[1],)):
-        blocks.clear()
-        distance(rows[0], *rest)
-        torch.testing.assert_close(torch.cat(blocks), ours.LpDistance(power=2)(rows[0], *rest))
-    assert places[0] == (0, size)
-    assert (distance.is_inverted, distance.power, distance.p) == (False, 2, 2)
-    with pytest.raises(AttributeError):
-        distance.nothing_of_this_name  # noqa: B018
 
 
 class Manhattan(ours.BaseDistance):

@@ -55,7 +55,9 @@ def test_a_run_with_a_link_inside_is_not_written_to(tmp_path):
 
 
 def test_only_checkpoints_are_removed_for_a_newer_one(tmp_path):
-    for name in ("documents", "000001", ".draft-1"):
-        (tmp_path / name).mkdir()
-    save(tmp_path, {}, {})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["000002", "documents"]
+    (tmp_path / "documents").mkdir()
+    for name in ("000001-0.pt", "2024.txt"):
+        (tmp_path / name).touch()
+    save(tmp_path, {})
+    kept = sorted(path.name.partition("-")[0] for path in tmp_path.iterdir())
+    assert kept == ["000002", "2024.txt", "documents"]

@@ -13,11 +13,9 @@ from PIL import Image
 import lookalike.serve
 from lookalike.search import Index
 from lookalike.serve import gate, query
-from lookalike.serve.application import application
-from lookalike.serve.limits import Limits
-from lookalike.serve.options import Options
+from lookalike.serve.application import Service, application
+from lookalike.serve.limits import Limits, Options
 from lookalike.serve.server import server_config
-from lookalike.serve.service import Service
 from lookalike.serve.tokens import DEFAULT_RATE, Rate, Tokens
 from tests.conftest import PLAIN, SECRET
 
@@ -117,7 +115,7 @@ def test_json_is_parsed_by_a_thread(make, shop, monkeypatch):
         ),
     )
     assert found == [200, 422, 422, 422]
-    assert {name.rpartition("_")[0] for name in threads} == {"parsing"}
+    assert {name.rpartition("-")[0] for name in threads} == {"parsing"}
 
 
 BLOCKING = {
@@ -216,7 +214,7 @@ def test_wrong_tokens_are_throttled_by_address(make, monkeypatch):
 )
 def test_the_cookie_is_secure_behind_a_trusted_proxy(make, proxies, address, secure):
     app, _ = make(tokens=Tokens.of([("me", "right-token")]), rate=Rate.parse("1/h"))
-    config = server_config(app, Limits(), proxies)
+    config = server_config(app, Options("x", proxies=proxies))
     config.load()
 
     async def scene(client):
@@ -231,7 +229,7 @@ def test_the_cookie_is_secure_behind_a_trusted_proxy(make, proxies, address, sec
 
 def test_the_address_that_a_trusted_proxy_names_is_the_one_that_is_counted(make):
     app, _ = make(rate=Rate.parse("1/h"))
-    config = server_config(app, Limits(), "192.0.2.1")
+    config = server_config(app, Options("x", proxies="192.0.2.1"))
     config.load()
     first, second = ({"headers": {"x-forwarded-for": f"203.0.113.{end}"}} for end in (5, 6))
     scene = statuses(*(("GET", "/api/items", given) for given in (first, first, second)))

@@ -10,12 +10,10 @@ import pytest
 from lookalike.errors import LookalikeError
 from lookalike.search import Index
 from lookalike.search.items import Record
-from lookalike.serve.application import application
+from lookalike.serve.application import Service, application
 from lookalike.serve.collection import View
-from lookalike.serve.limits import Limits
-from lookalike.serve.options import Options
+from lookalike.serve.limits import Limits, Options
 from lookalike.serve.server import create_app
-from lookalike.serve.service import Service
 from lookalike.serve.tokens import Tokens
 
 
@@ -94,19 +92,6 @@ def test_a_label_that_is_new_in_the_database_does_not_fail_the_map(index):
     service.close()
 
 
-def test_requests_that_come_while_the_server_stops_are_answered(index):
-    async def scene(client):
-        service.drain()
-        paths = ("/ready", "/health", "/api/items/1/neighbours")
-        return [(await client.get(path)).status_code for path in paths]
-
-    options = Options(index.place, Limits(), Tokens())
-    service = Service(index, options.limits)
-    service.load()
-    assert asked(application(service, options, None), scene) == [503, 200, 200]
-    service.close()
-
-
 def test_json_may_not_be_as_large_as_a_file(index):
     async def endless():
         for _ in range(20):
@@ -135,6 +120,6 @@ def test_who_leaves_during_the_upload_is_not_counted_as_a_bad_request(index):
         pass
 
     asyncio.run(app(scope, receive, send))
-    text = app.metrics.text().decode()
+    text = app.state.metrics.text().decode()
     assert 'route="/api/search",status="499"} 1.0' in text
     assert 'status="400"' not in text

@@ -7,9 +7,9 @@ import httpx
 import numpy as np
 import pytest
 
+from lookalike.data.parallel import available_cores
 from lookalike.search import Index
 from lookalike.search.items import Record
-from lookalike.serve.limits import cores
 from lookalike.serve.map import IndexMap
 from lookalike.serve.pictures import Pictures
 from lookalike.serve.server import create_app
@@ -33,7 +33,7 @@ def test_searches_do_not_wait_for_pictures_or_the_map(index, monkeypatch, part, 
     async def scene():
         transport = httpx.ASGITransport(create_app(index), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            slow = [asyncio.ensure_future(client.get(path)) for _ in range(cores() + 1)]
+            slow = [asyncio.ensure_future(client.get(path)) for _ in range(available_cores() + 1)]
             await asyncio.sleep(0.1)
             try:
                 async with asyncio.timeout(20):

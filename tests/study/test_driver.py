@@ -4,9 +4,11 @@ import dataclasses
 import errno
 import json
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import optuna
 import pytest
@@ -19,6 +21,7 @@ from lookalike.errors import BadInput, LookalikeError, WriteFailed
 from lookalike.progress import Watcher
 from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
+from lookalike.study.ledger import Ledger
 from lookalike.study.local import LocalExecutor
 from lookalike.study.plan import make_plan
 from lookalike.study.result_files import (
@@ -133,7 +136,7 @@ def test_a_full_disk_is_no_failed_trial(run, study_values, tmp_path, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(TaskRunner, "validate", full)
-        with pytest.raises(LookalikeError, match="'a'; the same command goes on"):
+        with pytest.raises(LookalikeError, match="'a'; the same command resumes"):
             run(values, tmp_path / "s")
     (row,) = run(values, tmp_path / "s").rows
     assert [trial.state for trial in row.trials] == ["complete"]
@@ -457,3 +460,39 @@ def test_a_database_that_leads_elsewhere_is_refused(run, study_values, tmp_path)
     with pytest.raises(BadInput, match="is a symbolic link"):
         run(study_values(), tmp_path / "study")
     assert precious.read_bytes() == b""
+
+
+def test_a_journal_of_sqlite_that_names_another_file_is_refused(run, study_values, tmp_path):
+    """SQLite undoes what a journal says is not finished, and removes the file that it names."""
+    folder, precious = tmp_path / "study", tmp_path / "precious.txt"
+    folder.mkdir()
+    precious.write_text("mine", encoding="utf-8")
+    with_journal(folder / "study.db", precious)
+    with pytest.raises(BadInput, match=r"study\.db-journal' names another file"):
+        run(study_values(), folder)
+    with pytest.raises(BadInput, match="names another file"):
+        Ledger(folder / "study.db")
+    assert precious.read_text(encoding="utf-8") == "mine"
+    sqlite3.connect(folder / "study.db").execute("SELECT * FROM changed")
+    assert not precious.exists()  # as SQLite does without the check
+
+
+def with_journal(path, named):
+    """A database as it is in the middle of a change, whose journal names a file."""
+    other = path.with_name("other.db")
+    database = sqlite3.connect(other, isolation_level=None)
+    database.execute("PRAGMA cache_size=1")
+    database.execute("CREATE TABLE changed (text)")
+    database.execute("BEGIN")
+    database.executemany("INSERT INTO changed VALUES (?)", [("x" * 1_000,)] * 1_000)
+    for end in ("", "-journal"):
+        shutil.copy(f"{other}{end}", f"{path}{end}")
+    database.execute("ROLLBACK")
+    database.close()
+    other.unlink()
+    journal = Path(f"{path}-journal")
+    content, name = journal.read_bytes(), str(named).encode()
+    page = 2**30 // int.from_bytes(content[24:28], "big") + 1
+    numbers = (len(name), sum(name))
+    record = page.to_bytes(4, "big") + name + b"".join(n.to_bytes(4, "big") for n in numbers)
+    journal.write_bytes(content + record + content[:8])

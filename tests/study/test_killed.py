@@ -18,7 +18,7 @@ COMMAND = "from lookalike.cli import main; main()"
 def start(path, folder):
     arguments = ["study", "run", str(path), "--results", str(folder), "--workers", "2"]
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *arguments, "--lease", "2"],
+        [sys.executable, "-c", COMMAND, *arguments],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )

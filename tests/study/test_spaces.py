@@ -11,7 +11,7 @@ from lookalike.config.loading import nested
 from lookalike.published import Hyperparameter, hyperparameters
 from lookalike.study.config import MethodConfig, shipped_methods
 from lookalike.study.tuning import Choices
-from lookalike.training.objective import sized
+from lookalike.training.objective import fill_loss_sizes
 
 THESIS = {
     "triplet": "triplet-semi-hard",
@@ -85,7 +85,9 @@ def test_proxy_to_proxy_2_is_the_published_loss():
     torch.manual_seed(0)
     number, dim, alpha, margin = 5, 8, 4.0, 0.1
     given |= {"alpha": alpha, "margin": margin}
-    loss = losses.create("proxy-to-proxy-2", **sized("proxy-to-proxy-2", given, number, dim))
+    loss = losses.create(
+        "proxy-to-proxy-2", **fill_loss_sizes("proxy-to-proxy-2", given, number, dim)
+    )
     loss.double()
     x = normalize(torch.randn(12, dim, dtype=torch.float64))
     labels = torch.arange(12) % 4  # the last class is not in the batch

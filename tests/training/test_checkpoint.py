@@ -4,12 +4,12 @@ import errno
 import os
 import resource
 import threading
+from pathlib import Path
 
 import pytest
 import torch
 
 from lookalike.errors import LookalikeError
-from lookalike.files import FAULT
 from lookalike.progress import Watcher
 from lookalike.training import checkpoint, train
 from lookalike.training.signals import Interrupted
@@ -25,71 +25,76 @@ def test_the_copy_is_of_the_moment(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoint, "save", later)
     weights, progress = torch.zeros(3), {"step": 1, "scores": [0.5]}
-    writer = checkpoint.Writer(tmp_path)
-    writer.save({"model": {"w": weights}}, {"progress": progress, "m": (weights,)})
+    writer = checkpoint.CheckpointWriter(tmp_path)
+    writer.save({"model": {"w": weights}, "progress": progress, "m": (weights,)})
     weights += 1
     progress["step"] = 2
     progress["scores"].append(0.7)
     changed.set()
     writer.wait()
-    stored, state = checkpoint.latest(tmp_path)
-    assert not stored["model"]["w"].any()
+    state = checkpoint.latest(tmp_path)
+    assert not state["model"]["w"].any()
     assert state["progress"] == {"step": 1, "scores": [0.5]}
     assert not state["m"][0].any()
 
 
 def test_one_after_the_other(tmp_path):
-    writer = checkpoint.Writer(tmp_path)
+    writer = checkpoint.CheckpointWriter(tmp_path)
     for step in range(5):
-        writer.save({"model": {"w": torch.full((2,), float(step))}}, {"step": step})
+        writer.save({"model": {"w": torch.full((2,), float(step))}, "step": step})
     writer.wait()
-    assert [path.name for path in checkpoint.complete(tmp_path)] == ["000005"]
-    stored, state = checkpoint.latest_on_all_ranks(tmp_path)
-    assert state == {"step": 4}
-    assert stored["model"]["w"].tolist() == [4, 4]
+    assert [path.name[:7] for path in tmp_path.iterdir()] == ["000005-"]
+    state = checkpoint.latest_on_all_ranks(tmp_path)
+    assert state["step"] == 4
+    assert state["model"]["w"].tolist() == [4, 4]
 
 
 def test_an_error_of_the_thread_is_raised(tmp_path):
     occupied = tmp_path / "file"
     occupied.write_text("no folder")
-    writer = checkpoint.Writer(occupied)
-    writer.save({}, {})
+    writer = checkpoint.CheckpointWriter(occupied)
+    writer.save({})
     with pytest.raises(LookalikeError, match=r"cannot write '.*file'.*the same command goes on"):
         writer.wait()
     writer.wait()  # raised once
-    writer.save({}, {})
+    writer.save({})
     with pytest.raises(LookalikeError, match="cannot write"):
-        writer.save({}, {})
+        writer.save({})
 
 
 @pytest.fixture
 def written(tmp_path):
     """A checkpoint and the weights before training."""
-    weights = {"model": {"w": torch.arange(50.0)}, "objective": {"proxies": torch.ones(3, 4)}}
-    checkpoint.save(tmp_path, weights, {"step": 3})
-    checkpoint.save_start(tmp_path, weights["model"])
+    weights = {"w": torch.arange(50.0)}
+    checkpoint.save(tmp_path, {"model": weights, "step": 3})
+    checkpoint.save_start(tmp_path, weights)
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "objective.safetensors", "state.pt"])
-def test_a_flipped_bit_is_a_sentence(written, name):
-    path = written / "000001" / name
+@pytest.mark.parametrize("pattern", ["000001-*.pt", "start-*.safetensors"])
+def test_a_flipped_bit_is_a_sentence(written, pattern):
+    (path,) = written.glob(pattern)
+    assert checkpoint.read(path)
     content = bytearray(path.read_bytes())
     content[-20] ^= 1
     path.write_bytes(content)
-    with pytest.raises(LookalikeError, match=f"is damaged: {name} is .*; remove the run's folder"):
-        checkpoint.latest(written)
+    with pytest.raises(LookalikeError, match=f"'{path}' is damaged.*; remove the run's folder"):
+        checkpoint.read(path)
 
 
-def test_weights_that_are_gone_are_not_passed_over(written):
-    (written / "000001" / "objective.safetensors").unlink()
-    with pytest.raises(LookalikeError, match=r"objective\.safetensors': No such file") as told:
-        checkpoint.latest(written)
+def test_weights_that_are_gone_are_not_passed_over(tiny, stops_at):
+    settings = ("protocol.test_untrained=true",)
+    with pytest.raises(Interrupted):
+        train(tiny(*settings), stops_at(10))
+    (start,) = tiny().runs_dir.glob("*/checkpoints/start-*.safetensors")
+    start.unlink()
+    with pytest.raises(LookalikeError, match=r"start-.*\.safetensors': No such file") as told:
+        train(tiny(*settings))
     assert "remove" not in str(told.value)
 
 
 def refuse(*_, **__):
-    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "state.pt")
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "000001.pt")
 
 
 def forget(*_, **__):
@@ -99,8 +104,8 @@ def forget(*_, **__):
 @pytest.mark.parametrize(
     ("fault", "cause"),
     [
-        (refuse, "cannot read the checkpoint 'state.pt': Permission denied"),
-        (forget, "000001': RuntimeError: storage has wrong byte size"),
+        (refuse, "cannot read the checkpoint '000001.pt': Permission denied"),
+        (forget, r"000001-.*\.pt': RuntimeError: storage has wrong byte size"),
     ],
 )
 def test_another_cause_is_said_and_nothing_is_to_be_removed(written, monkeypatch, fault, cause):
@@ -119,38 +124,21 @@ def test_lack_of_memory_is_no_damage(written, monkeypatch):
         checkpoint.latest(written)
 
 
-def test_a_file_that_is_no_part_of_a_checkpoint_does_not_count(written):
-    weights, _ = checkpoint.latest(written)
-    there = next(written.glob("[0-9]*"))
-    (there / "x.safetensors").write_bytes((there / "model.safetensors").read_bytes())
-    (there / "y.safetensors").write_bytes(b"damaged")
-    found, _ = checkpoint.latest(written)
-    assert found.keys() == weights.keys()
-
-
-def test_a_flipped_bit_of_the_start_is_a_sentence(written):
-    assert checkpoint.read_start(written)["w"].tolist() == list(range(50))
-    path = written / checkpoint.START
-    content = bytearray(path.read_bytes())
-    content[-20] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(LookalikeError, match=r"start\.safetensors' is damaged"):
-        checkpoint.read_start(written)
-
-
-def test_a_start_that_is_gone_is_not_passed_over(written, tmp_path):
-    assert checkpoint.read_start(tmp_path / "none") is None
-    (written / checkpoint.START).unlink()
-    with pytest.raises(LookalikeError, match=r"start\.safetensors': No such file"):
-        checkpoint.read_start(written)
+def test_an_unfinished_file_does_not_count(written):
+    (written / ".draft-000002.pt").write_bytes(b"half")
+    assert checkpoint.latest(written)["step"] == 3
 
 
 def test_a_full_disk_leaves_the_former_checkpoint(written, monkeypatch):
-    monkeypatch.setenv(FAULT, "rename:1:full")
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "rename", full)
     with pytest.raises(LookalikeError, match=r"cannot write.*No space left.*free some space"):
-        checkpoint.save(written, {"model": {"w": torch.zeros(2)}}, {"step": 4})
-    monkeypatch.delenv(FAULT)
-    assert checkpoint.latest(written)[1] == {"step": 3}
+        checkpoint.save(written, {"model": {"w": torch.zeros(2)}, "step": 4})
+    monkeypatch.undo()
+    assert checkpoint.latest(written)["step"] == 3
+    assert not list(written.glob(".draft*"))
 
 
 def test_no_checkpoint(tmp_path):
@@ -217,8 +205,8 @@ def test_a_checkpoint_of_another_version_is_a_sentence(tiny, stops_at, tmp_path)
     with pytest.raises(Interrupted):
         train(tiny(), stops_at(10))
     (folder,) = (tmp_path / "runs").glob("*/checkpoints")
-    weights, state = checkpoint.latest(folder)
+    state = checkpoint.latest(folder)
     state["progress"]["log_bytes"] = state["progress"].pop("log")
-    checkpoint.save(folder, weights, state)
+    checkpoint.save(folder, state)
     with pytest.raises(LookalikeError, match="of another version of lookalike; remove the run"):
         train(tiny())

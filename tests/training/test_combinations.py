@@ -21,7 +21,7 @@ from lookalike.mixing import additive_names
 from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.distributed.gather import average_gradients
 from lookalike.training.distributed.ranks import own_part, rank
-from lookalike.training.forward import FabricModel, ForwardDispatch
+from lookalike.training.forward import ForwardDispatch
 from lookalike.training.objective import build_objective
 
 IMAGES, CLASSES, BATCH, STEPS, DIM = 48, 6, 12, 3, 4
@@ -73,9 +73,7 @@ def learn(seed):
     objective = build_objective(config, CLASSES, DIM).double()
     trainable = [*model.parameters(), *objective.parameters()]
     fabric = prepared_fabric(config.train)
-    passes, optimizer = fabric.setup(
-        ForwardDispatch(model, torch.nn.Identity()), torch.optim.SGD(trainable, lr=0.01)
-    )
+    network, optimizer = fabric.setup(ForwardDispatch(model), torch.optim.SGD(trainable, lr=0.01))
     images = torch.randn(IMAGES, 1, 16, 16, dtype=torch.float64)
     sampler = _sampler(config.sampler.name, images)
     rows = torch.nn.functional.one_hot(LABELS, CLASSES)
@@ -85,7 +83,7 @@ def learn(seed):
         own = images[batch][own_part(len(batch))]
         optimizer.zero_grad()
         labels = LABELS[batch] if kind == "class indices" else rows[batch]
-        loss, embeddings = objective(FabricModel(passes), own, labels)
+        loss, embeddings = objective(network, own, labels)
         fabric.backward(loss)
         average_gradients(objective.parameters())
         optimizer.step()

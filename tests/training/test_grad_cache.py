@@ -9,8 +9,8 @@ from torch import nn
 from lookalike import models
 from lookalike.config import parse
 from lookalike.training import checkpoint, train
-from lookalike.training.forward import DropoutRNG, FabricModel, ForwardDispatch
-from lookalike.training.grad_cache import ChunkedModel, backward_by_chunks
+from lookalike.training.forward import DropoutRNG, ForwardDispatch
+from lookalike.training.grad_cache import CachedPasses, backward_by_chunks
 from lookalike.training.objective import build_objective
 
 BATCH, CLASSES = 13, 4
@@ -32,7 +32,7 @@ def gradients(case, chunks):
     model.freeze(bn_statistics=True)
     objective = build_objective(parse(case), CLASSES, 5).double()
     fabric = Fabric(accelerator="cpu", devices=1)
-    prepared = FabricModel(fabric.setup(ForwardDispatch(model, nn.Identity())))
+    prepared = fabric.setup(ForwardDispatch(model))
     random = DropoutRNG(0)
     model.train()
     losses = []
@@ -44,7 +44,7 @@ def gradients(case, chunks):
             fabric.backward(loss)
         else:
             loss, _ = backward_by_chunks(
-                fabric, objective, prepared, images, labels, chunks=chunks, random=random
+                fabric, objective, prepared, images, labels, chunks=chunks, dropout_rng=random
             )
         losses.append(loss.detach())
     weights = [*model.parameters(), *objective.parameters()]
@@ -70,7 +70,7 @@ class Noisy(nn.Module):
         self.layers = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.5))
         self.given = []
 
-    def forward(self, images, way):
+    def forward(self, images):
         found = self.layers(images.flatten(1))
         self.given.append(found.detach().clone())
         return found
@@ -80,7 +80,7 @@ def test_random_layers_draw_the_same_in_both_passes_and_statistics_move_once():
     torch.manual_seed(0)
     network = Noisy()
     fabric = Fabric(accelerator="cpu", devices=1)
-    cached = ChunkedModel(FabricModel(fabric.setup(network)), 4, DropoutRNG(3))
+    cached = CachedPasses(fabric.setup(network), 4, DropoutRNG(3))
     images = torch.randn(8, 6)
     state = torch.get_rng_state()
     embeddings = cached(images)
@@ -106,13 +106,13 @@ def test_scaled_gradients_are_scaled_once():
         model = models.build("small-cnn", dim=5, channels=1)
         model.freeze(bn_statistics=True)
         objective = build_objective(parse(CASES["proxy"]), CLASSES, 5)
-        prepared = FabricModel(fabric.setup(ForwardDispatch(model, nn.Identity())))
+        prepared = fabric.setup(ForwardDispatch(model))
         images, labels = torch.randn(8, 1, 16, 16), torch.arange(8) % CLASSES
         if chunks == 1:
             fabric.backward(objective(prepared, images, labels)[0])
         else:
             backward_by_chunks(
-                fabric, objective, prepared, images, labels, chunks=2, random=DropoutRNG(0)
+                fabric, objective, prepared, images, labels, chunks=2, dropout_rng=DropoutRNG(0)
             )
         return [weight.grad for weight in (*model.head.parameters(), *objective.parameters())]
 
@@ -152,8 +152,8 @@ def test_the_scale_of_gradients_is_in_the_checkpoint(tiny, tmp_path, monkeypatch
 
     save, saved = checkpoint.save, []
 
-    def stop(folder, weights, state):
-        save(folder, weights, state)
+    def stop(folder, state):
+        save(folder, state)
         saved.append(state["precision"])
         if len(saved) == 7:
             raise KeyboardInterrupt

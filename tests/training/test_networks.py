@@ -13,7 +13,7 @@ from lookalike.config import load
 from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.export import export
-from lookalike.models.multi_view import MultiView
+from lookalike.models.embedding import MultiView
 from lookalike.runs.run import test_embeddings
 from lookalike.study import runner
 from lookalike.study.runner import Task, TaskRunner

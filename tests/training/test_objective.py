@@ -9,7 +9,7 @@ from lookalike import models
 from lookalike.config import load
 from lookalike.errors import BadInput
 from lookalike.training import Interrupted, train
-from lookalike.training.forward import FabricModel, ForwardDispatch
+from lookalike.training.forward import ForwardDispatch
 from lookalike.training.objective import build_objective
 
 pytestmark = pytest.mark.trust(
@@ -27,7 +27,8 @@ def ready():
     """A model, a batch of pictures, and labels."""
     torch.manual_seed(0)
     model = models.build("small-cnn", dim=16, channels=1)
-    return model, torch.randn(16, 1, 32, 32), torch.arange(4).repeat_interleave(4)
+    images, labels = torch.randn(16, 1, 32, 32), torch.arange(4).repeat_interleave(4)
+    return ForwardDispatch(model), images, labels
 
 
 def objective(*overrides):
@@ -122,9 +123,9 @@ class Surroundings(nn.Module):
 def test_every_pass_has_the_precision_of_the_run(precision, around):
     model = Surroundings()
     fabric = Fabric(accelerator="cpu", devices=1, precision=precision)
-    prepared = FabricModel(fabric.setup(ForwardDispatch(model, nn.Identity())))
+    prepared = fabric.setup(ForwardDispatch(model))
     prepared(torch.ones(2))
-    prepared.embed(prepared.features(torch.ones(2)))
+    prepared(prepared(torch.ones(2), "features"), "embed")
     assert model.noted == [around] * 3
 
 
@@ -161,7 +162,7 @@ def test_the_total_is_the_clean_loss_plus_the_weighted_mixed_one(where, ready):
 def test_the_backbone_runs_once_over_the_clean_batch(ready):
     model, images, labels = ready
     seen = []
-    model.backbone.register_forward_hook(lambda module, given, _: seen.append(len(given[0])))
+    model.model.backbone.register_forward_hook(lambda module, given, _: seen.append(len(given[0])))
     for where in ("feature", "embed", "input"):
         objective(f"mix.where={where}", "mix.negatives=2")(model, images, labels)
     assert seen == [16, 16, 16, 32]

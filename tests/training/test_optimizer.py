@@ -1,6 +1,5 @@
 """Which weights decay, at which rate; and a quick step is torch's own."""
 
-import copy
 import math
 
 import pytest
@@ -13,7 +12,7 @@ from lookalike.config.keys import refuse_conflicts
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
 from lookalike.training.objective import build_objective
-from lookalike.training.optimizer import FunctionalStep, build_optimizer, build_schedule
+from lookalike.training.optimizer import build_optimizer, build_schedule
 
 PROXIES = ("loss.name=proxy-anchor",)
 MARGIN = ("loss.name=margin", "loss.learn_beta=true", "loss.num_classes=auto")
@@ -74,30 +73,6 @@ def test_a_loss_of_ones_own_says_what_it_never_decays():
     decay = {id(weight): group["weight_decay"] for group in groups for weight in group["params"]}
     assert decay[id(loss.scale)] == 0
     assert decay[id(loss.proxies)] == 0.3
-
-
-@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
-def test_the_functional_step_is_the_step_of_the_class(kind):
-    """Also where a parameter has no gradient for a while, and after the state was loaded."""
-    sides = []
-    for functional in (False, True):
-        torch.manual_seed(0)
-        weights = [torch.nn.Parameter(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(5))]
-        groups = [{"params": weights[:1]}, {"params": weights[1:], "lr": 0.1, "weight_decay": 0.0}]
-        optimizer = kind(groups, lr=0.01, weight_decay=0.2, fused=True)
-        step = FunctionalStep(optimizer) if functional else optimizer.step
-        for number in range(6):
-            for weight in weights:
-                weight.grad = torch.randn_like(weight)
-            if number < 2:
-                weights[1].grad = None
-            if number == 4:
-                optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-            optimizer.param_groups[0]["lr"] *= 0.5
-            step()
-        sides.append([*weights, *(s["exp_avg_sq"] for s in optimizer.state.values())])
-    for mine, right in zip(*sides, strict=True):
-        assert torch.equal(mine, right)
 
 
 def rates(*settings, steps=12):

@@ -1,6 +1,5 @@
-"""A budget of time: what is left of it, work that stops at its end, and how many images fit in."""
+"""How many images fit in a budget of time, and stages that stop at its end."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,7 @@ from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import Watcher
-from lookalike.study.driver import Executor
-from lookalike.study.runner import Outcome, Task
+from lookalike.study.clock import Clock
 
 RESERVE_SECONDS = 30.0
 """Kept for statistics and the page; a fifth of a budget that is short."""
@@ -27,71 +25,19 @@ class TimeIsUp(LookalikeError):
     """The budget is used up; what is finished is kept."""
 
 
-class Clock:
-    """The time that is left.
+def clock_of(minutes: float, begun: float | None = None) -> Clock:
+    """The clock of a choice: a few seconds at its end are for statistics and the page.
 
     Args:
-        seconds: The whole budget.
+        minutes: The whole budget.
         begun: When it began, by ``time.monotonic``; now if not given.
+
+    Raises:
+        BadInput: It is no budget.
     """
-
-    def __init__(self, seconds: float, begun: float | None = None) -> None:
-        self.seconds = seconds
-        self.begun = time.monotonic() if begun is None else begun
-
-    @property
-    def used(self) -> float:
-        """Seconds since the beginning."""
-        return time.monotonic() - self.begun
-
-    @property
-    def left(self) -> float:
-        """Seconds that work may still take, without what is kept for the end."""
-        return self.seconds - min(RESERVE_SECONDS, self.seconds / 5) - self.used
-
-
-class TimedExecutor:
-    """Another executor until the time is up.
-
-    Args:
-        inner: What executes the tasks.
-        clock: The time that is left.
-    """
-
-    def __init__(self, inner: Executor, clock: Clock) -> None:
-        self.inner = inner
-        self.clock = clock
-
-    @property
-    def size(self) -> int:
-        """How many tasks run at the same time."""
-        return self.inner.size
-
-    @property
-    def slots(self) -> int:
-        """How many more tasks can be submitted now."""
-        return self.inner.slots
-
-    def submit(self, task: Task) -> None:
-        """Start a task."""
-        self.inner.submit(task)
-
-    def wait(self, timeout: float) -> list[Outcome]:
-        """Finished tasks.
-
-        Args:
-            timeout: Seconds to wait at most.
-
-        Returns:
-            The outcomes; empty after ``timeout`` seconds.
-
-        Raises:
-            TimeIsUp: Nothing is finished, and no time is left.
-        """
-        found = self.inner.wait(timeout)
-        if not found and self.clock.left < 0:
-            raise TimeIsUp("the time is up")
-        return found
+    if not minutes > 0:
+        raise BadInput(f"--minutes {minutes:g} is invalid: it must be above 0")
+    return Clock(60 * minutes, begun, reserve=min(RESERVE_SECONDS, 12 * minutes))
 
 
 class TimedWatcher(Watcher):

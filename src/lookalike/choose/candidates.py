@@ -77,18 +77,12 @@ def settings_of(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def study_of(
-    settings: Mapping[str, Any],
-    methods: int,
-    folds: int,
-    name: str,
-    label: str,
-    shrink: float | None = None,
+    settings: Mapping[str, Any], folds: int, name: str, label: str, shrink: float | None = None
 ) -> StudyConfig:
-    """The study of the first candidates.
+    """The study of all candidates.
 
     Args:
         settings: What :func:`settings_of` returned.
-        methods: How many candidates, from the first.
         folds: Parts that the training classes are cut into.
         name: The name of the study.
         label: The name of the data set in tables.
@@ -101,14 +95,13 @@ def study_of(
     common: dict[str, Any] = {"search": {"optim.lr": {"choices": shipped()["rates"]}}}
     if shrink is not None:
         common["set"] = {"model.head_init": "lda", "model.head_shrink": shrink}
-    first = shipped()["methods"][:methods]
     return parse_study(
         {
             "name": name,
             "seed": settings.get("seed", 0),
             "data": {**settings["data"], "label": label},
             "base": base,
-            "methods": [merge(method, common) for method in first],
+            "methods": [merge(method, common) for method in shipped()["methods"]],
             "protocol": {
                 "name": "cross-validation",
                 "folds": folds,

@@ -5,17 +5,16 @@ study, whose name hashes the images and settings. The same call resumes.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lookalike.choose import candidates
-from lookalike.choose.baselines import best_shrink
-from lookalike.choose.budget import Clock, Extraction, TimedExecutor, TimedWatcher, TimeIsUp
+from lookalike.choose.budget import Extraction, TimedWatcher
 from lookalike.choose.decision import Decision, decide
 from lookalike.choose.extraction import compute_features
-from lookalike.choose.preparation import FILE_DATASETS, prepare, usable_classes
+from lookalike.choose.preparation import FILE_DATASETS, chosen_shrink, prepare, usable_classes
 from lookalike.choose.recipe import run_of, untrained_run
 from lookalike.choose.survey import Classes, Survey
 from lookalike.choose.untrained import Untrained, score_untrained
@@ -24,13 +23,11 @@ from lookalike.config import RunConfig, parse
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
 from lookalike.models import preset_of
 from lookalike.progress import Watcher
+from lookalike.study.clock import Clock
 from lookalike.study.driver import Executor, run_study
 from lookalike.study.methods import base_config, hash_of
 from lookalike.study.result_files import load_results
 from lookalike.training.building import load_images
-
-TESTING = candidates.REPEATS / 6
-"""Time of a candidate's repeats and tests as a part of that of its six settings, roughly."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +67,6 @@ class Outcome:
     seconds: float
 
 
-class _Stages(Watcher):
-    """Passes stages on; the notes of a study are not for the user of a choice."""
-
-    def __init__(self, watcher: Watcher) -> None:
-        self.watcher = watcher
-
-    def stage(self, name: str, done: int, total: int, detail: str = "") -> None:
-        """Pass it on."""
-        self.watcher.stage(name, done, total, detail)
-
-
 def choose(
     settings: Mapping[str, Any],
     clock: Clock,
@@ -117,7 +103,7 @@ def choose(
     classes = usable_classes(images)
     identity = hash_of({**settings, "data": _without_root(settings)}, images.fingerprint)
     folder = folder or Path("results") / f"choose-{label}-{identity[:8]}"
-    checked = candidates.study_of(settings, 1, classes.folds, folder.name, label)
+    checked = candidates.study_of(settings, classes.folds, folder.name, label)
     base_config(checked, checked.data[0])  # refuses invalid keys before anything is written
     guarded = TimedWatcher(watcher, clock)
     found = prepare(config, settings, images, identity, clock, folder, guarded)
@@ -151,11 +137,16 @@ def choose(
             failed=(),
             seconds=clock.used,
         )
-    _try_candidates(found.settings, known.folds, folder, label, clock, executor, watcher)
+    study = candidates.study_of(found.settings, known.folds, folder.name, label)
+    if found.settings["model"].get("head_init") == "auto":
+        base = base_config(study, study.data[0])
+        shrink = chosen_shrink(folder, base, guarded)
+        study = candidates.study_of(found.settings, known.folds, folder.name, label, shrink)
+    run_study(study, executor, folder=folder, watcher=watcher, clock=clock)
     gathered, failed = _finished(folder)
     decision = decide(gathered, metric)
-    study = candidates.study_of({**found.settings, "data": own}, 1, known.folds, label, label)
-    base = base_config(study, study.data[0])
+    named = candidates.study_of({**found.settings, "data": own}, known.folds, label, label)
+    base = base_config(named, named.data[0])
     trained = decision.trained
     tested = [one.name for one in decision.candidates] + [name for name, _ in failed]
     return Outcome(
@@ -189,54 +180,6 @@ def label_of(config: RunConfig) -> str:
 
 def _without_root(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings["data"].items() if key != "root"}
-
-
-def _try_candidates(
-    settings: Mapping[str, Any],
-    folds: int,
-    folder: Path,
-    label: str,
-    clock: Clock,
-    executor: Callable[[], AbstractContextManager[Executor]],
-    watcher: Watcher,
-) -> None:
-    """Tune one candidate after the other while there is time to test them all, then test once.
-
-    No test label is read before the last candidate that there is time for is tuned.
-    """
-    quiet, longest, tuned = _Stages(watcher), 0.0, 0
-    with executor() as pool:
-        timed = TimedExecutor(pool, clock)
-        shrink = None
-        try:
-            if settings["model"].get("head_init") == "auto":
-                first = candidates.study_of(settings, 1, folds, folder.name, label)
-                shrink = best_shrink(first, folder, timed)
-            for count, name in enumerate(candidates.names(), 1):
-                if clock.left < longest * (1 + tuned * TESTING):
-                    watcher.note(f"no time is left for {name}")
-                    break
-                before = clock.used
-                study = candidates.study_of(settings, count, folds, folder.name, label, shrink)
-                run_study(
-                    study, lambda: nullcontext(timed), folder=folder, watcher=quiet, test=False
-                )
-                took, tuned = clock.used - before, count
-                longest = max(longest, took)
-                row = load_results(folder).row(label, name)
-                if row is not None and row.validation is not None:
-                    watcher.note(
-                        f"{name}: {candidates.METRIC} {100 * row.validation:.1f} on validation "
-                        f"classes ({took:.0f} s)"
-                    )
-        except TimeIsUp:
-            watcher.note("the time was up while candidates were tuned")
-        if tuned:
-            study = candidates.study_of(settings, tuned, folds, folder.name, label, shrink)
-            try:
-                run_study(study, lambda: nullcontext(timed), folder=folder, watcher=quiet)
-            except TimeIsUp:
-                watcher.note("the time was up during the test")
 
 
 def _finished(folder: Path) -> tuple[Gathered, list[tuple[str, str]]]:

@@ -3,16 +3,17 @@
 Validation classes decide everything: the method, its settings and epochs, the best of what needs no
 training, and whether training is worth it. The last of these on each fold with settings that the
 other folds chose, at the last epoch: the best epoch of a fold is the best *on that fold*, and the
-start is among them, so by it a training never loses to its start. Then both are tested once.
+start is among them, so by it a training never loses to its start. Then all are tested once, and
+:mod:`lookalike.compare` says what the test shows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
+from lookalike.compare.comparison import OnDataset, compare
 from lookalike.compare.contenders import BASELINES, Contender, Gathered
-from lookalike.compare.sampling import class_bounds, sample_of
-from lookalike.compare.uncertainty import Bounds, Difference, differences
+from lookalike.compare.uncertainty import Bounds, Difference
 from lookalike.errors import LookalikeError
 from lookalike.study.intervals import Interval, interval
 from lookalike.study.results import BaselineRow, MethodRow
@@ -46,44 +47,62 @@ class Candidate:
         """Whether it was trained."""
         return isinstance(self.row, MethodRow)
 
-    @property
-    def half(self) -> float | None:
-        """Half the width of the interval."""
-        return None if self.bounds is None else (self.bounds.high - self.bounds.low) / 2
-
 
 @dataclass(frozen=True)
 class Decision:
     """What is recommended, and why.
 
     Attributes:
-        metric: The metric of all scores.
         candidates: All that were tested, the best on validation classes first.
-        trained: The trained one that validation chose; None where none was finished.
-        untrained: The untrained one that validation chose.
+        compared: What their test scores show, as ``lookalike compare`` has it.
         validated: What training gains on the validation classes, over folds, as a one-sided 95 %
             interval (its ``low``); None where none was trained.
-        gain: The difference between these two on the test classes; None where none was trained.
-        to_others: The differences between the recommended and every other candidate, corrected
-            for their number; empty where none was trained.
         test_classes: How many test classes there are.
-        trainings: How often each method was trained and tested.
     """
 
-    metric: str
     candidates: tuple[Candidate, ...]
-    trained: Candidate | None
-    untrained: Candidate
+    compared: OnDataset
     validated: Interval | None
-    gain: Difference | None
-    to_others: tuple[Difference, ...]
     test_classes: int
-    trainings: int
+
+    @property
+    def metric(self) -> str:
+        """The metric of all test scores."""
+        return self.compared.metric
+
+    @property
+    def trainings(self) -> int:
+        """How often each method was trained and tested."""
+        return max(self.compared.trainings, 1)
+
+    @property
+    def trained(self) -> Candidate | None:
+        """The trained one that validation chose; None where none was finished."""
+        return next((one for one in self.candidates if one.trained), None)
+
+    @property
+    def untrained(self) -> Candidate:
+        """The untrained one that validation chose."""
+        return next(one for one in self.candidates if not one.trained)
 
     @property
     def training_helps(self) -> bool:
         """Whether the trained one is shown to be better on the validation classes."""
-        return self.trained is not None and self.validated is not None and self.validated.low > 0
+        return self.validated is not None and self.validated.low > 0
+
+    @property
+    def chosen(self) -> Candidate:
+        """The recommendation."""
+        return self.trained if self.trained and self.training_helps else self.untrained
+
+    @property
+    def gain(self) -> Difference | None:
+        """The difference between the trained and the untrained one on the test classes."""
+        trained = self.trained
+        if trained is None:
+            return None
+        base = self.untrained.name
+        return next((d for d in self._of(trained) if base in (d.better, d.worse)), None)
 
     @property
     def confirmed(self) -> bool:
@@ -92,15 +111,18 @@ class Decision:
         return bool(gain and trained and gain.holds and gain.better == trained.name)
 
     @property
-    def chosen(self) -> Candidate:
-        """The recommendation."""
-        return self.trained if self.trained and self.training_helps else self.untrained
+    def to_others(self) -> tuple[Difference, ...]:
+        """The differences between the recommended and other candidates."""
+        return self._of(self.chosen)
+
+    def _of(self, one: Candidate) -> tuple[Difference, ...]:
+        pairs = self.compared.differences
+        return tuple(pair for pair in pairs if one.name in (pair.better, pair.worse))
 
     @property
     def tied(self) -> tuple[str, ...]:
         """The candidates to which no difference of the recommended one can be shown."""
-        found = [d for d in self.to_others if not d.holds]
-        return tuple(self.other(d) for d in found)
+        return tuple(self.other(pair) for pair in self.to_others if not pair.holds)
 
     @property
     def beaten(self) -> tuple[str, ...]:
@@ -127,40 +149,23 @@ def decide(gathered: Gathered, metric: str) -> Decision:
     Raises:
         LookalikeError: There are no baselines to compare with.
     """
-    rows = gathered.contenders
-    bounds = class_bounds(rows, metric)
-    made = {one.name: _candidate(one, gathered, metric, bounds.get(one.name)) for one in rows}
-    ordered = sorted(made.values(), key=lambda one: -one.validation)
-    trained = next((one for one in ordered if one.trained), None)
-    untrained = next((one for one in ordered if not one.trained), None)
-    if untrained is None:
+    (compared,) = compare(gathered, metric, anyway=True).datasets
+    found = [_candidate(one, gathered, compared) for one in compared.contenders]
+    ordered = sorted(found, key=lambda one: -one.validation)
+    base = next((one.row for one in ordered if isinstance(one.row, BaselineRow)), None)
+    if base is None:
         raise LookalikeError("the study has no baselines, so nothing can be recommended")
-    by_name = {one.name: one for one in rows}
-    gain, validated = None, None
-    if trained is not None:
-        sample = sample_of([by_name[trained.name], by_name[untrained.name]], metric)
-        (gain,) = differences(sample)
-        methods = [one.row for one in ordered if isinstance(one.row, MethodRow)]
-        base = untrained.row
-        gains = validated_gains(methods, base.validation if isinstance(base, BaselineRow) else ())
-        validated = interval(gains, ONE_SIDED) if gains else None
-    classes = [len(table.queries) for one in rows for table in one.class_blocks(metric).values()]
-    decision = Decision(
-        metric=metric,
+    methods = [one.row for one in ordered if isinstance(one.row, MethodRow)]
+    gains = validated_gains(methods, base.validation)
+    sizes = [
+        len(t.queries) for one in compared.contenders for t in one.class_blocks(metric).values()
+    ]
+    return Decision(
         candidates=tuple(ordered),
-        trained=trained,
-        untrained=untrained,
-        validated=validated,
-        gain=gain,
-        to_others=(),
-        test_classes=max(classes, default=0),
-        trainings=max((one.row.seeds for one in rows if one.row), default=0),
+        compared=compared,
+        validated=interval(gains, ONE_SIDED) if gains else None,
+        test_classes=max(sizes, default=0),
     )
-    if trained is None:
-        return decision
-    others = [one.name for one in rows if one.name != decision.chosen.name]
-    pairs = differences(sample_of(rows, metric), not_among=others)
-    return replace(decision, to_others=tuple(pairs))
 
 
 def validated_gains(rows: Sequence[MethodRow], untrained: Sequence[float]) -> list[float]:
@@ -185,8 +190,9 @@ def validated_gains(rows: Sequence[MethodRow], untrained: Sequence[float]) -> li
     return gains
 
 
-def _candidate(one: Contender, gathered: Gathered, metric: str, bounds: Bounds | None) -> Candidate:
-    score = fmean(one.blocks(metric).values())
+def _candidate(one: Contender, gathered: Gathered, compared: OnDataset) -> Candidate:
+    score = fmean(one.blocks(compared.metric).values())
+    bounds = compared.bounds.get(one.name)
     if one.row is not None:
         return Candidate(one.name, one.dim or 0, one.row.validation or 0.0, score, bounds, one.row)
     baselines = [row for study in gathered.studies for row in study.baselines]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lookalike import data
-from lookalike.choose.budget import Clock, Extraction, plan_extraction
+from lookalike.choose.budget import Extraction, plan_extraction
 from lookalike.choose.extraction import measure, write_sample
 from lookalike.choose.survey import Classes, Survey
 from lookalike.config import DataConfig, RunConfig
@@ -21,6 +21,9 @@ from lookalike.errors import BadInput
 from lookalike.files import read_json, write_json
 from lookalike.models import preset_of
 from lookalike.progress import Watcher
+from lookalike.study.baselines import best_shrink
+from lookalike.study.clock import Clock
+from lookalike.study.runner import TaskRunner
 from lookalike.training.building import load_images
 
 FILE_DATASETS = ("folder", "csv")
@@ -131,6 +134,28 @@ def prepare(
     views = {"frozen_views": extraction.views}
     changed = {**settings, "data": used, "model": {**settings["model"], **views}}
     return Prepared(changed, images, survey, extraction)
+
+
+def chosen_shrink(folder: Path, config: RunConfig, watcher: Watcher) -> float:
+    """The shrinkage of the LDA where the heads start, chosen once on the validation classes.
+
+    With ``model.head_init=auto`` every fold and worker would choose its own, which takes far longer
+    than the training of a head.
+
+    Args:
+        folder: The folder of the results, which keeps it.
+        config: What all candidates share.
+        watcher: Receives progress.
+
+    Returns:
+        The best for all folds.
+    """
+    stored = read_json(folder / PLAN)
+    if "shrink" not in stored:
+        folds = TaskRunner(watcher).fold_features(config)
+        stored["shrink"] = best_shrink(folds, config.model.dim, config.train.metric)
+        write_json(folder / PLAN, stored)
+    return float(stored["shrink"])
 
 
 def _sample(config: RunConfig, images: ImageSet, per_class: int, folder: Path) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import typer
 
 from lookalike.cli.console import AsJson
 from lookalike.cli.execution import Execution
-from lookalike.errors import BadInput
 
 
 def choose(
@@ -30,7 +29,7 @@ def choose(
         typer.Option("-o", "--output", help="The folder; default: results/choose-NAME-HASH."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Trainings at the same time; default: all cores.")
+        int | None, typer.Option(min=1, help="Training runs at the same time; default: all cores.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -44,16 +43,14 @@ def choose(
     resumes, and with more minutes tries more.
     """
     begun = time.monotonic()
-    if not minutes > 0:
-        raise BadInput(f"--minutes {minutes:g} is invalid: it must be above 0")
     from lookalike.choose import words
-    from lookalike.choose.budget import Clock
+    from lookalike.choose.budget import clock_of
     from lookalike.choose.candidates import data_settings, settings_of
     from lookalike.choose.chooser import choose as run
     from lookalike.choose.page import next_commands, write_outcome
 
+    clock = clock_of(minutes, begun)
     settings = settings_of(data_settings(arguments))
-    clock = Clock(60 * minutes, begun)
     options = ["--minutes", f"{minutes:g}", *(["--metric", metric] if metric != "recall@1" else [])]
     command = shlex.join(["lookalike", "choose", *arguments, *options])
     with Execution(workers=workers).running("choice") as how:

@@ -10,7 +10,6 @@ from typing import Annotated, NoReturn, TextIO
 
 import typer
 
-from lookalike.cli.address_space import try_libraries_first
 from lookalike.cli.audit import audit
 from lookalike.cli.choose import choose
 from lookalike.cli.compare import compare
@@ -31,9 +30,8 @@ from lookalike.cli.search import search
 from lookalike.cli.serve import serve
 from lookalike.cli.study import study
 from lookalike.cli.train import train
-from lookalike.errors import LookalikeError, LookalikeWarning, masked
+from lookalike.errors import LookalikeError, LookalikeWarning, escaped, masked
 from lookalike.files import FULL
-from lookalike.progress import escaped
 
 __all__ = ["app", "run"]
 
@@ -92,7 +90,6 @@ def run() -> None:
     """Run the command line; an error becomes one sentence and an exit code."""
     warnings.showwarning = show_warning
     try:
-        try_libraries_first()
         app()
     except LookalikeError as error:
         end(str(error), error.exit_code)
@@ -104,9 +101,11 @@ def run() -> None:
     except (FileExistsError, NotADirectoryError, PermissionError, FileNotFoundError) as error:
         end(f"{error.strerror}: '{error.filename}'", 2)
     except OSError as error:
-        remedy = "; free some space, and the same command goes on" * (error.errno in FULL)
+        remedy = "; free some space, and the same command resumes" * (error.errno in FULL)
         named = f": '{error.filename}'" if error.filename else ""
         end(f"{error.strerror or error}{named}{remedy}", 1)
+    except RecursionError:
+        end("a folder, or what is in a file, is nested too deep", 1)
     except (MemoryError, RuntimeError, ImportError) as error:
         if not is_lack_of_memory(error):
             raise

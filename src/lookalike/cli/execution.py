@@ -1,7 +1,6 @@
-"""Where trainings run: the options that ``study run`` and ``reproduce`` share."""
+"""Where training runs are computed: the options that ``study run`` and ``reproduce`` share."""
 
 import inspect
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -22,11 +21,11 @@ Results = Annotated[Path | None, typer.Option(help="The folder of results; defau
 
 @dataclass(frozen=True)
 class Execution:
-    """Where trainings run, how many at the same time, and where their results are."""
+    """Where training runs are computed, how many at a time, and where their results are."""
 
     results: Results = None
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Trainings at the same time; default: all cores.")
+        int | None, typer.Option(min=1, help="Training runs at the same time; default: all cores.")
     ] = None
     executor: Annotated[
         Literal["local", "ray"], typer.Option(help="Processes on this machine, or a Ray cluster.")
@@ -34,21 +33,15 @@ class Execution:
     address: Annotated[
         str | None, typer.Option(help="Address of the Ray cluster; default: this machine.")
     ] = None
-    cpus: Annotated[float, typer.Option(help="CPUs of one training, on Ray.")] = 1
+    cpus: Annotated[float, typer.Option(help="CPUs of one training run, on Ray.")] = 1
     gpus: Annotated[
-        float, typer.Option(help="GPUs of one training, on Ray: a fraction or whole ones.")
+        float, typer.Option(help="GPUs of one training run, on Ray: a fraction or whole ones.")
     ] = 0
-    storage: Annotated[
-        str | None,
-        typer.Option(help="postgresql://... to share a study; default: SQLite in the folder."),
-    ] = None
-    lease: Annotated[
-        float, typer.Option(help="Seconds after which the work of a dead driver is taken over.")
-    ] = 30
 
     @property
     def make_executor(self) -> Callable[..., AbstractContextManager["Executor"]]:
-        """What executes trainings; it is called with a watcher."""
+        """What executes training runs; it is called with a watcher."""
+        from lookalike.data.parallel import available_cores
         from lookalike.study.local import LocalExecutor
         from lookalike.study.ray import RayExecutor
 
@@ -58,17 +51,17 @@ class Execution:
             )
         if self.address is not None or self.gpus or self.cpus != 1:
             raise BadInput("--address, --cpus and --gpus need --executor ray")
-        return partial(LocalExecutor, self.workers or os.cpu_count() or 1)
+        return partial(LocalExecutor, self.workers or available_cores())
 
     @contextmanager
     def running(self, what: str) -> Iterator[Mapping[str, Any]]:
-        """The arguments of what trains, while progress is shown; an interruption says how to go on.
+        """The arguments of what trains, while progress is shown; stopped, it says how to resume.
 
         Args:
             what: What the same command resumes.
 
         Yields:
-            ``executor``, ``folder``, ``storage``, ``lease`` and ``watcher``.
+            ``executor``, ``folder`` and ``watcher``.
         """
         from lookalike.training.signals import Interrupted
 
@@ -78,8 +71,6 @@ class Execution:
                 yield {
                     "executor": partial(executor, watcher=watcher),
                     "folder": self.results,
-                    "storage": self.storage,
-                    "lease": self.lease,
                     "watcher": watcher,
                 }
         except KeyboardInterrupt:

@@ -13,8 +13,8 @@ from lookalike.cli.execution import Execution, with_execution
 from lookalike.errors import BadInput
 
 if TYPE_CHECKING:
-    from lookalike.reproduce import Entry
-    from lookalike.reproduce.outcome import Outcome
+    from lookalike.papers import Entry
+    from lookalike.papers.outcome import Outcome
 
 __all__ = ["reproduce"]
 
@@ -57,7 +57,7 @@ def reproduce(
 
     If interrupted, the same command resumes; finished trainings are not repeated.
     """
-    from lookalike.reproduce.catalogue import entry, find_entries
+    from lookalike.papers.catalogue import entry, find_entries
 
     given = arguments or []
     words = [word for word in given if "=" not in word]
@@ -71,16 +71,16 @@ def reproduce(
     if chosen.lists:
         show_list(chosen, as_json)
         if execution.results:
-            from lookalike.reproduce.page import write_list_page
+            from lookalike.papers.page import write_list_page
 
             path = execution.results / f"{chosen.name.partition('/')[2]}.html"
             write_list_page(path, chosen, command(given))
         return
-    from lookalike.reproduce.page import write_page
-    from lookalike.reproduce.plan import make_plan
-    from lookalike.reproduce.run import page_of
-    from lookalike.reproduce.run import reproduce as train_plan
-    from lookalike.reproduce.selection import check_data
+    from lookalike.papers.page import write_page
+    from lookalike.papers.plan import make_plan
+    from lookalike.papers.run import page_of
+    from lookalike.papers.run import reproduce as train_plan
+    from lookalike.papers.selection import check_data
 
     planned = make_plan(chosen, scale, settings, repeats, trials)
     if not plan or any(row.config.data.root for row in planned.rows):
@@ -108,7 +108,7 @@ def command(given: list[str]) -> str:
 
 def show_outcome(found: "Outcome", pages: list[Path]) -> None:
     """Print the table, what became of each claim, and what was written."""
-    from lookalike.reproduce.tables import as_text, result_table
+    from lookalike.papers.tables import as_text, result_table
 
     if found.rows:
         Console(highlight=False).print(as_text(result_table(found)))
@@ -125,7 +125,7 @@ def show_outcome(found: "Outcome", pages: list[Path]) -> None:
 
 def show_entries(found: list["Entry"], as_json: bool) -> None:
     """Print one line each, or everything with what it needs."""
-    from lookalike.reproduce.cells import needs
+    from lookalike.papers.cells import needs
 
     if as_json:
         listed = [
@@ -150,7 +150,7 @@ def show_entries(found: list["Entry"], as_json: bool) -> None:
 
 def show_list(chosen: "Entry", as_json: bool) -> None:
     """Print a list of the document."""
-    from lookalike.reproduce.lists import list_table
+    from lookalike.papers.lists import list_table
 
     table = list_table(chosen.lists)
     if as_json:

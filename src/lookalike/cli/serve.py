@@ -58,15 +58,10 @@ def serve(
     index are seen within seconds. The API is described at /api/openapi.json.
     """
     from lookalike.errors import BadInput
-
-    try:
-        from lookalike.serve import server
-    except ModuleNotFoundError as error:
-        raise BadInput(
-            f"the search page needs the package '{error.name}': pip install 'lookalike[serve]'"
-        ) from error
     from lookalike.search import Index
+    from lookalike.serve import server
     from lookalike.serve.gate import is_loopback
+    from lookalike.serve.limits import Options
     from lookalike.serve.tokens import SHORTEST_SENTENCE, SHORTEST_TOKEN, Rate, Tokens
 
     opened = Index.open(index)
@@ -87,15 +82,13 @@ def serve(
         shown = address if token is None or secret else f"{address}?token={quote(token)}"
         print(f"{len(opened):,} pictures of {opened.place} at {shown}  (Ctrl-C stops)", flush=True)
 
-    server.serve(
-        opened,
-        host=host,
-        port=port,
+    options = Options(
+        opened.address,
         tokens=known,
         rate=None if rate == "none" else Rate.parse(rate),
         runtime=runtime,
-        workers=workers,
         log=log,
+        host=host,
         proxies=trusted_proxies,
-        ready=tell,
     )
+    server.serve(opened, options, port=port, workers=workers, ready=tell)

@@ -27,6 +27,9 @@ def run(
             help="A YAML file or recipe:studies/NAME, then keys to override.",
         ),
     ],
+    minutes: Annotated[
+        float | None, typer.Option(help="The time for it; rows that do not fit in are left out.")
+    ] = None,
     as_json: AsJson = False,
     *,
     execution: Execution,
@@ -37,6 +40,11 @@ def run(
 
     If interrupted, the same command resumes; finished work is not repeated.
     """
+    clock = None
+    if minutes is not None:
+        from lookalike.study.clock import Clock
+
+        clock = Clock(60 * minutes)
     from lookalike.registry import trust
     from lookalike.study.config import load_study
     from lookalike.study.driver import run_study
@@ -44,7 +52,7 @@ def run(
     config = load_study(arguments[0], arguments[1:])
     trust(config)
     with execution.running("study") as how:
-        found = run_study(config, **how)
+        found = run_study(config, **how, clock=clock)
     show(found.folder, as_json)
     if not as_json:
         print_next(f"compare {found.folder}", f"report {found.folder} -o page.html")

@@ -123,17 +123,19 @@ def picture_files(root: Path, below: str = ".") -> Iterator[str]:
     Yields:
         The path of each, relative to ``root``.
     """
-    try:
-        with os.scandir(root / below) as found:
-            entries = sorted((e for e in found if e.name[:1] != "."), key=lambda e: e.name)
-    except OSError:  # a folder that may not be listed
-        return
-    for entry in entries:
-        if suffix_of(entry.name) in IMAGE_SUFFIXES | OTHER_FORMATS and _may_be_file(entry):
-            yield os.path.normpath(os.path.join(below, entry.name))
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from picture_files(root, os.path.join(below, entry.name))
+    waiting = [below]
+    while waiting:  # no recursion: folders may be nested deeper than Python's calls
+        folder = waiting.pop()
+        try:
+            with os.scandir(os.path.join(root, folder)) as found:
+                entries = sorted((e for e in found if e.name[:1] != "."), key=lambda e: e.name)
+        except OSError:  # a folder that may not be listed
+            continue
+        for entry in entries:
+            if suffix_of(entry.name) in IMAGE_SUFFIXES | OTHER_FORMATS and _may_be_file(entry):
+                yield os.path.normpath(os.path.join(folder, entry.name))
+        folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        waiting += [os.path.join(folder, name) for name in reversed(folders)]
 
 
 def _may_be_file(entry: os.DirEntry[str]) -> bool:

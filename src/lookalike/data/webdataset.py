@@ -89,7 +89,7 @@ def samples_of(shard: Path) -> list[tuple[str, tarfile.TarInfo, dict[str, bytes]
     try:
         with tarfile.open(shard, "r:") as archive:  # members of compressed ones have no place
             for member in archive:
-                if not member.isfile():
+                if not member.isfile() or member.issparse():  # of holes, not in one piece
                     continue
                 folder, _, name = member.name.rpartition("/")
                 stem, _, suffix = name.partition(".")

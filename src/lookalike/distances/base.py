@@ -10,7 +10,7 @@ from lookalike.errors import BadInput
 from lookalike.ops.rows import check_rows, normalize_rows
 from lookalike.registry import DISTANCES
 
-__all__ = ["AdjustableDistance", "Distance", "DistanceLike", "build", "chosen_distance"]
+__all__ = ["AdjustableDistance", "Distance", "DistanceLike", "build"]
 
 
 class Distance:

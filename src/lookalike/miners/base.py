@@ -15,7 +15,7 @@ from lookalike.miners.mined import Mined, from_indices
 from lookalike.ops.autocast import autocast
 from lookalike.relations import Relations, relate
 
-__all__ = ["Miner", "as_miner"]
+__all__ = ["Miner"]
 
 
 @dataclass_transform(eq_default=False)

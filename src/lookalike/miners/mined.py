@@ -13,15 +13,7 @@ from torch import Tensor
 from lookalike.errors import BadInput
 from lookalike.relations import Relations, Triplets
 
-__all__ = [
-    "Indices",
-    "Mined",
-    "from_indices",
-    "index_tuple",
-    "merge_mined",
-    "named_pairs",
-    "sample_weights",
-]
+__all__ = ["Mined"]
 
 
 class Mined:
@@ -102,6 +94,19 @@ def index_tuple(mined: Relations) -> tuple[Tensor, ...]:
     if mined.triplets is not None:
         return mined.triplets.one_by_one()
     return _repeated(mined.positives) + _repeated(mined.negatives)
+
+
+def chosen_indices(relations: Relations, mined: Relations | None) -> tuple[Tensor, ...] | None:
+    """What a miner chose, for parts that are called with index tensors; None: all pairs.
+
+    An image and its own copy in a memory are no pair, which such a part does not know.
+    """
+    r = relations
+    if mined is not None:
+        return index_tuple(mined)
+    if r.self_comparison or bool(((r.positives + r.negatives) > 0).all()):
+        return None
+    return index_tuple(r)
 
 
 def _repeated(counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,27 +1,54 @@
-"""A loss of one's own, written as a subclass of PML's bases."""
+"""What PML's losses have besides, and a loss of one's own, as a subclass of PML's bases."""
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from lookalike.arguments import Built
-from lookalike.distances import Distance
+from lookalike.distances import Distance, LpDistance
 from lookalike.errors import BadInput
-from lookalike.losses import PairLoss
-from lookalike.miners.mined import index_tuple
-from lookalike.pml.distances import LpDistance, distance_of
+from lookalike.labels import Labels, as_tensor
+from lookalike.losses import Loss, PairLoss
+from lookalike.miners.mined import Indices, chosen_indices
+from lookalike.ops.autocast import autocast
+from lookalike.ops.rows import in_full_precision
+from lookalike.pml.distances import distance_of
 from lookalike.pml.loss_dict import as_loss_dict, as_pmls
 from lookalike.pml.reducers import reducer_of
-from lookalike.pml.shipped import Shipped, no_statistics
+from lookalike.pml.shipped import Shipped
 from lookalike.pml.utils.loss_and_miner_utils import convert_to_pairs
+from lookalike.reducers import Reducer
 from lookalike.relations import Relations
 
 __all__ = ["BaseMetricLossFunction", "GenericPairLoss"]
 
 
-class BaseMetricLossFunction(Shipped, PairLoss):
+class OfLosses(Shipped, Loss):
+    """PML's arguments, and the inner steps of its losses, which nothing calls."""
+
+    hooks = (
+        "compute_loss _compute_loss mat_based_loss pair_based_loss pos_calc neg_calc "
+        "get_per_pair_loss compute_density compute_loss_with_labels compute_loss_without_labels "
+        "compute_reg_loss get_pairs nca_computation initialize_beta variance_with_eps "
+        "covariance_loss invariance_loss variance_loss sigmoid update_histogram weigh_loss "
+        "init_margin get_cosine get_angles get_cos_with_margin get_target_mask "
+        "modify_cosine_of_target_classes scale_logits cast_types get_default_weight_init_func "
+        "embedding_regularization_loss add_embedding_regularization_to_loss_dict "
+        "weight_regularization_loss add_weight_regularization_to_loss_dict "
+        "regularization_loss_names all_regularization_loss_names sub_loss_names _sub_loss_names "
+        "zero_loss zero_losses set_reducer reset_stats set_stats _assert_either_pos_or_neg"
+    )
+    instead = "write terms(relations), or subclass BaseMetricLossFunction"
+
+    _: KW_ONLY
+    distance: Built[Distance] = Built(distance_of)
+    reducer: Built[Reducer] = Built(reducer_of)
+
+
+class BaseMetricLossFunction(OfLosses, PairLoss):
     """A loss by ``compute_loss(embeddings, labels, indices_tuple, ref_emb, ref_labels)``.
 
     As PML's subclasses write it: it returns ``{"loss": {"losses": values, "indices": where they
@@ -35,7 +62,6 @@ class BaseMetricLossFunction(Shipped, PairLoss):
         reducer: None: what ``get_default_reducer`` gives.
         embedding_regularizer: A penalty on the embeddings, or its name.
         embedding_reg_weight: The weight of that penalty.
-        collect_stats: True is refused: no statistics are kept.
 
     >>> class Gap(BaseMetricLossFunction):
     ...     def compute_loss(self, embeddings, labels, indices_tuple, ref_emb, ref_labels):
@@ -48,26 +74,11 @@ class BaseMetricLossFunction(Shipped, PairLoss):
     """
 
     reads = "triplets"
-    hooks = (
-        "add_embedding_regularization_to_loss_dict all_regularization_loss_names sub_loss_names "
-        "embedding_regularization_loss regularization_loss_names reset_stats set_reducer "
-        "_assert_either_pos_or_neg"
-    )
-    instead = "write compute_loss, or terms(relations) in a lookalike.losses.PairLoss"
-    default_distance = LpDistance
-
-    _: KW_ONLY
-    distance: Built[Distance] = Built(distance_of)
-    reducer: Built[Any] = Built(reducer_of)
-    collect_stats: Built[None] = Built(no_statistics)
+    hooks = ""
+    default_distance: ClassVar[Callable[[], Distance]] = LpDistance
 
     def compute_loss(
-        self,
-        embeddings: Tensor,
-        labels: Tensor | None,
-        indices_tuple: Any,
-        ref_emb: Tensor,
-        ref_labels: Tensor | None,
+        self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
     ) -> dict[str, Any]:
         """The values of the elements, as a dictionary."""
         raise NotImplementedError
@@ -83,16 +94,49 @@ class BaseMetricLossFunction(Shipped, PairLoss):
     def _sub_loss_names(self) -> list[str]:
         return ["loss"]
 
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Labels | None = None,
+        indices_tuple: Indices | None = None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,
+    ) -> Tensor:
+        """The loss of a batch, in float32 at least; ``compute_loss`` says what it needs of it.
+
+        Args:
+            embeddings: [N, D], the images of the batch.
+            labels: One per embedding.
+            indices_tuple: What a miner returned, or index tensors of pairs or triplets.
+            ref_emb: The candidates, where they are not the batch itself.
+            ref_labels: Their labels.
+
+        Returns:
+            A scalar.
+        """
+        ref_emb = None if ref_emb is embeddings else ref_emb
+        self.distance.check_shapes(embeddings, ref_emb)
+        if not len(embeddings):
+            return in_full_precision(embeddings).sum()
+        with autocast(embeddings.device, enabled=False):
+            rows = in_full_precision(embeddings)
+            others = None if ref_emb is None else in_full_precision(ref_emb)
+            blank = rows.new_zeros(()).expand(len(rows), len(rows if others is None else others))
+            given = None if labels is None else as_tensor(labels, len(rows))
+            of_others = None if ref_labels is None else as_tensor(ref_labels, blank.shape[1])
+            relations = Relations(blank, blank, blank, None, rows, given, others, of_others)
+            return self.loss_of(relations, indices_tuple)
+
     def total_loss(self, relations: Relations, mined: Relations | None = None) -> Tensor:
         """The loss of these relations, or of what a miner chose of them, a scalar."""
-        r, chosen = relations, None
-        embeddings, labels, ref_emb, ref_labels = as_pmls(r)
-        if mined is not None:
-            chosen = index_tuple(mined)
-        elif not r.self_comparison and not bool(((r.positives + r.negatives) > 0).all()):
-            chosen = index_tuple(r)  # its own copy in a memory is no pair of an image
-        found = self.compute_loss(embeddings, labels, chosen, ref_emb, ref_labels)
-        value: Tensor = self.reducer(found | as_loss_dict(self.penalties(r)), embeddings, labels)
+        return self.loss_of(relations, chosen_indices(relations, mined))
+
+    def loss_of(self, relations: Relations, indices_tuple: Indices | None) -> Tensor:
+        """The dictionary of ``compute_loss``, and the penalties, as a scalar."""
+        embeddings, labels, ref_emb, ref_labels = as_pmls(relations)
+        found = self.compute_loss(embeddings, labels, indices_tuple, ref_emb, ref_labels)
+        penalties = as_loss_dict(self.penalties(relations))
+        value: Tensor = self.reducer(found | penalties, embeddings, labels)  # type: ignore[operator]
         return value
 
 
@@ -112,12 +156,7 @@ class GenericPairLoss(BaseMetricLossFunction):
         self.loss_method = self.mat_based_loss if mat_based_loss else self.pair_based_loss
 
     def compute_loss(
-        self,
-        embeddings: Tensor,
-        labels: Tensor | None,
-        indices_tuple: Any,
-        ref_emb: Tensor,
-        ref_labels: Tensor | None,
+        self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
     ) -> dict[str, Any]:
         """By the matrix or by pairs."""
         if labels is None and indices_tuple is None:

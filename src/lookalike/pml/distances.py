@@ -1,29 +1,25 @@
 """``pytorch_metric_learning.distances``: all of ``lookalike.distances`` with its methods."""
 
-from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize, pairwise_distance
 
-from lookalike import distances as core
-from lookalike.distances import AdjustableDistance, Distance
-from lookalike.pml.shipped import NoRecords, Shipped, dressed, no_statistics, public_parts
-
-if TYPE_CHECKING:
-    from lookalike.distances import *  # noqa: F403
-
-__all__ = ["BaseDistance", "BatchedDistance", *core.__all__]
+from lookalike.distances import *
+from lookalike.distances.base import chosen_distance
+from lookalike.pml.shipped import Shipped, core_of, dressed, given_or_default, ship
 
 
-class Methods(NoRecords):
+class Methods(Shipped, Distance):
     """What code written against PML calls on a distance."""
 
-    is_inverted: bool
-    normalize_embeddings: bool
-    p: float
+    hooks = (
+        "compute_mat forward margin smallest_dist largest_dist normalize maybe_normalize get_norm "
+        "reset_stats set_default_stats"
+    )
+    instead = "write matrix(query, reference), or subclass BaseDistance"
 
     def margin(self, x: Tensor, y: Tensor) -> Tensor:
         """How much farther ``x`` is than ``y``: ``x - y``; of similarities ``y - x``."""
@@ -52,42 +48,25 @@ class Methods(NoRecords):
         lengths: Tensor = torch.linalg.vector_norm(embeddings, self.p, dim, **kwargs)
         return lengths
 
+    def __eq__(self, other: object) -> bool:
+        return core_of(self) is core_of(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((core_of(self), tuple(sorted(vars(self).items()))))
+
     def pairwise_distance(self, query_emb: Tensor, ref_emb: Tensor) -> Tensor:
         """[N] each query row against the reference row of the same place, before ``power``.
 
         The rows are taken as they are: ``maybe_normalize`` them first.
         """
-        if isinstance(self, core.LpDistance):
+        if isinstance(self, LpDistance):
             return pairwise_distance(query_emb, ref_emb, self.p)
-        if isinstance(self, core.CosineSimilarity):
+        if isinstance(self, CosineSimilarity):
             return (query_emb * ref_emb).sum(1)
         plain: Any = copy(self)
         vars(plain).update(normalize_embeddings=False, power=1)
         parts = zip(torch.split(query_emb, 256), torch.split(ref_emb, 256), strict=True)
         return torch.cat([plain(rows, others).diagonal() for rows, others in parts])
-
-
-class _OfDistances(Methods, Shipped):
-    hooks = (
-        "compute_mat forward margin smallest_dist largest_dist normalize maybe_normalize get_norm "
-        "reset_stats set_default_stats"
-    )
-    instead = "write matrix(query, reference), or subclass BaseDistance"
-
-    def __init__(self, *args: Any, collect_stats: bool | None = None, **kwargs: Any) -> None:
-        no_statistics(self, collect_stats)
-        super().__init__(*args, **kwargs)
-
-    def __eq__(self, other: object) -> bool:
-        return _plain(type(self)) is _plain(type(other)) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash((_plain(type(self)), tuple(sorted(vars(self).items()))))
-
-
-def _plain(kind: type) -> type:
-    """Our class that one of ``lookalike.pml`` is made of; any other is itself."""
-    return kind.__bases__[1] if kind in _PARTS.values() else kind
 
 
 class BaseDistance(Methods, AdjustableDistance):
@@ -100,7 +79,6 @@ class BaseDistance(Methods, AdjustableDistance):
         p: The norm of that length.
         power: To which the numbers are raised.
         is_inverted: Whether larger is closer.
-        collect_stats: True is refused: no statistics are kept.
 
     >>> class Largest(BaseDistance):
     ...     def compute_mat(self, query_emb, ref_emb):
@@ -110,6 +88,7 @@ class BaseDistance(Methods, AdjustableDistance):
             [3., 0.]])
     """
 
+    hooks = ""
     symmetric = False
 
     def __init__(
@@ -118,9 +97,7 @@ class BaseDistance(Methods, AdjustableDistance):
         p: float = 2,
         power: float = 1,
         is_inverted: bool = False,
-        collect_stats: bool | None = None,
     ) -> None:
-        no_statistics(self, collect_stats)
         super().__init__(normalize_embeddings, p, power)
         self.is_inverted = is_inverted
 
@@ -157,68 +134,18 @@ class _Adopted(BaseDistance):
         return self.other(query, query if reference is None else reference)  # type: ignore[no-any-return]
 
 
-class BatchedDistance(nn.Module):
-    """A distance whose matrix is never whole: each block of rows goes to a function.
-
-    Attributes of the distance (``is_inverted``, ``power``, ...) are those of this module too.
-
-    Args:
-        distance: The distance, or its name.
-        iter_fn: Gets each block, its first row and the row after its last.
-        batch_size: Rows per block.
-
-    >>> rows = []
-    >>> BatchedDistance("cosine", lambda block, *_: rows.append(len(block)), 2)(torch.eye(5))
-    >>> rows
-    [2, 2, 1]
-    """
-
-    def __init__(
-        self,
-        distance: Any,
-        iter_fn: Callable[[Tensor, int, int], object] | None = None,
-        batch_size: int = 32,
-    ) -> None:
-        super().__init__()
-        self.distance = adopted_distance(distance)
-        self.iter_fn = iter_fn
-        self.batch_size = batch_size
-
-    def forward(self, query_emb: Tensor, ref_emb: Tensor | None = None) -> None:
-        """Give ``iter_fn`` all blocks, in order."""
-        others = query_emb if ref_emb is None else ref_emb
-        for start in range(0, len(query_emb), self.batch_size):
-            rows = query_emb[start : start + self.batch_size]
-            if self.iter_fn is not None:
-                self.iter_fn(self.distance(rows, others), start, start + self.batch_size)
-
-    def __getattr__(self, name: str) -> Any:
-        """Attributes of the module, then those of the distance."""
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name == "distance":
-                raise
-            return getattr(self.distance, name)
-
-
-_PARTS = public_parts(core, Distance, _OfDistances, __name__)
-globals().update(_PARTS)
+_PARTS = ship(globals(), Distance, Methods)
 
 
 def adopted_distance(given: Any) -> Any:
     """Ours by name, ours with PML's methods, or one of another package; None: None."""
     if given is None or isinstance(given, Methods):
         return given
-    if callable(given) and hasattr(given, "is_inverted") and not isinstance(given, core.Distance):
+    if callable(given) and hasattr(given, "is_inverted") and not isinstance(given, Distance):
         return _Adopted(given)
-    return dressed(core.build(given), _PARTS)
+    return dressed(build(given), _PARTS)
 
 
 def distance_of(part: Any, given: Any) -> Distance:
     """The distance of a loss or miner: what was given, or its default, if it fits the part."""
-    if given is None and hasattr(part, "get_default_distance"):
-        given = part.get_default_distance()
-    if given is None:
-        given = type(part).default_distance()
-    return core.base.chosen_distance(part, adopted_distance(given))
+    return chosen_distance(part, adopted_distance(given_or_default(part, given, "distance")))

@@ -4,30 +4,24 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import KW_ONLY
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from lookalike import miners as core
 from lookalike.arguments import Built
 from lookalike.distances import Distance
 from lookalike.errors import BadInput
-from lookalike.miners import Mined, Miner
+from lookalike.miners import *
 from lookalike.miners.base import as_miner
 from lookalike.miners.mined import index_tuple
 from lookalike.pml.distances import distance_of
 from lookalike.pml.loss_dict import as_pmls
-from lookalike.pml.shipped import OF_MODULES, Shipped, no_statistics, public_parts, shipped
+from lookalike.pml.shipped import Shipped, ship
 from lookalike.relations import Relations, Triplets, relate
 
-if TYPE_CHECKING:
-    from lookalike.miners import *  # noqa: F403
 
-__all__ = ["BaseMiner", "EmbeddingsAlreadyPackagedAsTriplets", *core.__all__]
-
-
-class _OfMiners(Shipped):
+class _OfMiners(Shipped, Miner):
     hooks = (
         "output_assertion filter_by_bin filter_original_indices get_bins get_func_for_stats "
         "get_max_per_row get_min_per_row get_mine_function get_negatives get_positives "
@@ -35,19 +29,18 @@ class _OfMiners(Shipped):
         "should_select_largest"
     )
     instead = "write mine(embeddings, labels, ref_emb, ref_labels), or subclass BaseMiner"
-    arguments = OF_MODULES | {"distance": (Distance, Built(distance_of))}
-    found: Relations | None = None
+    _: KW_ONLY
+    distance: Built[Distance] = Built(distance_of)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        mine = cls.mine  # type: ignore[attr-defined]
-        if not hasattr(mine, "takes_both"):
-            cls.mine = _either(mine)  # type: ignore[attr-defined]
+        if not hasattr(cls.mine, "takes_both"):
+            cls.mine = _either(cls.mine)  # type: ignore[method-assign]
 
     @torch.no_grad()
     def choose(self, relations: Relations) -> Relations:
         """What was chosen; it is remembered without the embeddings, for its number."""
-        found: Relations = super().choose(relations)  # type: ignore[misc]
+        found = super().choose(relations)
         self.found = found._replace(embeddings=None, ref_emb=None)
         return found
 
@@ -67,7 +60,7 @@ class _OfMiners(Shipped):
         return self._number(4, 2)
 
     def _number(self, parts: int, part: int) -> int:
-        found = () if self.found is None else index_tuple(self.found)
+        found = index_tuple(self.found) if hasattr(self, "found") else ()
         return len(found[part]) if len(found) == parts else 0
 
 
@@ -90,7 +83,7 @@ def _either(mine: Callable[..., Any]) -> Callable[..., Any]:
     return either
 
 
-class BaseMiner(_OfMiners, Miner):
+class BaseMiner(_OfMiners):
     """A miner by ``mine(embeddings, labels, ref_emb, ref_labels)``, as PML's subclasses write it.
 
     It returns three index tensors (triplets) or four (pairs), and runs in every loss and training
@@ -98,7 +91,6 @@ class BaseMiner(_OfMiners, Miner):
 
     Args:
         distance: How embeddings are compared; None: what ``get_default_distance`` gives.
-        collect_stats: True is refused: no statistics are kept.
 
     >>> class First(BaseMiner):
     ...     def mine(self, embeddings, labels, ref_emb, ref_labels):
@@ -109,10 +101,6 @@ class BaseMiner(_OfMiners, Miner):
     >>> miner.num_triplets
     1
     """
-
-    _: KW_ONLY
-    distance: Built[Distance] = Built(distance_of)
-    collect_stats: Built[None] = Built(no_statistics)
 
 
 class EmbeddingsAlreadyPackagedAsTriplets(Miner):
@@ -131,28 +119,4 @@ class EmbeddingsAlreadyPackagedAsTriplets(Miner):
         return relations.only_triplets(Triplets(first, first + 1, negative, weights))
 
 
-class HDCMiner(core.HDCMiner):  # type: ignore[no-redef]
-    """The hardest share of all pairs; index tuples start with the hardest pair of each kind."""
-
-    @torch.no_grad()
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Positive pairs from the least similar, negative ones from the most similar."""
-        mined = super().forward(*args, **kwargs)
-        similarity = mined.relations.similarity
-        pulled, pushed = tuple(mined)[:2], tuple(mined)[2:]
-        return (*_sorted(pulled, -similarity), *_sorted(pushed, similarity))
-
-
-def _sorted(pairs: tuple[Tensor, ...], hardness: Tensor) -> tuple[Tensor, ...]:
-    """The pairs from the hardest to the easiest; among equals by anchor."""
-    order = hardness[pairs].argsort(descending=True, stable=True)
-    return tuple(part[order] for part in pairs)
-
-
-globals().update(
-    public_parts(core, Miner, _OfMiners, __name__)
-    | {
-        own.__name__: shipped(own, _OfMiners, __name__)
-        for own in (EmbeddingsAlreadyPackagedAsTriplets, HDCMiner)
-    }
-)
+ship(globals(), Miner, _OfMiners)

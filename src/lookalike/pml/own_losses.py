@@ -2,24 +2,32 @@
 
 import math
 from dataclasses import KW_ONLY
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lookalike.distances import LpDistance
+from lookalike.distances import CosineSimilarity, LpDistance
 from lookalike.errors import BadInput
-from lookalike.labels import Labels, as_tensor, class_rows
-from lookalike.losses import Loss, PairLoss, Terms
+from lookalike.labels import Labels, class_rows
+from lookalike.losses import PairLoss, Terms
 from lookalike.losses.base import of_listed_triplets
 from lookalike.miners.mined import Indices
 from lookalike.ops.histogram import soft_histogram
-from lookalike.ops.rows import check_rows, in_full_precision, products
+from lookalike.ops.rows import check_rows, products
+from lookalike.pml.base_losses import BaseMetricLossFunction
+from lookalike.pml.loss_dict import as_loss_dict
 from lookalike.relations import Relations
 
 __all__ = ["DynamicSoftMarginLoss", "ManifoldLoss", "P2SGradLoss", "VICRegLoss"]
 
 
-class ManifoldLoss(Loss):
+def one_per_row(values: Tensor, name: str = "loss") -> dict[str, Any]:
+    """One value per image or component, as a dictionary."""
+    return as_loss_dict([Terms(values, name=name)])
+
+
+class ManifoldLoss(BaseMetricLossFunction):
     """Each image nearer to its own proxy than to others, by random walks over all of them.
 
     ``F = (1 - alpha) (I - alpha S)^-1`` with S the normalised ``e^(2 [s]+)`` among images and
@@ -36,6 +44,7 @@ class ManifoldLoss(Loss):
         margin: By how much the own proxy must be nearer.
     """
 
+    default_distance = CosineSimilarity
     needs = "the cosine"
 
     l: int  # noqa: E741
@@ -50,65 +59,33 @@ class ManifoldLoss(Loss):
             raise BadInput(f"lambdaC is {self.lambdaC}; it must not be negative")
         self.proxies = nn.Parameter(torch.randn(self.K, self.l))
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Labels | None = None,
-        indices_tuple: Indices | None = None,
-        ref_emb: Tensor | None = None,
-        ref_labels: Labels | None = None,
-    ) -> Tensor:
-        """The loss of a batch.
-
-        Args:
-            embeddings: [N, l].
-            labels: Must be None.
-            indices_tuple: [N] the proxy of each image; None: random ones.
-            ref_emb: Must be None.
-            ref_labels: Must be None.
-
-        Returns:
-            A scalar.
-        """
+    def compute_loss(
+        self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
+    ) -> dict[str, Any]:
+        """The formula, one value per image; ``indices_tuple`` [N] names the proxy of each."""
         if labels is not None or ref_labels is not None:
             raise BadInput("ManifoldLoss takes no labels; indices_tuple may name the proxies")
-        if ref_emb is not None and ref_emb is not embeddings:
+        if ref_emb is not embeddings:
             raise BadInput("ManifoldLoss compares with its proxies, not with ref_emb")
         check_rows(embeddings, self.l)
-        rows = in_full_precision(embeddings)
-        if not len(rows):
-            return rows.sum()
+        number, device = len(embeddings), embeddings.device
         if isinstance(indices_tuple, Tensor):
-            own = indices_tuple.to(rows.device)
+            of_images = indices_tuple.to(device)
         else:
-            more = torch.randint(self.K, (max(0, len(rows) - self.K),))
-            numbers = torch.cat([torch.arange(self.K), more])
-            own = numbers[torch.randperm(len(numbers))][: len(rows)].to(rows.device)
-        similarity = products(torch.cat([rows, self.proxies.to(rows.dtype)]), unit_rows=True)
-        same = nn.functional.one_hot(own, self.K).to(rows.dtype)
-        return self.total_loss(Relations(similarity, same, 1 - same, None, rows, own))
-
-    def narrow(
-        self,
-        relations: Relations,
-        mined: Relations | None,  # noqa: ARG002
-    ) -> tuple[Relations, Tensor | None]:
-        """All images: nothing is mined."""
-        return relations, None
-
-    def terms(self, relations: Relations) -> Terms:
-        """The formula, one value per image."""
-        number, own = len(relations.positives), relations.positives > 0
-        diagonal = torch.eye(len(relations.similarity), device=own.device).bool()
-        near = (2 * relations.similarity.relu()).exp().masked_fill(diagonal, 0)
+            more = torch.randint(self.K, (max(0, number - self.K),))
+            proxies = torch.cat([torch.arange(self.K), more])
+            of_images = proxies[torch.randperm(len(proxies))][:number].to(device)
+        own = of_images.unsqueeze(1) == torch.arange(self.K, device=device)
+        nodes = torch.cat([embeddings, self.proxies.to(embeddings.dtype)])
+        itself = torch.eye(len(nodes), dtype=torch.bool, device=device)
+        near = (2 * products(nodes, unit_rows=True).relu()).exp().masked_fill(itself, 0)
         scale = near.sum(1).rsqrt()
         walk = scale.unsqueeze(1) * near * scale
-        reached = (1 - self.alpha) * torch.linalg.inv(diagonal.to(walk.dtype) - self.alpha * walk)
-        images, proxies = reached[:number], reached[number:]
-        context = self._missed(products(images, proxies, unit_rows=True), own)
+        reached = (1 - self.alpha) * torch.linalg.inv(itself.to(walk.dtype) - self.alpha * walk)
+        context = self._missed(products(reached[:number], reached[number:], unit_rows=True), own)
         if math.isinf(self.lambdaC):
-            return Terms(context)
-        return Terms(self._missed(images[:, number:], own) + self.lambdaC * context)
+            return one_per_row(context)
+        return one_per_row(self._missed(reached[:number, number:], own) + self.lambdaC * context)
 
     def _missed(self, similarity: Tensor, own: Tensor) -> Tensor:
         """``log(1 + sum e^(s_k - s_own + margin))`` over exponents that are not negative."""
@@ -117,7 +94,7 @@ class ManifoldLoss(Loss):
         return (excess.exp() * ((excess >= 0) & ~own)).sum(1).log1p()
 
 
-class VICRegLoss(Loss):
+class VICRegLoss(BaseMetricLossFunction):
     """Two views of each image near, every component spread, no two components alike.
 
     ``lambda mean |x - x'|^2 / D + mu (mean [1 - std x_d]+ + mean [1 - std x'_d]+) / 2
@@ -136,57 +113,30 @@ class VICRegLoss(Loss):
     covariance_v: float = 1
     eps: float = 1e-4
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Labels | None = None,
-        indices_tuple: Indices | None = None,
-        ref_emb: Tensor | None = None,
-        ref_labels: Labels | None = None,
-    ) -> Tensor:
-        """The loss of two views of a batch.
-
-        Args:
-            embeddings: [N, D], one view of each image.
-            labels: Must be None.
-            indices_tuple: Must be None.
-            ref_emb: [N, D], the other view.
-            ref_labels: Must be None.
-
-        Returns:
-            A scalar.
-        """
+    def compute_loss(
+        self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
+    ) -> dict[str, Any]:
+        """One value per image, one per component of each view, and one for all."""
         if not (labels is None and ref_labels is None and indices_tuple is None):
             raise BadInput("VICRegLoss takes two views, and neither labels nor indices")
-        if ref_emb is None or ref_emb.shape != embeddings.shape:
+        if ref_emb is embeddings or ref_emb.shape != embeddings.shape:
             raise BadInput("VICRegLoss needs ref_emb, the other view of each embedding")
-        check_rows(embeddings, None)
-        rows, others = in_full_precision(embeddings), in_full_precision(ref_emb)
-        near = -(rows - others).square().mean(1, keepdim=True)
-        ones = torch.ones_like(near, requires_grad=False)
-        return self.total_loss(Relations(near, ones, 0 * ones, None, rows, None, others))
-
-    narrow = ManifoldLoss.narrow
-
-    def terms(self, relations: Relations) -> tuple[Terms, ...]:
-        """The formula: one value per image, one per component of each view, and one for all."""
-        assert relations.embeddings is not None
-        assert relations.ref_emb is not None
-        near = -self.invariance_lambda * relations.similarity.squeeze(1)
-        found = [Terms(near, name="invariance_loss")]
-        covariances = relations.similarity.new_zeros(())
-        for number, rows in enumerate((relations.embeddings, relations.ref_emb), start=1):
+        near = (embeddings - ref_emb).square().mean(1)
+        found = one_per_row(self.invariance_lambda * near, "invariance_loss")
+        covariances = near.new_zeros(())
+        for number, rows in enumerate((embeddings, ref_emb), start=1):
             centred = rows - rows.mean(0)
             covariance = centred.T @ centred / max(1, len(rows) - 1)
             variance = covariance.diagonal()
             spread = (1 - (variance + self.eps).sqrt()).relu() / 2
-            found.append(Terms(self.variance_mu * spread, name=f"variance_loss{number}"))
+            found |= one_per_row(self.variance_mu * spread, f"variance_loss{number}")
             others = covariance.square().sum() - variance.square().sum()
             covariances = covariances + others / rows.shape[1]
-        return *found, Terms(self.covariance_v * covariances, name="covariance_loss")
+        weighed = Terms(self.covariance_v * covariances, name="covariance_loss")
+        return found | as_loss_dict([weighed])
 
 
-class P2SGradLoss(Loss):
+class P2SGradLoss(BaseMetricLossFunction):
     """The cosine to the right class 1, to all others 0.
 
     ``1/C sum_c (cos theta_c - [c = y])^2``, mean over images (Zhang et al., CVPR 2019). There is no
@@ -197,6 +147,7 @@ class P2SGradLoss(Loss):
         num_classes: How many classes there are.
     """
 
+    default_distance = CosineSimilarity
     needs = "the cosine"
 
     descriptors_dim: int
@@ -206,42 +157,17 @@ class P2SGradLoss(Loss):
         start = torch.empty(self.descriptors_dim, self.num_classes).uniform_(-1, 1)
         self.weight = nn.Parameter(start / torch.linalg.vector_norm(start, dim=0, keepdim=True))
 
-    def check_given(
-        self,
-        labels: Labels | None,
-        indices_tuple: Indices | None,
-        ref_emb: Tensor | None,
-        ref_labels: Labels | None,  # noqa: ARG002
-    ) -> None:
-        """Refuse anything but embeddings and labels."""
-        if labels is None or indices_tuple is not None or ref_emb is not None:
-            raise BadInput("P2SGradLoss takes embeddings and labels, and nothing else")
-
-    def relations(
-        self,
-        embeddings: Tensor,
-        labels: Labels | None,
-        ref_emb: Tensor | None = None,
-        ref_labels: Labels | None = None,  # noqa: ARG002
-        *,
-        own: Tensor | None = None,  # noqa: ARG002
-        list_pairs: bool = False,  # noqa: ARG002
-    ) -> Relations:
-        """Images and classes."""
-        if labels is None or ref_emb is not None:
-            raise BadInput("P2SGradLoss compares with learned vectors, not with ref_emb")
-        check_rows(embeddings, self.descriptors_dim)
-        rows = in_full_precision(embeddings)
-        similarity = self.distance.similarity(rows, self.weight.T.to(rows.dtype))
-        given = as_tensor(labels, len(rows)).to(rows.device)
-        right = class_rows(given, self.num_classes, similarity)
-        return Relations(similarity, right, 1 - right, None, rows, given, self.weight.T)
-
-    narrow = ManifoldLoss.narrow
-
-    def terms(self, relations: Relations) -> Terms:
+    def compute_loss(
+        self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
+    ) -> dict[str, Any]:
         """The formula, one value per image."""
-        return Terms((relations.similarity - relations.positives).square().mean(1))
+        alone = ref_emb is embeddings and ref_labels is labels
+        if labels is None or indices_tuple is not None or not alone:
+            raise BadInput("P2SGradLoss takes embeddings and labels, and nothing else")
+        check_rows(embeddings, self.descriptors_dim)
+        cosine = self.distance.similarity(embeddings, self.weight.T.to(embeddings.dtype))
+        right = class_rows(labels, self.num_classes, cosine)
+        return one_per_row((cosine - right).square().mean(1))
 
 
 class DynamicSoftMarginLoss(PairLoss):
@@ -276,11 +202,10 @@ class DynamicSoftMarginLoss(PairLoss):
         labels: Labels | None,
         indices_tuple: Indices | None,
         ref_emb: Tensor | None,
-        ref_labels: Labels | None,
     ) -> None:
         """Labels may be missing: row i of ``ref_emb`` is then the positive of row i."""
         if ref_emb is None:
-            super().check_given(labels, indices_tuple, ref_emb, ref_labels)
+            super().check_given(labels, indices_tuple, ref_emb)
 
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per triplet."""

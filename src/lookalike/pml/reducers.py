@@ -1,32 +1,17 @@
 """``pytorch_metric_learning.reducers``: everything of ``lookalike.reducers``, called as PML's."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from torch import Tensor
 
-from lookalike import reducers as core
 from lookalike.pml.loss_dict import LossDict, as_loss_dict, from_loss_dict
-from lookalike.pml.shipped import NoRecords, Shipped, dressed, no_statistics, public_parts
-from lookalike.reducers import Reducer, Terms
+from lookalike.pml.shipped import Shipped, dressed, given_or_default, ship
+from lookalike.reducers import *
 from lookalike.relations import Relations
 
-if TYPE_CHECKING:
-    from lookalike.reducers import *  # noqa: F403
 
-__all__ = ["BaseReducer", "DoNothingReducer", *core.__all__]
-
-
-class Called(NoRecords):
-    """A reducer that is called with a dictionary of losses."""
-
-    def __call__(self, loss_dict: LossDict, embeddings: Tensor, labels: Tensor | None) -> Tensor:
-        """One number of all entries."""
-        parts, relations = from_loss_dict(loss_dict, embeddings, labels)
-        return cast(Reducer, self).combine(parts, relations)
-
-
-class _OfReducers(Called, Shipped):
+class _OfReducers(Shipped, Reducer):
     hooks = (
         "forward element_reduction pos_pair_reduction neg_pair_reduction triplet_reduction "
         "already_reduced_reduction element_reduction_helper tuple_reduction_helper sum_and_divide "
@@ -37,17 +22,17 @@ class _OfReducers(Called, Shipped):
     )
     instead = "write reduce(terms, relations), or subclass BaseReducer"
 
-    def __init__(self, *args: Any, collect_stats: bool | None = None, **kwargs: Any) -> None:
-        no_statistics(self, collect_stats)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         adopted = {name: adopted_reducer(value) for name, value in kwargs.items()}
         super().__init__(*(adopted_reducer(value) for value in args), **adopted)
 
+    def __call__(self, loss_dict: LossDict, embeddings: Tensor, labels: Tensor | None) -> Tensor:
+        """One number of all entries of a dictionary."""
+        return self.combine(*from_loss_dict(loss_dict, embeddings, labels))
 
-class _OfDictionaries(Called, Reducer):
+
+class _OfDictionaries(Shipped, Reducer):
     """A reducer that reads dictionaries of losses instead of terms."""
-
-    def __init__(self, collect_stats: bool | None = None) -> None:
-        no_statistics(self, collect_stats)
 
     def reduce(self, terms: Terms, relations: Relations) -> Tensor:
         """What it makes of these elements."""
@@ -67,9 +52,6 @@ class BaseReducer(_OfDictionaries):
     """A reducer by ``element_reduction``, ``pos_pair_reduction``, ... as PML's subclasses write it.
 
     Each of them gets ``(losses, loss_indices, embeddings, labels)`` and returns one number.
-
-    Args:
-        collect_stats: True is refused: no statistics are kept.
 
     >>> import torch
     >>> class Largest(BaseReducer):
@@ -138,15 +120,11 @@ def adopted_reducer(given: Any) -> Any:
     return given
 
 
-_PARTS = public_parts(core, Reducer, _OfReducers, __name__)
-globals().update(_PARTS)
+_PARTS = ship(globals(), Reducer, _OfReducers)
 
 
 def reducer_of(part: Any, given: Any) -> Reducer:
     """The reducer of a loss, called as PML's: what was given, or its default."""
-    if given is None and hasattr(part, "get_default_reducer"):
-        given = part.get_default_reducer()
-    if given is None:
-        given = type(part).default_reducer()
-    found: Reducer = dressed(core.build(adopted_reducer(given)), _PARTS)
+    given = adopted_reducer(given_or_default(part, given, "reducer"))
+    found: Reducer = dressed(build(given), _PARTS)
     return found

@@ -1,43 +1,30 @@
 """The parts of Lookalike as pytorch-metric-learning (PML) has them: one mechanism for all kinds.
 
-``shipped(part, habits)`` is a subclass of a part of ours. It takes PML's own objects for distances,
-reducers and miners, and refuses a subclass that overrides an inner step of PML's, which nothing
-here would call.
+``ship`` puts a subclass of every part into a module of ``lookalike.pml``. It takes PML's own
+objects for distances, reducers and miners, and refuses a subclass that overrides an inner step of
+PML's, which nothing here would call.
 """
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import KW_ONLY
 from typing import Any, ClassVar
 
-from lookalike.arguments import Built
+from torch import nn
+
 from lookalike.errors import BadInput
 
-__all__ = ["NoRecords", "Shipped", "dressed", "no_statistics", "public_parts", "shipped"]
+__all__ = ["Shipped", "core_of", "dressed", "given_or_default", "ship"]
 
 
-def no_statistics(part: object, collect_stats: bool | None) -> None:
-    """Refuse ``collect_stats=True``; PML's other values ask for nothing."""
-    if collect_stats:
-        raise BadInput(f"{type(part).__name__} keeps no statistics; leave collect_stats out")
-
-
-class NoRecords:
-    """What runs without PML's record keeper."""
-
-    def add_to_recordable_attributes(self, *_: Any, **__: Any) -> None:
-        """Nothing: PML's record keeper is not here."""
-
-
-class Shipped(NoRecords):
+class Shipped:
     """What a kind of parts has besides its own: the habits of PML."""
 
-    hooks: ClassVar[str]
+    hooks: ClassVar[str] = ""
     """Steps of PML's parts of this kind that a subclass might override, and nothing calls."""
-    instead: ClassVar[str]
+    instead: ClassVar[str] = ""
     """What such a subclass does here."""
-    arguments: ClassVar[Mapping[str, tuple[Any, Any]]] = {}
-    """Types and defaults of the arguments by keyword that PML's parts of this kind have."""
+    core: ClassVar[type | None] = None
+    """The part of Lookalike that this is."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -49,53 +36,58 @@ class Shipped(NoRecords):
                     f"{cls.instead}"
                 )
 
+    def add_to_recordable_attributes(self, *_: Any, **__: Any) -> None:
+        """Nothing: PML's record keeper is not here."""
 
-BASES = {
-    *("AdjustableDistance", "Distance", "Loss", "Miner", "PairLoss", "ProxyLoss", "Reducer"),
-    "Regularizer",
-}
+
+BASES = {"AdjustableDistance", "Distance", "Loss", "Miner", "PairLoss", "ProxyLoss", "Reducer"}
 """Classes of Lookalike that are written anew by subclasses; PML knows nothing of them."""
 
-OF_MODULES: dict[str, tuple[Any, Any]] = {"collect_stats": (bool | None, Built(no_statistics))}
 
-
-def shipped(part: type, habits: type[Shipped], module: str) -> type:
-    """A part of ours with the habits of PML, a class of the same name.
+def ship(module: dict[str, Any], base: type, habits: type[Shipped]) -> dict[str, type]:
+    """Put in the place of each part in a module a class of the same name with PML's habits.
 
     Args:
-        part: A class of Lookalike.
-        habits: What PML's parts of its kind have besides.
-        module: Where the class lives.
+        module: The names of the module.
+        base: What parts of this kind are.
+        habits: What PML's parts of this kind have besides.
 
     Returns:
-        A subclass of ``part``.
+        The new classes by name.
     """
-    names: dict[str, Any] = {"__module__": module, "__doc__": part.__doc__}
-    if habits.arguments:
-        types = {name: kind for name, (kind, _) in habits.arguments.items()}
-        names["__annotations__"] = {"_": KW_ONLY} | types
-        names |= {name: default for name, (_, default) in habits.arguments.items()}
-    else:
-        names["__signature__"] = inspect.signature(part)
-    return type(part.__name__, (habits, part), names)
-
-
-def public_parts(room: Any, base: type, habits: type[Shipped], module: str) -> dict[str, Any]:
-    """Everything public of a room of ours by name, its parts of one kind with PML's habits."""
-    found = {name: getattr(room, name) for name in room.__all__ if name not in ("create", "names")}
-    return {
-        name: shipped(part, habits, module)
-        if isinstance(part, type) and issubclass(part, base) and name not in BASES
-        else part
-        for name, part in found.items()
+    parts = {
+        name: part
+        for name, part in module.items()
+        if isinstance(part, type) and issubclass(part, base) and not issubclass(part, Shipped)
     }
+    made = {}
+    for name in parts.keys() - BASES:
+        own = {"__module__": module["__name__"], "__doc__": parts[name].__doc__}
+        if "__init__" in vars(habits) and not issubclass(base, nn.Module):
+            own["__signature__"] = inspect.signature(parts[name])
+        made[name] = type(name, (habits, parts[name]), own | {"core": parts[name]})
+    module.update(made)
+    return made
+
+
+def core_of(part: object) -> type:
+    """The class of Lookalike that a shipped part is; that of any other is its own."""
+    found: type = vars(type(part)).get("core") or type(part)
+    return found
 
 
 def dressed(part: Any, made: Mapping[str, Any]) -> Any:
     """An object of a class of ours as one of the class of the same name with PML's habits."""
     found = made.get(type(part).__name__)
-    if found is None or type(part) is not found.__bases__[1]:
+    if found is None or type(part) is not vars(found)["core"]:
         return part
     other = found.__new__(found)
     vars(other).update(vars(part))
     return other
+
+
+def given_or_default(part: Any, given: Any, what: str) -> Any:
+    """What was given; or what ``get_default_distance`` says, or the default of the part."""
+    if given is None and hasattr(part, f"get_default_{what}"):
+        given = getattr(part, f"get_default_{what}")()
+    return getattr(type(part), f"default_{what}")() if given is None else given

@@ -1,25 +1,7 @@
 """Regularisers: penalties on embeddings and on learned weights."""
 
 from lookalike.registry import REGULARIZERS
-from lookalike.regularizers.penalties import (
-    CenterInvariantRegularizer,
-    LpRegularizer,
-    RegularFaceRegularizer,
-    Regularizer,
-    SparseCentersRegularizer,
-    ZeroMeanRegularizer,
-)
-
-__all__ = [
-    "CenterInvariantRegularizer",
-    "LpRegularizer",
-    "RegularFaceRegularizer",
-    "Regularizer",
-    "SparseCentersRegularizer",
-    "ZeroMeanRegularizer",
-    "create",
-    "names",
-]
+from lookalike.regularizers.penalties import *
 
 create = REGULARIZERS.create
 names = REGULARIZERS.names

@@ -15,10 +15,8 @@ __all__ = [
     "LpRegularizer",
     "RegularFaceRegularizer",
     "Regularizer",
-    "RegularizerLike",
     "SparseCentersRegularizer",
     "ZeroMeanRegularizer",
-    "build",
 ]
 
 

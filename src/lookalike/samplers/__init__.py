@@ -6,35 +6,9 @@
 """
 
 from lookalike.registry import SAMPLERS
-from lookalike.samplers.base import BatchSampler
-from lookalike.samplers.by_embedding import (
-    CoresetSampler,
-    DistanceMatchingSampler,
-    FrechetMatchingSampler,
-    GreedyCoresetSampler,
-    StoreSampler,
-)
-from lookalike.samplers.by_label import (
-    ForcedPairSampler,
-    HierarchicalSampler,
-    PerClassSampler,
-    RandomSampler,
-)
-
-__all__ = [
-    "BatchSampler",
-    "CoresetSampler",
-    "DistanceMatchingSampler",
-    "ForcedPairSampler",
-    "FrechetMatchingSampler",
-    "GreedyCoresetSampler",
-    "HierarchicalSampler",
-    "PerClassSampler",
-    "RandomSampler",
-    "StoreSampler",
-    "create",
-    "names",
-]
+from lookalike.samplers.base import *
+from lookalike.samplers.by_embedding import *
+from lookalike.samplers.by_label import *
 
 create = SAMPLERS.create
 names = SAMPLERS.names

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from lookalike.addresses import is_postgres
 from lookalike.errors import masked
-from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
-from lookalike.search.effort import NEIGHBOURS, mean_recall
 from lookalike.search.index import Index
+from lookalike.search.recall import NEIGHBOURS, mean_recall
+from lookalike.search.unit import unit_rows
 
 SAMPLE = 256
 DRIFT_SAMPLE = 500
@@ -62,7 +62,7 @@ class Health:
         pictures: How many there are.
         recall: The share of the true ten nearest that search finds, on ``queries`` pictures.
         queries: How many pictures were held back as queries.
-        precision: How exactly vectors are stored, and what that costs.
+        vectors: How exactly vectors are stored.
         duplicates: Groups of pictures with exactly the same vector, by id.
         empty: Pictures whose vector is zero or not finite, by id.
         missing: Pictures without a file, by path; None: not looked for.
@@ -75,7 +75,7 @@ class Health:
     recall: float | None = None
     queries: int = 0
     search: str = "exact"
-    precision: str = ""
+    vectors: str = ""
     duplicates: list[list[int]] = field(default_factory=list)
     empty: list[int] = field(default_factory=list)
     missing: list[str] | None = None
@@ -97,7 +97,7 @@ class Health:
             lines.append("files      as they were written")
         if self.pictures:
             lines.append(f"search     {self.search}")
-            lines.append(f"vectors    {self.precision}")
+            lines.append(f"vectors    {self.vectors}")
         if self.recall is not None:
             lines.append(
                 f"recall     {self.recall:.3f} of the true {NEIGHBOURS} nearest of {self.queries} "
@@ -146,7 +146,7 @@ def check_index(place: str, watcher: Watcher | None = None, *, files: bool = Fal
         if found.damage:
             return found
     index = Index.open(place)
-    found.pictures, found.precision = len(index), index.precision
+    found.pictures, found.vectors = len(index), index.dtype
     found.search = index.approximation or "exact"
     ids = index.ids_where(None)
     found.duplicates, found.empty = twins(index, ids, watcher)
@@ -191,7 +191,7 @@ def measured_recall(index: Index, ids: NDArray[np.int64]) -> tuple[float, int]:
     """The recall of the index's search against comparing with every picture."""
     random = np.random.default_rng(2)
     own = np.sort(random.choice(ids, min(SAMPLE, len(ids)), replace=False)).tolist()
-    queries = unit(index.vectors_of(own))
+    queries = unit_rows(index.vectors_of(own))
     truth, found = (
         [[id for id, _ in one] for one in index.find(queries, NEIGHBOURS + 1, None, exact)]
         for exact in (True, False)
@@ -232,11 +232,5 @@ def nearest_among(
     index: Index, own: NDArray[np.int64], gallery: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """The similarity of each picture to its nearest of the gallery."""
-    queries, others = (unit(index.vectors_of(ids.tolist())) for ids in (own, gallery))
+    queries, others = (unit_rows(index.vectors_of(ids.tolist())) for ids in (own, gallery))
     return np.asarray((queries @ others.T).max(1), float)
-
-
-def unit(rows: Vectors) -> Vectors:
-    """Rows of length 1."""
-    found: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return found

@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from pathlib import PurePath
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, File, Form, Header, Path, Query, Request, Response, UploadFile
@@ -21,27 +21,37 @@ from lookalike.serve.attribution import attribute, seen_part
 from lookalike.serve.collection import View
 from lookalike.serve.engine import SearchTask, milliseconds_since
 from lookalike.serve.examples import Examples
-from lookalike.serve.limits import Refusal
+from lookalike.serve.limits import (
+    EXAMPLES,
+    FILTER_LENGTH,
+    LABEL_LENGTH,
+    LISTED,
+    NEIGHBOURS,
+    PICTURES,
+    Refusal,
+)
 from lookalike.serve.pictures import check_headers, decode_upload
-from lookalike.serve.query import DEFAULTS
-from lookalike.serve.service import Service
+
+if TYPE_CHECKING:
+    from lookalike.serve.application import Service
 
 Id = Annotated[int, Path(ge=0, lt=2**63, description="The number of an indexed picture.")]
 Label = Annotated[
-    str | None, Query(max_length=1_000, description="Search pictures of this label only.")
+    str | None, Query(max_length=LABEL_LENGTH, description="Search pictures of this label only.")
 ]
 AtLeast = Annotated[
     float, Query(ge=-1, le=1, description="Leave out neighbours less similar than this.")
 ]
+K = Annotated[int, Query(ge=1, le=NEIGHBOURS, description="How many neighbours.")]
 Where = Annotated[
     str | None,
     Query(
-        max_length=DEFAULTS.filter_length,
+        max_length=FILTER_LENGTH,
         description="Search pictures that this filter leaves, such as price < 50 and brand = 'x'.",
     ),
 ]
-FormIds = Annotated[list[query.Id], Form(max_length=DEFAULTS.examples)]
-FormLabels = Annotated[list[query.LabelName], Form(max_length=DEFAULTS.examples)]
+FormIds = Annotated[list[query.Id], Form(max_length=EXAMPLES)]
+FormLabels = Annotated[list[query.LabelName], Form(max_length=EXAMPLES)]
 SizeName = Literal["tiny", "small", "large"]
 SIZES: dict[SizeName, int] = {"tiny": 96, "small": 320, "large": 1_024}
 """The longest sides that pictures are served in: on the map, in a grid, alone."""
@@ -59,11 +69,10 @@ ALWAYS = problems(
     _401="The token is missing or wrong.",
     _403="The request comes from a page of another site.",
     _408="The request took too long.",
-    _421="The host name is not this server's.",
     _422="A value is invalid.",
     _431="The head of the request is too large.",
     _429="Too much work is waiting, or this token has asked too often; see Retry-After.",
-    _503="The server is loading, or overloaded, or cannot read its index; see Retry-After.",
+    _503="The server is overloaded, or cannot read its index; see Retry-After.",
 )
 UNREADABLE = problems(_400="The body cannot be read.", _413="The body is too large.")
 UNKNOWN = problems(_404="There is no such picture, or its file is missing.")
@@ -74,11 +83,10 @@ UPLOADED = problems(
 )
 
 
-def api_router(service: Service) -> APIRouter:
+def api_router(service: "Service") -> APIRouter:
     """Every route under ``/api``, about one index."""
     limits, engine, collection = service.limits, service.engine, service.collection
     router = APIRouter(prefix="/api", responses=ALWAYS)
-    K = Annotated[int, Query(ge=1, le=limits.neighbours, description="How many neighbours.")]
 
     async def answer(
         start: float,
@@ -113,9 +121,7 @@ def api_router(service: Service) -> APIRouter:
 
     @router.get("/ready", tags=["about"])
     async def ready() -> answers.Ready:
-        """Whether the server answers searches: model loaded, index open; needs no token."""
-        if service.unready is not None:
-            raise Refusal(503, service.unready, {"Retry-After": "1"})
+        """Whether the server answers searches, as it does from the first request on; no token."""
         return answers.Ready()
 
     @router.get("/about", tags=["about"])
@@ -136,7 +142,7 @@ def api_router(service: Service) -> APIRouter:
             runtime=engine.runtime,
             approximation=index.approximation,
             upload_bytes=limits.upload_bytes,
-            neighbours=limits.neighbours,
+            neighbours=NEIGHBOURS,
         )
 
     @router.get("/labels", tags=["about"])
@@ -151,7 +157,7 @@ def api_router(service: Service) -> APIRouter:
         label: Label = None,
         where: Where = None,
         offset: Annotated[int, Query(ge=0, lt=2**63)] = 0,
-        limit: Annotated[int, Query(ge=1, le=limits.listed)] = 24,
+        limit: Annotated[int, Query(ge=1, le=LISTED)] = 24,
         seed: Annotated[
             int | None,
             Query(ge=0, lt=2**63, description="Draw pictures at random; one seed, one order."),
@@ -239,11 +245,11 @@ def api_router(service: Service) -> APIRouter:
     async def search_by_picture(
         image: Annotated[
             list[UploadFile],
-            File(description="The query; of several the mean.", max_length=limits.pictures),
+            File(description="The query; of several the mean.", max_length=PICTURES),
         ] = [],  # noqa: B006
         item: FormIds = [],  # noqa: B006
-        right: FormIds = [],  # noqa: B006
-        wrong: FormIds = [],  # noqa: B006
+        positive_ids: FormIds = [],  # noqa: B006
+        negative_ids: FormIds = [],  # noqa: B006
         plus: FormLabels = [],  # noqa: B006
         minus: FormLabels = [],  # noqa: B006
         weight: Annotated[float, Form(ge=0, le=10, allow_inf_nan=False)] = 1.0,
@@ -268,7 +274,7 @@ def api_router(service: Service) -> APIRouter:
             finally:
                 for task in tasks:
                     task.cancel()
-            examples = Examples(vectors, item, right, wrong, plus, minus, weight)
+            examples = Examples(vectors, item, positive_ids, negative_ids, plus, minus, weight)
             return await answer(start, view, examples, k, label, where, at_least)
 
     @router.post(
@@ -289,10 +295,17 @@ def api_router(service: Service) -> APIRouter:
             kind = request.headers.get("content-type", "")
             body = await service.parsing.run(query.parse, text, kind)
             examples = Examples(
-                body.vectors, body.items, body.right, body.wrong, body.plus, body.minus, body.weight
+                body.vectors,
+                body.items,
+                body.positive_ids,
+                body.negative_ids,
+                body.plus,
+                body.minus,
+                body.weight,
             )
-            k = min(body.k, limits.neighbours)
-            return await answer(start, view, examples, k, body.label, body.where, body.at_least)
+            return await answer(
+                start, view, examples, body.k, body.label, body.where, body.at_least
+            )
 
     @router.post("/why", tags=["search"], responses=UNKNOWN | UPLOADED)
     @service.analyses.threaded

@@ -2,8 +2,7 @@
 
 import logging
 import threading
-from collections import OrderedDict
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,8 @@ from lookalike.inference.encoder import Vectors
 from lookalike.search.filters import Filter
 from lookalike.search.index import Index
 from lookalike.serve.limits import Limits, Refusal
-from lookalike.serve.logs import event
 from lookalike.serve.map import IndexMap
-from lookalike.serve.metrics import Metrics
+from lookalike.serve.monitoring import Metrics, event
 from lookalike.serve.pictures import BoundedCache, Pictures
 
 MEAN_OF = 1_000
@@ -30,8 +28,7 @@ class View:
         self.index = index
         self.pictures = Pictures(index, thumbnails)
         self.map = IndexMap(index, limits.map_points)
-        self._means: OrderedDict[str, Vectors] = OrderedDict()
-        self._lock = threading.Lock()
+        self._mean_of = lru_cache(MEANS_KEPT)(partial(mean_of, index))
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
@@ -78,25 +75,22 @@ class View:
                 raise Refusal(404, f"There is no picture {id}.") from error
 
     def label_mean(self, label: str) -> Vectors:
-        """The mean of the vectors of a label, as a unit vector.
-
-        Of a label with more than ``MEAN_OF`` pictures, so many are taken, evenly spaced.
-        """
+        """The mean of the vectors of a label, as a unit vector."""
         if label not in self.label_counts:
             raise Refusal(422, f"No picture has the label '{label}'.")
-        with self._lock:
-            if label in self._means:
-                self._means.move_to_end(label)
-                return self._means[label]
-        ids = self.index.ids_where(Filter.of(label=label))
-        some = ids[np.unique(np.linspace(0, len(ids) - 1, min(MEAN_OF, len(ids))).astype(int))]
-        mean: Vectors = self.index.vectors_of(some.tolist()).mean(0)
-        mean /= max(float(np.linalg.norm(mean)), 1e-12)
-        with self._lock:
-            self._means[label] = mean
-            while len(self._means) > MEANS_KEPT:
-                self._means.popitem(last=False)
-        return mean
+        return self._mean_of(label)
+
+
+def mean_of(index: Index, label: str) -> Vectors:
+    """The mean of the vectors of a label, as a unit vector.
+
+    Of a label with more than ``MEAN_OF`` pictures, so many are taken, evenly spaced.
+    """
+    ids = index.ids_where(Filter.of(label=label))
+    some = ids[np.unique(np.linspace(0, len(ids) - 1, min(MEAN_OF, len(ids))).astype(int))]
+    mean: Vectors = index.vectors_of(some.tolist()).mean(0)
+    mean /= max(float(np.linalg.norm(mean)), 1e-12)
+    return mean
 
 
 class Collection:

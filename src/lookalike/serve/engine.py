@@ -4,7 +4,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -15,13 +15,11 @@ from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder, Vectors
 from lookalike.search.filters import Filter
 from lookalike.search.items import Hit
-from lookalike.serve.batching import Batcher
 from lookalike.serve.collection import View
-from lookalike.serve.limits import Admission, Limits, Refusal, Workers, cores
-from lookalike.serve.metrics import Metrics
+from lookalike.serve.limits import PICTURES, Limits, Refusal, Runtime
+from lookalike.serve.monitoring import Metrics
 from lookalike.serve.pictures import decode_upload
-
-Runtime = Literal["torch", "onnx"]
+from lookalike.serve.queues import Admission, Batcher, Workers
 
 
 @dataclass(frozen=True)
@@ -48,18 +46,18 @@ class Engine:
     Args:
         limits: Sizes of batches and queues.
         metrics: Is told about them.
-        threads: How many cores to use; None: all that this process may use.
+        threads: How many cores to use.
     """
 
-    def __init__(self, limits: Limits, metrics: Metrics, threads: int | None = None) -> None:
+    def __init__(self, limits: Limits, metrics: Metrics, threads: int) -> None:
         self.limits = limits
-        self.threads = threads or cores()
+        self.threads = threads
         self.encoder: Encoder | None = None
         self.runtime: Runtime | None = None
         self.admission = Admission(limits.waiting)
         self.pixels = Admission(limits.working_pixels)
         batched = limits.batch_pictures > 1
-        most = limits.waiting * limits.pictures
+        most = limits.waiting * PICTURES
         self._decoding = Workers(self.threads, most, "decoding")
         self._embedding: Batcher[Tensor, Vectors] = Batcher(
             self._embed,

@@ -1,4 +1,4 @@
-"""The outermost layer: access, time and size of every request, security headers of every answer."""
+"""Access, time and size of every request, and the security headers of every answer."""
 
 import asyncio
 import ipaddress
@@ -58,8 +58,7 @@ def is_loopback(host: str) -> bool:
 class Gate:
     """Access, time and size of requests.
 
-    - On loopback only loopback's own names are answered, so that no other site can point its name
-      at this machine and read the pictures (DNS rebinding); pages of other sites may not post.
+    - Pages of other sites may not post.
     - With ``tokens`` all but ``OPEN_PATHS`` needs one: ``Authorization: Bearer``, a cookie, or
       once ``?token=`` in the address, which sets the cookie and redirects. A browser without it
       gets a page with a field for it.
@@ -67,26 +66,20 @@ class Gate:
       that has sent too many wrong tokens has to wait, too.
     - A body may have ``limits.upload_bytes`` or, without a file, ``limits.json_bytes``, and a
       request ``limits.request_seconds``; where the client has left, its request is cancelled.
-    - ``refusing`` says why searches cannot be answered yet.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        *,
         limits: Limits,
-        tokens: Tokens | None = None,
-        buckets: Buckets | None = None,
-        loopback: bool = True,
-        refusing: Callable[[], str | None] = lambda: None,
+        tokens: Tokens,
+        buckets: Buckets | None,
     ) -> None:
         self.app = app
         self.limits = limits
-        self.tokens = tokens or Tokens()
+        self.tokens = tokens
         self.buckets = buckets
-        self.loopback = loopback
         self.wrong_tokens = Buckets(WRONG_TOKENS)
-        self.refusing = refusing
         # cookies do not know ports: two servers on one machine must not share one
         self.cookie = f"lookalike-{self.tokens.mark}"
 
@@ -168,11 +161,8 @@ class Gate:
         """The refusal of a request, or the redirection that sets the cookie; None: pass it on."""
         request = HTTPConnection(scope)
         headers, path = request.headers, scope["path"]
-        host = re.sub(r":\d*$", "", headers.get("host", ""))
         if sum(len(key) + len(value) for key, value in scope["headers"]) > self.limits.head_bytes:
-            return refusal(431, "The head of the request is too large.")
-        if self.loopback and not is_loopback(host):
-            return refusal(421, "This server answers to this machine's own names only.")
+            return refusal(431, "The head of the request is too large.")  # it came in one piece
         if scope["method"] == "POST" and headers.get("sec-fetch-site") == "cross-site":
             return refusal(403, "Requests from pages of other sites are refused.")
         client = client_of(scope)
@@ -195,9 +185,6 @@ class Gate:
                     return token_form(wrong=bool(given), headers=needed)
                 return refusal(401, "This server needs its token.", needed)
             scope[TOKEN_NAME] = name
-        refused = self.refusing()
-        if refused and path.startswith("/api/") and path not in STATE_PATHS:
-            return refusal(503, refused, {"Retry-After": "1"})
         length, most = headers.get("content-length", ""), self._most_bytes(scope)
         if length.isdigit() and int(length) > most:
             return refusal(413, too_large(most))

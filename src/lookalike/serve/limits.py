@@ -1,23 +1,36 @@
-"""Limits of a request and of all requests together, and how a request is refused."""
+"""What requests may use, how an index is served, and how a request is refused."""
 
-import asyncio
-import os
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import MutableSequence
+from dataclasses import dataclass, field
+from typing import Literal
 
-from fastapi import HTTPException
+from starlette.exceptions import HTTPException
 
-P = ParamSpec("P")
-T = TypeVar("T")
+from lookalike.addresses import DatabaseAddress
+from lookalike.serve.tokens import DEFAULT_RATE, Buckets, Rate, Tokens
+
+Runtime = Literal["torch", "onnx"]
+LogFormat = Literal["human", "json"]
+
+NEIGHBOURS = 200
+"""The largest k."""
+PICTURES = 16
+"""How many pictures a search may upload."""
+EXAMPLES = 64
+"""How many ids, vectors and labels a search may have of each."""
+LISTED = 200
+"""The largest page of ``/api/items``."""
+FILTER_LENGTH = 2_000
+"""The longest filter, in characters."""
+LABEL_LENGTH = 1_000
+"""The longest label, in characters."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """What one request, and all of them together, may use.
+
+    What the description of the API says of single values, such as the largest k, is constant.
 
     Args:
         upload_bytes: The largest form with pictures.
@@ -31,7 +44,6 @@ class Limits:
         scans: The most scans of a JPEG: a progressive one of a few megabytes can have a hundred
             thousand scans over its pixels.
         request_seconds: How long a request may take.
-        silent_seconds: How long a connection may be open without a complete request head.
         drain_seconds: How long requests may still run after the server was asked to stop.
         reload_seconds: How often the server looks whether the index has changed.
         waiting: How many searches may be in the server at a time.
@@ -45,11 +57,6 @@ class Limits:
             each other after each of hundreds of small operations.
         batch_vectors: How many vectors are searched at a time.
         batch_seconds: How long a picture waits for others that are being decoded.
-        neighbours: The largest k.
-        pictures: How many pictures a search may upload.
-        examples: How many ids, vectors and labels a search may have of each.
-        listed: The largest page of ``/api/items``.
-        filter_length: The longest filter, in characters.
         thumbnail_bytes: The memory for thumbnails.
         map_points: How many pictures the map shows.
     """
@@ -62,7 +69,6 @@ class Limits:
     side_ratio: float = 20.0
     scans: int = 100
     request_seconds: float = 30.0
-    silent_seconds: float = 15.0
     drain_seconds: float = 10.0
     reload_seconds: float = 1.0
     waiting: int = 96
@@ -74,13 +80,47 @@ class Limits:
     torch_threads: int = 1
     batch_vectors: int = 64
     batch_seconds: float = 0.004
-    neighbours: int = 200
-    pictures: int = 16
-    examples: int = 64
-    listed: int = 200
-    filter_length: int = 2_000
     thumbnail_bytes: int = 64 * 2**20
     map_points: int = 4_000
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an index is served; worker processes are told it.
+
+    Args:
+        address: What opens the index.
+        limits: What requests may use.
+        tokens: Requests must have one of them, if there are any.
+        rate: How often each token, or without any each address, may search; None: always.
+        runtime: What embeds uploaded pictures.
+        log: How the log is written.
+        host: The address to listen on; on one of this machine's own, only its names are answered.
+        proxies: Addresses or networks, with commas, whose word about a client's address and
+            scheme (``X-Forwarded-For``, ``X-Forwarded-Proto``) is taken.
+    """
+
+    address: str | DatabaseAddress
+    limits: Limits = Limits()
+    tokens: Tokens = field(default_factory=Tokens)
+    rate: Rate | None = DEFAULT_RATE
+    runtime: Runtime = "torch"
+    log: LogFormat = "human"
+    host: str = "127.0.0.1"
+    proxies: str = ""
+
+    def buckets(self, state: MutableSequence[float] | None = None) -> Buckets | None:
+        """What counts how often each client has searched.
+
+        Args:
+            state: The memory that several processes share.
+
+        Returns:
+            The buckets; None without a rate.
+        """
+        if self.rate is None:
+            return None
+        return Buckets(self.rate, self.tokens.names, state)
 
 
 class Refusal(HTTPException):
@@ -90,91 +130,3 @@ class Refusal(HTTPException):
 def overloaded() -> Refusal:
     """The refusal of what comes when the server has enough to do."""
     return Refusal(429, "Too many searches are waiting; try again soon.", {"Retry-After": "1"})
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class Admission:
-    """A limit on what is in work at a time, such as requests or pixels; more is refused.
-
-    Args:
-        most: The limit.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.held = 0
-
-    @contextmanager
-    def slot(self, amount: int = 1) -> Iterator[None]:
-        """Count ``amount`` while it is in work; a refusal (429) beyond the limit.
-
-        Used on the event loop only, so no lock is needed.
-        """
-        if self.held + amount > self.most:
-            raise overloaded()
-        self.held += amount
-        try:
-            yield
-        finally:
-            self.held -= amount
-
-
-class Workers:
-    """A pool of threads with a queue of bounded length; what comes when it is full is refused.
-
-    Work whose client has left, or whose time is up, is dropped if it has not begun; if it has, it
-    keeps its thread (anyio's limiter would start the next task beside it).
-
-    Args:
-        threads: How many there are.
-        waiting: How many tasks may wait for one.
-        name: Of the threads, and of the queue in the metrics.
-    """
-
-    def __init__(self, threads: int, waiting: int, name: str) -> None:
-        self.name = name
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._threads, self._most = threads, threads + waiting
-        self._unfinished: set[Future[Any]] = set()
-
-    def __len__(self) -> int:
-        """How much work is waiting."""
-        return max(0, len(self._unfinished) - self._threads)
-
-    async def run(self, work: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """Compute something in a thread.
-
-        Args:
-            work: What to call.
-            arguments: Of the call.
-            options: Of the call.
-
-        Returns:
-            The result of ``work``.
-
-        Raises:
-            Refusal: Too much is waiting (429).
-        """
-        if len(self._unfinished) >= self._most:
-            raise overloaded()
-        future = self._pool.submit(work, *arguments, **options)
-        self._unfinished.add(future)  # a set needs no lock, for which the event loop would wait
-        future.add_done_callback(self._unfinished.discard)
-        return await asyncio.wrap_future(future)
-
-    def close(self) -> None:
-        """Drop what is waiting, and let the threads end after what they run."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def threaded(self, work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-        """``work`` as a coroutine function that computes its result in a thread."""
-
-        @wraps(work)
-        async def run(*arguments: P.args, **options: P.kwargs) -> T:
-            return await self.run(work, *arguments, **options)
-
-        return run

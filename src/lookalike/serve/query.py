@@ -5,14 +5,12 @@ from typing import Annotated, Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from lookalike.serve.limits import Limits
+from lookalike.serve.limits import EXAMPLES, FILTER_LENGTH, LABEL_LENGTH, NEIGHBOURS
 
-DEFAULTS = Limits()
-"""The limits that the description of the API names."""
 Id = Annotated[int, Field(ge=0, lt=2**63)]
-Ids = Annotated[list[Id], Field(max_length=DEFAULTS.examples)]
-LabelName = Annotated[str, Field(max_length=1_000)]
-Labels = Annotated[list[LabelName], Field(max_length=DEFAULTS.examples)]
+Ids = Annotated[list[Id], Field(max_length=EXAMPLES)]
+LabelName = Annotated[str, Field(max_length=LABEL_LENGTH)]
+Labels = Annotated[list[LabelName], Field(max_length=EXAMPLES)]
 Vector = Annotated[list[FiniteFloat], Field(min_length=1, max_length=65_536)]
 
 
@@ -21,20 +19,20 @@ class Query(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    vectors: Annotated[list[Vector], Field(max_length=DEFAULTS.examples)] = Field(
+    vectors: Annotated[list[Vector], Field(max_length=EXAMPLES)] = Field(
         [], description="Vectors of the index's own model."
     )
     items: Ids = Field([], description="Indexed pictures; the query is the mean of all vectors.")
-    right: Ids = Field([], description="Pictures that were marked as right.")
-    wrong: Ids = Field([], description="Pictures that were marked as wrong.")
+    positive_ids: Ids = Field([], description="Pictures that were marked as right.")
+    negative_ids: Ids = Field([], description="Pictures that were marked as wrong.")
     plus: Labels = Field([], description="Labels whose mean is added.")
     minus: Labels = Field([], description="Labels whose mean is subtracted.")
     weight: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = Field(
         1.0, description="How much a label counts, against 1 of the pictures."
     )
-    k: Annotated[int, Field(ge=1, le=DEFAULTS.neighbours)] = Field(24, description="How many.")
+    k: Annotated[int, Field(ge=1, le=NEIGHBOURS)] = Field(24, description="How many.")
     label: LabelName | None = Field(None, description="Search pictures of this label only.")
-    where: Annotated[str, Field(max_length=DEFAULTS.filter_length)] | None = Field(
+    where: Annotated[str, Field(max_length=FILTER_LENGTH)] | None = Field(
         None, description="Search pictures that this filter leaves, such as price < 50."
     )
     at_least: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] = Field(

@@ -1,29 +1,30 @@
-"""The search page and its API: an ASGI application, and the server that runs it."""
+"""The search page and its API as an ASGI application, and uvicorn that runs it."""
 
+import multiprocessing
+import os
 import resource
-import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Callable
+from contextlib import suppress
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import uvicorn
+from fastapi import FastAPI
 
+from lookalike.data.parallel import available_cores
 from lookalike.errors import BadInput
 from lookalike.inference.encoder import Encoder
 from lookalike.search.index import Index
-from lookalike.serve.application import application
-from lookalike.serve.engine import Runtime
-from lookalike.serve.gate import is_loopback
-from lookalike.serve.limits import Limits, cores
-from lookalike.serve.logs import LogFormat, configure_logging
-from lookalike.serve.observer import Observer
-from lookalike.serve.options import Options
-from lookalike.serve.protocol import closing_protocol
-from lookalike.serve.service import Service
+from lookalike.serve.application import Service, application, loaded_application
+from lookalike.serve.limits import Limits, Options
+from lookalike.serve.monitoring import SHARED, configure_logging
 from lookalike.serve.tokens import DEFAULT_RATE, Buckets, Rate, Tokens
+from lookalike.serve.workers import Supervisor, WorkerApplication
+
+BACKLOG = 1_024
+HEALTHCHECK_SECONDS = 15
+"""How long a worker may keep its interpreter busy, as the import of a library does."""
 
 
 def create_app(
@@ -34,8 +35,8 @@ def create_app(
     token: str | None = None,
     tokens: Tokens | None = None,
     rate: Rate | None = DEFAULT_RATE,
-    loopback: bool = True,
-) -> Observer:
+    host: str = "127.0.0.1",
+) -> FastAPI:
     """The application for any ASGI server: the page at ``/``, the API under ``/api``.
 
     Args:
@@ -45,27 +46,56 @@ def create_app(
         token: Requests must have it.
         tokens: Or one of these.
         rate: How often each token, or without any each address, may search; None: always.
-        loopback: Answer this machine only.
+        host: The address that the server listens on; 127.0.0.1: answer this machine only.
 
     Returns:
         The application, which is ready.
     """
     tokens = tokens or Tokens.of([("token", token)] if token is not None else [])
-    options = Options(index.address, limits or Limits(), tokens, rate, loopback=loopback)
+    options = Options(index.address, limits or Limits(), tokens, rate, host=host)
     service = Service(index, options.limits)
     service.load(encoder)
     return application(service, options, options.buckets())
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Open the socket of a server.
+def serve(
+    index: Index,
+    options: Options,
+    *,
+    port: int = 8000,
+    workers: int = 1,
+    ready: Callable[[str], None] = lambda _: None,
+) -> NoReturn:
+    """Serve an index until a signal stops it, which ends in ``KeyboardInterrupt``.
+
+    Args:
+        index: What is searched; its changes are followed.
+        options: How it is served.
+        port: 0 is any free one.
+        workers: How many processes answer.
+        ready: Is called with the address once searches are answered.
+    """
+    configure_logging(options.log)
+    allow_connections(options.limits.connections)
+    with bind(options.host, port) as bound:
+        name = f"[{options.host}]" if ":" in options.host else options.host
+        address = f"http://{name}:{bound.getsockname()[1]}/"
+        if workers > 1:
+            supervise(options, bound, workers, lambda: ready(address))
+        else:
+            app = loaded_application(index, options, options.buckets(), available_cores())
+            bound.listen(BACKLOG)
+            ready(address)
+            uvicorn.Server(server_config(app, options)).run([bound])
+    raise KeyboardInterrupt
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """The socket of a server, which does not listen yet.
 
     Args:
         host: The address to listen on.
         port: 0 is any free one.
-
-    Returns:
-        The socket, which listens.
 
     Raises:
         BadInput: The address is unknown, or the port is taken.
@@ -81,7 +111,6 @@ def listen(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(address)
-        bound.listen(1_024)
     except OSError as error:
         bound.close()
         raise BadInput(
@@ -90,138 +119,40 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
-def serve(
-    index: Index,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    tokens: Tokens | None = None,
-    rate: Rate | None = DEFAULT_RATE,
-    runtime: Runtime = "torch",
-    limits: Limits | None = None,
-    workers: int = 1,
-    log: LogFormat = "human",
-    proxies: str = "",
-    ready: Callable[[str], None] | None = None,
-) -> NoReturn:
-    """Serve an index until interrupted, by SIGINT or SIGTERM: both end in ``KeyboardInterrupt``.
-
-    Args:
-        index: What is searched; its changes are followed.
-        host: The address to listen on.
-        port: 0 is any free one.
-        tokens: Requests must have one of them.
-        rate: How often each token, or without any each address, may search; None: always.
-        runtime: What embeds uploaded pictures.
-        limits: What requests may use.
-        workers: How many processes answer.
-        log: How the log is written to standard error.
-        proxies: Addresses or networks, with commas, of proxies whose headers are believed.
-        ready: Is called with the address once searches are answered.
-    """
-    options = Options(
-        index.address,
-        limits or Limits(),
-        tokens or Tokens(),
-        rate,
-        runtime,
-        log,
-        is_loopback(host),
-        proxies,
-    )
-    bound = listen(host, port)
-    name = f"[{host}]" if ":" in host else host
-    address = f"http://{name}:{bound.getsockname()[1]}/"
-
-    def tell() -> None:
-        if ready is not None:
-            ready(address)
-
-    with bound, interrupted_by_sigterm():
-        if workers > 1:
-            from lookalike.serve.workers import supervise
-
-            supervise(options, bound, workers, tell)
-        else:
-            run(index, options, bound, options.buckets(), cores(), tell)
-    raise KeyboardInterrupt
-
-
-def run(
-    index: Index,
-    options: Options,
-    bound: socket.socket,
-    buckets: Buckets | None,
-    threads: int,
-    ready: Callable[[], None],
+def supervise(
+    options: Options, bound: socket.socket, workers: int, ready: Callable[[], None]
 ) -> None:
-    """Answer requests in this process; the model is loaded while the server listens already.
-
-    Args:
-        index: What is searched.
-        options: How it is served.
-        bound: The socket to listen on.
-        buckets: Count how often each token has searched; None: there is no rate.
-        threads: How many cores to use.
-        ready: Is called once searches are answered.
-    """
-    import faiss
-
-    limits = options.limits
-    configure_logging(options.log)
-    allow_connections(limits.connections)
-    faiss.omp_set_num_threads(threads)
-    service = Service(index, limits, threads)
-    app = application(service, options, buckets)
-    server = DrainingServer(service, server_config(app, limits, options.proxies))
-    failures: list[BaseException] = []
-
-    def load() -> None:
+    """Keep several processes answering on a socket, which count requests together."""
+    context = multiprocessing.get_context("spawn")  # threads and fork do not go together
+    state = context.RawArray("d", Buckets.size(len(options.tokens.names)))
+    app = WorkerApplication(options, state, max(1, available_cores() // workers))
+    config = server_config(app, options, factory=True, workers=workers)
+    with TemporaryDirectory(prefix="lookalike-metrics-") as folder:
+        os.environ[SHARED] = folder  # prometheus_client reads it when a worker imports it
         try:
-            service.load(runtime=options.runtime)
-            ready()
-        except BaseException as error:
-            failures.append(error)
-            server.should_exit = True
-
-    threading.Thread(target=load, name="loading", daemon=True).start()
-    try:
-        server.run(sockets=[bound])
-    finally:
-        service.close()
-    if failures:
-        raise failures[0]
+            Supervisor(config, bound, ready).run()
+        finally:
+            del os.environ[SHARED]
 
 
-class DrainingServer(uvicorn.Server):
-    """Says that it is not ready any more as soon as it is asked to stop."""
-
-    def __init__(self, service: Service, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self._service = service
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop accepting, and finish what runs."""
-        self._service.drain()
-        super().handle_exit(sig, frame)
-
-
-def server_config(app: Any, limits: Limits, proxies: str = "") -> uvicorn.Config:
-    """How uvicorn runs the application; ``proxies`` are those whose headers it believes."""
+def server_config(app: Any, options: Options, **more: Any) -> uvicorn.Config:
+    """How uvicorn runs the application."""
     return uvicorn.Config(
         app,
-        http=closing_protocol(limits),
+        http="h11",
         ws="none",
-        lifespan="off",
+        lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=proxies,
-        backlog=1_024,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=max(1, round(limits.drain_seconds)),
-        h11_max_incomplete_event_size=limits.head_bytes,
+        proxy_headers=bool(options.proxies),
+        forwarded_allow_ips=options.proxies,
+        backlog=BACKLOG,
+        limit_concurrency=options.limits.connections,
+        h11_max_incomplete_event_size=options.limits.head_bytes,
+        timeout_graceful_shutdown=max(1, round(options.limits.drain_seconds)),
+        timeout_worker_healthcheck=HEALTHCHECK_SECONDS,
+        **more,
     )
 
 
@@ -233,20 +164,3 @@ def allow_connections(count: int) -> None:
     if soft < most:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-@contextmanager
-def interrupted_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():  # which cannot set handlers
-        yield
-        return
-
-    def handle(number: int, _: FrameType | None) -> None:  # noqa: ARG001
-        raise KeyboardInterrupt
-
-    former = signal.signal(signal.SIGTERM, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, former)

@@ -1,36 +1,35 @@
-"""The driver: gives out the work of a study until nothing is left."""
+"""The driver: one process that gives out the work of a study until nothing is left."""
 
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 
 from lookalike.errors import LookalikeError
 from lookalike.files import refuse_links
 from lookalike.progress import Watcher, duration
+from lookalike.study.clock import Clock, rows_without_time
 from lookalike.study.config import StudyConfig
-from lookalike.study.ledger import LEASE_SECONDS, Ledger
+from lookalike.study.ledger import Ledger, open_ledger
 from lookalike.study.plan import Plan, make_plan, results_folder
+from lookalike.study.progress import MethodProgress
 from lookalike.study.result_files import load_results
 from lookalike.study.results import StudyResults
 from lookalike.study.runner import UNWRITTEN, Outcome, Task
 from lookalike.study.tuning import to_optuna
 
-DEATHS_ALLOWED = 5
-"""Workers that may die during one task, before the task counts as failed."""
-SECONDS_BETWEEN_REFRESHES = 2.0
-
 
 class Executor(Protocol):
-    """Executes tasks."""
+    """Executes tasks, those of a process or machine that dies again."""
 
     @property
     def size(self) -> int:
@@ -52,17 +51,13 @@ def run_study(
     executor: Callable[[], AbstractContextManager[Executor]],
     *,
     folder: Path | None = None,
-    storage: str | None = None,
-    lease: float = LEASE_SECONDS,
     watcher: Watcher | None = None,
-    test: bool = True,
+    clock: Clock | None = None,
 ) -> StudyResults:
     """Run everything of a study that is not finished; outdated rows are trained again.
 
-    Without ``test`` it ends when every winner is chosen, before a test label is read.
-
-    ``storage`` is the address of a database that several drivers share (by default SQLite in the
-    folder), ``lease`` the seconds after which the work of a dead driver is taken over.
+    With a ``clock`` rows are tuned in their order while there is time for them and for the tests of
+    those before; then these are tested. The same call with more time goes on with the others.
     """
     folder = results_folder(study, folder)
     watcher = watcher or Watcher()
@@ -70,8 +65,7 @@ def run_study(
     known = plan.known()
     folder.mkdir(parents=True, exist_ok=True)
     refuse_links(folder)  # SQLite writes to whatever its file leads to
-    address = storage or f"sqlite:///{folder.resolve() / 'study.db'}"
-    with Ledger(address, lease, watcher=watcher) as ledger:
+    with open_ledger(folder) as ledger:
         ledger.add(known)
         with executor() as pool:
             for name in plan.restart_outdated(ledger):
@@ -82,60 +76,60 @@ def run_study(
             watcher.note(plan.summary())
             if plan.read_before():
                 watcher.note(plan.read_before())
-            _drive(plan, ledger, pool, watcher, test)
+            _drive(plan, ledger, pool, watcher, clock)
     return load_results(folder)
 
 
-def _drive(plan: Plan, ledger: Ledger, pool: Executor, watcher: Watcher, test: bool) -> None:
-    """Claim, submit and record tasks until everything is done, here or by other drivers."""
+def _drive(
+    plan: Plan, ledger: Ledger, pool: Executor, watcher: Watcher, clock: Clock | None
+) -> None:
+    """Submit and record tasks until everything is done, or the time is up."""
     running: set[str] = set()
-    elsewhere: dict[str, float] = {}
-    deaths: Counter[str] = Counter()
     tables = OptunaTables(ledger)
-    estimated = False
-    records, newest = ledger.records(plan.prefixes)
-    plan.take(records)
-    refreshed = time.monotonic()
-    while not (plan.ended if test else plan.chosen):
-        others: list[str] = []
+    begun, trainings = time.monotonic(), 0
+    plan.take(ledger.records(plan.prefixes))
+    while not plan.ended:
+        if clock is not None:
+            each = (time.monotonic() - begun) / trainings if trainings else 0.0
+            if not _in_time(plan, clock, each, pool.size, watcher):
+                watcher.note("the time is up; the same command with more time resumes")
+                break
         for task in plan.ready():
             if not pool.slots:
                 break
-            if task.key in running or elsewhere.get(task.key, 0.0) > time.monotonic():
-                continue
-            if ledger.claim(task.key):
+            if task.key not in running:
                 pool.submit(task)
                 running.add(task.key)
-            else:
-                elsewhere[task.key] = time.monotonic() + min(ledger.lease / 4, 5.0)
-                others.append(task.key)
-        if others:  # perhaps written by a clock that was set back, and so never seen as new
-            plan.take(ledger.records(others)[0])
         for outcome in pool.wait(0.5):
             key, record = outcome.task.key, outcome.record
-            if record is None:
-                deaths[key] += 1
             running.discard(key)
-            if record is not None and UNWRITTEN in record:
-                raise LookalikeError(f"{record[UNWRITTEN]}; the same command goes on")
-            if record is None and deaths[key] < DEATHS_ALLOWED:
-                watcher.note(f"a worker died ({outcome.reason}); another one does its task")
-                ledger.release([key])  # any free worker takes it
-                continue
-            died = f"{deaths[key]} workers died of it, the last one {outcome.reason}"
-            record = record or {"error": died, "seconds": 0.0}
-            if ledger.finish(key, record):
-                plan.take({key: record})
-                tables.update(plan)
-            if not estimated and outcome.task.kind != "baselines" and "error" not in record:
-                estimated = True
-                _estimate(plan, record, pool.size, watcher)
+            if record is None:
+                record = {"error": outcome.reason, "seconds": 0.0}
+            if UNWRITTEN in record:
+                raise LookalikeError(f"{record[UNWRITTEN]}; the same command resumes")
+            ledger.add({key: record})
+            searching = [one for one in plan.methods if not one.tuned]
+            plan.take({key: record})
+            for text in filter(None, map(_found, searching)):
+                watcher.note(text)
+            tables.update(plan)
+            if outcome.task.kind != "baselines" and "error" not in record:
+                if not trainings:
+                    _estimate(plan, record, pool.size, watcher)
+                trainings += max(1, len(record.get("separate", ())))  # a repeat is one per fold
             _show_progress(plan, watcher)
-        if time.monotonic() - refreshed > SECONDS_BETWEEN_REFRESHES:
-            records, newest = ledger.records(plan.prefixes, newest)
-            plan.take(records)
-            refreshed = time.monotonic()
     tables.update(plan)
+
+
+def _in_time(plan: Plan, clock: Clock, each: float, workers: int, watcher: Watcher) -> bool:
+    """Whether there is time to go on, perhaps without some rows."""
+    late = rows_without_time(plan.methods, clock.left, each)
+    if late and any(one.tuned for one in plan.methods):
+        names = ", ".join(one.method.label for one in late)
+        watcher.note(f"no time is left for {names}")
+        plan.leave_out(late, workers)
+        return True
+    return clock.left >= 0
 
 
 def _estimate(plan: Plan, record: Mapping[str, Any], workers: int, watcher: Watcher) -> None:
@@ -152,6 +146,15 @@ def _estimate(plan: Plan, record: Mapping[str, Any], workers: int, watcher: Watc
         )
 
 
+def _found(row: MethodProgress) -> str:
+    """What a row's search has found, once it has ended."""
+    if row.best is None or row.best.value is None:
+        return ""
+    metric = row.method.config.train.metric
+    best = f"{metric} {100 * row.best.value:.1f} on validation classes"
+    return f"{row.method.dataset} {row.method.label}: {best}"
+
+
 def _show_progress(plan: Plan, watcher: Watcher) -> None:
     """The number of trainings, and the best value so far of the method that is being tuned."""
     left = sum(progress.runs_left for progress in plan.methods)
@@ -166,56 +169,50 @@ def _show_progress(plan: Plan, watcher: Watcher) -> None:
 
 
 class OptunaTables:
-    """Finished trials in Optuna's own tables of the same database, for its dashboard and plots.
+    """Finished trials in Optuna's own tables of the same file, for its dashboard and plots.
 
-    They cannot replace the ledger, whose unit is a fold or a repeat. The driver that claims a
-    trial's entry in the ledger writes it; trials are written in order.
+    They cannot replace the records, whose unit is a fold or a repeat.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.storage: RDBStorage | None = None
+        self.studies: dict[str, optuna.Study] = {}
         self.written: Counter[str] = Counter()
 
     def update(self, plan: Plan) -> None:
-        """Write the trials that are finished and not written yet."""
-        self.ledger.patiently(lambda: self._update(plan))
-
-    def _update(self, plan: Plan) -> None:
+        """Write the trials that are finished and not written yet, in order."""
         for progress in plan.methods:
             method = progress.method
             name = f"{plan.study.name}/{method.dataset}/{method.label}/{method.identity[:8]}"
-            for trial in progress.trials[self.written[name] :]:
-                key = f"optuna/{method.identity}/{trial.number:03d}"
-                if self.ledger.claim(key):
-                    self._write(name, to_optuna(trial, method.search), trial.number)
-                    self.ledger.finish(key, {"study": name})
-                elif not self.ledger.done(key):
-                    break  # another driver is writing it
-                self.written[name] += 1
+            if len(progress.trials) > self.written[name]:
+                with self._sentences():
+                    study = self.studies.get(name) or self._open(name)
+                    for trial in progress.trials[self.written[name] :]:
+                        study.add_trial(to_optuna(trial, method.search))
+                        self.written[name] += 1
 
-    def _write(self, name: str, trial: optuna.trial.FrozenTrial, number: int) -> None:
-        """Write one trial, unless it was written before a kill or a lost connection."""
+    @contextmanager
+    def _sentences(self) -> Iterator[None]:
         try:
-            study = self._open(name)
-            if len(study.get_trials(deepcopy=False)) <= number:
-                study.add_trial(trial)
-        except StorageInternalError as error:  # Optuna's name for any error of the database
-            if isinstance(error.__cause__, DBAPIError):
-                raise error.__cause__ from error
-            raise
+            yield
+        except (StorageInternalError, SQLAlchemyError) as error:
+            reason = str(error.__cause__ or error).partition("\n")[0]
+            raise self.ledger.damaged(reason) from error
+
+    @cached_property
+    def storage(self) -> RDBStorage:
+        """The tables."""
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        address = f"sqlite:///{self.ledger.path.resolve()}"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return RDBStorage(address, engine_kwargs={"connect_args": {"timeout": 60}})
 
     def _open(self, name: str) -> optuna.Study:
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        if self.storage is None:
-            address = self.ledger.engine.url.render_as_string(hide_password=False)
-            waiting: dict[str, Any] = {"pool_pre_ping": True}
-            if address.startswith("sqlite"):
-                waiting = {"connect_args": {"timeout": 60}}
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                with self.ledger.exclusive():  # Optuna's tables are created in several steps
-                    self.storage = RDBStorage(address, engine_kwargs=waiting)
-        return optuna.create_study(
+        """A study, new or of a process that was interrupted."""
+        study = optuna.create_study(
             study_name=name, storage=self.storage, direction="maximize", load_if_exists=True
         )
+        self.studies[name] = study
+        self.written[name] = len(study.get_trials(deepcopy=False))
+        return study

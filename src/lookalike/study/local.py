@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
@@ -28,6 +29,8 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_
 """Set to 1: the same sums in the same order, however many cores there are."""
 FAILED_STARTS_ALLOWED = 5
 """Per worker, before the study is stopped."""
+ATTEMPTS = 5
+"""Workers that may die during one task, before the task counts as failed."""
 SLOW_STAGES = ("decoding", "computing features")
 """What a worker reports besides its records; the steps of a training are not."""
 
@@ -49,13 +52,15 @@ class LocalExecutor:
         self.watcher = watcher
         self.workers: list[Worker] = []
         self.failed_starts = 0
+        self.deaths: Counter[str] = Counter()
+        """By the key of a task: the workers that died during it."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         for worker in self.workers:
-            worker.process.kill()  # its task is in the ledger, or is executed again
+            worker.process.kill()  # its task is recorded, or is executed again
             worker.process.wait()
             worker.connection.close()
 
@@ -72,7 +77,10 @@ class LocalExecutor:
             worker.connection.send(task)
 
     def wait(self, timeout: float) -> list[Outcome]:
-        """Finished tasks, and those of workers that died; empty after ``timeout`` seconds."""
+        """Finished tasks; empty after ``timeout`` seconds.
+
+        The task of a worker that died is given to another one, at most ``ATTEMPTS`` times.
+        """
         outcomes: list[Outcome] = []
         by_connection = {worker.connection: worker for worker in self.workers}
         for connection in wait(list(by_connection), timeout):
@@ -118,8 +126,15 @@ class LocalExecutor:
             raise LookalikeError(
                 f"workers die as soon as they are started (the last with exit code {code})"
             )
-        reason = describe_exit(code)
-        return [Outcome(worker.task, None, reason)] if worker.task is not None else []
+        task, reason = worker.task, describe_exit(code)
+        if task is None:
+            return []
+        self.deaths[task.key] += 1
+        if self.deaths[task.key] == ATTEMPTS:
+            return [Outcome(task, None, f"{ATTEMPTS} workers died of it, the last one {reason}")]
+        self.watcher.note(f"a worker died ({reason}); another one does its task")
+        self.submit(task)
+        return []
 
 
 def describe_exit(code: int) -> str:

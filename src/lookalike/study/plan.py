@@ -118,7 +118,7 @@ class Plan:
         self.records |= fresh
         for progress in self.methods:
             if any(key.startswith(progress.prefix) for key in fresh):
-                before = progress.size
+                before, progress.begun = progress.size, True
                 progress.update(self.records)
                 step = 1 if progress.tuned else max(1, progress.trials_asked // 100)
                 if progress.size // step != before // step:
@@ -168,13 +168,18 @@ class Plan:
             method = progress.method
             row = read_method(self.folder, method.dataset, method.label)
             if row is not None and row.outdated:
-                ledger.forget(progress.prefix)
+                ledger.remove(progress.prefix)
                 progress.former = tuple(
                     replace(one, reason=one.reason or "outdated") for one in readings_of(row)
                 )
                 write_method(self.folder, progress.row())
                 names.append(f"{method.dataset} {method.label}")
         return names
+
+    def leave_out(self, rows: Sequence[MethodProgress], workers: int) -> None:
+        """Forget rows for which there is no time; their records stay for another call."""
+        self.methods = [one for one in self.methods if one not in rows]
+        self.write_head(workers)
 
     def without_effect(self) -> list[str]:
         """A sentence for each setting of a row that changes nothing."""

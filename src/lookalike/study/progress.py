@@ -31,6 +31,8 @@ class MethodProgress:
     """By repeat: its scores per test class, as its record has them."""
     errors: list[str] = field(default_factory=list)
     ready: list[Task] = field(default_factory=list)
+    begun: bool = False
+    """Whether one of its tasks is finished."""
     runs_done: int = 0
     asked: dict[int, dict[str, Any]] = field(default_factory=dict)
     former: tuple[Reading, ...] = ()

@@ -1,4 +1,8 @@
-"""Tasks on a Ray cluster: long-lived actors, each with the CPUs and GPUs of one task."""
+"""Tasks on a Ray cluster, each with its CPUs and GPUs.
+
+Ray finds them a node, gives each GPU to as many as it has room for, and executes the tasks of a
+worker or node that died again; those for which there is no room yet wait in its queue.
+"""
 
 import logging
 import os
@@ -7,21 +11,21 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
 
-from lookalike.errors import BadInput, LookalikeError
+from lookalike.errors import BadInput
 from lookalike.progress import Watcher
 from lookalike.registry import TRUSTED
 from lookalike.study.runner import Outcome, Task, TaskRunner
 
-START_SECONDS = 300.0
-"""How long an actor may take to start before it is given up."""
-
-UNITS = 10_000
+RETRIES = 4
+"""How often Ray executes a task again whose worker or node died."""
+LEAST = 0.0001
 """Ray counts resources in ten-thousandths."""
+_actors: dict[str, Any] = {}
+"""What does the work of the present job; it lives as long as its process."""
 
 
 class RunnerActor:
@@ -31,48 +35,26 @@ class RunnerActor:
         torch.set_num_threads(threads)
         self.runner = TaskRunner()
 
-    def ready(self) -> None:
-        """Return once the actor has started."""
-
     def run(self, task: Task) -> dict[str, Any]:
         """Execute one task."""
         return self.runner.run(task)
 
 
-@dataclass(eq=False)
-class Worker:
-    """One actor, and the task that it executes."""
+def run_in_worker(job: str, actor: type, threads: int, arguments: Sequence[Any], task: Any) -> Any:
+    """Execute one task in a process of the cluster, which Ray uses for many of them.
 
-    actor: Any
-    ready: Any
-    """Ray's reference to a call that returns once the actor has started."""
-    task: Any = None
-    record: Any = None
-    """Ray's reference to the record of the task."""
-    created: float = field(default_factory=time.monotonic)
-    started: bool = False
-
-
-def places_on(node: Mapping[str, float], needs: Mapping[str, float]) -> int:
-    """For how many actors with ``needs`` a node has resources.
-
-    A fraction of a GPU lies on one GPU, so each device has room for floor(1 / fraction).
-
-    >>> places_on({"CPU": 8, "GPU": 2}, {"CPU": 1, "GPU": 0.35})
-    4
+    Data and features stay in memory between the tasks of one job.
     """
-    found = []
-    for kind, each in needs.items():
-        wanted, there = round(each * UNITS), round(node.get(kind, 0) * UNITS)
-        if kind == "GPU" and wanted < UNITS:
-            found.append(there // UNITS * (UNITS // wanted))
-        else:
-            found.append(there // wanted)
-    return min(found)
+    if job not in _actors:
+        import ray
+
+        _actors.clear()
+        _actors[job] = actor(threads, *ray.get(list(arguments)))
+    return _actors[job].run(task)
 
 
 def _job() -> Any:
-    """A job whose actors search for modules as this process does.
+    """A job whose workers search for modules as this process does.
 
     Ray would let them search the current folder before all others: a module beside the data would
     replace a library.
@@ -87,13 +69,10 @@ def _job() -> Any:
 
 
 class RayExecutor:
-    """As many actors as the cluster has room for, or ``workers``; those of dead nodes are dropped.
+    """As many tasks at the same time as the cluster has room for, or ``workers``.
 
-    An actor that has not started after ``start_seconds`` is given up; another one gets its task.
-    (``ray.util.ActorPool`` does not report which task was lost when an actor dies.)
-
-    ``actor`` is the class of the actors: it is made with its number of threads and ``arguments``,
-    and has ``ready()`` and ``run(task)``. ``work`` is what a message calls the whole.
+    ``actor`` is the class of what executes them: it is made once for a process with its number of
+    threads and ``arguments`` (Ray's references), and has ``run(task)``.
     """
 
     def __init__(
@@ -103,10 +82,8 @@ class RayExecutor:
         workers: int | None = None,
         cpus: float = 1,
         gpus: float = 0,
-        start_seconds: float = START_SECONDS,
         watcher: Watcher | None = None,
         actor: type = RunnerActor,
-        work: str = "study",
     ) -> None:
         try:
             import ray
@@ -115,7 +92,7 @@ class RayExecutor:
                 "--executor ray needs the package ray: pip install 'lookalike[cluster]'"
             ) from None
         for name, amount in (("cpus", cpus), ("gpus", gpus)):
-            if amount != 0 and not amount * UNITS >= 1:
+            if amount != 0 and not amount >= LEAST:
                 raise BadInput(f"--{name} {amount:g} is invalid: give 0.0001 or more, or 0")
         if gpus > 1 and gpus != int(gpus):
             raise BadInput(f"--gpus {gpus:g} is invalid: give a fraction of one GPU or whole ones")
@@ -123,12 +100,13 @@ class RayExecutor:
         self.address = address
         self.limit = workers
         self.cpus, self.gpus = cpus, gpus
-        self.start_seconds = start_seconds
         self.watcher = watcher or Watcher()
-        self.workers: list[Worker] = []
         self.connected = False
-        self.actor, self.work = actor, work
+        self.actor = actor
         self.arguments: Sequence[Any] = ()
+        self.running: dict[Any, Any] = {}
+        """Tasks by Ray's references to their records."""
+        self.name = f"{os.getpid()}-{time.time_ns()}"
 
     def __enter__(self) -> Self:
         if not self.ray.is_initialized():
@@ -154,106 +132,65 @@ class RayExecutor:
             raise BadInput(
                 f"the Ray cluster has no room for {self.cpus:g} CPUs, {self.gpus:g} GPUs"
             )
+        self.remote = self.ray.remote(run_in_worker).options(
+            name=self.actor.__name__,
+            num_cpus=self.cpus,
+            num_gpus=self.gpus,
+            max_retries=RETRIES,
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self.workers:
-            self.ray.kill(worker.actor)
+        for reference in self.running:
+            self.ray.cancel(reference, force=True)
         if self.connected:
             self.ray.shutdown()
 
     @property
     def size(self) -> int:
-        """How many tasks run at the same time."""
+        """How many tasks run at the same time, at most."""
         return max(1, self.room())
 
     @property
     def slots(self) -> int:
         """How many more tasks can be submitted now."""
-        return self.room() - sum(worker.task is not None for worker in self.workers)
+        return self.size - len(self.running)
 
     def room(self) -> int:
-        """For how many actors the living nodes have resources."""
+        """For how many tasks the living nodes have resources; Ray decides where they run."""
+        needs = {"CPU": self.cpus, "GPU": self.gpus}
         total = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        places = sum(places_on(node, self.needs()) for node in total)
-        return places if self.limit is None else min(places, self.limit)
-
-    def needs(self) -> dict[str, float]:
-        """The resources of one actor."""
-        wanted = {"CPU": self.cpus, "GPU": self.gpus}
-        return {kind: amount for kind, amount in wanted.items() if amount} or {"CPU": 1.0}
+        found = sum(places_on(node, {k: n for k, n in needs.items() if n}) for node in total)
+        return found if self.limit is None else min(found, self.limit)
 
     def submit(self, task: Any) -> None:
-        """Give a task to a free actor, starting one if needed."""
-        worker = next((w for w in self.workers if w.task is None), None) or self._start()
-        worker.task = task
-        worker.record = worker.actor.run.remote(task)
+        """Put a task into Ray's queue."""
+        threads = max(1, int(self.cpus))
+        arguments = (self.name, self.actor, threads, list(self.arguments), task)
+        self.running[self.remote.remote(*arguments)] = task
 
     def wait(self, timeout: float) -> list[Outcome]:
-        """Finished tasks, and those of actors that died; empty after ``timeout`` seconds."""
-        waiting = {worker.record: worker for worker in self.workers if worker.task is not None}
-        if not waiting:
+        """Finished tasks; empty after ``timeout`` seconds."""
+        if not self.running:
             time.sleep(timeout)
             return []
-        overdue = self._overdue()
-        if overdue:
-            return overdue
-        ready, _ = self.ray.wait(list(waiting), num_returns=1, timeout=timeout)
-        outcomes = []
-        for reference in ready:
-            worker = waiting[reference]
-            task, worker.task = worker.task, None
-            assert task is not None
-            try:
-                outcomes.append(Outcome(task, self.ray.get(reference)))
-            except self.ray.exceptions.RayError:  # the actor or its node is gone
-                self.workers.remove(worker)
-                outcomes.append(Outcome(task, None))
-        return outcomes or self._without_room()
+        ready, _ = self.ray.wait(list(self.running), num_returns=1, timeout=timeout)
+        return [self._outcome(reference) for reference in ready]
 
-    def _without_room(self) -> list[Outcome]:
-        """Give up an actor that a dead node left no room for: it would wait forever."""
-        if len(self.workers) <= self.room():
-            return []
-        worker = self.workers.pop()
-        self.ray.kill(worker.actor)
-        return [Outcome(worker.task, None)] if worker.task is not None else []
-
-    def _overdue(self) -> list[Outcome]:
-        """Give up actors that did not start in time: others use the resources."""
-        waiting = {worker.ready: worker for worker in self.workers if not worker.started}
-        if not waiting:
-            return []
-        ready, _ = self.ray.wait(list(waiting), num_returns=len(waiting), timeout=0)
-        for reference in ready:
-            waiting[reference].started = True
-        latest = time.monotonic() - self.start_seconds
-        late = [w for w in waiting.values() if not w.started and w.created < latest]
-        if not late:
-            return []
-        within = f"on the Ray cluster within {self.start_seconds:g} s"
-        if len(late) == len(self.workers):
-            raise LookalikeError(
-                f"no worker started {within}: one needs {amounts(self.needs())}, "
-                f"and {amounts(self.ray.available_resources())} are free"
-            )
-        for worker in late:
-            self.workers.remove(worker)
-            self.ray.kill(worker.actor)
-        self.limit = len(self.workers)
-        self.watcher.note(
-            f"{len(late)} of {len(late) + self.limit} workers did not start {within}; "
-            f"the {self.work} continues with {self.limit}"
-        )
-        return [Outcome(worker.task, None) for worker in late if worker.task is not None]
-
-    def _start(self) -> Worker:
-        remote = self.ray.remote(num_cpus=self.cpus, num_gpus=self.gpus)(self.actor)
-        actor = remote.remote(max(1, int(self.cpus)), *self.arguments)
-        self.workers.append(Worker(actor, actor.ready.remote()))
-        return self.workers[-1]
+    def _outcome(self, reference: Any) -> Outcome:
+        task = self.running.pop(reference)
+        try:
+            return Outcome(task, self.ray.get(reference))
+        except self.ray.exceptions.RayError as error:
+            name = type(error).__name__
+            return Outcome(task, None, f"{RETRIES + 1} workers died of it, the last one by {name}")
 
 
-def amounts(resources: Mapping[str, float]) -> str:
-    """CPUs and GPUs for a message."""
-    return ", ".join(f"{resources.get(kind, 0):g} {kind}s" for kind in ("CPU", "GPU"))
+def places_on(node: Mapping[str, float], needs: Mapping[str, float]) -> int:
+    """How often a node has the resources of a task.
+
+    >>> places_on({"CPU": 8, "GPU": 1}, {"CPU": 0.1, "GPU": 0.1})
+    10
+    """
+    needs = needs or {"CPU": 1.0}
+    return min(int(node.get(kind, 0) / amount + 1e-6) for kind, amount in needs.items())

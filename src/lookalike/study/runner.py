@@ -25,17 +25,17 @@ from lookalike.models import multi_view
 from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, RunIsBusy, test_embeddings
-from lookalike.study.baselines import FoldFeatures, baselines, best_shrink, final_scores
+from lookalike.study.baselines import FoldFeatures, baselines, final_scores
 from lookalike.study.result_files import without_folders
 from lookalike.training.batches import embed
 from lookalike.training.building import (
-    HeadStart,
-    Learner,
-    build_learner,
+    HeadWeights,
+    ModelBundle,
+    build_bundle,
+    bundle_of_features,
     feeding_of,
     frozen_features,
-    head_start,
-    learner_of,
+    initial_head,
     load_images,
     open_store,
     splits_of,
@@ -47,7 +47,7 @@ from lookalike.training.score import TrainingRows, needs_training
 from lookalike.training.signals import Interrupted
 
 Made = TypeVar("Made")
-Kind = Literal["validate", "repeat", "baselines", "shrinkage"]
+Kind = Literal["validate", "repeat", "baselines"]
 
 UNWRITTEN = "unwritten"
 """The key of a record that says which file could not be written."""
@@ -61,7 +61,7 @@ class Task:
     """One unit of work.
 
     ``validate``: train one fold without the test set. ``repeat``: train every fold and test.
-    ``baselines``: what needs no training. ``shrinkage``: that of LDA, by validation classes alone.
+    ``baselines``: what needs no training.
     """
 
     key: str
@@ -78,12 +78,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The record of a task, or None if the process that executed it died."""
+    """The record of a task, or None if every process that executed it died."""
 
     task: Task
     record: dict[str, Any] | None
-    reason: str = "its process ended"
-    """How the process died."""
+    reason: str = ""
+    """Why there is no record."""
 
 
 class TaskRunner:
@@ -107,8 +107,7 @@ class TaskRunner:
         work: dict[str, Callable[[RunConfig, Task], dict[str, Any]]] = {
             "validate": self.validate,
             "repeat": self.repeat,
-            "baselines": self.baselines,
-            "shrinkage": self.baselines,
+            "baselines": lambda config, _: self.baselines(config),
         }
         try:
             found = self.when_free(lambda: work[task.kind](parse(task.config, task.title), task))
@@ -123,7 +122,7 @@ class TaskRunner:
     def when_free(self, work: Callable[[], Made]) -> Made:
         """The result of ``work``, once no other process trains the same run.
 
-        That is a driver's whose lease ended while it could not reach the database.
+        That is a worker whose driver was killed, until it notices.
         """
         while True:
             try:
@@ -194,8 +193,13 @@ class TaskRunner:
             shutil.rmtree(run.folder, ignore_errors=True)
         return found
 
-    def baselines(self, config: RunConfig, task: Task) -> dict[str, Any]:
-        """Raw features, PCA and LDA; or only the shrinkage of LDA, which reads no test label."""
+    def baselines(self, config: RunConfig) -> dict[str, Any]:
+        """Raw features, PCA and LDA."""
+        folds, train = self.fold_features(config), config.train
+        return {"rows": baselines(folds, config.model.dim, train.metric, config.protocol.metrics)}
+
+    def fold_features(self, config: RunConfig) -> list[FoldFeatures]:
+        """Every fold, and the inputs of the head by subset; no test label is read."""
         images, _, _ = self.store(config)
         learner = self.learner(config)
         plain = multi_view(learner.model.without_linear(), learner.views)
@@ -204,11 +208,7 @@ class TaskRunner:
         def features(subset: Subset) -> Tensor:
             return embed(plain, subset, learner.source, batch_size=size, feeding=feeding)
 
-        folds = [FoldFeatures(split, features) for split in splits_of(config, images)]
-        dim = config.model.dim
-        if task.kind == "shrinkage":
-            return {"shrink": best_shrink(folds, dim, config.train.metric)}
-        return {"rows": baselines(folds, dim, config.train.metric, config.protocol.metrics)}
+        return [FoldFeatures(split, features) for split in splits_of(config, images)]
 
     def learned(self, config: RunConfig, split: Split) -> TrainingLoop:
         """A model trained on a split, without a run folder; validation uses one metric."""
@@ -220,28 +220,28 @@ class TaskRunner:
         learning.learn(self.start(config, learning))
         return learning
 
-    def learner(self, config: RunConfig) -> Learner:
+    def learner(self, config: RunConfig) -> ModelBundle:
         """The model and its source."""
         images, store, preset = self.store(config)
         device = self.fabric(config).device
         if not config.model.frozen:
             begun = time.monotonic()
-            learner = build_learner(config, images, store, preset, device, self.watcher)
+            learner = build_bundle(config, images, store, preset, device, self.watcher)
             self.preparing_seconds += time.monotonic() - begun
             return learner
         features = self.cached(
             lambda: frozen_features(config, images, store, preset, device, self.watcher),
             "features", config.data, config.model.weights, feature_values(config),
         )  # fmt: skip
-        return learner_of(config, features, device)
+        return bundle_of_features(config, features, device)
 
-    def start(self, config: RunConfig, learning: TrainingLoop) -> HeadStart | None:
+    def start(self, config: RunConfig, learning: TrainingLoop) -> HeadWeights | None:
         """The initial head; on frozen features it is the same for all trials of a fold."""
         if not config.model.frozen:
             return None
         split = learning.split
         return self.cached(
-            lambda: head_start(config, learning.model, split.train, learning.source),
+            lambda: initial_head(config, learning.model, split.train, learning.source),
             "start", config.data, config.model, config.protocol, split.fold,
         )  # fmt: skip
 

@@ -20,7 +20,7 @@ from lookalike.training.distributed.ranks import own_part, sizes_of, world_size
 from lookalike.training.feeding import Feeding, UnreadBatch, feed
 
 
-class Source(Protocol):
+class InputSource(Protocol):
     """Inputs of a model, by image index; several threads may read at a time.
 
     Batches are read and travel compactly; :meth:`inputs` completes them where the network is.
@@ -40,7 +40,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Pixels:
+class PixelSource:
     """Images from the cache, augmented or not, as the network expects them."""
 
     store: ImageStore
@@ -74,7 +74,7 @@ class TrainingBatches:
     """
 
     subset: Subset
-    source: Source
+    source: InputSource
     sampler: BatchSampler
     seed: int
     device: torch.device
@@ -90,17 +90,22 @@ class TrainingBatches:
         for numbered, batches in feed(self._numbered(), self._unread, self.device, feeding):
             for (_, positions), images in zip(numbered, batches, strict=True):
                 self.drawn.pop(0)
+                self.step += 1
                 yield positions, images
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the sampler, and the batches that were drawn ahead."""
-        return {"sampler": self.sampler.state_dict(), "drawn": list(self.drawn)}
+        """The next step, the state of the sampler, and the batches that were drawn ahead."""
+        return {
+            "step": self.step,
+            "sampler": self.sampler.state_dict(),
+            "drawn": list(self.drawn),
+        }
 
-    def load_state_dict(self, state: dict[str, Any], step: int) -> None:
-        """Continue at ``step``."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where another stream was."""
+        self.step = state["step"]
         self.sampler.load_state_dict(state["sampler"])
         self.drawn = list(state["drawn"])
-        self.step = step
 
     def _numbered(self) -> Iterator[list[tuple[int, list[int]]]]:
         """Positions with their steps, ``per_read`` batches at a time."""
@@ -129,7 +134,7 @@ class TrainingBatches:
 
 
 def read_training(
-    source: Source,
+    source: InputSource,
     indices: NDArray[np.int64],
     seed: int,
     step: int,
@@ -142,7 +147,7 @@ def read_training(
     return source.training(indices[start:stop], random)
 
 
-def unread_test(source: Source, indices: NDArray[np.int64]) -> list[UnreadBatch]:
+def unread_test(source: InputSource, indices: NDArray[np.int64]) -> list[UnreadBatch]:
     """A batch to embed."""
     return [UnreadBatch(len(indices), lambda start, stop: source.testing(indices[start:stop]))]
 
@@ -151,7 +156,7 @@ def unread_test(source: Source, indices: NDArray[np.int64]) -> list[UnreadBatch]
 def embed(
     model: nn.Module,
     subset: Subset,
-    source: Source,
+    source: InputSource,
     *,
     batch_size: int = 256,
     progress: Callable[[int, int], None] | None = None,

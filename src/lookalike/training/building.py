@@ -21,20 +21,20 @@ from lookalike.models.lora import require_peft, with_lora
 from lookalike.progress import Watcher
 from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
-from lookalike.training.batches import Pixels, Source, embed
+from lookalike.training.batches import InputSource, PixelSource, embed
 from lookalike.training.features import Features, Frozen, open_features
 from lookalike.training.feeding import Feeding
 
-HeadStart: TypeAlias = tuple[Tensor, Tensor]
+HeadWeights: TypeAlias = tuple[Tensor, Tensor]
 """Weight and bias of the head's linear layer."""
 
 
 @dataclass(frozen=True)
-class Learner:
+class ModelBundle:
     """The model that learns, the source of its inputs, the size of a frozen network, test views."""
 
     model: EmbeddingModel
-    source: Source
+    source: InputSource
     frozen_parameters: int = 0
     views: Views = ONE_VIEW
 
@@ -177,14 +177,14 @@ def freeze(model: EmbeddingModel, wanted: ModelConfig) -> None:
     )
 
 
-def build_learner(
+def build_bundle(
     config: RunConfig,
     images: ImageSet,
     store: ImageStore,
     preset: Preset,
     device: torch.device,
     watcher: Watcher,
-) -> Learner:
+) -> ModelBundle:
     """The model and its source, the same for the same seed.
 
     Of a network cut in two, that is the part that learns, on the maps of the part before it; where
@@ -194,28 +194,28 @@ def build_learner(
     seed_everything(config.seed, verbose=False)
     if config.model.frozen:
         features = frozen_features(config, images, store, preset, device, watcher)
-        return learner_of(config, features, device)
+        return bundle_of_features(config, features, device)
     model = build_model(config, store, preset).to(device)
     pixels = pixels_of(config, store, preset, model)
     until = config.model.frozen_until or config.model.freeze_until
     if not until:
-        return Learner(model, pixels, views=preset.views)
+        return ModelBundle(model, pixels, views=preset.views)
     shape = tuple(pixels.inputs(pixels.testing(np.zeros(1, np.int64))).shape[1:])
     stored = config.model.freeze_until is None and not mixes_pixels(config)
     backbone = models.CutBackbone(model.backbone, until, shape, stored=stored)
     rest = EmbeddingModel(backbone, model.head)
     freeze(rest, config.model)
     if not stored:
-        return Learner(rest, pixels, views=preset.views)
+        return ModelBundle(rest, pixels, views=preset.views)
 
     def front() -> Frozen:
         return Frozen(backbone.eval().front, pixels, 0, device, feeding_of(config))
 
     part = {**feature_values(config), **store.settings}
-    return Learner(rest, open_features(images, preset, config.model, part, front, watcher))
+    return ModelBundle(rest, open_features(images, preset, config.model, part, front, watcher))
 
 
-def learner_of(config: RunConfig, features: Features, device: torch.device) -> Learner:
+def bundle_of_features(config: RunConfig, features: Features, device: torch.device) -> ModelBundle:
     """A head on computed features, the same for the same seed."""
     seed_everything(config.seed, verbose=False)
     wanted = config.model
@@ -225,15 +225,15 @@ def learner_of(config: RunConfig, features: Features, device: torch.device) -> L
         layer_norm=wanted.layer_norm,
         normalize=wanted.normalize,
     )
-    return Learner(head.to(device), features, features.parameters)
+    return ModelBundle(head.to(device), features, features.parameters)
 
 
 def pixels_of(
     config: RunConfig, store: ImageStore, preset: Preset, model: EmbeddingModel
-) -> Pixels:
+) -> PixelSource:
     """The images as the network expects them."""
     normalisation = preset.normalisation(model.normalisation)
-    return Pixels(store, preset, normalisation, memory_format_of(config))
+    return PixelSource(store, preset, normalisation, memory_format_of(config))
 
 
 def memory_format_of(config: RunConfig) -> torch.memory_format:
@@ -282,9 +282,9 @@ def pooled_features(model: EmbeddingModel) -> Callable[[Tensor], Tensor]:
     return pool
 
 
-def head_start(
-    config: RunConfig, model: EmbeddingModel, subset: Subset, source: Source
-) -> HeadStart | None:
+def initial_head(
+    config: RunConfig, model: EmbeddingModel, subset: Subset, source: InputSource
+) -> HeadWeights | None:
     """The initial weights of the head from the training images; None: random, as they are.
 
     Only the training classes of ``subset`` are used, also to choose the shrinkage.

@@ -1,16 +1,14 @@
 """Checkpoints: everything a run needs to resume as if it had never stopped.
 
-A checkpoint is a folder ``checkpoints/000012`` with the weights as safetensors and the rest
-(optimiser, schedule, sampler, random states, counters) in ``state.pt``. It is written under another
+A checkpoint is one file, ``checkpoints/000012-1f3c5a77.pt``: weights, optimiser, schedule, sampler,
+random states and counters. The second half of its name is its checksum. It is written under another
 name and renamed when complete, so a killed process leaves either the old one or the new one.
 Training goes on meanwhile: everything is copied to memory first, and a thread writes the copy.
 """
 
 import os
 import random
-import re
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,56 +22,87 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lookalike.errors import LookalikeError, WriteFailed
-from lookalike.files import (
-    atomically,
-    fault_point,
-    file_checksum,
-    read_json,
-    refuse_packed,
-    write_json,
-)
+from lookalike.files import atomically, file_checksum, refuse_packed
 from lookalike.training.distributed.ranks import from_first, on_all_ranks
 
 Weights = dict[str, Tensor]
-
-START = "start.safetensors"
-"""The weights before training, written once, beside the checkpoints."""
-CHECKSUMS = "checksums.json"
-OURS = re.compile(r"\d{6,}|\.draft-\d+")
-"""The names of checkpoints, whole and unfinished: only these are removed."""
+CheckpointState = dict[str, Any]
 
 
-def save(folder: Path, weights: dict[str, Weights], state: dict[str, Any]) -> None:
+def save(folder: Path, state: CheckpointState) -> None:
     """Write a checkpoint into ``folder``, then delete the older ones.
 
     Raises:
         WriteFailed: It cannot be written, as the disk is full; the former one stays.
     """
-    draft = folder / f".draft-{os.getpid()}"
-    with explain_failed_write(folder):
+    former = complete(folder)
+    number = int(former[-1].name[:6]) + 1 if former else 1
+    write_named(folder, f"{number:06d}", ".pt", lambda path: torch.save(state, path))
+    for path in former:
+        path.unlink(missing_ok=True)
+
+
+def save_start(folder: Path, weights: Weights) -> str:
+    """Write the weights before training, beside the checkpoints; the name of the file."""
+    return write_named(folder, "start", ".safetensors", lambda path: write_tensors(path, weights))
+
+
+def write_named(folder: Path, name: str, suffix: str, write: Callable[[Path], object]) -> str:
+    """Let ``write`` make a file, which is then called ``<name>-<its checksum><suffix>``."""
+    draft = folder / f".draft-{name}{suffix}"
+    with explain_failed_write(folder / f"{name}{suffix}"):
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir()
-        for name, tensors in weights.items():
-            save_weights(draft / f"{name}.safetensors", tensors)
-        torch.save(state, draft / "state.pt")
-        sums = {file.name: file_checksum(file) for file in draft.iterdir()}
-        write_json(draft / CHECKSUMS, sums)
-        for written in [*draft.iterdir(), draft]:
-            handle = os.open(written, os.O_RDONLY)
-            os.fsync(handle)
-            os.close(handle)
-        former = complete(folder)
-        final = folder / f"{int(former[-1].name) + 1 if former else 1:06d}"
-        fault_point("rename")
-        draft.rename(final)
-        fault_point("renamed")
-        for other in folder.iterdir():
-            if OURS.fullmatch(other.name) and other != final:
-                shutil.rmtree(other, ignore_errors=True)
+        try:
+            write(draft)
+            with draft.open("rb") as written:
+                os.fsync(written.fileno())
+            path = folder / f"{name}-{file_checksum(draft)}{suffix}"
+            draft.rename(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    return path.name
 
 
-class Writer:
+def latest(folder: Path) -> CheckpointState | None:
+    """The newest complete checkpoint in ``folder``."""
+    return read(found[-1]) if (found := complete(folder)) else None
+
+
+def latest_on_all_ranks(folder: Path) -> CheckpointState | None:
+    """What ``latest`` gives the first process, in all: each reads the file if it has it."""
+    name = from_first(lambda: found[-1].name if (found := complete(folder)) else None)
+    if name is None:
+        return None
+    if on_all_ranks((folder / name).is_file()):
+        return read(folder / name)
+    return from_first(lambda: read(folder / name))
+
+
+def read(path: Path) -> CheckpointState:
+    """The content of a checkpoint, or of the file of the weights before training.
+
+    A flipped bit would change the result of the run, and nobody would know, so the file is compared
+    with the checksum in its name.
+    """
+    with explain_failed_read(path):
+        if path.stem.rpartition("-")[2] != file_checksum(path):
+            raise LookalikeError(
+                f"the checkpoint '{path}' is damaged: it is not as it was written; remove the "
+                "run's folder to start again"
+            )
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        refuse_packed(path)
+        state: CheckpointState = torch.load(path, weights_only=True, map_location="cpu")
+        return state
+
+
+def complete(folder: Path) -> list[Path]:
+    """The complete checkpoints, oldest first."""
+    return sorted(folder.glob("[0-9]*.pt"))
+
+
+class CheckpointWriter:
     """Writes checkpoints in a thread, one at a time.
 
     Args:
@@ -85,11 +114,10 @@ class Writer:
         self._threads = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
 
-    def save(self, weights: dict[str, Weights], state: dict[str, Any]) -> None:
+    def save(self, state: CheckpointState) -> None:
         """Copy everything as it is now, and write the copy; waits for the one before."""
         self.wait()
-        copies = copied([weights, state])
-        self._writing = self._threads.submit(save, self.folder, *copies)
+        self._writing = self._threads.submit(save, self.folder, copied(state))
 
     def wait(self) -> None:
         """Wait until the last checkpoint is written; an error of its thread is raised here."""
@@ -98,80 +126,13 @@ class Writer:
             writing.result()
 
 
-def latest(folder: Path) -> tuple[dict[str, Weights], dict[str, Any]] | None:
-    """The newest complete checkpoint in ``folder``: its weights by name, and its state."""
-    return read(found[-1]) if (found := complete(folder)) else None
-
-
-def read(checkpoint: Path) -> tuple[dict[str, Weights], dict[str, Any]]:
-    """The weights of a checkpoint by name, and its state."""
-    with explain_damage(checkpoint):
-        names = [name for name in checked_files(checkpoint) if name.endswith(".safetensors")]
-        weights = {Path(name).stem: load_file(str(checkpoint / name)) for name in names}
-        refuse_packed(checkpoint / "state.pt")
-        return weights, torch.load(checkpoint / "state.pt", weights_only=True, map_location="cpu")
-
-
-def latest_on_all_ranks(folder: Path) -> tuple[dict[str, Weights], dict[str, Any]] | None:
-    """What ``latest`` gives the first process, in all: each reads the files if it has them."""
-    name = from_first(lambda: found[-1].name if (found := complete(folder)) else None)
-    if name is None:
-        return None
-    if on_all_ranks((folder / name).is_dir()):
-        return read(folder / name)
-    return from_first(lambda: read(folder / name))
-
-
-def read_start(folder: Path) -> Weights | None:
-    """The weights before training; None if they were not stored."""
-    path = folder / START
-    known = path.with_suffix(".json")
-    if not path.is_file() and not known.is_file():
-        return None
-    with explain_damage(path):
-        if known.is_file() and read_json(known)[START] != file_checksum(path):
-            raise ChecksumDiffers(path.name)
-        return load_file(str(path))
-
-
-def checked_files(checkpoint: Path) -> list[str]:
-    """The names of the files, each of which must be as it was written; other files do not count.
-
-    A flipped bit would otherwise change the result of the run, and nobody would know. An older
-    version wrote no checksums.
-    """
-    if not (path := checkpoint / CHECKSUMS).is_file():
-        return [file.name for file in checkpoint.iterdir()]
-    sums = read_json(path)
-    for name, known in sums.items():
-        if Path(name).name != name or file_checksum(checkpoint / name) != known:
-            raise ChecksumDiffers(name)
-    return list(sums)
-
-
-def save_start(folder: Path, tensors: Weights) -> None:
-    """Write the weights before training, beside the checkpoints, and their checksum."""
-    path = folder / START
-    save_weights(path, tensors)
-    write_json(path.with_suffix(".json"), {START: file_checksum(path)})
-
-
-class ChecksumDiffers(Exception):
-    """A file is not as it was written."""
-
-
 @contextmanager
-def explain_damage(path: Path) -> Iterator[None]:
+def explain_failed_read(path: Path) -> Iterator[None]:
     """Say in one sentence why a checkpoint cannot be read; only a damaged one is to be removed."""
     try:
         yield
     except (LookalikeError, MemoryError):
         raise
-    except ChecksumDiffers as error:
-        raise LookalikeError(
-            f"the checkpoint '{path}' is damaged: {error} is not as it was written; remove the "
-            "run's folder to start again"
-        ) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise LookalikeError(
@@ -184,16 +145,16 @@ def explain_damage(path: Path) -> Iterator[None]:
         ) from error
 
 
-def complete(folder: Path) -> list[Path]:
-    """The complete checkpoints, oldest first."""
-    return sorted(folder.glob("[0-9]*"))
-
-
 def save_weights(path: Path, tensors: Weights) -> None:
+    """Write tensors as safetensors, whole or not at all."""
+    with explain_failed_write(path), atomically(path) as draft:
+        write_tensors(draft, tensors)
+
+
+def write_tensors(path: Path, tensors: Weights) -> None:
     """Write tensors as safetensors, each contiguous and in its own memory."""
     plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    with explain_failed_write(path), atomically(path) as draft:
-        save_file(plain, str(draft))
+    save_file(plain, str(path))
 
 
 @contextmanager
@@ -207,11 +168,6 @@ def explain_failed_write(path: Path) -> Iterator[None]:
             f"cannot write '{path}': {reason}; free some space, and the same command goes on from "
             "the last complete checkpoint"
         ) from error
-
-
-def load_weights(model: nn.Module, weights: Weights) -> None:
-    """Give ``model`` other weights."""
-    model.load_state_dict(weights)
 
 
 def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
@@ -255,7 +211,7 @@ def copied(value: Any) -> Any:
 def temporary_weights(model: nn.Module, weights: Weights) -> Iterator[None]:
     """Give ``model`` other weights for the duration of the context."""
     own = {name: t.detach().clone() for name, t in model.state_dict().items()}
-    load_weights(model, weights)
+    model.load_state_dict(weights)
     try:
         yield
     finally:

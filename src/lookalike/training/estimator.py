@@ -17,7 +17,7 @@ from lookalike import losses, miners, samplers
 from lookalike.evaluation import evaluate
 from lookalike.models import lda, pca
 from lookalike.models.head import Head
-from lookalike.training.objective import sized
+from lookalike.training.objective import fill_loss_sizes
 
 
 class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -117,7 +117,9 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             self.head_.start_from(*lda(rows, labels, dim, self.shrink))
 
     def _learn(self, rows: Tensor, labels: Tensor, seed: int) -> None:
-        settings = sized(self.loss, self.loss_settings or {}, len(self.classes_), self.head_.dim)
+        settings = fill_loss_sizes(
+            self.loss, self.loss_settings or {}, len(self.classes_), self.head_.dim
+        )
         loss = losses.create(self.loss, **settings)
         miner = miners.create(self.miner, **(self.miner_settings or {})) if self.miner else None
         groups = [{"params": list(self.head_.parameters()), "lr": self.lr}]

@@ -1,9 +1,7 @@
-"""Every way through the model, from a batch as it was read to embeddings.
-
-Each way has the precision and the strategy of the run.
+"""Every way through the model, from a batch as it was read to embeddings, in one ``forward``.
 
 Fabric takes care of what goes through ``forward`` only (its ``mark_forward_method`` does nothing on
-a single device), so the passes are one module with one ``forward``.
+a single device), so the parts of a model are called through one.
 
 Mixing and miners draw the same random numbers in every process, since all compute the same loss.
 Dropout must not: each process has other images. Its numbers therefore depend on the seed, the step,
@@ -12,7 +10,6 @@ the process and the pass, and leave torch's common random state unchanged.
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -20,69 +17,6 @@ from torch import Tensor, nn
 
 from lookalike.models import EmbeddingModel
 from lookalike.training.distributed.ranks import rank
-
-
-class ForwardDispatch(nn.Module):
-    """A model whose parts are called through one ``forward``.
-
-    Args:
-        model: The model.
-        inputs: From a batch as it was read (uint8 pixels, half-precision features) to what the
-            model takes. It is called here, so that a chunk of a batch is completed when it is
-            needed, and the whole batch takes a quarter of the memory.
-    """
-
-    def __init__(self, model: EmbeddingModel, inputs: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.model = model
-        self.inputs = inputs
-
-    def forward(self, batch: Tensor, way: str) -> Tensor:
-        """The batch through a method of the model: ``forward``, ``features`` or ``embed``."""
-        if way != "embed":
-            batch = self.inputs(batch)
-        found: Tensor = getattr(self.model, way)(batch)
-        return found
-
-
-class FabricModel:
-    """``ForwardDispatch`` as Fabric gave it back, with the methods of a model.
-
-    ``drawing`` is entered for each pass: what the random layers of the network draw from.
-    """
-
-    def __init__(
-        self,
-        passes: nn.Module,
-        drawing: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:
-        self.passes = passes
-        self.drawing = drawing
-
-    def __call__(self, batch: Tensor, way: str = "forward") -> Tensor:
-        """Images to embeddings."""
-        with self.drawing():
-            found: Tensor = self.passes(batch, way)
-        return found
-
-    def features(self, images: Tensor) -> Tensor:
-        """Images to feature maps."""
-        return self(images, "features")
-
-    def embed(self, features: Tensor) -> Tensor:
-        """Feature maps, or pooled ones, to embeddings."""
-        return self(features, "embed")
-
-    @property
-    def pooling(self) -> nn.Module:
-        """Feature maps to vectors, outside of what the strategy looks after."""
-        model: Any = self.passes.model
-        found: nn.Module = model.pooling
-        return found
-
-
-Embedder: TypeAlias = EmbeddingModel | FabricModel
-"""What an objective embeds with."""
 
 
 class DropoutRNG:
@@ -97,7 +31,7 @@ class DropoutRNG:
         self.step = step
         self.passes = 0
 
-    def __call__(self) -> AbstractContextManager[None]:
+    def next_pass(self) -> AbstractContextManager[None]:
         """The random state of the next pass."""
         self.passes += 1
         return self.at(self.passes)
@@ -110,3 +44,42 @@ class DropoutRNG:
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(int(state.generate_state(1, np.uint64)[0] >> 1))
             yield
+
+
+class ForwardDispatch(nn.Module):
+    """A model whose parts are called through one ``forward``.
+
+    Args:
+        model: The model.
+        inputs: From a batch as it was read (uint8 pixels, half-precision features) to what the
+            model takes. It is called here, so that a chunk of a batch is completed when it is
+            needed, and the whole batch takes a quarter of the memory. None: the batch itself.
+        dropout_rng: What the random layers of the network draw from; None: torch's common state.
+    """
+
+    def __init__(
+        self,
+        model: EmbeddingModel,
+        inputs: Callable[[Tensor], Tensor] | None = None,
+        dropout_rng: DropoutRNG | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.inputs = inputs or nn.Identity()
+        self.dropout_rng = dropout_rng
+
+    def forward(self, batch: Tensor, part: str = "forward") -> Tensor:
+        """The batch through ``forward``, ``features`` or ``embed`` of the model.
+
+        ``embed`` takes feature maps, or pooled ones; the others take a batch as it was read.
+        """
+        if part != "embed":
+            batch = self.inputs(batch)
+        with nullcontext() if self.dropout_rng is None else self.dropout_rng.next_pass():
+            found: Tensor = getattr(self.model, part)(batch)
+        return found
+
+    @property
+    def pooling(self) -> nn.Module:
+        """Feature maps to vectors, outside of what Fabric's strategy looks after."""
+        return self.model.pooling

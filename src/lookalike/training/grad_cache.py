@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor
+from torch import Tensor, nn
 
 from lookalike.training.distributed.ranks import world_size
-from lookalike.training.forward import DropoutRNG, FabricModel
+from lookalike.training.forward import DropoutRNG
 from lookalike.training.objective import Objective
 
 
@@ -30,24 +30,28 @@ class Chunk(NamedTuple):
     start: int
 
 
-class ChunkedModel(FabricModel):
-    """A model that embeds images chunk by chunk and keeps them, but no graph.
+class CachedPasses:
+    """Embeds images chunk by chunk and keeps them, but no graph.
 
     The embeddings are leaves; :meth:`backward` propagates their gradients to the weights.
+
+    Args:
+        network: A ``ForwardDispatch`` as Fabric gave it back.
+        rows: The size of a chunk.
+        dropout_rng: What random layers draw from, in both passes.
     """
 
-    def __init__(self, model: FabricModel, rows: int, random: DropoutRNG) -> None:
-        super().__init__(model.passes, model.drawing)
-        self.model = model
+    def __init__(self, network: nn.Module, rows: int, dropout_rng: DropoutRNG) -> None:
+        self.network = network
         self.rows = rows
-        self.random = random
+        self.dropout_rng = dropout_rng
         self.chunks: list[Chunk] = []
 
-    def __call__(self, batch: Tensor, way: str = "forward") -> Tensor:
+    def __call__(self, batch: Tensor) -> Tensor:
         """Images to embeddings."""
         parts = torch.split(batch, self.rows)
         with torch.no_grad():
-            embedded = [self._pass(n, x, way) for n, x in enumerate(parts, len(self.chunks))]
+            embedded = [self._pass(n, rows) for n, rows in enumerate(parts, len(self.chunks))]
         embeddings = torch.cat(embedded).requires_grad_()
         self.chunks += [Chunk(x, embeddings, n * self.rows) for n, x in enumerate(parts)]
         return embeddings
@@ -60,35 +64,36 @@ class ChunkedModel(FabricModel):
         """
         scaler = getattr(fabric.strategy.precision, "scaler", None)
         scale = 1.0 if scaler is None else scaler.get_scale()
-        passes: Any = self.passes
-        buffers = list(passes.buffers())
+        network: Any = self.network
+        buffers = list(network.buffers())
         tracked = [buffer.clone() for buffer in buffers]
         for number, (inputs, embeddings, start) in enumerate(self.chunks):
             gradient = torch.zeros_like(embeddings) if embeddings.grad is None else embeddings.grad
             waiting = world_size() > 1 and number + 1 < len(self.chunks)
-            with fabric.no_backward_sync(passes) if waiting else nullcontext():
+            with fabric.no_backward_sync(network) if waiting else nullcontext():
                 again = self._pass(number, inputs)
                 fabric.backward(again, gradient=gradient[start : start + self.rows] / scale)
         for buffer, value in zip(buffers, tracked, strict=True):
             buffer.copy_(value)
 
-    def _pass(self, number: int, inputs: Tensor, way: str = "forward") -> Tensor:
-        with self.random.at(number):
-            return self.model(inputs, way)
+    def _pass(self, number: int, inputs: Tensor) -> Tensor:
+        with self.dropout_rng.at(number):
+            embeddings: Tensor = self.network(inputs)
+            return embeddings
 
 
 def backward_by_chunks(
     fabric: Fabric,
     objective: Objective,
-    model: FabricModel,
+    network: nn.Module,
     images: Tensor,
     labels: Tensor,
     *,
     chunks: int,
-    random: DropoutRNG,
+    dropout_rng: DropoutRNG,
 ) -> tuple[Tensor, Tensor]:
     """The loss of a batch and its embeddings; the parameters have their gradients."""
-    cached = ChunkedModel(model, -(-len(images) // chunks), random)
+    cached = CachedPasses(network, -(-len(images) // chunks), dropout_rng)
     loss, embeddings = objective(cached, images, labels)
     fabric.backward(loss)
     cached.backward(fabric)

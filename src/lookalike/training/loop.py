@@ -1,36 +1,48 @@
-"""The training loop: steps, validation after each epoch, and the choice of the best epoch."""
+"""A training from top to bottom: build, learn, step, validate, save, resume.
 
+``train`` (``runner.py``) makes what it takes and tests the model that comes out
+(``final_test.py``); a study does the same without the folder of a run.
+"""
+
+import json
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.loggers.logger import Logger
 from torch import Tensor, nn
-from torch.optim import Adam
 
 from lookalike.config import RunConfig
 from lookalike.data import Split, Subset
+from lookalike.errors import LookalikeError
+from lookalike.files import atomically
 from lookalike.models import multi_view
-from lookalike.models.lora import merge_lora
+from lookalike.models.lora import merge_lora, merged_state
 from lookalike.progress import Watcher
+from lookalike.runs.run import Run
 from lookalike.samplers import StoreSampler
+from lookalike.training import checkpoint
 from lookalike.training.activation_checkpointing import recompute_blocks
 from lookalike.training.batches import TrainingBatches, embed
-from lookalike.training.building import HeadStart, Learner, build_sampler, feeding_of, head_start
-from lookalike.training.checkpoint import load_weights, temporary_weights
+from lookalike.training.building import (
+    HeadWeights,
+    ModelBundle,
+    build_sampler,
+    feeding_of,
+    initial_head,
+)
 from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.gather import average_gradients, broadcast_from_first
-from lookalike.training.distributed.ranks import is_first, world_size
-from lookalike.training.ema import WeightAverage
-from lookalike.training.forward import DropoutRNG, FabricModel, ForwardDispatch
+from lookalike.training.distributed.ranks import from_first, is_first, world_size
+from lookalike.training.forward import DropoutRNG, ForwardDispatch
 from lookalike.training.grad_cache import backward_by_chunks
-from lookalike.training.monitor import Progress, StepMonitor
+from lookalike.training.loggers import LogEpoch, open_loggers
+from lookalike.training.monitor import StepMonitor, TrainingProgress
 from lookalike.training.objective import build_objective
-from lookalike.training.optimizer import FunctionalStep, build_optimizer, build_schedule
-from lookalike.training.score import score, to_evaluation_device
+from lookalike.training.optimizer import WeightAverage, build_optimizer, build_schedule
+from lookalike.training.score import format_score, score, to_evaluation_device
 from lookalike.training.signals import Interrupted, stop_signals
 
 FEATURE_BATCHES_PER_READ = 8
@@ -38,29 +50,44 @@ FEATURE_BATCHES_PER_READ = 8
 
 
 class TrainingLoop:
-    """Trains a model from its first step to the epoch that validation chooses; writes nothing."""
+    """Trains a model from its first step to the epoch that validation chooses.
+
+    Args:
+        config: The configuration.
+        fabric: The devices and the precision, connected to the other processes.
+        split: The classes to train, to validate and to test on.
+        bundle: The model, and where its inputs come from.
+        watcher: Receives progress and notes.
+        run: The folder for checkpoints, from which the training resumes, and for its log; None:
+            nothing is written.
+    """
 
     def __init__(
         self,
         config: RunConfig,
         fabric: Fabric,
         split: Split,
-        learner: Learner,
+        bundle: ModelBundle,
         watcher: Watcher,
+        run: Run | None = None,
     ) -> None:
         self.config = config
         self.fabric = fabric
         self.split = split
-        self.learner = learner
+        self.bundle = bundle
         self.watcher = watcher
-        self.progress = Progress()
+        self.run = run
+        self.checkpoints = None if run is None else checkpoint.CheckpointWriter(run.checkpoints)
+        self.progress = TrainingProgress()
         self.best: dict[str, Tensor] = {}
-        self.ema: WeightAverage | None = None
 
+        # The model and what it minimises
         torch.set_float32_matmul_precision(config.train.matmul_precision)
-        self.model, self.source = learner.model, learner.source
+        self.model, self.source = bundle.model, bundle.source
         self.objective = build_objective(config, split.train.class_count, self.model.dim)
         self.objective.to(fabric.device)
+        self.trainable = nn.ModuleList([self.model, self.objective])
+        self.parameters = list(self.trainable.parameters())
         distributed = world_size() > 1 and config.train.accumulate == 1
         if distributed:
             share_statistics(self.model, fabric.device)
@@ -69,6 +96,7 @@ class TrainingLoop:
         if config.train.compile:  # the network, or for frozen features the head with its loss
             (self.objective if config.model.frozen else self.model.backbone).compile()
 
+        # Its batches
         self.feeding = feeding_of(config)
         self.batches = TrainingBatches(
             split.train,
@@ -81,50 +109,51 @@ class TrainingLoop:
         )
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
+
+        # Forward, backward and optimiser step, by Fabric where it has something to do
         precision = fabric.strategy.precision.precision
         # Fabric cannot clip gradients that a fused optimiser unscales itself, in 16-mixed.
         fused = precision != "16-mixed"
         optimizer = build_optimizer(config.optim, self.model, self.objective, fused=fused)
-        passes: Any
-        self.optimizer: Any
-        passes, self.optimizer = fabric.setup(
-            ForwardDispatch(self.model, self.source.inputs), optimizer
+        self.dropout_rng = DropoutRNG(config.seed)
+        dispatch = ForwardDispatch(
+            self.model, self.source.inputs, self.dropout_rng if distributed else None
         )
+        self.optimizer: Any
+        self.network: Any
+        self.network, self.optimizer = fabric.setup(dispatch, optimizer)
         self.schedule = build_schedule(config.optim, optimizer, self.per_epoch, config.train.epochs)
         self.backpropagate: Callable[[Tensor], Any] = fabric.backward
         self.optimizer_step: Callable[[], Any] = self.optimizer.step
-        if world_size() == 1 and precision == "32-true":
-            # Fabric has nothing to do here, and its wrappers would slow down a short step
-            passes, self.backpropagate = passes.module, torch.autograd.backward
+        if world_size() == 1 and precision == "32-true":  # its wrappers slow down a short step
+            self.network, self.backpropagate = dispatch, torch.autograd.backward
             self.optimizer_step = optimizer.step
-            if isinstance(optimizer, Adam) and optimizer.defaults["fused"]:
-                self.optimizer_step = FunctionalStep(optimizer)
-        self.dropout_rng = DropoutRNG(config.seed)
-        drawing = self.dropout_rng if distributed else nullcontext
-        self.network = FabricModel(passes, drawing)
-        self.trainable = nn.ModuleList([self.model, self.objective])
-        self.parameters = list(self.trainable.parameters())
-        self.averaged = list(self.objective.parameters())
+        average = config.train.ema
+        self.ema = None if average is None else WeightAverage(self.model, average)
 
-    def learn(self, start: HeadStart | None = None) -> None:
-        """Train to the end, from ``start`` if computed, then load the weights of the best epoch.
+    def learn(self, head: HeadWeights | None = None) -> None:
+        """Train to the end, then load the weights of the best epoch.
 
         Adapters are merged then: what is tested and stored is a network without them.
+
+        Args:
+            head: The initial head, where it is computed already.
         """
         if not self.resume():
-            start = start or head_start(self.config, self.model, self.split.train, self.source)
-            if start is not None:
-                self.model.head.start_from(*start)
+            head = head or initial_head(self.config, self.model, self.split.train, self.source)
+            if head is not None:
+                self.model.head.start_from(*head)
             broadcast_from_first([*self.trainable.parameters(), *self.trainable.buffers()])
-            self.start_ema()
-            self.keep_start()
+            if self.ema is not None:
+                self.ema.load_state_dict(self.model.state_dict())
+            self.save_start()
         unvalidated = self.progress.step == 0 and self.split.validation is not None
         if unvalidated or (self.progress.step < self.total and not self.progress.stopped):
             self.fit()
         if self.best:
-            load_weights(self.model, self.best)
+            self.model.load_state_dict(self.best)
         elif self.ema is not None:
-            load_weights(self.model, self.ema.weights)
+            self.model.load_state_dict(self.ema.weights)
         merge_lora(self.model)
 
     def fit(self) -> None:
@@ -132,18 +161,23 @@ class TrainingLoop:
         monitor = StepMonitor(
             self.progress, self.split.train, self.watcher, self.total, self.per_epoch
         )
-        with stop_signals(enabled=is_first()) as signals, self.loggers() as loggers:
+        run = self.run if is_first() else None
+        with (
+            stop_signals(enabled=is_first()) as signals,
+            open_loggers(self.config, run, self.progress.step // self.per_epoch) as loggers,
+        ):
             if self.progress.step == 0:
                 self.end_epoch(loggers)
             if self.progress.step < self.total:
                 try:
                     self.run_steps(monitor, loggers, signals)
                 finally:
-                    self.finish_saving()
+                    if self.checkpoints is not None:
+                        self.checkpoints.wait()
         monitor.count_time()
 
     def run_steps(
-        self, monitor: StepMonitor, loggers: list[Logger] | None, signals: list[int]
+        self, monitor: StepMonitor, loggers: Sequence[LogEpoch], signals: list[int]
     ) -> None:
         """Step until the last epoch is done, patience has run out, or a signal has come."""
         self.fill_store()
@@ -186,7 +220,7 @@ class TrainingLoop:
         for parameter in self.parameters:
             parameter.grad = None
         loss, embeddings = self.backward(images, labels)
-        average_gradients(self.averaged)
+        average_gradients(self.objective.parameters())
         self.clip_gradients()
         self.optimizer_step()
         self.schedule.step()
@@ -194,20 +228,19 @@ class TrainingLoop:
             self.ema.update(self.model)
         if self.batches.sampler.uses_embeddings:
             self.batches.sampler.observe(torch.as_tensor(positions), embeddings.detach())
-        detached: Tensor = loss.detach()
-        return detached
+        return loss.detach()
 
     def backward(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of a batch and its embeddings; the parameters have their gradients."""
-        if self.config.train.accumulate > 1:
+        if (chunks := self.config.train.accumulate) > 1:
             return backward_by_chunks(
                 self.fabric,
                 self.objective,
                 self.network,
                 images,
                 labels,
-                chunks=self.config.train.accumulate,
-                random=self.dropout_rng,
+                chunks=chunks,
+                dropout_rng=self.dropout_rng,
             )
         loss, embeddings = self.objective(self.network, images, labels)
         self.backpropagate(loss)
@@ -228,8 +261,8 @@ class TrainingLoop:
                 self.trainable, self.optimizer, max_norm=optim.clip_norm, error_if_nonfinite=False
             )
 
-    def end_epoch(self, loggers: list[Logger] | None) -> None:
-        """Log the epoch; validate it if it is due. Epoch 0 is the model before training."""
+    def end_epoch(self, loggers: Sequence[LogEpoch]) -> None:
+        """Validate the epoch if it is due, and log it. Epoch 0 is the model before training."""
         progress, config = self.progress, self.config.train
         epoch = progress.step // self.per_epoch
         scores: dict[str, float] = {}
@@ -240,14 +273,25 @@ class TrainingLoop:
         if self.split.validation is not None and due:
             found = self.validate(self.split.validation, epoch)
             scores |= {f"validation {name}": value for name, value in found.items()}
-        if loggers is not None and scores:
-            self.log(loggers, epoch, scores)
+        if self.run is None or not is_first() or not scores:
+            return
+        rates = {"lr": self.optimizer.param_groups[0]["lr"]}
+        progress.log += json.dumps({"epoch": epoch, "step": progress.step} | scores | rates) + "\n"
+        self.write_log(self.run)
+        for log_epoch in loggers:
+            log_epoch(scores, epoch)
+        text = ", ".join(f"{name} {format_score(name, value)}" for name, value in scores.items())
+        self.watcher.note(f"epoch {epoch}{'' if epoch else ', before training'}: {text}")
 
     def validate(self, subset: Subset, epoch: int) -> dict[str, float]:
         """The scores of an epoch on the validation classes; the best weights are kept."""
         progress, config = self.progress, self.config.train
         averaged = None if self.ema is None else self.ema.weights
-        with nullcontext() if averaged is None else temporary_weights(self.model, averaged):
+        with (
+            nullcontext()
+            if averaged is None
+            else checkpoint.temporary_weights(self.model, averaged)
+        ):
             found = self.score(subset, "validating")
             progress.last_score = found[config.metric]
             if found[config.metric] > progress.best_score:
@@ -278,7 +322,7 @@ class TrainingLoop:
         """
         model = self.model.without_linear() if without_linear else self.model
         return embed(
-            multi_view(model, self.learner.views),
+            multi_view(model, self.bundle.views),
             subset,
             self.source,
             batch_size=self.config.train.eval_batch_size,
@@ -294,27 +338,67 @@ class TrainingLoop:
         if isinstance(sampler, StoreSampler) and sampler.store is None:
             sampler.fill(self.embed(self.split.train, "filling the store"))
 
-    def start_ema(self) -> None:
-        """Start the exponential moving average of weights and buffers, if configured."""
-        if self.config.train.ema is not None:
-            self.ema = WeightAverage(self.model, self.config.train.ema)
+    def save_start(self) -> None:
+        """Store the weights before training, for the final test."""
+        wanted = self.split.has_test and self.config.protocol.test_untrained
+        if (run := self.run) is not None and self.total and wanted:
+            self.progress.start = from_first(
+                lambda: checkpoint.save_start(run.checkpoints, merged_state(self.model))
+            )
 
-    def loggers(self) -> AbstractContextManager[list[Logger] | None]:
-        """The loggers of the run; none here."""
-        return nullcontext()
+    def write_log(self, run: Run) -> None:
+        """Write the run's own log, whole: it is short, and a killed process leaves none of it."""
+        with checkpoint.explain_failed_write(run.log), atomically(run.log) as draft:
+            draft.write_text(self.progress.log, encoding="utf-8")
 
-    def log(self, loggers: list[Logger], epoch: int, scores: dict[str, float]) -> None:
-        """Log the scores of an epoch; a subclass with a run folder does."""
+    @property
+    def resumable(self) -> dict[str, Any]:
+        """What a checkpoint holds the state of, besides progress, best weights and random states.
 
-    def keep_start(self) -> None:
-        """Keep the weights before training; a subclass with a run folder does."""
+        That of the precision is the scale of half-precision gradients.
+        """
+        parts = {
+            "model": self.model,
+            "objective": self.objective,
+            "optimizer": self.optimizer,
+            "schedule": self.schedule,
+            "batches": self.batches,
+            "precision": self.fabric.strategy.precision,
+        }
+        return parts if self.ema is None else parts | {"ema": self.ema}
 
     def save(self) -> None:
-        """Write a checkpoint; a subclass with a run folder does."""
-
-    def finish_saving(self) -> None:
-        """Wait until the last checkpoint is written; a subclass with a run folder does."""
+        """Write a checkpoint."""
+        if self.checkpoints is None:
+            return
+        state = {name: part.state_dict() for name, part in self.resumable.items()}
+        random = checkpoint.random_states()
+        progress = vars(self.progress)
+        self.checkpoints.save(state | {"progress": progress, "best": self.best, "random": random})
 
     def resume(self) -> bool:
         """Load the last checkpoint; whether there was one."""
-        return False
+        if self.run is None:
+            return False
+        state = checkpoint.latest_on_all_ranks(self.run.checkpoints)
+        if state is None:
+            return False
+        parts = {*self.resumable, "progress", "best", "random"}
+        if state.keys() != parts or state["progress"].keys() != vars(self.progress).keys():
+            raise LookalikeError(
+                f"the checkpoint in '{self.run.checkpoints}' is of another version of lookalike; "
+                "remove the run's folder, and the same command begins anew"
+            )
+        self.progress = TrainingProgress(**state["progress"])
+        self.best = state["best"]
+        for name, part in self.resumable.items():
+            if name == "optimizer":
+                checkpoint.load_optimizer(part, state[name])
+            else:
+                part.load_state_dict(state[name])
+        if is_first():
+            self.write_log(self.run)  # as it was then, whatever has become of the file
+        self.begin_epoch(self.progress.step // self.per_epoch)
+        checkpoint.restore_random(state["random"])
+        self.watcher.note(f"going on from step {self.progress.step} of {self.total}")
+        return True

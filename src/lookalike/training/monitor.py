@@ -15,7 +15,7 @@ SECONDS_BETWEEN_FLUSHES = 0.5
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """The counters of a run and its log, as a checkpoint stores them."""
 
     step: int = 0
@@ -28,6 +28,8 @@ class Progress:
     stale: int = 0
     stopped: bool = False
     log: str = ""
+    start: str = ""
+    """The file of the weights before training, beside the checkpoints; empty: they are not kept."""
 
 
 @dataclass
@@ -37,7 +39,7 @@ class StepMonitor:
     Losses stay on the device between two flushes, so that no step waits for the device.
     """
 
-    progress: Progress
+    progress: TrainingProgress
     subset: Subset
     watcher: Watcher
     total: int

@@ -1,8 +1,9 @@
 """What a step minimises: the loss with its miner, its memory and its mixes, on one batch."""
 
 import inspect
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,9 @@ from lookalike.mixing import Mixing
 from lookalike.ops.autocast import autocast
 from lookalike.registry import LOSSES, MINERS, SAMPLERS
 from lookalike.training.distributed.gather import gather_rows, shared_out
-from lookalike.training.forward import Embedder
+
+Network: TypeAlias = Callable[..., Tensor]
+"""Images to embeddings, and for mixed features their ``part``: a ``ForwardDispatch``."""
 
 
 class Objective(nn.Module):
@@ -42,7 +45,7 @@ class Objective(nn.Module):
         self.mixing = mixing
         self.memory = memory
 
-    def forward(self, model: Embedder, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, network: Network, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of a batch, and its embeddings.
 
         Of several processes each has its part of the images; labels, loss and embeddings are those
@@ -51,12 +54,12 @@ class Objective(nn.Module):
         """
         features = None
         if self.mixing is not None and self.mixing.where == "feature":
-            features = model.features(images)
-        own = model(images) if features is None else model.embed(features)
+            features = network(images, "features")
+        own = network(images) if features is None else network(features, "embed")
         embeddings = gather_rows(own, labels.shape[0])
         value = self.of_batch(embeddings, labels)
         if self.mixing is not None:
-            value = value + self._mixed(self.mixing, model, images, features, embeddings, labels)
+            value = value + self._mixed(self.mixing, network, images, features, embeddings, labels)
         return value, embeddings
 
     def of_batch(self, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -73,7 +76,7 @@ class Objective(nn.Module):
     def _mixed(
         self,
         mixing: Mixing,
-        model: Embedder,
+        network: Any,
         images: Tensor,
         features: Tensor | None,
         embeddings: Tensor,
@@ -81,14 +84,18 @@ class Objective(nn.Module):
     ) -> Tensor:
         if mixing.where == "embed":
             return mixing(self.loss, embeddings, labels)
+        embed, pool = network, None
+        if features is not None:
+            embed, pool = partial(network, part="embed"), network.pooling
         whole = gather_rows(images if features is None else features, labels.shape[0])
-        embed, pool = (model, None) if features is None else (model.embed, model.pooling)
         return mixing(self.loss, embeddings, labels, whole, embed, pool=pool, distribute=shared_out)
 
 
 def build_objective(config: RunConfig, class_count: int, embedding_size: int) -> Objective:
     """The parts that a configuration names."""
-    arguments = sized(config.loss.name, config.loss.arguments, class_count, embedding_size)
+    arguments = fill_loss_sizes(
+        config.loss.name, config.loss.arguments, class_count, embedding_size
+    )
     loss = losses.create(config.loss.name, **arguments)
     miner = None
     if config.miner is not None:
@@ -100,7 +107,7 @@ def build_objective(config: RunConfig, class_count: int, embedding_size: int) ->
     return Objective(loss, miner, mixing, memory)
 
 
-def sized(
+def fill_loss_sizes(
     loss: str, given: dict[str, Any], class_count: int, embedding_size: int
 ) -> dict[str, Any]:
     """The arguments of a loss with the number of classes and the embedding's size filled in.

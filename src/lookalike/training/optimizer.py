@@ -1,4 +1,4 @@
-"""The optimiser with its parameter groups, and the schedule of learning rates."""
+"""The optimiser with its parameter groups, the schedule of learning rates, averaged weights."""
 
 import math
 from functools import partial
@@ -6,10 +6,9 @@ from typing import Any
 
 import torch
 from timm.optim import param_groups_layer_decay  # type: ignore[attr-defined]
-from torch import nn, optim
-from torch.optim.adam import adam
-from torch.optim.adamw import adamw
+from torch import Tensor, nn, optim
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR, StepLR
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from lookalike.config import OptimConfig
 from lookalike.models import EmbeddingModel
@@ -78,49 +77,6 @@ def _network_groups(config: OptimConfig, model: EmbeddingModel) -> list[dict[str
     return split
 
 
-class FunctionalStep:
-    """``optimizer.step()`` of a fused Adam or AdamW, by torch's functional form.
-
-    The class checks and prepares its state at every step, which a short step (a head on frozen
-    features: ``benchmarks/frozen.py``) feels. Its own step still makes the state, and does every
-    step in which a parameter has no gradient.
-
-    Args:
-        optimizer: What is stepped, in full precision and by one process.
-    """
-
-    def __init__(self, optimizer: optim.Adam) -> None:
-        self.optimizer = optimizer
-        self.update = adamw if isinstance(optimizer, optim.AdamW) else adam
-
-    @torch.no_grad()
-    def __call__(self) -> None:
-        """Step once."""
-        state = self.optimizer.state
-        weights = [one for group in self.optimizer.param_groups for one in group["params"]]
-        if any(one.grad is None or one not in state for one in weights):
-            self.optimizer.step()
-            return
-        for group in self.optimizer.param_groups:
-            states = [state[one] for one in group["params"]]
-            self.update(
-                group["params"],
-                [one.grad for one in group["params"]],
-                [each["exp_avg"] for each in states],
-                [each["exp_avg_sq"] for each in states],
-                [],
-                [each["step"] for each in states],
-                fused=True,
-                amsgrad=False,
-                beta1=group["betas"][0],
-                beta2=group["betas"][1],
-                lr=group["lr"],
-                weight_decay=group["weight_decay"],
-                eps=group["eps"],
-                maximize=False,
-            )
-
-
 def build_schedule(
     config: OptimConfig, optimizer: optim.Optimizer, batches: int, epochs: int
 ) -> LRScheduler:
@@ -152,3 +108,34 @@ def _warmed_up(config: OptimConfig, batches: int, total: int, step: int) -> floa
     if config.schedule == "cosine":
         return (1 + math.cos(math.pi * after / max(1, total - config.warmup_steps))) / 2
     return 1.0
+
+
+class WeightAverage:
+    """The exponential moving average of weights: ``a = decay a + (1 - decay) w`` after each step.
+
+    Args:
+        model: Its weights and buffers are averaged; the average starts with them.
+        decay: The share of the average that a step keeps.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.weights = {name: t.detach().clone() for name, t in model.state_dict().items()}
+        self._mix = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """Add the weights of a step; what is not a float is copied."""
+        weights = {name: t.detach() for name, t in model.state_dict().items()}
+        floats = [name for name, weight in weights.items() if weight.is_floating_point()]
+        self._mix([self.weights[name] for name in floats], [weights[name] for name in floats], 1)
+        for name in weights.keys() - set(floats):
+            self.weights[name].copy_(weights[name])
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The averages by name."""
+        return self.weights
+
+    def load_state_dict(self, weights: dict[str, Tensor]) -> None:
+        """Continue from other averages."""
+        for name, average in self.weights.items():
+            average.copy_(weights[name])

@@ -12,9 +12,10 @@ import torch
 from lookalike.config import RunConfig
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run
-from lookalike.training.building import chosen_split, load_images, open_store
+from lookalike.training.building import build_bundle, chosen_split, load_images, open_store
 from lookalike.training.distributed.devices import prepared_fabric
-from lookalike.training.runner import TrainingRun, check
+from lookalike.training.loop import TrainingLoop
+from lookalike.training.runner import check
 
 STAGES = ("data", "forward", "loss", "backward", "optimiser", "other")
 
@@ -26,7 +27,7 @@ def profile(config: RunConfig, watcher: Watcher | None = None, steps: int = 20) 
     """
     with TemporaryDirectory() as folder:
         training = prepare_training(config, Run(Path(folder)), watcher)
-        clock = Clock(training)
+        clock = StageClock(training)
         training.fill_store()
         training.begin_epoch(config.optim.warmup_epochs)
         rows = []
@@ -45,23 +46,24 @@ def profile(config: RunConfig, watcher: Watcher | None = None, steps: int = 20) 
     return summary(rows[3:])
 
 
-def prepare_training(config: RunConfig, run: Run, watcher: Watcher | None = None) -> TrainingRun:
+def prepare_training(config: RunConfig, run: Run, watcher: Watcher | None = None) -> TrainingLoop:
     """The training of ``config`` in the folder of ``run``, ready for its first step."""
     check(config)
     watcher = watcher or Watcher()
     images, preset = load_images(config)
     split, store = chosen_split(config, images), open_store(config.data, images, preset, watcher)
     fabric = prepared_fabric(config.train)
-    return TrainingRun(config, fabric, run, split, store, preset, watcher)
+    bundle = build_bundle(config, images, store, preset, fabric.device, watcher)
+    return TrainingLoop(config, fabric, split, bundle, watcher, run)
 
 
-class Clock:
+class StageClock:
     """Seconds by stage, measured around the parts of a training."""
 
-    def __init__(self, training: TrainingRun) -> None:
+    def __init__(self, training: TrainingLoop) -> None:
         self.device = training.fabric.device
         self.spent: dict[str, float] = defaultdict(float)
-        self.measure(training, "prepared", "forward")
+        self.measure(training, "network", "forward")
         self.measure(training, "objective", "objective")
         self.measure(training.fabric, "backward", "backward")  # of a batch in chunks
         self.measure(training, "backpropagate", "backward")
@@ -79,9 +81,9 @@ class Clock:
 
 
 class Timed:
-    """A callable that adds the time of its calls, and of those of its passes, to a stage."""
+    """A callable that adds the time of its calls to a stage."""
 
-    def __init__(self, inner: Any, clock: Clock, stage: str) -> None:
+    def __init__(self, inner: Any, clock: StageClock, stage: str) -> None:
         self.inner, self.clock, self.stage = inner, clock, stage
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -93,8 +95,7 @@ class Timed:
             self.clock.spent[self.stage] += self.clock.now() - began
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.inner, name)
-        return Timed(found, self.clock, self.stage) if name in ("features", "embed") else found
+        return getattr(self.inner, name)
 
 
 def summary(rows: list[dict[str, float]]) -> dict[str, float]:

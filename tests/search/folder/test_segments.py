@@ -8,7 +8,7 @@ import pytest
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import Watcher
 from lookalike.search import Embedder, Index, Record
-from lookalike.search.folder import compaction, disk, log, segment, snapshot, table, vectors
+from lookalike.search.folder import compaction, disk, log, segment, snapshot, table
 from lookalike.search.folder import index as folder_index
 from lookalike.search.folder.manifest import Manifest
 from tests.search.folder.collection import DIM, clustered, records
@@ -106,7 +106,7 @@ def test_many_small_segments_are_merged_and_nothing_changes(bare):
     for at in range(40):
         bare.commit(records(at, at + 1), rows[at : at + 1], [at - 3] if at % 5 == 4 else [])
         bare.optimize(Watcher())
-        assert len(bare.manifest.segments) <= 2 * compaction.FAN
+        assert len(bare.manifest.segments) <= compaction.MOST
     gone = {at - 3 for at in range(40) if at % 5 == 4}
     left = [at for at in range(40) if at not in gone]
     for one in (bare, Index.open(bare.place)):
@@ -208,14 +208,14 @@ def test_a_writer_waits_and_then_says_why(bare, monkeypatch):
 
 def test_two_compactions_exclude_each_other(bare, monkeypatch):
     monkeypatch.setattr(disk, "COMPACTION_SECONDS", 0.05)
-    for at in range(12):
+    for at in range(20):
         bare.commit(records(at, at + 1), clustered(1))
     with disk.compacting(bare.folder) as mine:
         assert mine
         with pytest.raises(LookalikeError, match="another process is compacting"):
             bare.compact(Watcher())
         bare.optimize(Watcher())  # by rule: somebody else does it
-        assert len(bare.manifest.segments) == 12
+        assert len(bare.manifest.segments) == 20
 
 
 def test_the_files_of_a_running_compaction_stay_and_those_of_a_killed_one_go(bare):
@@ -336,7 +336,7 @@ def test_a_full_disk_names_the_index(tmp_path):
 
 def test_space_is_reserved_before_rows_are_written(tmp_path):
     """A mapped file without space would kill the process where it is written to."""
-    vectors.allocated(tmp_path / "a.npy", np.dtype(np.float32), (1000, 64))
+    disk.allocated(tmp_path / "a.npy", np.dtype(np.float32), (1000, 64))
     assert (tmp_path / "a.npy").stat().st_blocks * 512 >= 1000 * 64 * 4
 
 

@@ -44,10 +44,10 @@ def truth(index, query, mask, k):
 
 def test_filtered_search_by_the_graph(index, unit_rows, monkeypatch):
     index.optimize(Watcher())
-    efforts = []
+    settings = []
     real = nearest.Search._some
     monkeypatch.setattr(
-        nearest.Search, "_some", lambda *given: efforts.append(given[4]) or real(*given)
+        nearest.Search, "_some", lambda *given: settings.append(given[4]) or real(*given)
     )
     queries = unit_rows(20, DIM, seed=5)
     price = np.arange(COUNT)
@@ -57,9 +57,9 @@ def test_filtered_search_by_the_graph(index, unit_rows, monkeypatch):
         ("label = '2' and price >= 500", (price % 3 == 2) & (price >= 500), True),
         ("price < 0", price < 0, False),
     ):
-        efforts.clear()
+        settings.clear()
         found = index.search(queries, 10, where=text)
-        assert (efforts[0] is not None) == fast
+        assert (settings[0] is not None) == fast
         right = [truth(index, query, mask, 10) for query in queries]
         shares = [
             len({hit.id for hit in hits} & set(ids)) / max(1, len(ids))

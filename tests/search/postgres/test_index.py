@@ -118,7 +118,7 @@ def test_what_is_not_there_or_there_already_is_refused(stored, place, postgres, 
     with pytest.raises(BadInput, match="there is no index 'nothing'"):
         Index.open(f"{postgres}#nothing")
     stored.database.run(stored.schema, lambda run: run("UPDATE {schema}.model SET version = 9"))
-    with pytest.raises(BadInput, match="version 9, and this lookalike reads version 2;"):
+    with pytest.raises(BadInput, match="version 9, and this lookalike reads version 3;"):
         Index.open(place)
 
 

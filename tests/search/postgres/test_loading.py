@@ -112,8 +112,6 @@ def test_half_precision(place, tmp_path, unit_rows):
     np.testing.assert_array_equal(index.vectors, rows.astype(np.float16).astype(np.float32))
     found = index.search(rows[:5], 1)
     assert [hits[0].path for hits in found] == [f"{i}" for i in range(5)]
-    with pytest.raises(BadInput, match="float32 or float16, not int8"):
-        PostgresIndex.create_empty(f"{place}2", None, DIM, "int8")
 
 
 def test_a_state_stays_until_the_next_is_asked_for(index, place, unit_rows, records):

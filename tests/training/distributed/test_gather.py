@@ -15,7 +15,7 @@ from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.distributed.gather import average_gradients, gather_rows
 from lookalike.training.distributed.ranks import own_part, rank, world_size
-from lookalike.training.forward import DropoutRNG, FabricModel, ForwardDispatch
+from lookalike.training.forward import DropoutRNG, ForwardDispatch
 from lookalike.training.grad_cache import backward_by_chunks
 from lookalike.training.objective import build_objective
 
@@ -70,22 +70,22 @@ def learn(case):
     labels = torch.randint(0, CLASSES, (STEPS, BATCH))
     moving = [*model.parameters(), *objective.parameters()]
     fabric = prepared_fabric(config.train)
-    passes, optimizer = fabric.setup(
-        ForwardDispatch(model, torch.nn.Identity()), torch.optim.SGD(moving, lr=0.1, momentum=0.9)
+    network, optimizer = fabric.setup(
+        ForwardDispatch(model), torch.optim.SGD(moving, lr=0.1, momentum=0.9)
     )
-    prepared = FabricModel(passes)
     model.train()
+    rng = DropoutRNG(0)
     losses = []
     for step in range(STEPS):
         model.set_backbone_trainable(not warm_up or step > 0)
         own = images[step, own_part(BATCH)]
         optimizer.zero_grad()
         if chunks == 1:
-            loss, embeddings = objective(prepared, own, labels[step])
+            loss, embeddings = objective(network, own, labels[step])
             fabric.backward(loss)
         else:
             loss, embeddings = backward_by_chunks(
-                fabric, objective, prepared, own, labels[step], chunks=chunks, random=DropoutRNG(0)
+                fabric, objective, network, own, labels[step], chunks=chunks, dropout_rng=rng
             )
         average_gradients(objective.parameters())
         optimizer.step()

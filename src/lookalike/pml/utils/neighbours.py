@@ -1,6 +1,7 @@
 """Nearest neighbours and clusters by FAISS, called as PML's."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,12 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.pml.distances import BatchedDistance, adopted_distance
+from lookalike.pml.distances import adopted_distance
 
 __all__ = ["CustomKNN", "FaissKMeans", "FaissKNN"]
 
 
+@dataclass(eq=False, repr=False)
 class FaissKNN:
     """The nearest neighbours by a FAISS index; squared Euclidean distances unless told.
 
@@ -27,19 +29,15 @@ class FaissKNN:
     [0, 1]
     """
 
-    def __init__(
-        self,
-        reset_before: bool = True,
-        reset_after: bool = True,
-        index_init_fn: Callable[[int], Any] | None = None,
-        gpus: list[int] | None = None,
-    ) -> None:
-        if gpus is not None:
+    reset_before: bool = True
+    reset_after: bool = True
+    index_init_fn: Callable[[int], Any] | None = None
+    gpus: list[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.gpus is not None:
             raise BadInput("FAISS searches on the processor here; leave gpus out")
         self.index: Any = None
-        self.reset_before = reset_before
-        self.reset_after = reset_after
-        self.index_init_fn = index_init_fn
 
     def __call__(
         self,
@@ -109,18 +107,21 @@ class CustomKNN:
         self.batch_size = batch_size
 
     def __call__(
-        self, query: Tensor, k: int, reference: Tensor, ref_includes_query: bool = False
+        self,
+        query: Tensor,
+        k: int,
+        reference: Tensor | None = None,
+        ref_includes_query: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Distances and indices of the k nearest, [queries, k]; without the query itself."""
-        blocks: list[tuple[Tensor, Tensor]] = []
-
-        def keep(matrix: Tensor, *_: int) -> None:
-            found = matrix.topk(k + ref_includes_query, largest=self.distance.is_inverted)
-            blocks.append((found.values, found.indices))
-
-        size = self.batch_size or max(1, len(query))
-        BatchedDistance(self.distance, keep, size)(query, reference)
-        values, places = (torch.cat(parts) for parts in zip(*blocks, strict=True))
+        others = query if reference is None else reference
+        found = [
+            self.distance(rows, others).topk(
+                k + ref_includes_query, largest=self.distance.is_inverted
+            )
+            for rows in torch.split(query, self.batch_size or max(1, len(query)))
+        ]
+        values, places = (torch.cat(parts) for parts in zip(*found, strict=True))
         return without_itself(values, places) if ref_includes_query else (values, places)
 
 

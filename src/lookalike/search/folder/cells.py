@@ -2,14 +2,12 @@
 
 The coarse quantiser is trained once and kept until the collection has grown four-fold. A vector is
 assigned to its cell once; merging segments reuses the assignments. Cells hold the vectors in the
-precision of the index, or from :data:`PLAIN_BELOW` on compressed ones (PQ: Jegou et al., TPAMI
-2011). Where the cells are coarser than the stored vectors, candidates are compared again with
-those.
+precision of the index.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,24 +15,19 @@ from numpy.typing import NDArray
 from lookalike.errors import LookalikeError
 from lookalike.inference.encoder import Vectors
 from lookalike.search.folder.disk import FileNote, damaged, fsync, mapped
-from lookalike.search.folder.manifest import CellsNote, Kind, QuantiserNote
-from lookalike.search.folder.vectors import VectorFile
+from lookalike.search.folder.manifest import CellsNote, QuantiserNote
 from lookalike.search.items import Precision
 
 EXACT_BELOW = 50_000
-PLAIN_BELOW = 5_000_000
 GROWTH = 4
 LEAST_RECALL = 0.95
 SAMPLE = 256
-EFFORTS = (8, 16, 32, 64, 128, 256, 512)
-RERANKED: dict[Kind, int] = {"flat": 1, "fp16": 1, "sq8": 4, "pq": 10}
-TYPES: dict[Kind, str] = {
-    "flat": "IndexIVFFlat",
-    "fp16": "IndexIVFScalarQuantizer",
-    "sq8": "IndexIVFScalarQuantizer",
-    "pq": "IndexIVFPQ",
+NPROBES = (8, 16, 32, 64, 128, 256, 512)
+KINDS: dict[Precision, tuple[str, str]] = {
+    "float32": ("Flat", "IndexIVFFlat"),
+    "float16": ("SQfp16", "IndexIVFScalarQuantizer"),
 }
-"""The classes of FAISS; a file may hold any other."""
+"""How FAISS's factory calls the cells of a precision, and the class that it makes."""
 BLOCK = 65_536
 FILE = "ann.faiss"
 CELLS = "cells.npy"
@@ -51,27 +44,10 @@ class Quantiser:
     empty: Any
     centroids: Vectors
 
-    def assign(self, vectors: Vectors) -> NDArray[np.uint32]:
+    def assign(self, vectors: Any) -> NDArray[np.uint32]:
         """The cell of each vector."""
-        import faiss
-
-        _, cells = faiss.downcast_index(self.empty.quantizer).search(
-            np.ascontiguousarray(vectors, np.float32), 1
-        )
+        _, cells = self.empty.quantizer.search(np.ascontiguousarray(vectors, np.float32), 1)
         return np.asarray(cells[:, 0], np.uint32)
-
-    def nearest(self, queries: Vectors, count: int) -> tuple[Vectors, Ints]:
-        """Similarities and numbers of the ``count`` nearest cells of each query."""
-        similar, cells = self.empty.quantizer.search(queries, count)
-        return similar, cells
-
-
-def kind_for(precision: Precision, count: int) -> Kind:
-    """How cells hold vectors."""
-    if count >= PLAIN_BELOW:
-        return "pq"
-    kinds: dict[Precision, Kind] = {"float32": "flat", "float16": "fp16", "int8": "sq8"}
-    return kinds[precision]
 
 
 def cells_for(count: int) -> int:
@@ -79,31 +55,24 @@ def cells_for(count: int) -> int:
     return max(1, int(2 * count**0.5))
 
 
-def train(path: Path, sample: Vectors, kind: Kind, count: int) -> QuantiserNote:
+def train(path: Path, sample: Vectors, precision: Precision, count: int) -> QuantiserNote:
     """Train the quantiser of a collection of ``count`` pictures and write it."""
     import faiss
 
-    width, cells = sample.shape[1], min(cells_for(count), len(sample))
-    parts = next(m for m in range(-(-width // 2), 0, -1) if width % m == 0)
-    names: dict[Kind, str] = {
-        "flat": "Flat",
-        "fp16": "SQfp16",
-        "sq8": "SQ8",
-        "pq": f"PQ{parts}x8np",
-    }
-    index: Any = faiss.index_factory(width, f"IVF{cells},{names[kind]}", faiss.METRIC_INNER_PRODUCT)
+    cells = min(cells_for(count), len(sample))
+    index: Any = faiss.index_factory(
+        sample.shape[1], f"IVF{cells},{KINDS[precision][0]}", faiss.METRIC_INNER_PRODUCT
+    )
     index.cp.min_points_per_centroid = 1
     index.cp.niter = 12
     index.cp.spherical = True
     index.train(np.ascontiguousarray(sample, np.float32))
     faiss.write_index(index, str(path))
     fsync(path)
-    return QuantiserNote(
-        file=path.name, note=FileNote.of(path), kind=kind, cells=cells, trained_on=count
-    )
+    return QuantiserNote(file=path.name, note=FileNote.of(path), cells=cells, trained_on=count)
 
 
-def load(path: Path, note: QuantiserNote, dim: int) -> Quantiser:
+def load(path: Path, note: QuantiserNote, dim: int, precision: Precision) -> Quantiser:
     """The quantiser of ``dim`` numbers from its file; ``ValueError`` where it is not one."""
     import faiss
 
@@ -111,8 +80,8 @@ def load(path: Path, note: QuantiserNote, dim: int) -> Quantiser:
         index: Any = faiss.read_index(str(path))
         coarse = faiss.downcast_index(index.quantizer)
         types = (type(index).__name__, type(coarse).__name__)
-        if types not in ((TYPES[note.kind], "IndexFlat"), (TYPES[note.kind], "IndexFlatIP")):
-            raise ValueError(f"{path.name} is not of the kind '{note.kind}'")
+        if types not in ((KINDS[precision][1], "IndexFlat"), (KINDS[precision][1], "IndexFlatIP")):
+            raise ValueError(f"{path.name} does not have cells of {precision}")
         # Into our own array: once any package has imported faiss.contrib.torch_utils, FAISS would
         # return a tensor.
         centroids = np.empty((coarse.ntotal, coarse.d), np.float32)
@@ -128,19 +97,20 @@ def load(path: Path, note: QuantiserNote, dim: int) -> Quantiser:
     return Quantiser(note, index, centroids)
 
 
-def write(folder: Path, quantiser: Quantiser, vectors: VectorFile, cells: Any) -> None:
+def write(folder: Path, quantiser: Quantiser, vectors: Any, cells: Any) -> None:
     """Write the cells of a segment and its FAISS index, whose ids are rows of the segment."""
     import faiss
+    from faiss.contrib import ivf_tools
 
     if len(cells) and int(cells.max()) >= quantiser.note.cells:
         raise damaged(folder.parent.parent, f"{CELLS} names cells that there are not")
     index: Any = faiss.clone_index(quantiser.empty)
-    pointer: Any = faiss.swig_ptr
+    tools: Any = ivf_tools
     for start in range(0, len(vectors), BLOCK):
-        rows = np.ascontiguousarray(vectors[start : start + BLOCK])
-        numbers = np.arange(start, start + len(rows))
+        rows = np.ascontiguousarray(vectors[start : start + BLOCK], np.float32)
         assigned = np.asarray(cells[start : start + len(rows)], np.int64)
-        index.add_core(len(rows), *map(pointer, (rows, numbers, assigned)))
+        numbers = np.arange(start, start + len(rows))  # held here: the function keeps no array
+        tools.add_preassigned(index, rows, assigned, numbers)
     faiss.write_index(index, str(folder / FILE))
     np.save(folder / CELLS, np.asarray(cells, np.uint32))
 
@@ -169,7 +139,6 @@ class Cells:
     def __init__(self, folder: Path, count: int, quantiser: Quantiser, note: CellsNote) -> None:
         import faiss
 
-        self.note = note
         self.quantiser = quantiser
         self.cells: NDArray[np.uint32] = mapped(folder / CELLS, (count,), np.uint32)
         path = folder / FILE
@@ -185,64 +154,53 @@ class Cells:
             raise ValueError(f"{path.name} is of another segment")
         lists.prefetch_nthread = 0
         self._index = index
-        self._reranked = RERANKED[quantiser.note.kind]
-        self._pointer: Any = faiss.swig_ptr
-        self.set_effort(note.effort)
+        self.set_nprobe(note.nprobe)
 
-    def set_effort(self, effort: int) -> None:
+    def set_nprobe(self, nprobe: int) -> None:
         """How many cells a query visits."""
-        self.effort = min(effort, self.quantiser.note.cells)
-        self._index.nprobe = self.effort
+        self.nprobe = min(nprobe, self.quantiser.note.cells)
+        self._index.nprobe = self.nprobe
 
-    def search(self, queries: Vectors, k: int, vectors: VectorFile) -> tuple[Vectors, Ints]:
+    def search(self, queries: Vectors, k: int) -> tuple[Vectors, Ints]:
         """Similarities and rows [queries, k] of neighbours among all rows; -1 fills up."""
-        candidates = k * self._reranked
-        similar = np.empty((len(queries), candidates), np.float32)
-        rows = np.empty((len(queries), candidates), np.int64)
-        query_rows, *results = map(self._pointer, (queries, similar, rows))
-        self._index.search_c(len(queries), query_rows, candidates, *results)
-        return self._rerank(queries, k, vectors, similar, rows)
+        return self._checked(*self._index.search(queries, k))
 
-    def search_assigned(
-        self,
-        queries: Vectors,
-        k: int,
-        vectors: VectorFile,
-        assigned: tuple[Vectors, Ints],
-        allowed: Bits | None,
+    def nearest_cells(self, queries: Vectors) -> tuple[Vectors, Ints]:
+        """Similarities and numbers of the cells that each query visits."""
+        similar, cells = self.quantiser.empty.quantizer.search(queries, self.nprobe)
+        return similar, cells
+
+    def search_cells(
+        self, queries: Vectors, k: int, near: Vectors, cells: Ints, allowed: Bits
     ) -> tuple[Vectors, Ints]:
-        """As :meth:`search`, in given cells (-1: none) and among the rows whose bits are set."""
+        """As :meth:`search`, in given cells and among the rows whose bits are set.
+
+        FAISS's Python function for it takes no selector, so this calls the one of C++.
+
+        Args:
+            queries: Unit vectors.
+            k: How many to find.
+            near: Their similarities to the cells.
+            cells: The numbers of the cells of each query; -1: none.
+            allowed: A bit for each row.
+        """
         import faiss
 
-        nearness, cells = (np.ascontiguousarray(part) for part in assigned)
-        settings: Any = cast(Any, faiss).SearchParametersIVF(nprobe=cells.shape[1])
-        if allowed is not None:
-            # its length in bytes: a row beyond it, which a damaged file may name, has no bit
-            selector = faiss.IDSelectorBitmap(len(allowed), self._pointer(allowed))
-            settings.sel = selector
-        candidates = k * self._reranked
-        similar = np.empty((len(queries), candidates), np.float32)
-        rows = np.empty((len(queries), candidates), np.int64)
-        arrays = map(self._pointer, (cells, nearness, similar, rows))
-        self._index.search_preassigned_c(
-            len(queries), self._pointer(queries), candidates, *arrays, False, settings
-        )
-        return self._rerank(queries, k, vectors, similar, rows)
+        similar = np.empty((len(queries), k), np.float32)
+        rows = np.empty((len(queries), k), np.int64)
+        near, cells = np.ascontiguousarray(near), np.ascontiguousarray(cells)
+        pointer: Any = faiss.swig_ptr
+        given = (pointer(queries), k, *map(pointer, (cells, near, similar, rows)))
+        library: Any = faiss  # its stubs are those of C++
+        # its length is in bytes: a row beyond it, which a damaged file may name, has no bit
+        selector = library.IDSelectorBitmap(allowed)
+        settings = library.SearchParametersIVF(nprobe=cells.shape[1], sel=selector)
+        self._index.search_preassigned_c(len(queries), *given, False, settings)
+        return self._checked(similar, rows)
 
-    def _rerank(
-        self, queries: Vectors, k: int, vectors: VectorFile, similar: Vectors, rows: Ints
-    ) -> tuple[Vectors, Ints]:
-        """The best ``k`` candidates by the stored vectors, where the cells are coarser."""
+    def _checked(self, similar: Vectors, rows: Ints) -> tuple[Vectors, Ints]:
         if rows.max(initial=-1) >= len(self.cells):
             raise LookalikeError(
                 f"{FILE} of the index is damaged: it names pictures beyond its last"
             )
-        if self._reranked == 1:
-            return similar, rows
-        for number, query in enumerate(queries):
-            there = rows[number] >= 0
-            close = vectors[rows[number][there]] @ query
-            order = np.argsort(-close, kind="stable")
-            similar[number, : len(order)] = close[order]
-            rows[number, : len(order)] = rows[number][there][order]
-        return similar[:, :k], rows[:, :k]
+        return similar, rows

@@ -1,14 +1,13 @@
 """Merging segments by rule, beside readers and other writers.
 
-Segments of one size class (powers of eight) are merged when there are more than eight of them,
-those without fast search when they have enough pictures for one, a segment by itself when more
-than a fifth of it was removed, and all when the collection has outgrown the quantiser. Merging
-needs no write lock; that is held only while the manifest is replaced. A killed compaction leaves
-files that no manifest names, and the next writer removes them.
+The smaller half of the segments is merged when there are more than sixteen, those without fast
+search when they have enough pictures for one, a segment by itself when more than a fifth of it was
+removed, and all when the collection has outgrown the quantiser. Merging needs no write lock; that
+is held only while the manifest is replaced. A killed compaction leaves files that no manifest
+names, and the next writer removes them.
 """
 
 import time
-from collections import defaultdict
 
 import numpy as np
 
@@ -22,7 +21,8 @@ from lookalike.search.folder.selection import Selection
 from lookalike.search.folder.snapshot import Snapshot
 from lookalike.search.folder.writer import MERGED, QUANTISER, remove_unused
 
-FAN = 8
+MOST = 16
+"""Segments; of more the smaller half is merged, so that a picture is copied a few times only."""
 REMOVED = 0.2
 PER_CELL = 64
 
@@ -61,34 +61,19 @@ def plan(snapshot: Snapshot, everything: bool = False) -> list[int]:
     ]
     if sum(left[at] for at in slow) >= cells.EXACT_BELOW:
         return slow
-    classes = defaultdict(list)
-    for at in every:
-        classes[size_class(left[at])].append(at)
-    for _, members in sorted(classes.items()):
-        if len(members) > FAN:
-            return members
+    if len(every) > MOST:
+        return sorted(sorted(every, key=left.__getitem__)[: len(every) // 2])
     for at in every:
         if notes[at].count - left[at] > REMOVED * notes[at].count:
             return [at]
     return []
 
 
-def size_class(count: int) -> int:
-    """The number of octal digits: segments of one class differ less than eight-fold.
-
-    >>> [size_class(n) for n in (0, 7, 8, 63, 64, 100_000)]
-    [0, 1, 2, 2, 3, 6]
-    """
-    return -(-count.bit_length() // 3)
-
-
 def needs_training(manifest: Manifest) -> bool:
     """Whether there is no quantiser, or the collection has outgrown it."""
     if not manifest.quantisers:
         return True
-    newest, count = manifest.quantisers[-1], manifest.count
-    other = cells.kind_for(manifest.vectors, count) != newest.kind
-    return count >= cells.GROWTH * newest.trained_on or (other and count > newest.trained_on)
+    return manifest.count >= cells.GROWTH * manifest.quantisers[-1].trained_on
 
 
 def _merge(snapshot: Snapshot, sources: list[Selection], watcher: Watcher) -> Snapshot:
@@ -127,8 +112,8 @@ def _quantiser(snapshot: Snapshot, work: Merge, watcher: Watcher) -> Quantiser:
     watcher.note(f"training {cells.cells_for(count):,} cells")
     _, sample = work.sample(PER_CELL * cells.cells_for(count), manifest.dim, seed=0)
     path = snapshot.folder / f"{QUANTISER}{manifest.generation:06d}.faiss"
-    note = cells.train(path, sample, cells.kind_for(manifest.vectors, count), count)
-    return cells.load(path, note, manifest.dim)
+    note = cells.train(path, sample, manifest.vectors, count)
+    return cells.load(path, note, manifest.dim, manifest.vectors)
 
 
 def _swapped(

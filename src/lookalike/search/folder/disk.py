@@ -21,7 +21,6 @@ CHUNK = 1 << 20
 
 SEGMENT_FILES = (
     "vectors.npy",
-    "scales.npy",
     "ids.npy",
     "keys.npy",
     "items.arrow",
@@ -83,6 +82,15 @@ def mapped(path: Path, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     return array
 
 
+def allocated(path: Path, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """An array in a new file whose space is reserved: a full disk is an error here, not later."""
+    array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
+    if hasattr(os, "posix_fallocate"):  # macOS has none
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
+
+
 def fsync(path: Path) -> None:
     """Wait until a file or folder has reached the disk."""
     handle = os.open(path, os.O_RDONLY)
@@ -92,7 +100,7 @@ def fsync(path: Path) -> None:
         os.close(handle)
 
 
-def settle(folder: Path) -> dict[str, FileNote]:
+def fsync_and_checksum(folder: Path) -> dict[str, FileNote]:
     """Wait until every file of a folder has reached the disk; return their notes."""
     paths = sorted(folder.iterdir())
     notes = {path.name: FileNote.of(path) for path in paths}

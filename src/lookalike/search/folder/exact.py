@@ -1,12 +1,13 @@
 """Comparing with every vector, or with chosen ones, a block at a time."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from lookalike.evaluation.neighbours import exact_search
 from lookalike.inference.encoder import Vectors
-from lookalike.search.folder.vectors import VectorFile
 
 BLOCK = 16_384
 
@@ -14,7 +15,7 @@ Ints = NDArray[np.int64]
 
 
 def nearest(
-    queries: Vectors, vectors: VectorFile, k: int, rows: Ints | None = None
+    queries: Vectors, vectors: NDArray[Any], k: int, rows: Ints | None = None
 ) -> tuple[Vectors, Ints]:
     """Similarities and rows of the ``k`` nearest among ``rows`` (None: all), nearest first.
 
@@ -23,15 +24,15 @@ def nearest(
     count = len(vectors) if rows is None else len(rows)
     k = min(k, count)
     query_rows = torch.from_numpy(queries)
-    if rows is None and vectors.values.dtype == np.float32:
-        values, places = exact_search(query_rows, torch.from_numpy(vectors.values), k)
+    if rows is None and vectors.dtype == np.float32:
+        values, places = exact_search(query_rows, torch.from_numpy(vectors), k)
         return values.numpy(), places.numpy()
     best = torch.empty(len(queries), 0)
     found = torch.empty(len(queries), 0, dtype=torch.int64)
     for start in range(0, count, BLOCK):
         stop = min(start + BLOCK, count)
         chosen = slice(start, stop) if rows is None else rows[start:stop]
-        block = torch.from_numpy(np.ascontiguousarray(vectors[chosen]))
+        block = torch.from_numpy(np.ascontiguousarray(vectors[chosen], np.float32))
         values, places = exact_search(query_rows, block, min(k, stop - start))
         best, order = torch.cat([best, values], 1).topk(min(k, stop), dim=1)
         found = torch.cat([found, places + start], 1).gather(1, order)

@@ -20,7 +20,7 @@ from lookalike.search.folder.disk import Damaged, compacting, fsync, writing
 from lookalike.search.folder.manifest import SEGMENTS, Manifest
 from lookalike.search.folder.snapshot import Records, Snapshot
 from lookalike.search.index import Address, Found, Index, vector_size
-from lookalike.search.items import Hit, Item, Precision, Record
+from lookalike.search.items import Hit, Precision, Record
 
 CACHED = ("ids", "vectors", "label_names", "label_codes", "columns")
 
@@ -106,12 +106,6 @@ class FolderIndex(Index):
             )
         return found
 
-    @property
-    def precision(self) -> str:
-        """How exactly vectors are stored, and what that costs where it was measured."""
-        measured = self.manifest.precision
-        return f"{self.dtype}: {measured}" if measured else self.dtype
-
     def __len__(self) -> int:
         return len(self.snapshot)
 
@@ -125,7 +119,7 @@ class FolderIndex(Index):
         """All vectors; mapped where one segment holds them as float32, else copied."""
         chosen = self.snapshot.selections()
         if len(chosen) == 1 and chosen[0].bits is None and self.dtype == "float32":
-            return chosen[0].segment.vectors.values
+            return chosen[0].segment.vectors
         return self.snapshot.decoded(*self.snapshot.layout[1:])
 
     @cached_property
@@ -184,21 +178,11 @@ class FolderIndex(Index):
 
     def records_of(self, ids: Sequence[int]) -> list[Record]:
         """What is stored about some pictures."""
-        pairs = zip(*(part.tolist() for part in self.snapshot.where_is(ids)), strict=True)
-        return [self.snapshot.segments[number].table.record(row) for number, row in pairs]
+        return self.snapshot.records_at(*self.snapshot.where_is(ids))
 
     def check_ids(self, ids: Sequence[int]) -> None:
         """Refuse an id that no picture has."""
         self.snapshot.where_is(ids)
-
-    def items(self, ids: Iterable[int]) -> list[Item]:
-        """What is known about the pictures ``ids``."""
-        known = [int(id) for id in ids]
-        pairs = zip(*(part.tolist() for part in self.snapshot.where_is(known)), strict=True)
-        found = []
-        for id, (number, row) in zip(known, pairs, strict=True):
-            found.append(Item(id, *self.snapshot.segments[number].table.item(row)))
-        return found
 
     def vectors_of(self, ids: Sequence[int]) -> Vectors:
         """The unit vectors of some pictures."""
@@ -216,7 +200,7 @@ class FolderIndex(Index):
         only = self._only
         if only is not None and where is None and not exact:
             assert only.cells is not None
-            similar, rows = only.cells.search(queries, min(k, len(only)), only.vectors)
+            similar, rows = only.cells.search(queries, min(k, len(only)))
             if (rows[0, -1] if len(rows) == 1 else rows[:, -1:].min(initial=0)) >= 0:
                 return similar, only.ids_at(rows)
         return nearest.nearest(self.snapshot, queries, k, where, exact)
@@ -228,15 +212,14 @@ class FolderIndex(Index):
         similar, ids = self._nearest(queries, k, where, exact)
         only, flat = self._only, ids.ravel()
         if only is not None and only.gapless and len(only.table.batches) == 1:
-            items = only.table.batches[0].items((flat - only.note.first).tolist())
+            items = only.table.batches[0].items(flat - only.note.first)
         else:
-            numbers, rows = (part.tolist() for part in self.snapshot.locate(flat))
-            tables = [segment.table for segment in self.snapshot.segments]
-            known = [tables[number].item(row) for number, row in zip(numbers, rows, strict=True)]
-            items = ([], [], [])
-            for item in known:
-                for column, value in zip(items, item, strict=True):
-                    column.append(value)
+            known = self.snapshot.records_at(*self.snapshot.locate(flat))
+            items = (
+                [record.path for record in known],
+                [record.label for record in known],
+                [record.metadata for record in known],
+            )
         hits = list(map(Hit, flat.tolist(), *items, np.minimum(similar, 1).ravel().tolist()))
         k = ids.shape[1]
         return [hits[at * k : (at + 1) * k] for at in range(len(ids))]

@@ -8,31 +8,25 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from lookalike.errors import BadInput
 from lookalike.files import parse_json, read_text, write_json
-from lookalike.search.effort import NEIGHBOURS
 from lookalike.search.folder.disk import FileNote, damaged, fsync
 from lookalike.search.items import Precision
+from lookalike.search.recall import NEIGHBOURS
 
 FORMAT = "lookalike-index"
-VERSION = 2
+VERSION = 3
 NAME = "index.json"
 SEGMENTS = "segments"
 
 PlainName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """The name of a file or folder that leads nowhere else."""
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**48)]
-Kind: TypeAlias = Literal["flat", "fp16", "sq8", "pq"]
-HOW: dict[Kind, str] = {
-    "flat": "IVF",
-    "fp16": "IVF with float16 vectors",
-    "sq8": "IVF with 8-bit vectors, re-ranked",
-    "pq": "IVF with PQ, re-ranked",
-}
+HOW: dict[Precision, str] = {"float32": "IVF", "float16": "IVF with float16 vectors"}
 
 
 class _Note(BaseModel):
@@ -44,7 +38,6 @@ class QuantiserNote(_Note):
 
     file: PlainName
     note: FileNote
-    kind: Kind
     cells: Count
     trained_on: Count
 
@@ -52,12 +45,12 @@ class QuantiserNote(_Note):
 class CellsNote(_Note):
     """The fast search of a segment.
 
-    ``effort`` is the number of cells that a query visits; ``recall`` the share of the true ten
+    ``nprobe`` is the number of cells that a query visits; ``recall`` the share of the true ten
     nearest that it then finds, on ``sample`` pictures of the segment.
     """
 
     quantiser: PlainName
-    effort: Annotated[Count, Field(ge=1)]
+    nprobe: Annotated[Count, Field(ge=1)]
     recall: float
     sample: Count
 
@@ -86,16 +79,6 @@ class LogNote(_Note):
     crc: int
 
 
-class PrecisionNote(_Note):
-    """What the precision of the vectors costs: recall of the ten nearest among ``sample``."""
-
-    recall: float
-    sample: Count
-
-    def __str__(self) -> str:
-        return f"recall@{NEIGHBOURS} {self.recall:.3f} against float32, on {self.sample:,} pictures"
-
-
 class Manifest(_Note):
     """The content of ``index.json``."""
 
@@ -112,7 +95,6 @@ class Manifest(_Note):
     segments: tuple[SegmentNote, ...] = ()
     removed: LogNote | None = None
     quantisers: tuple[QuantiserNote, ...] = ()
-    precision: PrecisionNote | None = None
 
     @model_validator(mode="after")
     def names_what_it_has(self) -> Self:
@@ -160,9 +142,8 @@ class Manifest(_Note):
             return None
         note = max(fast, key=lambda segment: segment.count).fast
         assert note is not None
-        kind = next(one.kind for one in self.quantisers if one.file == note.quantiser)
         found = f"recall@{NEIGHBOURS} {note.recall:.3f} against exact search"
-        return f"{HOW[kind]}, {note.effort} cells a query; {found}, on {note.sample} pictures"
+        return f"{HOW[self.vectors]}, nprobe {note.nprobe}; {found}, on {note.sample} pictures"
 
     @property
     def files(self) -> dict[str, FileNote]:

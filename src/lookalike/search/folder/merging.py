@@ -5,21 +5,28 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
-from lookalike.search.effort import NEIGHBOURS, least_effort
-from lookalike.search.folder import cells, exact, keys, table, vectors
+from lookalike.search.folder import cells, exact, keys, table
 from lookalike.search.folder.cells import Cells, Quantiser
-from lookalike.search.folder.disk import damaged, remove_segment, settle
+from lookalike.search.folder.disk import (
+    allocated,
+    damaged,
+    fsync_and_checksum,
+    mapped,
+    remove_segment,
+)
 from lookalike.search.folder.manifest import SEGMENTS, CellsNote, SegmentNote
-from lookalike.search.folder.segment import IDS, KEYS, Ints, Segment
+from lookalike.search.folder.segment import IDS, KEYS, VECTORS, Ints, Segment
 from lookalike.search.folder.selection import Selection
-from lookalike.search.folder.vectors import VectorFile
 from lookalike.search.items import Precision
+from lookalike.search.recall import NEIGHBOURS, least_setting
 
 BLOCK = 65_536
 
@@ -81,7 +88,7 @@ def merge(
         dict.fromkeys(column for one in work.sources for column in one.segment.note.columns)
     )
     if len(work.sources) == 1 and first.bits is None:
-        for file in (vectors.VALUES, vectors.SCALES, IDS, KEYS, table.FILE):
+        for file in (VECTORS, IDS, KEYS, table.FILE):
             _link(first.segment.home / file, home / file)
     else:
         _copy(home, work, dim, precision, columns, watcher)
@@ -95,7 +102,7 @@ def merge(
         first=int(work.ids[0]),
         last=int(work.ids[-1]),
         columns=columns,
-        files=settle(home),
+        files=fsync_and_checksum(home),
         fast=fast,
         refused=refused,
     )
@@ -110,13 +117,13 @@ def _copy(
     watcher: Watcher,
 ) -> None:
     np.save(home / IDS, work.ids)
-    written = vectors.Writer(home, len(work), dim, precision)
+    written = allocated(home / VECTORS, precision, (len(work), dim))
     hashes = np.empty(len(work), np.uint64)
     by_row = [_hashes_by_row(source.segment) for source in work.sources]
     for start in range(0, len(work), BLOCK):
         places = np.arange(start, min(start + BLOCK, len(work)))
         for source, rows, inside in work.parts(places):
-            written.put(places[inside], source.segment.vectors, rows)
+            written[places[inside]] = source.segment.vectors[rows]
         watcher.stage("merging", int(places[-1]) + 1, len(work))
     for number, known in enumerate(by_row):
         mine = work.numbers == number
@@ -154,7 +161,7 @@ def _build(
     watcher: Watcher,
 ) -> CellsNote | None:
     """Write the fast search of a new segment; None: it has too little recall."""
-    stored = VectorFile.open(home, len(work), dim, precision)
+    stored = mapped(home / VECTORS, (len(work), dim), precision)
     assigned = np.empty(len(work), np.uint32)
     for number, source in enumerate(work.sources):
         mine = np.flatnonzero(work.numbers == number)
@@ -172,34 +179,32 @@ def _build(
         return note
     watcher.note(
         f"search of {len(work):,} pictures stays exact; the recall@{NEIGHBOURS} of the fast search "
-        f"is {note.recall:.3f} even with {note.effort} cells a query"
+        f"is {note.recall:.3f} even with nprobe {note.nprobe}"
     )
     (home / cells.FILE).unlink(missing_ok=True)
     (home / cells.CELLS).unlink(missing_ok=True)
     return None
 
 
-def measure(home: Path, stored: VectorFile, quantiser: Quantiser) -> CellsNote:
-    """The least effort that finds enough of the true neighbours of some pictures."""
+def measure(home: Path, stored: NDArray[Any], quantiser: Quantiser) -> CellsNote:
+    """The least ``nprobe`` that finds enough of the true neighbours of some pictures."""
     random = np.random.default_rng(1)
     rows = np.sort(random.choice(len(stored), min(cells.SAMPLE, len(stored)), replace=False))
-    queries = np.ascontiguousarray(stored[rows])
+    queries = np.ascontiguousarray(stored[rows], np.float32)
     truth = exact.nearest(queries, stored, NEIGHBOURS + 1)[1].tolist()
-    note = CellsNote(quantiser=quantiser.note.file, effort=1, recall=0, sample=len(rows))
+    note = CellsNote(quantiser=quantiser.note.file, nprobe=1, recall=0, sample=len(rows))
     search = Cells(home, len(stored), quantiser, note)
 
-    def found(effort: int) -> list[list[int]]:
-        search.set_effort(effort)
-        return list(search.search(queries, NEIGHBOURS + 1, stored)[1].tolist())
+    def found(nprobe: int) -> list[list[int]]:
+        search.set_nprobe(nprobe)
+        return list(search.search(queries, NEIGHBOURS + 1)[1].tolist())
 
-    effort, recall = least_effort(cells.EFFORTS, rows.tolist(), truth, found)
-    return note.model_copy(update={"effort": effort, "recall": recall})
+    nprobe, recall = least_setting(cells.NPROBES, rows.tolist(), truth, found)
+    return note.model_copy(update={"nprobe": nprobe, "recall": recall})
 
 
 def _link(source: Path, target: Path) -> None:
     """The same file under another name, or a copy where the file system has no links."""
-    if not source.exists():
-        return
     try:
         os.link(source, target)
     except OSError:

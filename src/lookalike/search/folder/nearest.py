@@ -30,48 +30,35 @@ def nearest(
     With ``all_rows`` every picture is compared.
     """
     chosen = [one for one in snapshot.selections(where) if one.count]
-    total = sum(one.count for one in chosen)
-    k = min(k, total)
+    k = min(k, sum(one.count for one in chosen))
     if not k:
         return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-    # A query is assigned to cells once, for the segment that visits most of them.
-    assigned: dict[str, tuple[Vectors, Ints]] = {}
-    for one in chosen if not all_rows else ():
-        own = one.segment.cells
-        if own is not None and not one.narrow:
-            name = own.quantiser.note.file
-            if name not in assigned or assigned[name][1].shape[1] < own.effort:
-                assigned[name] = own.quantiser.nearest(queries, own.effort)
     parts = []
     for one in chosen:
-        similar, rows = _in_segment(one, queries, min(k, one.count), all_rows, assigned)
+        similar, rows = _in_segment(one, queries, min(k, one.count), all_rows)
         parts.append((similar, one.segment.ids_at(rows)))
     if len(parts) == 1:
         return parts[0]
-    together = np.concatenate([part[0] for part in parts], 1)
-    ids = np.concatenate([part[1] for part in parts], 1)
-    order = np.argsort(-together, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(together, order, 1), np.take_along_axis(ids, order, 1)
+    similar, ids = (np.concatenate(columns, 1) for columns in zip(*parts, strict=True))
+    order = np.argsort(-similar, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(similar, order, 1), np.take_along_axis(ids, order, 1)
 
 
 def _in_segment(
-    chosen: Selection,
-    queries: Vectors,
-    k: int,
-    all_rows: bool,
-    assigned: dict[str, tuple[Vectors, Ints]],
+    chosen: Selection, queries: Vectors, k: int, all_rows: bool
 ) -> tuple[Vectors, Ints]:
     """Similarities and rows of the ``k`` nearest of the chosen rows of a segment."""
-    segment = chosen.segment
+    segment, bits = chosen.segment, chosen.bits
     fast = None if all_rows or chosen.count <= min(FEW, cells.EXACT_BELOW // 10) else segment.cells
     if fast is None:
         return exact.nearest(queries, segment.vectors, k, chosen.rows)
-    if not chosen.narrow:
-        near = assigned[fast.quantiser.note.file]
-        visited = (near[0][:, : fast.effort], near[1][:, : fast.effort])
+    if bits is None:
+        similar, rows = fast.search(queries, k)
     else:
-        visited = _cells_with_rows(chosen, fast, queries)
-    similar, rows = fast.search_assigned(queries, k, segment.vectors, visited, chosen.bits)
+        # removed rows are few, and those that a filter leaves out may be many
+        narrow = chosen.filtered
+        visited = _cells_with_rows(chosen, fast, queries) if narrow else fast.nearest_cells(queries)
+        similar, rows = fast.search_cells(queries, k, *visited, bits)
     short = np.flatnonzero(rows[:, -1] < 0)
     if len(short):  # the visited cells have fewer than k of the chosen rows
         some = np.ascontiguousarray(queries[short])
@@ -80,11 +67,11 @@ def _in_segment(
 
 
 def _cells_with_rows(chosen: Selection, fast: Cells, queries: Vectors) -> tuple[Vectors, Ints]:
-    """The cells that each query visits, and their similarities; -1 fills up."""
+    """The similarities and numbers of the cells that each query visits; -1 fills up."""
     numbers, held, centroids = chosen.open_cells
     count = len(chosen.segment)
     factor = 1 + (WIDER - 1) * (1 - chosen.count / count)
-    wanted = int(factor * fast.effort * -(-count // fast.quantiser.note.cells))
+    wanted = int(factor * fast.nprobe * -(-count // fast.quantiser.note.cells))
     near = queries @ centroids.T
     likely = 4 + 2 * wanted * len(numbers) // chosen.count
     while True:

@@ -5,6 +5,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +14,13 @@ from numpy.typing import NDArray
 
 from lookalike.inference.encoder import Vectors
 from lookalike.search.filters import Filter
-from lookalike.search.folder import keys, table, vectors
+from lookalike.search.folder import keys, table
 from lookalike.search.folder.cells import Cells, Quantiser
-from lookalike.search.folder.disk import damaged, mapped, remove_segment, settle
+from lookalike.search.folder.disk import damaged, fsync_and_checksum, mapped, remove_segment
 from lookalike.search.folder.manifest import SEGMENTS, SegmentNote
-from lookalike.search.folder.vectors import VectorFile
 from lookalike.search.items import Precision, Record
 
+VECTORS = "vectors.npy"
 IDS = "ids.npy"
 KEYS = "keys.npy"
 REMEMBERED = 16
@@ -45,7 +46,7 @@ class Segment:
         for name, file in note.files.items():
             file.refuse_size(folder, home / name)
         try:
-            self.vectors = VectorFile.open(home, note.count, dim, precision)
+            self.vectors: NDArray[Any] = mapped(home / VECTORS, (note.count, dim), precision)
             self.ids: Ints = mapped(home / IDS, (note.count,), np.int64)
             self.keys: keys.Hashes = mapped(home / KEYS, (2, note.count), np.uint64)
             self.table = table.Table(home / table.FILE, note.count)
@@ -82,11 +83,12 @@ class Segment:
         self, wanted: Sequence[tuple[int, str]], hashes: keys.Hashes
     ) -> Iterable[tuple[int, int]]:
         """Pairs of a place among the wanted (root, path) and the row of that picture."""
-        for place, row in keys.candidates(self.keys, hashes):
-            if row >= len(self):
-                raise damaged(self.folder, f"{KEYS} names pictures beyond the last")
-            batch, at = self.table.at(row)
-            if batch.key(at) == wanted[place]:
+        pairs = list(keys.candidates(self.keys, hashes))
+        rows = np.array([row for _, row in pairs], np.int64)
+        if rows.max(initial=-1) >= len(self):
+            raise damaged(self.folder, f"{KEYS} names pictures beyond the last")
+        for (place, row), record in zip(pairs, self.table.records(rows), strict=True):
+            if record.key == wanted[place]:
                 yield place, row
 
     def matches(self, where: Filter) -> Bits:
@@ -146,24 +148,22 @@ def write_new(
     values: Vectors,
     first: int,
     precision: Precision,
-) -> tuple[SegmentNote, VectorFile]:
+) -> SegmentNote:
     """Write a segment of new pictures, whose ids begin with ``first``."""
     home = folder / SEGMENTS / name
     remove_segment(home)  # of a killed writer
     home.mkdir(parents=True)
     columns = table.columns_of(records)
-    stored = vectors.encode(values, precision)
-    vectors.write(home, stored)
+    np.save(home / VECTORS, np.ascontiguousarray(values, precision))
     np.save(home / IDS, np.arange(first, first + len(records), dtype=np.int64))
     hashes = keys.hash_keys(record.key for record in records)
     np.save(home / KEYS, keys.sorted_keys(hashes))
     table.write_records(home / table.FILE, records, columns)
-    note = SegmentNote(
+    return SegmentNote(
         name=name,
         count=len(records),
         first=first,
         last=first + len(records) - 1,
         columns=columns,
-        files=settle(home),
+        files=fsync_and_checksum(home),
     )
-    return note, stored

@@ -27,6 +27,7 @@ from lookalike.search.folder.segment import (
 from lookalike.search.folder.selection import Selection
 from lookalike.search.items import Record
 
+BLOCK = 10_000
 VERIFIED = 64 << 20
 """Files of so many bytes together are compared with their checksums when an index is opened."""
 
@@ -54,7 +55,9 @@ class Snapshot:
             if note.file not in self.quantisers or self.quantisers[note.file].note != note:
                 note.note.refuse_size(folder, folder / note.file)
                 try:
-                    self.quantisers[note.file] = cells.load(folder / note.file, note, manifest.dim)
+                    self.quantisers[note.file] = cells.load(
+                        folder / note.file, note, manifest.dim, manifest.vectors
+                    )
                 except ValueError as error:
                     raise damaged(folder, str(error)) from error
         old = {segment.note.name: segment for segment in former.segments} if former else {}
@@ -191,6 +194,15 @@ class Snapshot:
             found[inside] = self.segments[number].vectors[rows[inside]]
         return found
 
+    def records_at(self, numbers: Ints, rows: Ints) -> list[Record]:
+        """What is stored about rows of segments."""
+        found: dict[int, Record] = {}
+        for number in np.unique(numbers).tolist():
+            mine = np.flatnonzero(numbers == number)
+            records = self.segments[number].table.records(rows[mine])
+            found.update(zip(mine.tolist(), records, strict=True))
+        return [found[at] for at in range(len(rows))]
+
     @cached_property
     def label_counts(self) -> dict[str, int]:
         """How many pictures have each label, sorted by label."""
@@ -215,11 +227,16 @@ class Records(Sequence[Record]):
     @overload
     def __getitem__(self, row: slice) -> list[Record]: ...
     def __getitem__(self, row: int | slice) -> Record | list[Record]:
-        if isinstance(row, slice):
-            return [self[at] for at in range(*row.indices(len(self)))]
-        row = range(len(self))[row]
         _, numbers, rows = self._snapshot.layout
-        return self._snapshot.segments[int(numbers[row])].table.record(int(rows[row]))
+        if isinstance(row, slice):
+            return self._snapshot.records_at(numbers[row], rows[row])
+        row = range(len(self))[row]
+        (found,) = self._snapshot.records_at(numbers[row : row + 1], rows[row : row + 1])
+        return found
+
+    def __iter__(self) -> Iterator[Record]:
+        for start in range(0, len(self), BLOCK):
+            yield from self[start : start + BLOCK]
 
 
 def contains(ordered: Ints, wanted: Any) -> Any:

@@ -29,6 +29,8 @@ FIXED = [
 ]
 NEEDED = [at for at, field in enumerate(FIXED) if not field.nullable]
 
+Ints = NDArray[np.int64]
+
 
 def schema_of(columns: Iterable[str]) -> pa.Schema:
     """The Arrow columns of a segment with these metadata columns."""
@@ -40,53 +42,17 @@ def columns_of(records: Iterable[Record]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for record in records for name in record.metadata))
 
 
-class Strings:
-    """A column of strings, read one by one without a Python object per row."""
-
-    def __init__(self, array: pa.Array) -> None:
-        valid, offsets, data = array.buffers()
-        self._valid = None if valid is None or not array.null_count else memoryview(valid)
-        self._offsets: Sequence[int] = memoryview(offsets).cast("b").cast("q")
-        self._data = memoryview(b"" if data is None else data)
-
-    def __getitem__(self, row: int) -> str | None:
-        if self._valid is not None and not self._valid[row >> 3] >> (row & 7) & 1:
-            return None
-        return str(self._data[self._offsets[row] : self._offsets[row + 1]], "utf-8")
-
-    def take(self, rows: list[int]) -> list[str | None]:
-        """Some rows: a loop without calls, as every hit of a query passes here."""
-        if self._valid is not None:
-            return [self[row] for row in rows]
-        data, offsets = self._data, self._offsets
-        return [str(data[offsets[row] : offsets[row + 1]], "utf-8") for row in rows]
-
-
-def integers(column: pa.Array) -> NDArray[Any]:
-    """A column of integers without nulls, as it lies in the file (``to_numpy`` imports pandas)."""
-    width = column.type.bit_width // 8
-    data = column.buffers()[1]
-    if not len(column) or data is None:
-        return np.empty(0, f"i{width}")
-    return np.frombuffer(data, f"i{width}", len(column), width * column.offset)
-
-
 class Batch:
     """Some rows of a segment: the columns that a filter reads, and single records."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        batch.validate(full=True)  # below, its buffers are read as they are
+        batch.validate(full=True)  # it may come from anyone: no offset leads out of the file
         if any(batch.column(at).null_count for at in NEEDED):
             raise ValueError("a picture has no path or folder")
         self._batch = batch
-        self._path = Strings(batch.column(0))
-        self._label = Strings(batch.column(1))
         names = batch.schema.names[len(FIXED) :]
-        self._metadata = [
-            (name.removeprefix(META), Strings(batch.column(at)))
-            for at, name in enumerate(names, len(FIXED))
-        ]
-        self._integers = [integers(batch.column(at)) for at in (2, 3, 4)]
+        self._metadata = [name.removeprefix(META) for name in names]
+        self._texts = batch.select(["path", "label", *names])
         self._numbers: dict[str, NDArray[np.float64]] = {}
 
     def __len__(self) -> int:
@@ -107,37 +73,29 @@ class Batch:
             self._numbers[name] = found
         return found
 
-    def item(self, row: int) -> tuple[str, str | None, dict[str, str]]:
-        """Path, label and metadata of a picture."""
-        path = self._path[row]
-        assert path is not None
-        if not self._metadata:
-            return path, self._label[row], {}
-        pairs = ((name, strings[row]) for name, strings in self._metadata)
-        return path, self._label[row], {name: text for name, text in pairs if text is not None}
-
-    def items(self, rows: list[int]) -> tuple[list[Any], list[Any], list[dict[str, str]]]:
+    def items(self, rows: Ints) -> tuple[list[Any], list[Any], list[dict[str, str]]]:
         """Paths, labels and metadata of pictures."""
-        if not self._metadata:
-            return self._path.take(rows), self._label.take(rows), [{} for _ in rows]
-        names = [name for name, _ in self._metadata]
-        columns = zip(*(strings.take(rows) for _, strings in self._metadata), strict=True)
+        taken = self._texts.take(pa.array(rows)).to_pydict()
+        paths, labels, *columns = taken.values()
+        if not columns:
+            return paths, labels, [{} for _ in paths]
         metadata = [
-            {name: text for name, text in zip(names, texts, strict=True) if text is not None}
-            for texts in columns
+            {
+                name: text
+                for name, text in zip(self._metadata, texts, strict=True)
+                if text is not None
+            }
+            for texts in zip(*columns, strict=True)
         ]
-        return self._path.take(rows), self._label.take(rows), metadata
+        return paths, labels, metadata
 
-    def record(self, row: int) -> Record:
-        """Everything that is stored about a picture."""
-        root, size, modified = (int(column[row]) for column in self._integers)
-        return Record(*self.item(row), root, size, modified)
+    def records(self, rows: Ints) -> list[Record]:
+        """Everything that is stored about pictures."""
+        numbers = self._batch.select(["root", "size", "modified"]).take(pa.array(rows))
+        columns = (*self.items(rows), *numbers.to_pydict().values())
+        return [Record(*values) for values in zip(*columns, strict=True)]
 
-    def key(self, row: int) -> tuple[int, str | None]:
-        """Folder and path of a picture."""
-        return int(self._integers[0][row]), self._path[row]
-
-    def taken(self, rows: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+    def taken(self, rows: Ints, schema: pa.Schema) -> pa.RecordBatch:
         """Some rows, with the columns of another segment."""
         arrays = []
         for field in schema:
@@ -166,31 +124,27 @@ class Table:
         if sum(sizes) != count or any(size != BATCH_ROWS for size in sizes[:-1]):
             raise ValueError(f"{path.name} has {sum(sizes)} rows, not {count}")
 
-    def at(self, row: int) -> tuple[Batch, int]:
-        """The batch of a row, and its place there."""
-        return self.batches[row >> SHIFT], row & (BATCH_ROWS - 1)
+    def parts(self, rows: Ints) -> Iterable[tuple[Batch, Ints, Ints]]:
+        """The batches with any of the rows: which of them these are, and their rows there."""
+        where = rows >> SHIFT
+        for number in np.unique(where).tolist():
+            mine = np.flatnonzero(where == number)
+            yield self.batches[number], mine, rows[mine] & (BATCH_ROWS - 1)
 
-    def item(self, row: int) -> tuple[str, str | None, dict[str, str]]:
-        """Path, label and metadata of a picture."""
-        return self.batches[row >> SHIFT].item(row & (BATCH_ROWS - 1))
-
-    def record(self, row: int) -> Record:
-        """Everything that is stored about a picture."""
-        batch, at = self.at(row)
-        return batch.record(at)
+    def records(self, rows: Ints) -> list[Record]:
+        """Everything that is stored about pictures."""
+        found: dict[int, Record] = {}
+        for batch, mine, inside in self.parts(rows):
+            found.update(zip(mine.tolist(), batch.records(inside), strict=True))
+        return [found[at] for at in range(len(rows))]
 
     def column(self, name: str) -> list[pa.Array | None]:
         """A column, batch by batch."""
         return [batch.text(name) for batch in self.batches]
 
-    def taken(self, rows: NDArray[np.int64], schema: pa.Schema) -> list[pa.RecordBatch]:
+    def taken(self, rows: Ints, schema: pa.Schema) -> list[pa.RecordBatch]:
         """Ascending rows, with the columns of another segment."""
-        where = rows >> SHIFT
-        parts = []
-        for number in np.unique(where).tolist():
-            inside = rows[where == number] & (BATCH_ROWS - 1)
-            parts.append(self.batches[number].taken(inside, schema))
-        return parts
+        return [batch.taken(inside, schema) for batch, _, inside in self.parts(rows)]
 
 
 def write_records(path: Path, records: Sequence[Record], columns: Sequence[str]) -> None:

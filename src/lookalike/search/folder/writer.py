@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from lookalike.inference.encoder import Vectors
-from lookalike.search.folder import vectors as precision
 from lookalike.search.folder.disk import compacting, remove_segment
 from lookalike.search.folder.log import LOG, extend_log
 from lookalike.search.folder.manifest import SEGMENTS, Manifest
@@ -57,10 +56,9 @@ def append(
     }
     if kept:
         name = f"s{former.next_name:06d}"
-        note, stored = write_new(folder, name, kept, vectors, former.next_id, former.vectors)
+        note = write_new(folder, name, kept, vectors, former.next_id, former.vectors)
         values["segments"] = (*former.segments, note)
         values["next_name"] = former.next_name + 1
-        values["precision"] = precision.measure(vectors, stored, former.precision)
     tombstones = np.unique(np.concatenate([gone, np.array(replaced, np.int64)]))
     if len(tombstones):
         values["removed"] = extend_log(folder, former, tombstones)

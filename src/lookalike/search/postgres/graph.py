@@ -7,14 +7,14 @@ from psycopg.sql import SQL, Identifier
 
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
-from lookalike.search.effort import NEIGHBOURS, least_effort
 from lookalike.search.postgres.database import Statements, connected
 from lookalike.search.postgres.nearest import Search, ids_of
 from lookalike.search.postgres.schema import GRAPH
+from lookalike.search.recall import NEIGHBOURS, least_setting
 
 WIDEST = {"vector": 2_000, "halfvec": 4_000}
 """The most numbers of a vector that pgvector builds a graph of."""
-EFFORTS = (40, 80, 160, 320, 640, 1000)
+EF_SEARCHES = (40, 80, 160, 320, 640, 1000)
 SAMPLE = 100
 
 TRY_LOCK = "SELECT pg_try_advisory_lock(hashtext(%s))"
@@ -28,7 +28,7 @@ DRAWN = """
 SELECT id, embedding FROM {schema}.item TABLESAMPLE SYSTEM (%s)
     ORDER BY random() LIMIT %s
 """
-MEASURED = "UPDATE {schema}.model SET effort = %s, recall = %s, sample = %s"
+MEASURED = "UPDATE {schema}.model SET ef_search = %s, recall = %s, sample = %s"
 
 
 def build(url: str, schema: str, kind: str, again: bool, watcher: Watcher) -> bool:
@@ -81,7 +81,7 @@ class Drawn:
 
 
 def measure(search: Search, count: int) -> None:
-    """Store the least effort that finds enough of the true neighbours, and its recall."""
+    """Store the least ef_search that finds enough of the true neighbours, and its recall."""
 
     def draw(run: Statements) -> Drawn:
         share = min(100.0, 100.0 * 50 * SAMPLE / max(1, count))
@@ -93,9 +93,9 @@ def measure(search: Search, count: int) -> None:
     if not drawn.ids:
         return
 
-    def near(effort: int | None) -> list[list[int]]:
-        return ids_of(search.nearest(drawn.vectors, NEIGHBOURS + 1, None, effort))
+    def near(ef_search: int | None) -> list[list[int]]:
+        return ids_of(search.nearest(drawn.vectors, NEIGHBOURS + 1, None, ef_search))
 
-    effort, recall = least_effort(EFFORTS, drawn.ids, near(None), near)
-    values = [effort, recall, len(drawn.ids)]
+    ef_search, recall = least_setting(EF_SEARCHES, drawn.ids, near(None), near)
+    values = [ef_search, recall, len(drawn.ids)]
     search.database.run(search.schema, lambda run: run(MEASURED, values))

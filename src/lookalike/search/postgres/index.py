@@ -14,7 +14,6 @@ from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
-from lookalike.search.effort import NEIGHBOURS
 from lookalike.search.filters import Filter
 from lookalike.search.index import Address, Found, vector_size
 from lookalike.search.items import Hit, Precision, Record
@@ -22,9 +21,9 @@ from lookalike.search.postgres import graph
 from lookalike.search.postgres.contents import CACHED, Contents
 from lookalike.search.postgres.database import Database, connected, first_line
 from lookalike.search.postgres.loading import LOCK, Load, NewRoot
-from lookalike.search.postgres.model import stored_model
 from lookalike.search.postgres.nearest import Search
 from lookalike.search.postgres.schema import TABLES, VERSION, check_version
+from lookalike.search.recall import NEIGHBOURS
 
 EXACT_BELOW = 10_000
 REMEMBERED = 1_000
@@ -41,7 +40,7 @@ SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
 """
 ROOTS = "SELECT path FROM {schema}.root ORDER BY number"
 STATE = """
-SELECT generation, updated, count, effort, recall, sample,
+SELECT generation, updated, count, ef_search, recall, sample,
     ARRAY(SELECT path FROM {schema}.root ORDER BY number) FROM {schema}.model
 """
 
@@ -64,9 +63,9 @@ class PostgresIndex(Contents):
         """A new index without pictures."""
         index = cls(place)
         dim = vector_size(embedder, dim)
-        if vectors not in KINDS:
-            raise BadInput(f"PostgreSQL keeps vectors as float32 or float16, not {vectors}")
-        model = (VERSION, *stored_model(embedder), dim, KINDS[vectors])
+        settings, weights = embedder.pack() if embedder is not None else (None, None)
+        mark = embedder.fingerprint if embedder is not None else ""
+        model = (VERSION, settings, weights, mark, dim, KINDS[vectors])
         with connected(index.url, index.schema) as run, run.cursor.connection.transaction():
             run(LOCK, [index.schema])
             if run("SELECT 1 FROM pg_namespace WHERE nspname = %s", [index.schema]).fetchone():
@@ -109,11 +108,11 @@ class PostgresIndex(Contents):
         self, queries: Vectors, k: int, where: Filter | None, exact: bool
     ) -> list[list[Hit]]:
         """The nearest pictures and what is stored about them, from one state of the tables."""
-        effort = None if exact else self._effort
-        matters = effort is not None or len(queries) > 1
+        ef_search = None if exact else self._ef_search
+        matters = ef_search is not None or len(queries) > 1
         few = matters and where is not None and self._leaves_few(where)
-        effort = None if few else effort
-        return self._search.nearest(np.asarray(queries, np.float32), k, where, effort, few)
+        ef_search = None if few else ef_search
+        return self._search.nearest(np.asarray(queries, np.float32), k, where, ef_search, few)
 
     def _leaves_few(self, where: Filter) -> bool:
         """Whether a filter is better searched exactly; asked once for each state and filter."""
@@ -144,7 +143,7 @@ class PostgresIndex(Contents):
 
     def optimize(self, watcher: Watcher) -> None:
         """Build the graph where there are many pictures; the server keeps it up to date."""
-        if self._effort is None:
+        if self._ef_search is None:
             self._make_graph(watcher, again=False)
 
     def compact(self, watcher: Watcher) -> None:
@@ -181,11 +180,11 @@ class PostgresIndex(Contents):
             self.__dict__.pop(name, None)
         self._state = state
         self._few: dict[str, bool] = {}
-        self.generation, self.updated, self._count, self._effort, recall, sample, roots = state
+        self.generation, self.updated, self._count, self._ef_search, recall, sample, roots = state
         self.roots = tuple(map(Path, roots))
         self.approximation = None
-        if self._effort is not None:
+        if self._ef_search is not None:
             self.approximation = (
-                f"HNSW graph of pgvector, {self._effort} paths a query; recall@{NEIGHBOURS} "
+                f"HNSW graph of pgvector, ef_search {self._ef_search}; recall@{NEIGHBOURS} "
                 f"{recall:.3f} against exact search, on {sample} pictures"
             )

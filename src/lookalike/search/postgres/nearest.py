@@ -1,7 +1,7 @@
 """The nearest pictures of several queries in one statement.
 
 Exact search orders by an expression that no index answers. The HNSW graph is searched with an
-effort; with a filter pgvector goes on through the graph until enough pictures pass it
+``ef_search``; with a filter pgvector goes on through the graph until enough pictures pass it
 (``hnsw.iterative_scan``, pgvector 0.8). Where a filter leaves few pictures, or the graph finds too
 few, the search is exact.
 """
@@ -81,7 +81,7 @@ class Search:
         queries: Vectors,
         k: int,
         chosen: Filter | None,
-        effort: int | None,
+        ef_search: int | None,
         few: bool = False,
     ) -> list[list[Hit]]:
         """The ``k`` nearest of each query.
@@ -90,14 +90,14 @@ class Search:
             queries: Unit vectors.
             k: How many to find.
             chosen: Which pictures to search.
-            effort: Of a search by the graph; None: exact.
+            ef_search: Of a search by the graph; None: exact.
             few: The filter leaves few pictures.
         """
         found: list[list[Hit]] = []
         for start in range(0, len(queries), AT_ONCE):
-            found += self._some(queries[start : start + AT_ONCE], k, chosen, effort, few)
+            found += self._some(queries[start : start + AT_ONCE], k, chosen, ef_search, few)
         short = [number for number, hits in enumerate(found) if len(hits) < k]
-        if effort is None or not short:
+        if ef_search is None or not short:
             return found
         again = self.nearest(queries[short], k, chosen, None)
         for number, hits in zip(short, again, strict=True):
@@ -105,7 +105,7 @@ class Search:
         return found
 
     def _some(
-        self, queries: Vectors, k: int, chosen: Filter | None, effort: int | None, few: bool
+        self, queries: Vectors, k: int, chosen: Filter | None, ef_search: int | None, few: bool
     ) -> list[list[Hit]]:
         where = self.where(chosen)
         adapt = KINDS[self.kind]
@@ -113,7 +113,7 @@ class Search:
 
         def work(run: Statements) -> list[list[Hit]]:
             with run.cursor.connection.pipeline():
-                for name, value in self._settings(k, effort).items():
+                for name, value in self._settings(k, ef_search).items():
                     run("SELECT set_config(%s, %s, true)", [name, value])
                 condition = where.condition
                 every, passing = (run.compose(text, where=condition) for text in (ALL, PASSING))
@@ -122,7 +122,7 @@ class Search:
                     values,
                     filtered=passing if few else SQL(""),
                     source=SQL("passing") if few else every,
-                    order=FAST if effort is not None else EXACT,
+                    order=FAST if ef_search is not None else EXACT,
                     kind=SQL("vector" if self.kind == "vector" else "halfvec"),
                 )
                 hits: list[list[Hit]] = [[] for _ in queries]
@@ -133,11 +133,14 @@ class Search:
 
         return self.database.run(self.schema, work)
 
-    def _settings(self, k: int, effort: int | None) -> dict[str, str]:
+    def _settings(self, k: int, ef_search: int | None) -> dict[str, str]:
         """The settings of one search by the graph."""
-        if effort is None:
+        if ef_search is None:
             return {}
-        settings = {"enable_seqscan": "off", "hnsw.ef_search": f"{min(MOST_PATHS, max(effort, k))}"}
+        settings = {
+            "enable_seqscan": "off",
+            "hnsw.ef_search": f"{min(MOST_PATHS, max(ef_search, k))}",
+        }
         if self.iterative:
             settings |= {
                 "hnsw.iterative_scan": "relaxed_order",

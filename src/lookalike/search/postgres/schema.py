@@ -3,7 +3,7 @@
 from lookalike.errors import BadInput
 from lookalike.search.postgres.database import Statements
 
-VERSION = 2
+VERSION = 3
 GRAPH = "item_graph"
 """The name of the HNSW index."""
 FIELDS = "path, label, metadata, root, size, modified"
@@ -15,7 +15,7 @@ CREATE TABLE {schema}.model (
     version integer NOT NULL, settings text, weights bytea, fingerprint text NOT NULL,
     dim integer NOT NULL, kind text NOT NULL, generation bigint NOT NULL DEFAULT 0,
     updated double precision NOT NULL DEFAULT extract(epoch FROM clock_timestamp()),
-    count bigint NOT NULL DEFAULT 0, effort integer, recall double precision, sample integer,
+    count bigint NOT NULL DEFAULT 0, ef_search integer, recall double precision, sample integer,
     CHECK ((settings IS NULL) = (weights IS NULL) AND (settings IS NULL) = (fingerprint = ''))
 );
 CREATE TABLE {schema}.root (number integer PRIMARY KEY, path text UNIQUE NOT NULL);

@@ -1,0 +1,235 @@
+"""A table or figure, trained as a study: its rows are the study's rows, and resumable like it.
+
+``reproduce(plan, executor)`` trains everything that is not finished and returns the
+:class:`~lookalike.papers.outcome.Outcome`; ``outcome_of`` reads what there is so far.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from lookalike.errors import BadInput
+from lookalike.files import write_json
+from lookalike.papers.catalogue import Entry, entries
+from lookalike.papers.claims import judge
+from lookalike.papers.deviations import open_questions
+from lookalike.papers.outcome import Outcome, OutcomeRow, baselines_of
+from lookalike.papers.plan import Plan
+from lookalike.papers.selection import Row, check_data, heading, printed_rows
+from lookalike.progress import Watcher
+from lookalike.study.classes import RowClasses
+from lookalike.study.config import StudyConfig, parse_study
+from lookalike.study.driver import Executor, run_study
+from lookalike.study.result_files import load_results, method_classes
+from lookalike.study.results import StudyResults
+
+__all__ = [
+    "folder_of",
+    "main_metric",
+    "needs_runs",
+    "outcome_of",
+    "page_of",
+    "reproduce",
+    "study_of",
+]
+
+NEED_RUNS = ("projection", "distances", "retrieval")
+"""Figures that show the embeddings of the runs."""
+RUNS = "runs"
+
+
+def folder_of(plan: Plan, given: Path | None = None) -> Path:
+    """The folder of the results.
+
+    Args:
+        plan: What is trained.
+        given: Another folder than ``results/reproduce/...``.
+
+    Returns:
+        The folder, which may not exist yet.
+    """
+    return given or Path("results") / plan.folder
+
+
+def page_of(plan: Plan, given: Path | None = None) -> Path:
+    """The page of a reproduction; its tables are beside it.
+
+    Args:
+        plan: What is trained.
+        given: Another folder of the results than ``results/reproduce/...``.
+
+    Returns:
+        A path that says the table and, if it is small, the scale and the images.
+    """
+    table = plan.entry.name.partition("/")[2]
+    return folder_of(plan, given) / f"{table}{plan.suffix}.html"
+
+
+def study_of(plan: Plan, folder: Path) -> StudyConfig:
+    """The study that trains a plan's rows, with their settings fixed or searched.
+
+    Args:
+        plan: What is trained.
+        folder: The folder of the results, where runs are kept if a figure needs them.
+
+    Returns:
+        The study.
+
+    Raises:
+        BadInput: There is nothing to train, or the rows have no metric in common.
+    """
+    if not plan.rows:
+        raise BadInput(f"'{plan.entry.name}' is a list: there is nothing to train")
+    keep = needs_runs(plan.entry)
+    return parse_study(
+        {
+            "name": plan.folder.removeprefix("reproduce/"),
+            "results": folder,
+            "rows": [_row_values(row, folder) for row in plan.rows],
+            "tuner": plan.tuner.model_dump(),
+            "repeats": plan.repeats,
+            "metric": main_metric(plan.rows),
+            "checkpoints": True if keep else None,
+            "keep_runs": keep,
+        },
+        plan.entry.name,
+    )
+
+
+def needs_runs(entry: Entry) -> bool:
+    """Whether a figure shows embeddings, of this entry or of another one of the same trainings.
+
+    Args:
+        entry: The table or figure.
+
+    Returns:
+        Whether the folders of runs are kept.
+    """
+    same = [one for one in entries().values() if one.study == entry.study]
+    return any(figure.kind in NEED_RUNS for one in same for figure in one.figures)
+
+
+def main_metric(rows: Sequence[Row]) -> str:
+    """The metric that the progress shows: Recall@1, if every row has it.
+
+    Args:
+        rows: What is trained.
+
+    Returns:
+        The name of a metric of every row.
+
+    Raises:
+        BadInput: The rows have no metric in common.
+    """
+    first, *others = [row.config.protocol.metrics for row in rows]
+    common = [metric for metric in first if all(metric in other for other in others)]
+    if not common:
+        raise BadInput("the rows have no metric in common; see protocol.metrics")
+    return "recall@1" if "recall@1" in common else common[0]
+
+
+def _row_values(row: Row, folder: Path) -> dict[str, Any]:
+    config = row.config.model_dump(mode="json") | {"runs_dir": str(folder / RUNS)}
+    return {"method": row.method, "axes": row.axes, "config": config, "search": row.search}
+
+
+def reproduce(
+    plan: Plan,
+    executor: Callable[[], AbstractContextManager[Executor]],
+    *,
+    folder: Path | None = None,
+    watcher: Watcher | None = None,
+    command: str = "",
+) -> Outcome:
+    """Train what is not finished, and gather everything.
+
+    Args:
+        plan: The rows.
+        executor: Makes what executes the trainings: processes, or a Ray cluster.
+        folder: The folder of the results; None: ``results/reproduce/...``.
+        watcher: Receives progress and notes.
+        command: The command that gives the same outcome.
+
+    Returns:
+        What came out.
+
+    Raises:
+        BadInput: Data or weights are missing, or the folder has results of other settings.
+    """
+    folder = folder_of(plan, folder)
+    if plan.entry.drawn:
+        questions = tuple(open_questions(plan.entry, plan.rows))
+        found = Outcome(
+            entry=plan.entry,
+            heading=plan.entry.heading,
+            scale=plan.scale,
+            rows=(),
+            deviations=(),
+            claims=(),
+            open_questions=questions,
+            command=command,
+            drawn=plan.rows,
+        )
+    else:
+        check_data(plan.entry, plan.rows)
+        study = study_of(plan, folder)
+        run_study(study, executor, folder=folder, watcher=watcher)
+        found = outcome_of(plan, folder, command)
+    write_json(page_of(plan, folder).with_suffix(".json"), found.as_mapping())
+    return found
+
+
+def outcome_of(plan: Plan, folder: Path, command: str = "") -> Outcome:
+    """What a study has found so far for a plan's rows.
+
+    Args:
+        plan: The rows.
+        folder: The folder of the results.
+        command: The command that gives the same outcome.
+
+    Returns:
+        The rows that were tested, with published numbers, deviations and claims.
+
+    Raises:
+        BadInput: The folder has no results.
+    """
+    results = load_results(folder)
+    found = [(row, _outcome_row(row, results)) for row in plan.rows]
+    rows = tuple(one for _, one in found if one is not None)
+    printed = printed_rows(plan.entry)
+    return Outcome(
+        entry=plan.entry,
+        heading=heading(plan.entry, plan.rows),
+        scale=plan.scale,
+        rows=rows,
+        deviations=plan.deviations,
+        claims=tuple(judge(claim, rows, printed) for claim in plan.entry.claims),
+        open_questions=tuple(open_questions(plan.entry, plan.rows)),
+        unfinished=tuple(_unfinished(row, results) for row, one in found if one is None),
+        command=command,
+        baselines=tuple(baselines_of(results.baselines, rows)),
+    )
+
+
+def _outcome_row(row: Row, results: StudyResults) -> OutcomeRow | None:
+    """The row with its scores; None before it was tested."""
+    result = results.row(row.config.data.name, row.method, row.axes)
+    if result is None or not result.repeats:
+        return None
+    names = [name for repeat in result.repeats for name in repeat.runs]
+    return OutcomeRow(
+        row,
+        result,
+        tuple(results.folder / RUNS / name for name in names),
+        method_classes(results.folder, result) or RowClasses(),
+    )
+
+
+def _unfinished(row: Row, results: StudyResults) -> str:
+    """The name of a row without scores, and why it has none if it failed."""
+    result = results.row(row.config.data.name, row.method, row.axes)
+    errors = (
+        [] if result is None else [*result.errors, *(t.error for t in result.trials if t.error)]
+    )
+    return f"{row.label} ({errors[0]})" if errors else row.label

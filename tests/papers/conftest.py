@@ -1,0 +1,131 @@
+"""Synthetic outcomes of real entries of the catalogue: planned rows with made-up scores."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from lookalike.evaluation.class_table import ClassTable
+from lookalike.papers.catalogue import entry
+from lookalike.papers.claims import judge
+from lookalike.papers.deviations import deviations
+from lookalike.papers.outcome import Outcome, OutcomeRow, baselines_of
+from lookalike.papers.selection import heading, printed_rows, rows
+from lookalike.study.classes import RowClasses
+from lookalike.study.results import BaselineRow, MethodRow, Repeat, Trial
+from lookalike.study.tuning import TunerConfig
+
+METRICS = ("recall@1", "recall@2", "map@r")
+TRAINING = (
+    "train-pi-ratio-cosine", "train-rho-spectrum@2", "train-pi-intra-cosine",
+    "train-pi-inter-cosine",
+)  # fmt: skip
+
+
+def scores_of(rng, level):
+    """Scores round a level; the density goes up and the spectral decay down with it."""
+    noise = rng.normal(0, 0.01)
+    found = {"recall@1": level, "recall@2": level + 0.1, "map@r": level / 2}
+    found = {name: float(value + noise) for name, value in found.items()}
+    found |= {"pi-ratio": level + float(rng.normal(0, 0.02)), "rho": 1 - level}
+    others = ("pi-intra", "pi-inter", "alignment", "uniformity", "utilization", *TRAINING)
+    return found | {name: float(rng.uniform(0.2, 0.9)) for name in others}
+
+
+@pytest.fixture(scope="session")
+def make_outcome():
+    """An outcome of an entry: the first row scores lowest, each further one a little higher."""
+
+    def make(
+        name,
+        scale="paper",
+        repeats=3,
+        folds=1,
+        trials=0,
+        step=0.01,
+        runs=None,
+        keep=None,
+        classes=False,
+    ):
+        rng = np.random.default_rng(0)
+        one = entry(name)
+        given = ["data.name=cub", "data.root=nowhere"] if one.photographs else []
+        planned = rows(one, scale, given)[:keep]
+        found = []
+        for at, row in enumerate(planned):
+            level = 0.4 + step * at
+            made = tuple(
+                Repeat(
+                    number=number,
+                    seed=number,
+                    validation=(level + 0.05,) * folds,
+                    separate=tuple(scores_of(rng, level) for _ in range(folds)),
+                    concatenated=scores_of(rng, level + 0.1),
+                    seconds=1.0,
+                )
+                for number in range(repeats)
+            )
+            result = MethodRow(
+                dataset=row.config.data.name,
+                method=row.method,
+                config=row.config.model_dump(mode="json"),
+                tuned={"loss.margin": 0.2} if trials else {},
+                validation=level,
+                trials=tuple(tried(trials, level)),
+                repeats=made,
+                metric="recall@1",
+            )
+            tables = classes_of(rng, made) if classes else RowClasses()
+            found.append(OutcomeRow(row, result, tuple(runs[at]) if runs else (), tables))
+        told = deviations(one, scale, planned, repeats, TunerConfig())
+        claims = [judge(claim, found, printed_rows(one), 200) for claim in one.claims]
+        command = f"lookalike reproduce {name} --scale {scale}"
+        if one.drawn:
+            return Outcome(
+                one, one.heading, scale, (), (), (), command=command, drawn=tuple(planned)
+            )
+        bases = untrained(rng, found[0].result.dataset, folds)
+        return Outcome(
+            one,
+            heading(one, planned),
+            scale,
+            tuple(found),
+            tuple(told),
+            tuple(claims),
+            command=command,
+            baselines=tuple(baselines_of(bases, found)),
+        )
+
+    return make
+
+
+def classes_of(rng, repeats, number=20):
+    """Scores per test class whose mean is the score of the training."""
+    names, queries = tuple(f"class {n}" for n in range(number)), np.full(number, 30)
+    level = rng.normal(0, 0.05, number)
+    found = {}
+    for repeat in repeats:
+        for fold, scores in enumerate(repeat.separate):
+            own = level + rng.normal(0, 0.01, number)
+            values = scores["recall@1"] + own - own.mean()
+            found[repeat.number, fold] = ClassTable(names, queries, ("recall@1",), values[:, None])
+    return RowClasses(found)
+
+
+def untrained(rng, dataset, folds):
+    """The baselines of a study."""
+    return [
+        BaselineRow(dataset, name, 64, {}, (), (scores,) * folds, scores, 1.0)
+        for name, level in (("raw-features", 0.30), ("pca", 0.29))
+        for scores in [scores_of(rng, level)]
+    ]
+
+
+def tried(number, level):
+    """Trials on a grid of margins and rates, the middle the best."""
+    grid = list(itertools.product((0.1, 0.2, 0.3, 0.4, 0.5), (1e-5, 1e-4, 1e-3, 1e-2)))
+    for at in range(number):
+        margin, rate = grid[at % len(grid)]
+        value = level - abs(margin - 0.3) / 10 - abs(np.log10(rate) + 4) / 50
+        parameters = {"loss.margin": margin, "optim.lr": rate}
+        yield Trial(at, parameters, "complete", float(value), (float(value),), 1.0)

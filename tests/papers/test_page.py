@@ -1,0 +1,292 @@
+"""The page of a reproduction in a real Chromium: it says what it must, and nothing complains."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from lookalike.config import RunConfig
+from lookalike.errors import BadInput
+from lookalike.papers.catalogue import entries, entry
+from lookalike.papers.page import write_list_page, write_page
+from lookalike.papers.retrieval import beside
+from lookalike.papers.space import distance_charts
+from lookalike.runs.run import test_embeddings as embeddings_of
+
+PAGES = {
+    "metrix/cub": {},
+    "thesis/tournament": {"step": 0.002},
+    "thesis/cross-validation": {"repeats": 1, "folds": 10},
+    "thesis/split-ratio": {},
+    "thesis/grid-search": {"repeats": 1, "trials": 20},
+    "thesis/datasets": {},
+    "thesis/years-cub-resnet50": {},
+    "thesis/proxies": {},
+    "reality-check/papers-versus-reality-cub": {"folds": 4, "repeats": 2},
+    "roth/sampler-cub": {"scale": "small"},
+    "roth/rho-regularization-cub": {"scale": "small"},
+    "metrix/alpha": {"scale": "small"},
+    "dr/search": {"trials": 20},
+}
+
+
+def data_of(path):
+    text = path.read_text(encoding="utf-8")
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    return json.loads(found[1])
+
+
+def written(tmp_path, outcome):
+    return write_page(tmp_path / "page.html", outcome)[0]
+
+
+def look(browser, path, width, scheme="light"):
+    """Everything that the browser complained about, the width, and how many charts were drawn."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+    )
+    complaints = []
+    tab = context.new_page()
+    tab.on("console", lambda m: complaints.append(m.text) if m.type in LOUD else None)
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.on("request", lambda r: None if r.url.startswith(LOCAL) else complaints.append(r.url))
+    tab.goto(path.as_uri())
+    charts = tab.locator("[id^=chart-], [id^=heat-]")
+    for at in range(charts.count()):
+        charts.nth(at).scroll_into_view_if_needed()
+        tab.wait_for_selector(f"#{charts.nth(at).get_attribute('id')} .main-svg")
+    tab.locator("#theme").click()
+    wide = tab.evaluate("document.documentElement.scrollWidth")
+    clipped = tab.evaluate(CLIPPED)
+    found = charts.count()
+    context.close()
+    assert complaints == []
+    assert wide <= width
+    assert not clipped or width < 1280
+    return found
+
+
+CLIPPED = """() => {
+  document.querySelectorAll("details").forEach((one) => { one.open = true; });
+  const tables = [...document.querySelectorAll(".wide")];
+  return tables.some((one) => one.scrollWidth > one.clientWidth);
+}"""
+"""Whether a table is wider than its place."""
+LOUD = ("error", "warning")
+LOCAL = ("file:", "data:", "blob:")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_figure_is_drawn_without_complaint(browser, make_outcome, tmp_path, name):
+    path = written(tmp_path, make_outcome(name, **PAGES[name]))
+    data = data_of(path)
+    drawn = len(data["charts"]) + len(data["heat"])
+    assert look(browser, path, 1280) == drawn
+    assert look(browser, path, 390, "dark") == drawn
+
+
+def test_error_bars_end_where_scores_do(browser, make_outcome, tmp_path):
+    outcome = make_outcome("thesis/split-ratio")
+    row = outcome.rows[0]
+    wide = [
+        replace(one, separate=({"recall@1": value},))
+        for one, value in zip(row.result.repeats, (0.9, 0.99, 1.0), strict=True)
+    ]
+    first = replace(row, result=replace(row.result, repeats=tuple(wide)))
+    path = written(tmp_path, replace(outcome, rows=(first, *outcome.rows[1:])))
+    tab = browser.new_page()
+    tab.goto(path.as_uri())
+    tab.locator("#chart-0").scroll_into_view_if_needed()
+    tab.wait_for_selector("#chart-0 .main-svg")
+    above, below = tab.evaluate(
+        "(([{y, error_y: e}]) => [y[0] + e.array[0], y[0] - e.arrayminus[0]])"
+        "(document.getElementById('chart-0').data)"
+    )
+    tab.close()
+    assert above == pytest.approx(100)
+    assert below < 85
+
+
+def test_the_first_lines_say_what_differs_and_whether_the_claim_held(make_outcome, tmp_path):
+    outcome = make_outcome("metrix/cub", scale="small")
+    text = written(tmp_path, outcome).read_text(encoding="utf-8")
+    lead = text[text.index("<h1>") : text.index("</header>")]
+    assert "Small scale." in lead
+    assert "It Takes Two to Tango" in lead
+    assert "metrix/cub" in lead
+    assert outcome.deviations[1] in lead
+    for claim in outcome.claims:
+        assert claim.says in lead
+    assert text.count("small scale</span>") >= 2 + len(outcome.entry.figures)
+    plain = written(tmp_path, make_outcome("metrix/cub")).read_text(encoding="utf-8")
+    assert 'class="banner"' not in plain
+    assert 'class="scale"' not in plain
+
+
+WIDE, NARROW = ("yes", "other classes"), ("yes", "these classes")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "sentence"),
+    [
+        ([WIDE], "Yes: the claim held (other test classes too)."),
+        ([NARROW], "Yes: the claim held (these test classes only)."),
+        ([("no", "these trainings")], "No: the claim did not hold (these training runs only)."),
+        ([("not shown", "")], "Not shown: the intervals do not decide the claim."),
+        (
+            [WIDE, NARROW, ("no", "other classes"), ("not shown", "")],
+            "Of 4 claims 1 held (other test classes too), 1 held (these test classes only), "
+            "1 did not hold (other test classes too), 1 could not be decided.",
+        ),
+        ([], "The document makes no claim that this table or figure could decide."),
+    ],
+)
+def test_the_verdict_in_one_sentence(make_outcome, tmp_path, verdicts, sentence):
+    outcome = make_outcome("metrix/cub")
+    claims = tuple(
+        replace(outcome.claims[0], verdict=verdict, scope=scope) for verdict, scope in verdicts
+    )
+    text = written(tmp_path, replace(outcome, claims=claims)).read_text(encoding="utf-8")
+    assert sentence in text
+
+
+def test_the_published_numbers_are_judged_beside_ours(make_outcome, tmp_path):
+    outcome = make_outcome("thesis/cub-bn-inception-64", scale="small", classes=True)
+    text = written(tmp_path, outcome).read_text(encoding="utf-8")
+    table = text[text.index('<table class="verdicts">') : text.index("Points of Recall@1")]
+    assert "In the published numbers</th>" in table
+    assert table.count("no, they contradict it") == 2
+    assert "Said of the network, over four sizes." in table
+    assert "over 20 test classes too" in table
+    silent = written(tmp_path, make_outcome("roth/sampler-cub")).read_text(encoding="utf-8")
+    assert "none are printed" in silent
+
+
+def test_an_untrained_network_above_every_row_is_in_the_first_lines(make_outcome, tmp_path):
+    outcome = make_outcome("thesis/cub-resnet50-64", step=-0.02)
+    (high, *rest) = outcome.baselines
+    found = replace(high, ours={"recall@1": replace(high.ours["recall@1"], mean=0.9)})
+    text = written(tmp_path, replace(outcome, baselines=(found, *rest))).read_text("utf-8")
+    lead = text[text.index("<h1>") : text.index("</header>")]
+    assert "Higher in Recall@1 than every trained row: the untrained network (90.00)" in lead
+
+
+def test_content_is_escaped_and_nothing_is_fetched(browser, make_outcome, tmp_path):
+    outcome = make_outcome("metrix/alpha", keep=5)
+    bad = "</script><img src=x onerror=alert(1)>"
+    rows = [
+        replace(row, planned=replace(row.planned, method=bad), result=row.result)
+        for row in outcome.rows
+    ]
+    outcome = replace(
+        outcome,
+        rows=tuple(rows),
+        deviations=(bad,),
+        unfinished=(bad,),
+        claims=(),
+        command=bad,
+        open_questions=(bad,),
+    )
+    path = written(tmp_path, outcome)
+    assert bad not in path.read_text(encoding="utf-8")
+    look(browser, path, 1280)
+
+
+def test_rows_that_are_not_finished_are_named(make_outcome, tmp_path):
+    outcome = replace(make_outcome("metrix/cub"), rows=(), unfinished=("contrastive-input",))
+    text = written(tmp_path, outcome).read_text(encoding="utf-8")
+    assert "contrastive-input" in text
+    assert "No row has a test score yet." in text
+
+
+def test_a_page_ends_in_html(make_outcome, tmp_path):
+    with pytest.raises(BadInput, match=r"must end in \.html"):
+        write_page(tmp_path / "page.txt", make_outcome("metrix/cub"))
+
+
+@pytest.mark.parametrize("name", [one.name for one in entries().values() if one.lists])
+def test_lists_are_pages_too(name, tmp_path):
+    path = write_list_page(tmp_path / "page.html", entry(name), f"lookalike reproduce {name}")[0]
+    text = path.read_text(encoding="utf-8")
+    assert "nothing was trained" in text
+    assert text.count("<tr>") >= 2
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_list_can_be_read_at_any_width(browser, tmp_path, width):
+    path = write_list_page(tmp_path / "page.html", entry("reality-check/claimed-gains"))[0]
+    look(browser, path, width)
+
+
+@pytest.fixture(scope="module")
+def two_runs(make_run):
+    return [make_run("plain", noise=1.4).run, make_run("with", noise=0.7).run]
+
+
+def test_two_methods_answer_the_same_queries(two_runs):
+    first, second = map(embeddings_of, two_runs)
+    found = beside(("plain", "with"), first, second, RunConfig())
+    assert sum(group.count for group in found.groups) == found.queries == len(first.labels)
+    right = []
+    for tested in (first, second):
+        unit = torch.nn.functional.normalize(tested.embeddings)
+        similarity = (unit @ unit.T).fill_diagonal_(-2)
+        right.append(tested.labels[similarity.argmax(1).numpy()] == tested.labels)
+    both = [right[0] & right[1], ~right[0] & right[1], right[0] & ~right[1], ~right[0] & ~right[1]]
+    assert [group.count for group in found.groups] == [int(one.sum()) for one in both]
+    for group in found.groups:
+        for one, other in group.strips:
+            assert one.position == other.position
+            assert len(one.neighbours) == len(other.neighbours) == 5
+            assert one.position not in {near.position for near in one.neighbours}
+    assert {s.position for g in found.groups for s, _ in g.strips} <= set(found.shots)
+
+
+def test_methods_on_other_images_are_not_compared(two_runs):
+    first, second = map(embeddings_of, two_runs)
+    other = replace(second, embeddings=second.embeddings[1:], indices=second.indices[1:])
+    with pytest.raises(BadInput, match="different images"):
+        beside(("a", "b"), first, other, RunConfig())
+
+
+def test_histograms_of_clean_and_mixed_pairs_have_an_area_of_one(two_runs):
+    charts = distance_charts("plain", embeddings_of(two_runs[0]))
+    assert [chart.title for chart in charts] == ["plain: clean pairs", "plain: mixed pairs"]
+    for chart in charts:
+        for one in chart.series:
+            width = 2 / len(one.x)  # of distances from 0 to 2
+            assert sum(one.y) * width == pytest.approx(1, abs=1e-3)
+    means = [np.average(s.x, weights=s.y) for s in charts[0].series]
+    assert means[0] < means[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("dr/retrieval", "retrieval"),
+        ("metrix/distances", "distances"),
+        ("thesis/projection", "projection"),
+    ],
+)
+def test_pages_with_embeddings(browser, make_outcome, two_runs, tmp_path, name, kind):
+    folders = [[run.folder] for run in (*two_runs, *two_runs)]
+    outcome = make_outcome(name, scale="small", runs=folders, keep=2)
+    path = written(tmp_path, outcome)
+    text = path.read_text(encoding="utf-8")
+    assert f'id="{kind}-0"' in text
+    if kind == "retrieval":
+        assert text.count('class="shot') > 50
+    elif kind == "projection":
+        assert data_of(path)["blocks"][0]["map"]["layouts"]
+    else:
+        assert len(data_of(path)["charts"]) == 4
+    look(browser, path, 1280)
+    look(browser, path, 390)
+
+
+def test_figures_without_runs_say_why(make_outcome, tmp_path):
+    text = written(tmp_path, make_outcome("metrix/distances")).read_text(encoding="utf-8")
+    assert "Not drawn: its runs were not kept" in text
