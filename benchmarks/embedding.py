@@ -18,10 +18,12 @@ import numpy as np
 import torch
 from PIL import Image
 
-from lookalike.inference.bulk.job import Options, embed
+from lookalike.inference.bulk.job import Options
 from lookalike.inference.bulk.source import open_source
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.pictures import read_picture
+from lookalike.search import Index
+from lookalike.search.ingest import embed_into
 
 TABLE = Path(__file__).parents[1] / "docs" / "benchmarks" / "embedding.md"
 
@@ -69,7 +71,8 @@ def main():
             plain(embedder, paths, options.batch)
             times["plain"].append(time.perf_counter() - start)
             start = time.perf_counter()
-            embed(embedder, open_source(photos), Path(place) / f"vectors-{number}", how)
+            index = Index.create(Path(place) / f"vectors-{number}", embedder)
+            embed_into(index, open_source(photos), how)
             times["embed"].append(time.perf_counter() - start)
     speed = {name: options.number / min(seconds) for name, seconds in times.items()}
     lines = [

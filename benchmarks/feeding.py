@@ -40,7 +40,7 @@ from lookalike import data
 from lookalike.data import ImageStore, Normalisation, Preset
 from lookalike.data.parallel import available_cores
 from lookalike.samplers import create
-from lookalike.training.batches import Pixels, TrainingBatches
+from lookalike.training.batches import PixelSource, TrainingBatches
 from lookalike.training.feeding import Feeding
 from setting import DOCS, machine
 
@@ -59,7 +59,7 @@ class AllImages:
 def ours(store: ImageStore, preset: Preset, cores: int) -> Iterator[Tensor]:
     """Our batches, as ``lookalike train`` makes them with ``train.workers``."""
     sampler = create("random", np.zeros(len(store), np.int64), batch_size=BATCH, seed=0)
-    source = Pixels(store, preset, Normalisation(), torch.channels_last)
+    source = PixelSource(store, preset, Normalisation(), torch.channels_last)
     batches = TrainingBatches(
         AllImages(len(store)),  # type: ignore[arg-type]
         source,

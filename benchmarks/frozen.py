@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from lookalike import data
 from lookalike.config import load
 from lookalike.data.image_random import ImageRandom
-from lookalike.training.batches import Pixels
+from lookalike.training.batches import PixelSource
 from lookalike.training.building import build_model, pooled_features
 from lookalike.training.features import AT_A_TIME
 from lookalike.training.loop import TrainingLoop
@@ -97,7 +97,7 @@ def plain_loop(features: Tensor, labels: list[int]) -> Callable[[], int]:
 
 
 def extraction(
-    training: TrainingLoop, pixels: Pixels, part: Callable[[Tensor], Tensor]
+    training: TrainingLoop, pixels: PixelSource, part: Callable[[Tensor], Tensor]
 ) -> dict[str, float]:
     """Images/s of the bare network, and of reading, preparing and computing."""
     every = training.split.train.indices
@@ -148,7 +148,7 @@ def main() -> None:
         images, preset = subset.images, data.preset(config.data.transform)
         store = data.open_store(images, preset.resize)
         model = build_model(config, store, preset).eval()
-        pixels = Pixels(store, preset, model.normalisation, torch.channels_last)
+        pixels = PixelSource(store, preset, model.normalisation, torch.channels_last)
         views = extraction(training, pixels, pooled_features(model))
     lines = [
         "# Frozen features: speed",

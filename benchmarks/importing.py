@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from lookalike.progress import Watcher
-from lookalike.search.importing import import_vectors, open_or_create
+from lookalike.search.ingest import import_vectors, open_or_create
 from lookalike.search.vector_files import open_vectors
 
 

@@ -294,7 +294,7 @@ class Traffic:
             path, excluded = f"/api/items/{some}/neighbours", frozenset({some})
             return Visit(path, None, None, k, label, price, some, excluded)
         right, wrong = (some + 4) % BASE, (some + 1) % BASE
-        marks = {"items": [some], "right": [right], "wrong": [wrong]}
+        marks = {"items": [some], "positive_ids": [right], "negative_ids": [wrong]}
         excluded = frozenset({some, right, wrong})
         return Visit("/api/query", None, marks, k, label, price, excluded=excluded)
 

@@ -137,8 +137,8 @@ def test_slips_get_one_sentence(tmp_path):
 
 def test_very_many_pictures_are_embedded(pictures, embedder, tmp_path):
     found = la.embed(embedder, pictures, tmp_path / "v", per_shard=16, progress=False)
-    assert found.complete
+    assert found.new == len(la.Index.open(tmp_path / "v"))
     again = la.embed(embedder, pictures, tmp_path / "v", per_shard=16, progress=False)
-    assert (again.made, again.rows) == (0, found.rows)
+    assert (again.new, again.unchanged) == (0, found.new)
     with pytest.raises(BadInput, match="no option 'per_shards'; did you mean 'per_shard'"):
         la.embed(embedder, pictures, tmp_path / "v", per_shards=16)

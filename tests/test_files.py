@@ -27,6 +27,7 @@ from lookalike.files import (
     read_json,
     refuse_links,
     write_json,
+    write_new,
     write_texts,
 )
 from lookalike.models.weights import read_tensors
@@ -211,6 +212,19 @@ def test_links_inside_a_folder_are_refused(tmp_path):
     (tmp_path / "real" / "deep" / "x").symlink_to("/nowhere")
     with pytest.raises(BadInput, match=r"deep/x' is a symbolic link"):
         refuse_links(tmp_path / "link")
+
+
+def test_others_may_read_a_file_as_far_as_the_umask_lets_them(tmp_path):
+    for umask, mode in ((0o077, 0o600), (0o027, 0o640), (0o022, 0o644)):
+        former = os.umask(umask)
+        try:
+            write_json(tmp_path / "a.json", {"a": 1})
+            write_new(tmp_path / f"new-{mode}.txt", "text")
+        finally:
+            os.umask(former)
+        for path in (tmp_path / "a.json", tmp_path / f"new-{mode}.txt"):
+            assert path.stat().st_mode & 0o777 == mode
+    assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.parametrize("kind", ["torch", "checkpoint", "npz", "vectors", "classes"])

@@ -10,6 +10,8 @@ from latex2mathml.converter import convert
 DISPLAY = re.compile(r"^\$\$\n?(.+?)\n?\$\$$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"\$`(.+?)`\$")
 LINK = re.compile(r"\]\((?:\.\./)*(README|CONTRIBUTING|CHANGELOG)\.md(#[\w-]+)?\)")
+SOURCE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+src/[^)]+\)")
+"""Links to source files, which are no part of the site."""
 COMMENT = re.compile(r"^<!--.*?-->\n+", re.MULTILINE | re.DOTALL)
 
 
@@ -41,6 +43,7 @@ def staged(body: str, place: Path) -> str:
     """
     up = "../" * (len(place.parts) - 1)
     body = LINK.sub(lambda m: f"]({up}{m[1].lower()}.md{m[2] or ''})", COMMENT.sub("", body))
+    body = SOURCE.sub(r"\1", body)
     return with_formulas(body.replace("](docs/", "]("))
 
 

@@ -18,7 +18,6 @@ NAMES = {
     "tables": "tables.Tables",
     "results": "results.Results",
     "indexes": "indexes.Indexes",
-    "vectors": "vectors.VectorFolders",
     "filters": "filters.Filters",
     "http": "http.Requests",
 }

@@ -16,7 +16,8 @@ from PIL import Image
 from chaos.hostile.fuzzer import Broken, Fuzzer, Input
 from chaos.hostile.mutation import interesting, mutated, spliced
 from lookalike.data import open_store
-from lookalike.data.image_files import HEIC, MOST_PIXELS, _register_heic, from_files, read_image
+from lookalike.data.image_files import HEIC, MOST_PIXELS, _register_heic, read_image
+from lookalike.data.listed_images import from_files
 from lookalike.errors import LookalikeError
 from lookalike.inference.pictures import read_picture
 from lookalike.serve.limits import Limits, Refusal

@@ -16,7 +16,7 @@ from chaos.hostile.fuzzer import Broken, Fuzzer, Input
 from chaos.hostile.mutation import mutated
 from lookalike import data
 from lookalike.errors import LookalikeError
-from lookalike.search.sources import list_pictures
+from lookalike.inference.bulk.source import open_source
 
 __all__ = ["Tables"]
 
@@ -156,9 +156,9 @@ def reading(kind: str, path: Path, table: bytes) -> Callable[[], None]:
 def indexed(table: Path) -> None:
     """An index takes pictures of the table's folder only; a data set may name any of the user's."""
     try:
-        listing = list_pictures(table)
+        source = open_source(table)
     except LookalikeError:  # which the reader of data sets may not say
         return
-    for record in listing.records:
-        if not (listing.root / record.path).resolve().is_relative_to(table.parent.resolve()):
-            raise Broken(f"a picture outside of the table's folder would be indexed: {record.path}")
+    for path in source.table["path"].to_pylist():
+        if not (source.root / path).resolve().is_relative_to(table.parent.resolve()):
+            raise Broken(f"a picture outside of the table's folder would be indexed: {path}")

@@ -21,11 +21,12 @@ from chaos.study import findings, study_command, write_study
 from chaos.training import settings
 from lookalike import data
 from lookalike.errors import LookalikeError
-from lookalike.inference.bulk.job import Options, embed
+from lookalike.inference.bulk.job import Options
 from lookalike.inference.bulk.source import open_source
 from lookalike.inference.embedder import Embedder
 from lookalike.runs.run import Run, model_tensors, test_embeddings
 from lookalike.search import Index
+from lookalike.search.ingest import embed_into
 from lookalike.search.vector_files import open_vectors
 from lookalike.study.ledger import open_ledger
 from lookalike.study.result_files import load_results, method_classes
@@ -189,16 +190,17 @@ def embedded(folder: Path) -> Path:
     """A folder of vectors as ``lookalike embed`` writes it."""
     source = open_source(make_pictures(folder / "pictures"))
     model = Embedder.from_network("small-cnn", weights="none")
-    embed(model, source, folder / "vectors", Options(device="cpu", per_shard=30))
+    index = Index.create(folder / "vectors", model)
+    embed_into(index, source, Options(device="cpu", per_shard=30))
     return folder / "vectors"
 
 
 def read_vectors(folder: Path, _: Path) -> Sequence[Any]:
     """What ``lookalike index import`` takes from it."""
     found = open_vectors(folder)
-    model = found.embedder()
-    parts = [[vectors, table.to_pydict()] for _, vectors, table in found.blocks(1000)]
-    return [found.root, found.dim, model and model.fingerprint, parts]
+    model = found.embedder
+    parts = [[vectors, list(map(vars, records))] for vectors, records in found.blocks(1000)]
+    return [found.roots, found.dim, model and model.fingerprint, parts]
 
 
 def indexed(folder: Path) -> Path:

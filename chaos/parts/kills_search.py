@@ -11,8 +11,6 @@ from chaos.checks import failure, killed_once, moment
 from chaos.commands import fork
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario, Unit
-from lookalike.inference.bulk.manifest import Manifest
-from lookalike.inference.bulk.shards import read_shard, vectors_in
 from lookalike.inference.embedder import Embedder
 from lookalike.search import Index
 
@@ -30,7 +28,7 @@ def to_the_end(arguments: list[str], folder: Path, good: tuple[int, ...] = (0,))
 
 
 class EmbedKills(Scenario):
-    """Pictures are embedded into shards; the vectors are those of an undisturbed run."""
+    """Pictures are embedded; the vectors are those of an undisturbed run."""
 
     name = "kills.embed"
     unit: Unit = "kills"
@@ -54,9 +52,8 @@ class EmbedKills(Scenario):
 
     def content(self, vectors: Path) -> tuple[list[str], Rows]:
         """Paths and vectors, in order."""
-        tables = [read_shard(vectors, file) for file in Manifest.read(vectors).files]
-        paths = [path for table in tables for path in table["path"].to_pylist()]
-        return paths, np.concatenate([vectors_in(table["vector"]) for table in tables])
+        index = Index.open(vectors)
+        return list(index.paths), np.asarray(index.vectors)
 
     def attempt(self, random: Random, folder: Path) -> Outcome:
         """Kill up to six times."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import yaml
 
@@ -45,7 +45,7 @@ from lookalike.training import train as train_run
 if TYPE_CHECKING:
     import pandas
 
-    from lookalike.inference.bulk.job import Embedded
+    from lookalike.search.items import Added
 
 __all__ = [
     "Choice",
@@ -131,35 +131,38 @@ def embed(
     source: Path | str,
     output: Path | str,
     *,
+    dtype: Literal["float32", "float16"] = "float32",
     shard: str = "1/1",
     progress: bool = True,
     **options: Any,
-) -> "Embedded":
-    """Embed very many pictures into files of vectors, as ``lookalike embed`` does.
+) -> "Added":
+    """Embed very many pictures into an index, as ``lookalike embed`` does.
 
     Args:
         model: What :func:`load` returned, or takes.
         source: A folder of pictures, a CSV, Parquet with image bytes, WebDataset shards, or a store
             of training.
-        output: The folder of the vectors.
+        output: The folder of the index, or ``postgresql://...#name``.
+        dtype: The type of the stored vectors.
         shard: ``i/n``: the shards of the i-th of n machines.
         progress: Whether to show progress.
-        **options: ``dtype``, ``device``, ``precision``, ``batch``, ``per_shard`` and ``threads``,
-            as those of :class:`lookalike.inference.bulk.job.Options`.
+        **options: ``device``, ``precision``, ``batch``, ``per_shard`` and ``threads``, as those of
+            :class:`lookalike.inference.bulk.job.Options`.
 
     Returns:
-        What there is now; a call that was interrupted resumes, finished files are not made again.
+        How many pictures were new, changed and unchanged, and which were skipped; a call that was
+        interrupted resumes, and what is there is not computed again.
 
     Raises:
-        BadInput: There is no such model or source, or the folder was begun with others.
+        BadInput: There is no such model or source, or the index is of another model or type.
 
-    >>> found = embed("runs/latest", "photos", "vectors", dtype="float16")  # doctest: +SKIP
-    >>> found.rows, len(found.skipped)  # doctest: +SKIP
+    >>> added = embed("runs/latest", "photos", "vectors", dtype="float16")  # doctest: +SKIP
+    >>> added.new, len(added.skipped)  # doctest: +SKIP
     (1765, 2)
     """
     from lookalike.inference.bulk.job import Options, Share
-    from lookalike.inference.bulk.job import embed as embed_source
-    from lookalike.inference.bulk.source import open_source
+    from lookalike.inference.bulk.source import open_source, require_readable
+    from lookalike.search.ingest import embed_into, open_or_create
 
     unknown = set(options) - {one.name for one in fields(Options)}
     if unknown:
@@ -167,15 +170,11 @@ def embed(
         raise BadInput(f"there is no option '{min(unknown)}'; {did_you_mean(min(unknown), names)}")
     embedder = model if isinstance(model, Embedder) else load(model)
     pictures = open_source(Path(source))
+    require_readable(pictures)
     with _watching(progress) as watcher:
-        return embed_source(
-            embedder,
-            pictures,
-            Path(output),
-            Options(**options),
-            share=Share.parse(shard),
-            watcher=watcher,
-        )
+        how, share = Options(**options), Share.parse(shard)
+        index = open_or_create(str(output), embedder, embedder.dim, dtype)
+        return embed_into(index, pictures, how, share=share, watcher=watcher)
 
 
 def study(

@@ -5,8 +5,8 @@ import io
 import json
 import os
 import re
+import secrets
 import stat
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -59,8 +59,7 @@ def atomically(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
+        name = _new_draft(path)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
     draft = Path(name)
@@ -69,10 +68,16 @@ def atomically(path: Path) -> Iterator[Path]:
             yield draft
             with draft.open("rb") as written:
                 os.fsync(written.fileno())
-            draft.chmod(0o644)
             draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _new_draft(path: Path) -> str:
+    """An empty file beside ``path``, which others may read as far as the user's umask lets them."""
+    name = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    return str(name)
 
 
 @contextmanager
@@ -279,13 +284,12 @@ def write_json(path: Path, value: Any, *, sealed: bool = False) -> None:
 
 def write_new(path: Path, text: str) -> None:
     """Write ``text`` whole, unless the file is there: of several writers the first one wins."""
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    draft = _new_draft(path)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with open(draft, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(draft, 0o644)
         with suppress(FileExistsError):
             os.link(draft, path)  # unlike a renaming, this never replaces a file
     finally:

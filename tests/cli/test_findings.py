@@ -49,7 +49,7 @@ def test_unreadable_pictures_are_named(lookalike, photos, trained, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["nowhere"], "there is no folder or CSV 'nowhere'"),
+        (["nowhere"], "there is no folder or file 'nowhere'"),
         (["{trained}"], "there is no picture in '{trained}'"),
         (["{photos}", "--model", "nowhere"], "there is no run or model 'nowhere'"),
         (["{photos}", "--network", "resnet5"], "resnet5"),

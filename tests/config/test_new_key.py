@@ -1,7 +1,9 @@
-"""A key declared in one place is seen by the hash, the audit, the warnings, the help and the pages.
+"""A key declared in one place is seen wherever keys matter: there is no second list.
 
-The declaration is the example of docs/extending.md. It is put into a copy of the schema, and
-nothing else of the package is changed.
+That is the hash, the audit, the warnings, the refusals, the names of cached features, the baselines
+and axes of a study, the help and the pages. One declaration is the example of docs/extending.md,
+the other one uses what is left of ``Key``. They are put into a copy of the schema, and nothing else
+of the package is changed.
 """
 
 import json
@@ -18,18 +20,43 @@ import lookalike
 
 ROOT = Path(__file__).parents[2]
 
+TOY = '''
+    toy: Annotated[
+        int,
+        Key(
+            "0.2",
+            features=FROZEN,
+            baselines="values",
+            of_study=True,
+            excludes=(Rule(when("optim.name", "rmsprop"), (7,), "it is only a toy"),),
+            needs=(Rule(unless("optim.schedule", "step")),),
+        ),
+    ] = 0
+    """a toy"""
+'''
+
 LOOK = """
 import json
 from lookalike.config import load, without_effect
+from lookalike.config.keys import feature_values, refuse_conflicts
 from lookalike.config.reference import help_text, json_schema, reference_page
 from lookalike.compare.audit import Experiment, audit
 from lookalike.compare.conditions import conditions_of
+from lookalike.errors import BadInput
 from lookalike.runs.run import run_name
+from lookalike.study.methods import NOT_AXES, shared_config
 
 def rows(*settings):
     return [Experiment(s, conditions_of(load(None, ["optim.name=sgd", s]))) for s in settings]
 
+def refusal(*settings):
+    try:
+        refuse_conflicts(load(None, settings))
+    except BadInput as error:
+        return str(error)
+
 KEY = "optim.lookahead"
+TOY = "model.toy=7"
 print(json.dumps({
     "names": [
         run_name(load(None, given), "data", "weights")
@@ -47,6 +74,18 @@ print(json.dumps({
     "help": help_text(),
     "schema": json_schema(),
     "page": reference_page(),
+    "refusals": [
+        refusal(TOY),
+        refusal("optim.name=rmsprop", "optim.schedule=step"),
+        refusal(TOY, "optim.name=rmsprop"),
+        refusal("model.toy=6", "optim.name=rmsprop"),
+        refusal(TOY, "optim.schedule=step"),
+    ],
+    "features": [
+        feature_values(load(None, [TOY, f"model.frozen={on}"])) for on in ("true", "false")
+    ],
+    "baselines": shared_config(load(None, [TOY])).model.toy,
+    "axes": NOT_AXES,
 }))
 """
 
@@ -65,8 +104,11 @@ def seen(tmp_path_factory):
             (package / path.name).symlink_to(path)
     shutil.copytree(original / "config", package / "config")
     schema = package / "config" / "schema.py"
-    before, after = schema.read_text(encoding="utf-8").split("\n\n\nclass TrainConfig")
-    schema.write_text(f"{before}\n{field}\n\nclass TrainConfig{after}", encoding="utf-8")
+    text = schema.read_text(encoding="utf-8")
+    for following, added in (("TrainConfig", field), ("PartConfig", TOY)):
+        before, after = text.split(f"\n\n\nclass {following}")
+        text = f"{before}\n{added}\n\nclass {following}{after}"
+    schema.write_text(text, encoding="utf-8")
     ran = subprocess.run(
         [sys.executable, "-c", LOOK],
         env=os.environ | {"PYTHONPATH": str(package.parent)},
@@ -106,3 +148,25 @@ def test_help_schema_and_reference_page_have_it(seen):
     assert property_["description"].endswith("only with optim.name=sgd")
     (row,) = [line for line in seen["page"].splitlines() if "optim.lookahead" in line]
     assert row.endswith("| when set | `optim.lookahead` | 0.2 |")
+
+
+def test_settings_that_do_not_go_together_are_refused(seen):
+    assert seen["refusals"] == [
+        None,
+        None,
+        "model.toy=7 and optim.name=rmsprop exclude each other: it is only a toy",
+        None,
+        "model.toy=7 needs optim.schedule other than step",
+    ]
+    assert "a toy; needs optim.schedule other than step; 7: not with optim.name=r" in seen["help"]
+
+
+def test_the_names_of_cached_features_have_it(seen):
+    frozen, whole = seen["features"]
+    assert frozen["model.toy"] == 7
+    assert whole == {}
+
+
+def test_a_study_has_it_in_its_baselines_and_refuses_it_as_an_axis(seen):
+    assert seen["baselines"] == 7
+    assert "model.toy" in seen["axes"]

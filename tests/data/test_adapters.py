@@ -19,7 +19,7 @@ from torch.utils.data import TensorDataset
 from torchvision.datasets import ImageFolder
 
 from lookalike.data import UnreadableImage, load, make_splits, open_store
-from lookalike.data.encoded_images import from_encoded
+from lookalike.data.listed_images import from_encoded
 from lookalike.errors import BadInput
 from lookalike.registry import trust
 
@@ -113,6 +113,21 @@ def test_a_compressed_shard_is_refused(tmp_path):
 def test_bad_shards_get_a_sentence(tmp_path, content, said):
     write_tar(tmp_path / "a.tar", content)
     with pytest.raises(BadInput, match=said):
+        load("webdataset", tmp_path)
+
+
+def test_members_of_holes_are_left_out(tmp_path):
+    """A class of a terabyte of zeros takes a kilobyte in the archive, and would be read whole."""
+    size = 2**40
+    numbers = f"1\n{size}\n0\n".encode().ljust(512, b"\0")
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT) as shard:
+        for name in ("0.cls", "1.cls"):
+            holes = tarfile.TarInfo(name)
+            holes.size = len(numbers)
+            about = {"major": "1", "minor": "0", "name": name, "realsize": str(size)}
+            holes.pax_headers = {f"GNU.sparse.{key}": value for key, value in about.items()}
+            shard.addfile(holes, io.BytesIO(numbers))
+    with pytest.raises(BadInput, match="no sample with an image and a class"):
         load("webdataset", tmp_path)
 
 

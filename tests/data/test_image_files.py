@@ -6,7 +6,9 @@ import pytest
 from PIL import Image
 
 from lookalike.data import UnreadableImage
-from lookalike.data.image_files import BoundedFile, from_files, read_image, require
+from lookalike.data.image_files import BoundedFile, read_image
+from lookalike.data.listed_images import from_files
+from lookalike.data.official import require
 from lookalike.errors import BadInput
 
 

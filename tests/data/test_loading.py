@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lookalike.data import Counts, load, open_store, prepare
-from lookalike.data.loading import SOURCES, Archive, Source
+from lookalike.data.loading import SOURCES, Archive
 from lookalike.data.official import cars, cub
 from lookalike.errors import BadInput, LookalikeError
 
@@ -31,19 +31,19 @@ def cub_site(site, tiny_cub):
     site.files["CUB_200_2011.tgz"] = data
     url = f"{site.url}/CUB_200_2011.tgz?download=1"
     archive = Archive(url, md5=hashlib.md5(data).hexdigest())
-    return {"cub": Source((archive,), lambda root: cub(root, TINY))}
+    return {"sources": {"cub": (archive,)}, "read": lambda root: cub(root, TINY)}
 
 
 def test_downloads_unpacks_and_reads(cub_site, site, tmp_path):
     root = tmp_path / "new"
     seen = []
-    images = prepare("cub", root, lambda *step: seen.append(step), sources=cub_site)
+    images = prepare("cub", root, lambda *step: seen.append(step), **cub_site)
     size = len(site.files["CUB_200_2011.tgz"])
     assert seen[-1] == ("CUB_200_2011.tgz", size, size)
     assert Counts.of(images) == TINY
     assert images.decode(0).shape == (20, 24, 3)
     assert [entry.name for entry in root.iterdir()] == ["CUB_200_2011"]
-    again = prepare("cub", root, sources=cub_site)
+    again = prepare("cub", root, **cub_site)
     assert again.fingerprint == images.fingerprint
     assert len(site.asked) == 1
 
@@ -54,8 +54,8 @@ def test_goes_on_after_an_interruption(cub_site, site, tmp_path):
 
     site.cut_after = [500]
     with pytest.raises(KeyboardInterrupt):
-        prepare("cub", tmp_path / "new", interrupt, sources=cub_site)
-    prepare("cub", tmp_path / "new", sources=cub_site)
+        prepare("cub", tmp_path / "new", interrupt, **cub_site)
+    prepare("cub", tmp_path / "new", **cub_site)
     assert site.asked == [None, "bytes=500-"]
 
 
@@ -63,7 +63,7 @@ def test_an_archive_put_there_by_hand_is_used_and_kept(cub_site, site, tmp_path)
     root = tmp_path / "new"
     root.mkdir()
     (root / "CUB_200_2011.tgz").write_bytes(site.files["CUB_200_2011.tgz"])
-    prepare("cub", root, sources=cub_site)
+    prepare("cub", root, **cub_site)
     assert site.asked == []
     assert (root / "CUB_200_2011.tgz").exists()
 
@@ -71,7 +71,7 @@ def test_an_archive_put_there_by_hand_is_used_and_kept(cub_site, site, tmp_path)
 def test_a_wrong_checksum_unpacks_nothing(cub_site, site, tmp_path):
     site.files["CUB_200_2011.tgz"] += b"!"
     with pytest.raises(LookalikeError, match="wrong checksum"):
-        prepare("cub", tmp_path / "new", sources=cub_site)
+        prepare("cub", tmp_path / "new", **cub_site)
     assert list((tmp_path / "new").iterdir()) == []
 
 
@@ -79,21 +79,21 @@ def test_an_incomplete_data_set_is_not_overwritten(cub_site, tmp_path):
     root = tmp_path / "new"
     (root / "CUB_200_2011").mkdir(parents=True)
     with pytest.raises(BadInput, match="is there already; move it away"):
-        prepare("cub", root, sources=cub_site)
+        prepare("cub", root, **cub_site)
 
 
 def test_several_files_and_a_mirror(site, tiny_cars, tmp_path):
     site.files["mirror/cars_annos.mat"] = (tiny_cars / "cars196" / "cars_annos.mat").read_bytes()
     site.files["mirror/car_ims.tgz"] = packed(tiny_cars / "cars196", "car_ims")
-    sources = {"cars": Source(SOURCES["cars"].archives, lambda root: cars(root, TINY))}
-    images = prepare("cars", tmp_path / "new", base_url=f"{site.url}/mirror/", sources=sources)
+    mirror = f"{site.url}/mirror/"
+    images = prepare("cars", tmp_path / "new", base_url=mirror, read=lambda root: cars(root, TINY))
     assert len(images) == 8
     home = tmp_path / "new" / "cars196"
     assert sorted(entry.name for entry in home.iterdir()) == ["car_ims", "cars_annos.mat"]
 
 
 def test_the_official_addresses():
-    files = {name: [a.file for a in source.archives] for name, source in SOURCES.items()}
+    files = {name: [a.file for a in archives] for name, archives in SOURCES.items()}
     assert files == {
         "cub": ["CUB_200_2011.tgz"],
         "cars": ["cars_annos.mat", "car_ims.tgz"],

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lookalike.data import Counts, ImageSet, load, prepare
-from lookalike.data.loading import Archive, Source
+from lookalike.data.loading import Archive
 from lookalike.data.official import (
     CARS,
     CUB,
@@ -174,7 +174,11 @@ def test_omniglot_is_unpacked_from_archives_that_lie_in_the_root(
         name = f"images_background_small{number}"
         shutil.make_archive(str(root / name), "zip", home, name)
         archives.append(Archive(f"https://nowhere.invalid/{name}.zip"))
-    source = Source(tuple(archives), lambda home: omniglot_small(home, TINY))
-    images = prepare("omniglot-small", root, sources={"omniglot-small": source})
+    images = prepare(
+        "omniglot-small",
+        root,
+        sources={"omniglot-small": tuple(archives)},
+        read=lambda home: omniglot_small(home, TINY),
+    )
     assert images.fingerprint == omniglot_small(tiny_omniglot_small, TINY).fingerprint
     assert (root / "images_background_small1" / "Greek").is_dir()

@@ -43,6 +43,26 @@ def test_all_commands_list_the_regular_files_only(special, monkeypatch):
     assert len(open_source(special)) == len(expected)
 
 
+@pytest.fixture
+def nested(tmp_path):
+    """Folders inside of each other, of which some hold a picture, in the order of their names."""
+    made = [Path("a", *["x"] * number) for number in range(1_500)] + [Path("b")]
+    holding = [made[0], made[-3], made[-2], made[-1]]
+    for place in made:
+        (tmp_path / place).mkdir()
+    for place in holding:
+        Image.new("RGB", (8, 8), "red").save(tmp_path / place / "1.png")
+    yield tmp_path, [str(place / "1.png") for place in holding]
+    for place in reversed(made):  # pytest cannot remove them
+        (tmp_path / place / "1.png").unlink(missing_ok=True)
+        (tmp_path / place).rmdir()
+
+
+def test_folders_that_are_nested_deeper_than_pythons_calls(nested):
+    folder, expected = nested
+    assert list(picture_files(folder)) == expected
+
+
 def test_a_pipe_that_a_table_names_is_unreadable(special, monkeypatch):
     monkeypatch.chdir(special)
     (special / "table.csv").write_text("path,label\na/1.png,a\na/pipe.jpg,b\na/device.png,b\n")

@@ -7,7 +7,8 @@ from PIL import Image
 from lookalike import data
 from lookalike.data.image_files import HEIC, OTHER_FORMATS, open_rgb
 from lookalike.errors import BadInput, LookalikeWarning
-from lookalike.search.sources import list_pictures
+from lookalike.inference.bulk.source import open_source
+from lookalike.search.items import records_of
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_other_formats_are_counted_and_named(photos):
     (photos / "a" / "layers.psd").write_bytes(b"8BPS")
     with pytest.warns(LookalikeWarning, match=r"1 picture\(s\) .* \.psd is not read; convert"):
         data.load("folder", photos)
-    skipped = list_pictures(photos).skipped
+    skipped = open_source(photos).skipped
     assert [(one.path, one.reason) for one in skipped] == [
         ("a/layers.psd", ".psd is not read; convert it to JPEG or PNG")
     ]
@@ -68,7 +69,7 @@ def test_one_table_serves_training_and_index(photos, separator):
     rows += [[f"{name}/{number}.png", name, "9.5"] for name in "abcd" for number in range(3)]
     table.write_text("\n".join(separator.join(row) for row in rows))
     assert len(data.load("csv", table)) == 12
-    records = list_pictures(table).records
+    records = records_of(open_source(table).table, 0)
     assert records[0].label == "a"
     assert records[0].metadata == {"price": "9.5"}
 

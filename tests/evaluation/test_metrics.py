@@ -14,7 +14,7 @@ from lookalike.evaluation import (
     score,
 )
 from lookalike.evaluation.metrics import more_is_better
-from lookalike.evaluation.scoring import Sets, evaluation_of
+from lookalike.evaluation.scoring import RetrievalData, evaluation_of
 
 pytestmark = pytest.mark.trust(
     "no_such_module:metric",
@@ -113,7 +113,7 @@ def test_a_summary_over_all_queries(points, median_rank):
     assert whole.scores["mrr"] == pytest.approx(np.nanmean(1 / first))
     assert evaluate(*points, (median_rank,)) == {median_rank: np.nanmedian(first)}
     asked = check_metrics([median_rank])
-    sets, half = Sets.of(*points), Ranks(np.array([0, 1, 2, 3]), np.array([1.0, 1.0, 9.0]))
+    sets, half = RetrievalData.of(*points), Ranks(np.array([0, 1, 2, 3]), np.array([1.0, 1.0, 9.0]))
     other = Ranks(np.array([0, 1, 2]), np.array([8.0, 7.0]))
     assert evaluation_of(asked, sets, [half, other]).scores == {median_rank: 7}
 

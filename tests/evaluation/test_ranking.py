@@ -115,9 +115,9 @@ def test_the_share_of_queries_is_ranked_alone(clusters):
 def test_a_collapsed_network_is_noticed(clusters):
     points, labels = clusters(300, 16, 10)
     relevance = Relevance(labels)
-    assert TileCounter(embeddings_of(points, "points"), None).indistinct(relevance) < 0.01
+    assert TileCounter(embeddings_of(points, "points"), None).near_tie_fraction(relevance) < 0.01
     flat = embeddings_of(1 + 1e-7 * points, "points")
-    assert TileCounter(flat, None).indistinct(relevance) > 0.9
+    assert TileCounter(flat, None).near_tie_fraction(relevance) > 0.9
 
 
 def test_equals_pml(clusters):

@@ -9,7 +9,7 @@ import torch
 from lookalike.errors import BadInput
 from lookalike.evaluation import evaluate, utilization
 from lookalike.evaluation.metrics import check_metrics, more_is_better
-from lookalike.evaluation.space import STRUCTURE
+from lookalike.registry import METRICS
 
 
 def plain_utilization(test, training, distance):
@@ -43,8 +43,9 @@ def test_more_training_items_never_raise_utilization(clusters):
 def test_structure_of_the_training_images(clusters):
     test, labels = clusters(60, 5, 6)
     training, classes = clusters(70, 5, 8, seed=1)
-    names = [name.replace("@k", "@2") for name in STRUCTURE]
-    of_training = [f"train-{name}" for name in names]
+    of_training = [n.replace("@k", "@2") for n in METRICS.names() if n.startswith("train-")]
+    names = [name.removeprefix("train-") for name in of_training]
+    assert len(names) == 8
     found = evaluate(test, labels, of_training, training=training, training_labels=classes)
     own = evaluate(training, classes, names)
     assert list(found.values()) == pytest.approx(list(own.values()))

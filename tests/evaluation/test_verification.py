@@ -8,7 +8,6 @@ import torch
 from sklearn.metrics import roc_auc_score, roc_curve
 
 import lookalike as la
-from lookalike.evaluation import verification
 
 NAMES = ("roc-auc", "eer", "tar@1", "tar@2")
 
@@ -24,7 +23,7 @@ def points():
 @pytest.mark.parametrize("distance", ["cosine", "l2"])
 def test_equal_scikit_learn(points, distance, monkeypatch):
     rows, labels = points
-    monkeypatch.setattr(verification, "BLOCK", 128)  # several blocks
+    monkeypatch.setattr("lookalike.evaluation.space.BLOCK", 128)  # several blocks
     found = la.evaluate(rows, labels, NAMES, distance=distance)
     exact = rows.double()
     if distance == "cosine":

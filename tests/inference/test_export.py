@@ -128,6 +128,35 @@ def test_what_looks_like_markup_in_a_card_is_text(tmp_path, embedder, browser):
     tab.close()
 
 
+def test_markdown_in_a_card_is_text(tmp_path, embedder, browser):
+    """A picture that is fetched from elsewhere tells its server who reads the card."""
+    picture = "![p](http://127.0.0.1:9/p)"
+    hostile = f"a` {picture} [l](http://127.0.0.1:9/l)\n\n{picture}\n\n## h\n\n```\n{picture}|x\n"
+    result = dict.fromkeys(("run", "seed", "epochs", "data_fingerprint", "protocol"), hostile)
+    result |= dict.fromkeys(("train_images", "train_classes", "test_images", "test_classes"), 9)
+    result |= {"test": {hostile: 0.5}, "validation": {hostile: 0.5}}
+    known = Embedder(embedder.model, embedder.blueprint, {"data": hostile, "result": result})
+    for kind in ("onnx", "torchscript", "safetensors"):
+        write_card(tmp_path / "card.md", known, kind, hostile, 1.0)
+        text = (tmp_path / "card.md").read_text()
+        page = tmp_path / "card.html"
+        page.write_text(markdown.markdown(text, extensions=["tables", "fenced_code"]))
+        tab = browser.new_page()
+        tab.goto(page.as_uri())
+        assert tab.locator("img, a, td h2").count() == 0
+        headings = ["Model", "Use", "Training", "Scores"]
+        assert tab.locator("h2").all_inner_texts() == headings
+        tab.close()
+
+
+@pytest.mark.parametrize("told", [{"result": {}}, {"result": {"run": "x", "train_images": "y"}}])
+def test_a_record_that_is_none_gets_a_sentence(tmp_path, embedder, told):
+    known = Embedder(embedder.model, embedder.blueprint, told)
+    with pytest.raises(BadInput, match="record of its training cannot be read"):
+        export(known, "safetensors", tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
 def test_bad_wishes_are_refused(tmp_path, embedder):
     with pytest.raises(BadInput, match="did you mean 'onnx'"):
         export(embedder, "onx", tmp_path / "m")

@@ -40,7 +40,7 @@ def gradients(value, leaves):
 @pytest.mark.parametrize("name", ["multi-similarity", "proxy-anchor", "normalized-softmax"])
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_pooling_apart_changes_nothing(pooling, name, at_once, head, maps, built, monkeypatch):
-    monkeypatch.setattr(mixed_embeddings, "AT_ONCE", at_once)
+    monkeypatch.setattr("lookalike.ops.blocks.AT_ONCE", at_once)
     loss, whole = built(name), head(pooling)
     plain = seeded(loss, whole, maps)
     pooled = seeded(loss, whole, maps, pool=whole.pool)
@@ -59,7 +59,7 @@ def test_a_linear_pooling_sees_no_mixes(head, maps, built):
 
 
 def test_other_poolings_see_so_many_maps_at_a_time(head, maps, built, monkeypatch):
-    monkeypatch.setattr(mixed_embeddings, "AT_ONCE", 10 * maps[0].numel())
+    monkeypatch.setattr("lookalike.ops.blocks.AT_ONCE", 10 * maps[0].numel())
     whole = head("max")
     seen = []
     whole.pool.register_forward_pre_hook(lambda module, given: seen.append(len(given[0])))

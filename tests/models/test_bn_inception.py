@@ -3,7 +3,7 @@ import torch
 
 from lookalike import models
 from lookalike.errors import BadInput
-from lookalike.models.bn_inception import BNInception
+from lookalike.models.own_networks import BNInception
 
 
 @pytest.fixture

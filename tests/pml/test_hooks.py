@@ -5,7 +5,6 @@ import inspect
 import pytest
 import torch
 
-import lookalike.losses
 from lookalike.errors import BadInput
 from lookalike.pml import distances, losses, miners, reducers, regularizers
 
@@ -103,12 +102,6 @@ def test_terms_and_reduce_of_a_subclass_work():
     rows, labels = torch.randn(8, 4), torch.arange(4).repeat(2)
     plain = losses.ContrastiveLoss(reducer="mean")(rows, labels)
     torch.testing.assert_close(Doubled(reducer=Halved())(rows, labels), plain)
-
-
-@pytest.mark.parametrize("name", ["compute", "formula", "fused_kernel", "kernel", "value"])
-def test_former_methods_of_the_core_are_refused(name):
-    with pytest.raises(BadInput, match="would not be called; write terms"):
-        type("Mine", (lookalike.losses.ContrastiveLoss,), {name: lambda self, relations: None})
 
 
 class WithMargin(losses.BaseMetricLossFunction):

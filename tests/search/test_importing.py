@@ -13,13 +13,10 @@ import pyarrow.parquet
 import pytest
 
 from lookalike.errors import BadInput
-from lookalike.files import file_checksum, read_json, write_json
-from lookalike.inference.bulk.job import Options, embed
-from lookalike.inference.bulk.manifest import MANIFEST
+from lookalike.inference.bulk.job import Options
 from lookalike.inference.bulk.source import open_source
 from lookalike.search import Index
-from lookalike.search.embedding import embed_into
-from lookalike.search.importing import import_into, import_vectors, open_or_create
+from lookalike.search.ingest import embed_into, import_into, import_vectors, open_or_create
 from lookalike.search.vector_files import open_vectors
 
 ROWS, DIM = 57, 12
@@ -36,8 +33,12 @@ def unit(numbers):
 
 
 def imported(tmp_path, given, name="i", **options):
-    index = open_or_create(str(tmp_path / name), given.embedder(), given.dim)
+    index = open_or_create(str(tmp_path / name), given.embedder, given.dim)
     return index, import_vectors(index, given, **options)
+
+
+def counts(done):
+    return done.new, done.changed, done.unchanged
 
 
 def in_order(index):
@@ -67,7 +68,7 @@ def test_own_vectors(tmp_path, numbers, unit, kind):
         else:
             pyarrow.parquet.write_table(table, place)
     index, done = imported(tmp_path, open_vectors(place), block=20)
-    assert vars(done) == {"new": ROWS, "changed": 0, "unchanged": 0}
+    assert counts(done) == (ROWS, 0, 0)
     np.testing.assert_allclose(in_order(index), unit, atol=1e-6)
     record = next(record for record in index.records if record.path == "5")
     assert record.label == (None if kind == "npy" else "label 1")
@@ -155,8 +156,7 @@ def test_what_holds_no_vectors(tmp_path, numbers):
     (tmp_path / "empty").mkdir()
     refuse("neither", tmp_path / "empty")
     np.savez(tmp_path / "twice.npz", vectors=numbers[:3], ids=["a", "b", "a"])
-    with pytest.raises(BadInput, match=r"'a' is there twice .* rows 0 and 2"):
-        open_vectors(tmp_path / "twice.npz").check(lambda _: None)
+    refuse(r"'a' is there twice .* rows 0 and 2", tmp_path / "twice.npz")
 
 
 def test_labels_that_are_bytes_or_empty(tmp_path, numbers):
@@ -170,12 +170,12 @@ def test_the_same_again_and_changes(tmp_path, numbers):
     np.savez(tmp_path / "v.npz", vectors=numbers, ids=np.arange(ROWS))
     index, _ = imported(tmp_path, open_vectors(tmp_path / "v.npz"), block=20)
     again = import_vectors(index, open_vectors(tmp_path / "v.npz"), block=20)
-    assert vars(again) == {"new": 0, "changed": 0, "unchanged": ROWS}
+    assert counts(again) == (0, 0, ROWS)
     numbers[7] = -numbers[7]
     more = np.concatenate([numbers, numbers[:1]])
     np.savez(tmp_path / "v.npz", vectors=more, ids=np.arange(ROWS + 1))
     third = import_vectors(index, open_vectors(tmp_path / "v.npz"), block=20)
-    assert vars(third) == {"new": 1, "changed": 1, "unchanged": ROWS - 1}
+    assert counts(third) == (1, 1, ROWS - 1)
     assert len(Index.open(index.place)) == ROWS + 1
     np.save(tmp_path / "wide.npy", np.ones((2, DIM + 1)))
     with pytest.raises(BadInput, match="vectors of 12 numbers, not 13"):
@@ -188,7 +188,7 @@ def test_fewer_bits(tmp_path, numbers, unit):
     index = open_or_create(str(tmp_path / "i"), None, DIM, "float16")
     import_vectors(index, given)
     np.testing.assert_allclose(in_order(index), unit, atol=2e-2)
-    assert vars(import_vectors(index, given))["unchanged"] == ROWS
+    assert import_vectors(index, given).unchanged == ROWS
     with pytest.raises(BadInput, match="stores float16, not float32"):
         open_or_create(str(tmp_path / "i"), None, DIM, "float32")
 
@@ -196,7 +196,8 @@ def test_fewer_bits(tmp_path, numbers, unit):
 def test_what_embed_wrote(tmp_path, embedder, photos):
     (photos / "red" / "cut.png").write_bytes(b"cut")
     options = Options(per_shard=5, batch=4, device="cpu")
-    embed(embedder, open_source(photos), tmp_path / "v", options)
+    made = open_or_create(str(tmp_path / "v"), embedder, embedder.dim)
+    embed_into(made, open_source(photos), options)
     index, done = imported(tmp_path, open_vectors(tmp_path / "v"), block=6)
     assert done.new == len(index) == 12
     assert index.embedder.fingerprint == embedder.fingerprint
@@ -208,85 +209,6 @@ def test_what_embed_wrote(tmp_path, embedder, photos):
     other = type(embedder).from_network("small-cnn", weights="none")
     with pytest.raises(BadInput, match="another model"):
         open_or_create(index.place, other, other.dim)
-
-
-def test_vectors_that_are_not_complete(tmp_path, embedder, photos):
-    from lookalike.inference.bulk.job import Share
-
-    options = Options(per_shard=5, device="cpu")
-    embed(embedder, open_source(photos), tmp_path / "v", options, share=Share(1, 2))
-    with pytest.raises(BadInput, match="not complete"):
-        open_vectors(tmp_path / "v")
-
-
-def test_shards_without_what_belongs_to_them(tmp_path, embedder, photos):
-    """They are no Parquet files of somebody's own, whose paths mean something else."""
-    embed(embedder, open_source(photos), tmp_path / "v", Options(device="cpu"))
-    manifest = tmp_path / "v" / "embedding.json"
-    text = manifest.read_text()
-    manifest.write_text(text.replace('"root": "/', '"root": "?'))
-    with pytest.raises(BadInput, match=r"embedding\.json' is damaged"):
-        open_vectors(tmp_path / "v")
-    manifest.unlink()
-    with pytest.raises(BadInput, match=r"without their embedding\.json"):
-        open_vectors(tmp_path / "v")
-
-
-FORGED = {
-    "no vectors": lambda table: table.drop_columns(["vector"]),
-    "no paths": lambda table: table.drop_columns(["path"]),
-    "a column twice": lambda table: table.append_column("path", table["path"]),
-    "smaller vectors": lambda table: change(
-        table, "vector", pyarrow.array([[1.0]] * len(table), pyarrow.list_(pyarrow.float32(), 1))
-    ),
-    "texts as vectors": lambda table: change(table, "vector", table["path"]),
-    "numbers as paths": lambda table: change(table, "path", table["size"]),
-    "not UTF-8": lambda table: change(
-        table,
-        "path",
-        pyarrow.array([b"\x9f%d" % n for n in range(len(table))]).view(pyarrow.string()),
-    ),
-    "fewer rows": lambda table: table.slice(1),
-}
-
-
-def change(table, name, values):
-    return table.set_column(table.column_names.index(name), name, values)
-
-
-@pytest.mark.parametrize("how", sorted(FORGED))
-def test_a_forged_shard_is_a_sentence(tmp_path, embedder, photos, how):
-    """With the right checksums: who writes the shard can write those, too."""
-    embed(embedder, open_source(photos), tmp_path / "v", Options(per_shard=5))
-    shard = next((tmp_path / "v").glob("*.parquet"))
-    table = pyarrow.parquet.read_table(shard)
-    pyarrow.parquet.write_table(FORGED[how](table), shard)
-    about = read_json(tmp_path / "v" / MANIFEST)
-    for file in about["files"]:
-        if file["name"] == shard.name:
-            file["checksum"] = file_checksum(shard)
-    write_json(tmp_path / "v" / MANIFEST, about, sealed=True)
-    with pytest.raises(BadInput, match=r"the shard '.*the command that made it makes it again"):
-        open_vectors(tmp_path / "v").check(lambda _: None)
-
-
-@pytest.mark.parametrize("rows", [-1, 0, 3, 2**62])
-def test_a_forged_number_of_vectors_is_a_sentence(tmp_path, embedder, photos, rows):
-    embed(embedder, open_source(photos), tmp_path / "v")
-    about = read_json(tmp_path / "v" / MANIFEST)
-    write_json(tmp_path / "v" / MANIFEST, about | {"rows": rows}, sealed=True)
-    with pytest.raises(BadInput, match=f"vectors, not {rows:,}"):
-        open_vectors(tmp_path / "v").check(lambda _: None)
-
-
-def test_a_shard_in_another_folder_is_refused(tmp_path, embedder, photos):
-    embed(embedder, open_source(photos), tmp_path / "v")
-    about = read_json(tmp_path / "v" / MANIFEST)
-    (tmp_path / "v" / about["files"][0]["name"]).rename(tmp_path / "shard-00000.parquet")
-    about["files"][0]["name"] = "../shard-00000.parquet"
-    write_json(tmp_path / "v" / MANIFEST, about, sealed=True)
-    with pytest.raises(BadInput, match=r"embedding\.json' is damaged"):
-        open_vectors(tmp_path / "v")
 
 
 def test_straight_into_an_index(tmp_path, embedder, photos):
@@ -308,7 +230,7 @@ def test_postgres(tmp_path, embedder, photos, postgres):
     index = open_or_create(place, embedder, embedder.dim)
     embed_into(index, open_source(photos), Options(device="cpu"))
     assert len(Index.open(place)) == 12
-    embed(embedder, open_source(photos), tmp_path / "v", Options(device="cpu"))
+    Index.create(tmp_path / "v", embedder, photos)
     found = open_or_create(place, embedder, embedder.dim)
     done = import_vectors(found, open_vectors(tmp_path / "v"))
     assert done.unchanged == 12
@@ -321,7 +243,7 @@ def test_killed_and_continued(tmp_path):
     place = tmp_path / "i"
     program = f"""
 from pathlib import Path
-from lookalike.search.importing import import_vectors, open_or_create
+from lookalike.search.ingest import import_vectors, open_or_create
 from lookalike.search.vector_files import open_vectors
 
 index = open_or_create({str(place)!r}, None, {DIM})

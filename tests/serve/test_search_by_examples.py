@@ -53,7 +53,7 @@ def test_labels_are_added_and_subtracted(client, shop):
 def test_marks_move_the_query_as_rocchio_says(client, shop):
     right, wrong = shop.vectors[[10, 11]].mean(0), shop.vectors[[40]].mean(0)
     query = unit(shop.vectors[3] + 0.75 * right - 0.15 * wrong)
-    found = ask(client, items=[3], right=[10, 11], wrong=[40], k=200)
+    found = ask(client, items=[3], positive_ids=[10, 11], negative_ids=[40], k=200)
     assert [near["id"] for near in found] == nearest(shop, query, without={3, 40})
 
 
@@ -61,7 +61,7 @@ def test_uploads_go_with_marks_and_ids(client, shop, picture, as_bytes):
     pictures = [picture("teal"), picture("amber", "square", 7)]
     vectors = shop.embedder.embed(pictures)
     files = [("image", ("a.png", as_bytes(one))) for one in pictures]
-    form = {"item": ["3"], "right": ["10"], "wrong": ["40"], "minus": ["teal disc"]}
+    form = {"item": ["3"], "positive_ids": ["10"], "negative_ids": ["40"], "minus": ["teal disc"]}
     answer = client.post("/api/search", files=files, data=form, params={"k": 200})
     query = unit(np.mean([*vectors, shop.vectors[3]], 0))
     query = unit(query - mean_of(shop, "teal disc"))
@@ -95,7 +95,7 @@ def test_filters_everywhere(client, shop, picture, as_bytes):
     [
         ({}, 422, "Give a picture"),
         ({"items": [4711]}, 404, "no picture 4711"),
-        ({"items": [1], "wrong": [4711]}, 404, "no picture 4711"),
+        ({"items": [1], "negative_ids": [4711]}, 404, "no picture 4711"),
         ({"vectors": [[1.0, 2.0]]}, 422, "needs .* numbers, not 2"),
         ({"vectors": [[0.0] * 128]}, 422, "cancel"),
         ({"plus": ["purple"]}, 422, "purple"),

@@ -25,7 +25,7 @@ def test_the_copy_is_of_the_moment(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoint, "save", later)
     weights, progress = torch.zeros(3), {"step": 1, "scores": [0.5]}
-    writer = checkpoint.Writer(tmp_path)
+    writer = checkpoint.CheckpointWriter(tmp_path)
     writer.save({"model": {"w": weights}, "progress": progress, "m": (weights,)})
     weights += 1
     progress["step"] = 2
@@ -39,7 +39,7 @@ def test_the_copy_is_of_the_moment(tmp_path, monkeypatch):
 
 
 def test_one_after_the_other(tmp_path):
-    writer = checkpoint.Writer(tmp_path)
+    writer = checkpoint.CheckpointWriter(tmp_path)
     for step in range(5):
         writer.save({"model": {"w": torch.full((2,), float(step))}, "step": step})
     writer.wait()
@@ -52,7 +52,7 @@ def test_one_after_the_other(tmp_path):
 def test_an_error_of_the_thread_is_raised(tmp_path):
     occupied = tmp_path / "file"
     occupied.write_text("no folder")
-    writer = checkpoint.Writer(occupied)
+    writer = checkpoint.CheckpointWriter(occupied)
     writer.save({})
     with pytest.raises(LookalikeError, match=r"cannot write '.*file'.*the same command goes on"):
         writer.wait()

@@ -16,7 +16,7 @@ from lookalike.data.image_random import ImageRandom
 from lookalike.data.photo import Photo
 from lookalike.samplers import create
 from lookalike.training import train
-from lookalike.training.batches import Pixels, TrainingBatches
+from lookalike.training.batches import PixelSource, TrainingBatches
 from lookalike.training.building import feeding_of
 from lookalike.training.feeding import Feeding, UnreadBatch, feed
 
@@ -67,7 +67,7 @@ def stream(source, workers=0, ahead=1, sampler="spc"):
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_batches_are_those_of_the_transform_itself(pictures, workers, kind, layout):
     store, normalisation = pictures[kind], Normalisation()
-    source = Pixels(store, CROPS, normalisation, layout)
+    source = PixelSource(store, CROPS, normalisation, layout)
     for step, (positions, images) in enumerate(islice(stream(source, workers, 3), 4)):
         pixels = store.read_batch(positions)
         expected = CROPS.train(
@@ -80,7 +80,7 @@ def test_batches_are_those_of_the_transform_itself(pictures, workers, kind, layo
 
 @pytest.mark.parametrize("done", [1, 5])
 def test_going_on_anywhere_with_another_depth(pictures, done):
-    source = Pixels(pictures["raw"], CROPS, Normalisation())
+    source = PixelSource(pictures["raw"], CROPS, Normalisation())
     begun, again = stream(source, 2, 4), stream(source, 0, 2)
     running = iter(begun)
     list(islice(running, done))
@@ -94,7 +94,7 @@ def test_going_on_anywhere_with_another_depth(pictures, done):
 
 
 def test_a_sampler_that_uses_embeddings_is_one_batch_ahead_only(pictures):
-    batches = stream(Pixels(pictures["raw"], CROPS, Normalisation()), 2, 4, "frd")
+    batches = stream(PixelSource(pictures["raw"], CROPS, Normalisation()), 2, 4, "frd")
     batches.sampler.fill(torch.randn(len(LABELS), 4))
     running = iter(batches)
     list(islice(running, 2))
@@ -106,7 +106,7 @@ def test_transforms_of_ones_own_draw_the_same_in_several_threads(pictures):
     def noisy(image):
         return image[:, :24, :24].clone().random_(0, 256)
 
-    source = Pixels(pictures["raw"], own_transform(noisy, size=24, resize=40), Normalisation())
+    source = PixelSource(pictures["raw"], own_transform(noisy, size=24, resize=40), Normalisation())
     alone, together = (list(islice(stream(source, workers), 3)) for workers in (0, 3))
     for (_, images), (_, others) in zip(alone, together, strict=True):
         assert torch.equal(images, others)

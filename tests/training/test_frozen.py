@@ -8,7 +8,7 @@ from lookalike import data, models
 from lookalike.errors import BadInput
 from lookalike.runs.run import model_tensors
 from lookalike.training import train
-from lookalike.training.batches import Pixels, embed
+from lookalike.training.batches import PixelSource, embed
 
 FROZEN = ["model.frozen=true", "model.frozen_views=1", "train.batches_per_epoch=10"]
 
@@ -52,7 +52,7 @@ def test_the_saved_model_is_whole(small, start):
     images = data.load("folder", config.data.root)
     split = data.make_splits(data.draw_test_half(images, 0), "paper")[0]
     preset = data.preset("small")
-    pixels = Pixels(data.open_store(images, preset.resize), preset, model.normalisation)
+    pixels = PixelSource(data.open_store(images, preset.resize), preset, model.normalisation)
     ours = embed(model, split.final_test(), pixels)
     kept = load_file(str(run.folder / "test.safetensors"))["embeddings"]
     torch.testing.assert_close(ours, kept, atol=5e-3, rtol=0)  # half precision in between
@@ -81,10 +81,13 @@ def test_only_the_head_learns(small):
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["model.weights=none"], "needs trained weights"),
+        (["model.weights=none"], "needs model.weights other than none: trained weights"),
         (["model.pooling=gem"], "gem learns"),
         (["mix.where=input"], "mixes pixels"),
-        (["model.dim=0", "model.head_init=lda"], "needs a head"),
+        (
+            ["model.dim=0", "model.head_init=lda"],
+            "model.dim=0 and model.head_init=lda exclude each other: that needs a head",
+        ),
     ],
 )
 def test_what_cannot_be_frozen_is_refused(small, overrides, sentence):

@@ -16,7 +16,7 @@ from lookalike.inference.embedder import Embedder
 from lookalike.runs.run import model_tensors
 from lookalike.study.runner import Task, TaskRunner
 from lookalike.training import Interrupted, Watcher, runner, train
-from lookalike.training.batches import Pixels
+from lookalike.training.batches import PixelSource
 from lookalike.training.building import build_sampler, chosen_split
 from lookalike.training.features import disk_space
 
@@ -134,7 +134,7 @@ def test_it_learns_what_the_network_with_a_standing_front_learns(
     images = data.load("folder", config.data.root)
     train_set = chosen_split(config, images).train
     preset = data.preset("glyphs")
-    pixels = Pixels(data.open_store(images, preset.resize), preset, model.normalisation)
+    pixels = PixelSource(data.open_store(images, preset.resize), preset, model.normalisation)
     compute = loss()
     sampler = build_sampler(config, train_set)
     for positions in islice(chain(sampler, sampler), 3):  # two batches an epoch
@@ -219,7 +219,7 @@ def test_the_finished_run_embeds_images_as_it_was_tested(cut):
     some = kept["indices"].numpy()
     store = data.open_store(images, None)
     embedder = Embedder.from_run(run.folder)
-    pixels = Pixels(store, data.preset("glyphs"), embedder.model.normalisation)
+    pixels = PixelSource(store, data.preset("glyphs"), embedder.model.normalisation)
     with torch.no_grad():
         ours = embedder.model.eval()(pixels.inputs(pixels.testing(some)))
     torch.testing.assert_close(ours, kept["embeddings"], atol=5e-3, rtol=0)
@@ -270,8 +270,8 @@ def test_a_disk_that_is_too_small(tmp_path):
     [
         (["model.frozen_until=44"], "did you mean '4'"),
         (["model.frozen=true"], "leave out model.frozen_until"),
-        (["model.weights=none"], "needs trained weights"),
-        (["train.compile=true"], "train.compile needs a whole network"),
+        (["model.weights=none"], "needs model.weights other than none: trained weights"),
+        (["train.compile=true"], "train.compile=true and .* it needs a whole network"),
     ],
 )
 def test_what_cannot_be_cut_is_refused(cut, overrides, sentence):

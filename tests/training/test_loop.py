@@ -164,7 +164,7 @@ def test_patience_is_counted_in_epochs_or_in_validations(tiny, patterns, setting
 
 
 def test_the_two_kinds_of_patience_exclude_each_other(tiny):
-    with pytest.raises(BadInput, match=r"train\.patience .* exclude each other"):
+    with pytest.raises(BadInput, match=r"train\.patience=1 and .* exclude each other"):
         train(tiny("train.patience=1", "train.patience_epochs=1"))
 
 

@@ -13,7 +13,7 @@ from lookalike.config import load
 from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.export import export
-from lookalike.models.multi_view import MultiView
+from lookalike.models.embedding import MultiView
 from lookalike.runs.run import test_embeddings
 from lookalike.study import runner
 from lookalike.study.runner import Task, TaskRunner
@@ -276,8 +276,11 @@ def test_freezing_until_a_block_passes_new_views_every_time(short, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["model.lora.rank=2"], "model.lora adapts trained weights"),
-        (["model.lora.rank=2", "model.freeze_backbone=true"], "model.freeze_backbone=true lets"),
+        (["model.lora.rank=2"], "model.lora needs .* trained weights"),
+        (
+            ["model.lora.rank=2", "model.freeze_backbone=true"],
+            "model.lora and model.freeze_backbone=true exclude each other",
+        ),
         (
             ["model.freeze_until=blocks.1", "model.frozen_until=blocks.2"],
             "exclude each other",

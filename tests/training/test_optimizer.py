@@ -8,6 +8,7 @@ from torch import nn
 
 from lookalike import losses, models
 from lookalike.config import load
+from lookalike.config.keys import refuse_conflicts
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
 from lookalike.training.objective import build_objective
@@ -98,8 +99,9 @@ def test_the_rate_grows_linearly_and_then_follows_its_schedule():
     step = ["optim.schedule=step", "optim.step_size=1", "optim.gamma=0.1"]
     found = rates("optim.warmup_steps=3", *step)
     assert found == pytest.approx([*grown, *[1.0] * 4, *[0.1] * 4, 0.01])
-    with pytest.raises(BadInput, match="one-cycle has a warm-up of its own"):
-        rates("optim.warmup_steps=3", "optim.schedule=one-cycle")
+    both = load(None, ["optim.warmup_steps=3", "optim.schedule=one-cycle"])
+    with pytest.raises(BadInput, match="one-cycle exclude each other: that has a warm-up of its"):
+        refuse_conflicts(both)
 
 
 def test_a_warm_up_longer_than_the_training_is_all_of_it():

@@ -104,6 +104,8 @@ def run() -> None:
         remedy = "; free some space, and the same command resumes" * (error.errno in FULL)
         named = f": '{error.filename}'" if error.filename else ""
         end(f"{error.strerror or error}{named}{remedy}", 1)
+    except RecursionError:
+        end("a folder, or what is in a file, is nested too deep", 1)
     except (MemoryError, RuntimeError, ImportError) as error:
         if not is_lack_of_memory(error):
             raise

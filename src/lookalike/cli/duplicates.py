@@ -32,15 +32,15 @@ def duplicates(
     thresholds of the embeddings' cosine and of the pixels' correlation are chosen on half of the
     pairs and measured on the other half. Every two pictures of a group are copies.
     """
+    from lookalike.inference.bulk.source import open_source, require_readable
     from lookalike.search import Embedder, Index
     from lookalike.search.duplicates import calibrate, find_duplicates
-    from lookalike.search.sources import require_pictures
 
     with tempfile.TemporaryDirectory() as folder, ConsoleWatcher() as watcher:
         if (pictures / "index.json").is_file():
             index = Index.open(pictures)
         else:
-            require_pictures(pictures)
+            require_readable(open_source(pictures))
             chosen = Embedder.from_network(network) if model is None else Embedder.open(model)
             index = Index.create(Path(folder) / "i", chosen)
             for skipped in index.add(pictures, watcher).skipped:

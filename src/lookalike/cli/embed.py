@@ -1,4 +1,4 @@
-"""``lookalike embed``: vectors of very many pictures, in files that can be resumed."""
+"""``lookalike embed``: vectors of very many pictures, on any device or many machines."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def embed(
     ],
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="The folder of the vectors, or postgresql://...#NAME."),
+        typer.Option("--output", "-o", help="The folder of the index, or postgresql://...#NAME."),
     ] = None,
     network: Network = None,
     weights: Weights = "imagenet",
@@ -45,9 +45,11 @@ def embed(
     batch: Annotated[
         int, typer.Option(min=1, help="Pictures that the network sees at a time.")
     ] = 64,
-    per_shard: Annotated[int, typer.Option(min=1, help="Pictures of one file of vectors.")] = 4096,
+    per_shard: Annotated[
+        int, typer.Option(min=1, help="Pictures that a machine or worker embeds at a time.")
+    ] = 4096,
     shard: Annotated[
-        str, typer.Option(metavar="I/N", help="The I-th of N machines that share the folder.")
+        str, typer.Option(metavar="I/N", help="The I-th of N machines that share the index.")
     ] = "1/1",
     workers: Annotated[
         int | None, typer.Option(min=1, help="Workers on Ray; default: as many as have room.")
@@ -64,18 +66,19 @@ def embed(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Embed very many pictures into files of vectors.
+    """Embed very many pictures into an index, whose files are plain vectors and columns.
 
     Example: lookalike embed runs/folder-multi-similarity-0123456789ab photos/ -o vectors/
 
     Example: lookalike embed --network efficientnet-lite0 shards/ -o vectors/ --device cuda
 
-    If interrupted, the same command continues; finished files are not computed again.
-    'lookalike index import vectors/ -o shop.index' makes them searchable.
+    If interrupted, the same command continues; what is there is not computed again.
     """
-    from lookalike.addresses import is_postgres
+    from lookalike.inference.bulk.cluster import on_ray
+    from lookalike.inference.bulk.device import Device
     from lookalike.inference.bulk.job import Options, Share
-    from lookalike.inference.bulk.source import open_source
+    from lookalike.inference.bulk.source import open_source, require_readable
+    from lookalike.search.ingest import embed_into, open_or_create
     from lookalike.training.signals import Interrupted
 
     if len(given) != (2 if network is None else 1):
@@ -85,7 +88,12 @@ def embed(
         )
     if output is None:
         raise BadInput("say where the vectors go: '-o vectors/' or '-o postgresql://...#NAME'")
-    on_cluster = {"address": address, "workers": workers, "cpus": cpus, "gpus": gpus}
+    on_cluster: dict[str, Any] = {
+        "address": address,
+        "workers": workers,
+        "cpus": cpus,
+        "gpus": gpus,
+    }
     if executor == "local" and on_cluster != {
         "address": None,
         "workers": None,
@@ -94,31 +102,37 @@ def embed(
     }:
         raise BadInput("--address, --workers, --cpus and --gpus need --executor ray")
     share = Share.parse(shard)
-    options = Options(dtype, device, precision, batch, per_shard)
+    options = Options(device, precision, batch, per_shard)
     source = open_source(Path(given[-1]), kind)
     model = model_of(given[0], network, weights, transform)
+    Device(model, device, precision)
+    require_readable(source)
     try:
         with ConsoleWatcher() as watcher:
-            if is_postgres(output):
-                if executor == "ray" or share.whole > 1 or dtype != "float32":
-                    raise BadInput(
-                        "--executor ray, --shard and --dtype need a folder: '-o vectors/', then "
-                        "'lookalike index import vectors/ --store postgresql://...'"
-                    )
-                into_index(output, model, source, options, watcher, as_json)
-                return
-            into_folder(
-                Path(output),
-                model,
-                source,
-                options,
-                watcher,
-                share=share,
-                cluster=on_cluster if executor == "ray" else None,
-                as_json=as_json,
+            workers_of = on_ray(**on_cluster, watcher=watcher) if executor == "ray" else None
+            index = open_or_create(output, model, model.dim, dtype)
+            added = embed_into(
+                index, source, options, share=share, executor=workers_of, watcher=watcher
             )
     except KeyboardInterrupt:
         raise Interrupted("stopped; the same command continues") from None
+    if as_json:
+        values = {
+            "index": index.place,
+            "rows": len(index),
+            "new": added.new,
+            "changed": added.changed,
+            "unchanged": added.unchanged,
+            "dim": index.dim,
+            "dtype": index.dtype,
+            "fingerprint": index.fingerprint,
+            "skipped": [vars(skipped) for skipped in added.skipped],
+        }
+        print(json.dumps(values, indent=2))
+        return
+    print(f"{index.place}: {len(index):,} pictures ({added})")
+    print_skipped(added.skipped)
+    print_next(f"search {index.place} query.jpg")
 
 
 def model_of(run: str, network: str | None, weights: str, transform: str) -> Any:
@@ -128,69 +142,3 @@ def model_of(run: str, network: str | None, weights: str, transform: str) -> Any
     if network is None:
         return Embedder.open(run)
     return Embedder.from_network(network, weights=weights, transform=transform)
-
-
-def into_folder(
-    folder: Path,
-    model: Any,
-    source: Any,
-    options: Any,
-    watcher: ConsoleWatcher,
-    *,
-    share: Any,
-    cluster: dict[str, Any] | None,
-    as_json: bool,
-) -> None:
-    """Write shards of vectors, and print where they are."""
-    from lookalike.inference.bulk.cluster import on_ray
-    from lookalike.inference.bulk.job import embed
-
-    executor = None if cluster is None else on_ray(**cluster, watcher=watcher)
-    found = embed(model, source, folder, options, share=share, executor=executor, watcher=watcher)
-    if as_json:
-        manifest = found.manifest
-        values = {
-            "vectors": str(folder),
-            "shards": [str(folder / file.name) for file in found.files],
-            "complete": found.complete,
-            "missing_shards": manifest.shards - len(found.files),
-            "made": found.made,
-            "rows": found.rows,
-            "dim": manifest.dim,
-            "dtype": manifest.dtype,
-            "fingerprint": manifest.model,
-            "skipped": [vars(skipped) for skipped in found.skipped],
-        }
-        print(json.dumps(values, indent=2))
-        return
-    print(found)
-    print_skipped(found.skipped)
-    if found.complete:
-        print_next(f"index import {folder} -o shop.index")
-
-
-def into_index(
-    place: str, model: Any, source: Any, options: Any, watcher: ConsoleWatcher, as_json: bool
-) -> None:
-    """Embed into an index, a new one or one of the same model, and print what was added."""
-    from lookalike.search.embedding import embed_into
-    from lookalike.search.importing import open_or_create
-
-    index = open_or_create(place, model, model.dim)
-    added = embed_into(index, source, options, watcher)
-    if as_json:
-        values = {
-            "index": index.place,
-            "rows": len(index),
-            "new": added.new,
-            "changed": added.changed,
-            "unchanged": added.unchanged,
-            "dim": index.dim,
-            "fingerprint": index.fingerprint,
-            "skipped": [vars(skipped) for skipped in added.skipped],
-        }
-        print(json.dumps(values, indent=2))
-        return
-    print(f"{index.place}: {len(index):,} pictures ({added})")
-    print_skipped(added.skipped)
-    print_next(f"search {index.place} query.jpg")

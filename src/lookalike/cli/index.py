@@ -84,8 +84,9 @@ def create(
     If interrupted, 'lookalike index add' completes the index.
     """
     from lookalike.errors import BadInput
+    from lookalike.inference.bulk.source import open_source, require_readable
     from lookalike.search import Index
-    from lookalike.search.sources import require_pictures
+    from lookalike.search.ingest import embed_into
     from lookalike.training.signals import Interrupted
 
     if len(given) != (2 if network is None else 1):
@@ -94,15 +95,15 @@ def create(
             "'--network efficientnet-lite0' and a folder of pictures"
         )
     place = place_of(output, store)
-    pictures = Path(given[-1])
-    require_pictures(pictures)
+    pictures = open_source(Path(given[-1]))
+    require_readable(pictures)
     model = model_of(given[0], network, weights, transform)
     with ConsoleWatcher() as watcher:
         made = Index.create(place, model, vectors=vectors.value)
         try:
-            added = made.add(pictures, watcher)
+            added = embed_into(made, pictures, watcher=watcher)
         except KeyboardInterrupt:
-            complete = f"'lookalike index add {made.place} {pictures}' completes the index"
+            complete = f"'lookalike index add {made.place} {given[-1]}' completes the index"
             raise Interrupted(f"stopped; {complete}") from None
         keep_for_quick_start(model)
     print_added(made, added, as_json)
@@ -160,19 +161,18 @@ def import_(
     If interrupted, the same command continues. Into an index of the same model it adds; a vector
     whose path is there already replaces the former one.
     """
-    from lookalike.search.importing import import_into
+    from lookalike.search.ingest import import_into
     from lookalike.search.vector_files import open_vectors
 
     place = place_of(output, store)
     given = open_vectors(vectors, table)
     with ConsoleWatcher() as watcher:
-        model = given.embedder()
+        model = given.embedder
         found, done = import_into(place, given, model, stored.value if stored else None, watcher)
         if model is not None:
             keep_for_quick_start(model)
     if as_json:
-        values = {"index": found.place, "pictures": len(found), **vars(done)}
-        print(json.dumps(values | {"search": found.approximation or "exact"}, indent=2))
+        print_added(found, done, as_json)
         return
     print(f"{found.place}: {len(found):,} pictures ({done})")
     if model is not None:

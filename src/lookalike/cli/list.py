@@ -75,7 +75,7 @@ def list_parts(
 def show_speed(names: list[str], as_json: bool) -> None:
     """Print size, speed and our scores of networks: of all that are listed, or of those named."""
     from lookalike import models
-    from lookalike.models.measuring import measure
+    from lookalike.models.factory import measure
     from lookalike.progress import ConsoleWatcher
     from lookalike.report.networks import untrained_scores
 

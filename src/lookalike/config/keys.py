@@ -5,14 +5,15 @@ Each field of the schema carries a :class:`Key`::
     step_size: Annotated[int, Key(active_when=(when("optim.schedule", "step"),))] = Field(10, ge=1)
     '''epochs between two steps of the schedule'''
 
-The hash of a run (:func:`identity`), the fairness audit, the warnings about settings without
-effect (:func:`without_effect`), ``lookalike train --help-keys``, the JSON schema and the page
-``docs/keys.md`` are derived from it.
+The hash of a run (:func:`identity`), the fairness audit, the refusal of settings that do not go
+together (:func:`refuse_conflicts`), the warnings about settings without effect
+(:func:`without_effect`), the names of cached features, what the baselines of a study share,
+``lookalike train --help-keys``, the JSON schema and the page ``docs/keys.md`` are derived from it.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -20,24 +21,36 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from lookalike.errors import BadInput
+
 
 @dataclass(frozen=True)
 class When:
-    """A rule about another key: that it has one of some values, or none of them."""
+    """A rule about another key: that it has one of some values, or none of them.
+
+    ``rule & other`` holds where both do.
+    """
 
     key: str
     choices: tuple[Any, ...]
     negated: bool = False
+    others: tuple["When", ...] = ()
+
+    def __and__(self, other: "When") -> "When":
+        return replace(self, others=(*self.others, other))
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Whether the rule holds for a configuration, given as a mapping of dotted keys."""
-        return (values.get(self.key) in self.choices) != self.negated
+        own = (values.get(self.key) in self.choices) != self.negated
+        return own and all(other.holds(values) for other in self.others)
 
     def __str__(self) -> str:
-        if self.negated and self.choices == (None,):
-            return self.key
         words = " or ".join(as_text(choice) for choice in self.choices)
-        return f"{self.key} other than {words}" if self.negated else f"{self.key}={words}"
+        if not self.negated:
+            own = f"{self.key}={words}"
+        else:
+            own = self.key if self.choices == (None,) else f"{self.key} other than {words}"
+        return " while ".join([own, *map(str, self.others)])
 
 
 def when(key: str, *choices: Any) -> When:
@@ -59,6 +72,21 @@ def unless(key: str, *choices: Any) -> When:
 
 
 @dataclass(frozen=True)
+class Rule:
+    """What a key excludes, or needs.
+
+    Args:
+        other: The rule about other keys.
+        values: The values of the key itself that it is about; empty: all but the default.
+        why: The reason, and what to do, for the sentence.
+    """
+
+    other: When
+    values: tuple[Any, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Key:
     """The meaning of a key beyond its type, default and description.
 
@@ -75,6 +103,13 @@ class Key:
             own dotted name. Several keys may form one condition.
         active_when: Rules of which at least one must hold for the key to have an effect; empty:
             it always has.
+        excludes: What it does not go with.
+        needs: What it does not go without.
+        features: Rules of which one must hold for the stored features of a frozen network to depend
+            on the key; empty: they do not.
+        baselines: For the scores of a study that need no training: ``values``, if they depend on
+            it (and on all keys of a section); ``way``, if only how they are computed does.
+        of_study: Whether a study sets it by itself, so that no axis may.
         short: Whether the command line accepts the key without its section.
         hashed_as: Maps the value to what is hashed instead.
         arguments: For a section that names a part: keys among the arguments of that part, each
@@ -86,6 +121,11 @@ class Key:
     compared: bool = True
     condition: str = ""
     active_when: tuple[When, ...] = ()
+    excludes: tuple[Rule, ...] = ()
+    needs: tuple[Rule, ...] = ()
+    features: tuple[When, ...] = ()
+    baselines: Literal["", "values", "way"] = ""
+    of_study: bool = False
     short: bool = False
     hashed_as: Callable[[Any], Any] | None = None
     arguments: Mapping[str, tuple["Key", str]] = field(default_factory=dict)
@@ -195,6 +235,56 @@ def without_effect(config: BaseModel) -> list[str]:
     return found
 
 
+def refuse_conflicts(config: BaseModel) -> None:
+    """Refuse settings that exclude each other, or need others.
+
+    Raises:
+        BadInput: The first conflict that the keys declare.
+    """
+    values = flattened(config.model_dump())
+    for name, one in declared_keys(type(config)).items():
+        is_section = any(key.startswith(f"{name}.") for key in values)
+        if one.field is None or not (is_section or name in values):
+            continue
+        value = "..." if is_section else values[name]
+        shown = name if is_section else f"{name}={as_text(value)}"
+        changed = value != one.field.default
+        for rule in (*one.key.excludes, *one.key.needs):
+            if not (value in rule.values if rule.values else changed):
+                continue
+            why = f": {rule.why}" if rule.why else ""
+            if rule in one.key.excludes and rule.other.holds(values):
+                others = " and ".join(
+                    f"{other.key}={as_text(values[other.key])}"
+                    for other in (rule.other, *rule.other.others)
+                )
+                raise BadInput(f"{shown} and {others} exclude each other{why}")
+            if rule in one.key.needs and not rule.other.holds(values):
+                raise BadInput(f"{shown} needs {rule.other}{why}")
+
+
+def feature_values(config: BaseModel) -> dict[str, Any]:
+    """The values, by dotted key, that the stored features of a frozen network depend on."""
+    values = flattened(config.model_dump(mode="json"))
+    return {
+        name: values[name]
+        for name, one in declared_keys(type(config)).items()
+        if name in values and any(rule.holds(values) for rule in one.key.features)
+    }
+
+
+def selected(config: BaseModel, wanted: Callable[[Key], bool]) -> dict[str, Any]:
+    """The values of some keys, nested; of a section that is wanted, all of them."""
+    found: dict[str, Any] = {}
+    for name, info in type(config).model_fields.items():
+        value = getattr(config, name)
+        if wanted(_key_of(info, name)):
+            found[name] = value.model_dump() if isinstance(value, BaseModel) else value
+        elif isinstance(value, BaseModel) and (inner := selected(value, wanted)):
+            found[name] = inner
+    return found
+
+
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested mappings as dotted keys.
 
@@ -212,7 +302,7 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def as_text(value: Any) -> str:
     """A value as YAML writes it."""
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _declared(

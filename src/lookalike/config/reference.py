@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from lookalike.config.keys import DeclaredKey, as_text, declared_keys, flattened
+from lookalike.config.keys import DeclaredKey, Rule, as_text, declared_keys, flattened
 from lookalike.config.schema import RunConfig
 
 INTRODUCTION = """\
@@ -131,7 +131,7 @@ def json_schema(model: type[BaseModel] = RunConfig) -> dict[str, Any]:
                 kept = {key: given[key] for key in ("description", "default") if key in given}
                 part["properties"][name] = {"anyOf": [given["items"], several]} | kept
     for one in declared_keys(model).values():
-        if one.key.active_when:
+        if one.key.active_when or one.key.excludes or one.key.needs:
             _property(schema, one.name)["description"] = _meaning(one)
     extends = {"type": "string", "description": "a file or recipe:NAME that this one builds on"}
     schema["properties"] = {"extends": extends, **schema["properties"]}
@@ -140,9 +140,17 @@ def json_schema(model: type[BaseModel] = RunConfig) -> dict[str, Any]:
 
 
 def _meaning(one: DeclaredKey) -> str:
-    if not one.key.active_when:
-        return one.description
-    return f"{one.description}; only with {' or '.join(map(str, one.key.active_when))}"
+    """The description, and what the key needs and excludes."""
+    parts = [one.description]
+    if one.key.active_when:
+        parts.append(f"only with {' or '.join(map(str, one.key.active_when))}")
+    parts += [f"{_subject(rule)}needs {rule.other}" for rule in one.key.needs]
+    parts += [f"{_subject(rule)}not with {rule.other}" for rule in one.key.excludes]
+    return "; ".join(parts)
+
+
+def _subject(rule: Rule) -> str:
+    return f"{' or '.join(map(as_text, rule.values))}: " if rule.values else ""
 
 
 def _property(schema: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from lookalike.config.keys import Key, identity, unless, when
+from lookalike.config.keys import Key, Rule, identity, unless, when
 
 Item = TypeVar("Item")
 OneOrMore = Annotated[
@@ -64,7 +64,21 @@ SPLIT_DATASETS = ("glyphs", "cub", "cars", "sop", "inshop", "omniglot", "omniglo
 VALIDATED = (unless("protocol.name", "paper", "all"),)
 CROSS_VALIDATED = (when("protocol.name", "cross-validation"),)
 STEPPED = (when("optim.schedule", "step"),)
+FROZEN = (when("model.frozen", True),)
 NOT_FROZEN = (when("model.frozen", False),)
+CUT = (unless("model.frozen_until", None),)
+TRAINS = unless("train.epochs", 0)
+TRAINED_WEIGHTS = Rule(
+    unless("model.weights", "none"), why="trained weights, of imagenet or from a file"
+)
+WHOLE_NETWORK = Rule(CUT[0], why="it needs a whole network, and that cuts it")
+ONE_STORED_VIEW = tuple(
+    Rule(rule, why="it keeps one view of each test image")
+    for rule in (
+        when("data.transform.test.flip", True),
+        unless("data.transform.test.scales", (1.0,), None),
+    )
+)
 TRANSFORM = Key(hashed="when set", condition="transform")
 RESIZED_CROP = Key(
     hashed="when set",
@@ -237,17 +251,52 @@ class LoraConfig(Section):
 class ModelConfig(Section):
     """The network, its initial weights and the embedding."""
 
-    network: Annotated[str, Key(condition="network")] = "small-cnn"
+    network: Annotated[
+        str, Key(condition="network", features=(*FROZEN, *CUT), baselines="values")
+    ] = "small-cnn"
     """backbone; `lookalike list networks` shows them"""
-    weights: Annotated[str, Key(condition="weights", hashed_as=weights_kind)] = "none"
+    weights: Annotated[
+        str, Key(condition="weights", hashed_as=weights_kind, baselines="values")
+    ] = "none"
     """none, imagenet, or the path of a file of weights"""
-    dim: Annotated[int, Key(condition="dim")] = Field(128, ge=0, le=MOST_DIM)
+    dim: Annotated[
+        int,
+        Key(
+            condition="dim",
+            baselines="values",
+            excludes=(
+                Rule(when("model.head_init", "pca", "lda"), (0,), "that needs a head"),
+                *(
+                    Rule(rule & TRAINS, (0,), "without a head, nothing is left to learn")
+                    for rule in (
+                        when("model.freeze_backbone", True),
+                        unless("optim.warmup_epochs", 0),
+                        *FROZEN,
+                    )
+                ),
+            ),
+        ),
+    ] = Field(128, ge=0, le=MOST_DIM)
     """size of the embedding; 0: the pooled features, without a head"""
     pooling: Annotated[
-        Literal["avg", "max", "avg+max", "gem", "cls", "map"], Key(condition="pooling")
+        Literal["avg", "max", "avg+max", "gem", "cls", "map"],
+        Key(
+            condition="pooling",
+            features=FROZEN,
+            baselines="values",
+            excludes=(
+                Rule(FROZEN[0], ("gem",), "gem learns, so its features cannot be frozen"),
+                Rule(
+                    when("mix.where", "feature"),
+                    ("map",),
+                    "maps are mixed before they are pooled, and the network pools itself; choose "
+                    "mix.where=embed or mix.where=input",
+                ),
+            ),
+        ),
     ] = "avg"
     """how a feature map becomes one vector; cls: the class token, map: the network's own pooling"""
-    layer_norm: Annotated[bool, Key()] = False
+    layer_norm: Annotated[bool, Key(baselines="values")] = False
     """layer normalization between pooling and head"""
     # What the loss is given; tests compare directions, whatever the lengths.
     normalize: Annotated[bool, Key(compared=False)] = True
@@ -260,20 +309,57 @@ class ModelConfig(Section):
     """scale and shift of batch norm are not trained"""
     freeze_backbone: Annotated[bool, Key(active_when=NOT_FROZEN)] = False
     """only the head is trained; images are passed every time"""
-    freeze_until: Annotated[str | None, Key(hashed="when set", active_when=NOT_FROZEN)] = Field(
-        None, coerce_numbers_to_str=True
-    )
+    freeze_until: Annotated[
+        str | None,
+        Key(
+            hashed="when set",
+            active_when=NOT_FROZEN,
+            excludes=(Rule(CUT[0]), Rule(when("model.freeze_backbone", True))),
+        ),
+    ] = Field(None, coerce_numbers_to_str=True)
     """only what follows this module is trained; images are passed every time"""
-    lora: Annotated[LoraConfig | None, Key(hashed="when set")] = None
-    frozen: Annotated[bool, Key()] = False
+    lora: Annotated[
+        LoraConfig | None,
+        Key(
+            hashed="when set",
+            excludes=tuple(
+                Rule(when(f"model.{fixed}", True), why="adapters learn, and it lets nothing learn")
+                for fixed in ("frozen", "freeze_backbone")
+            ),
+            needs=(TRAINED_WEIGHTS,),
+        ),
+    ] = None
+    frozen: Annotated[
+        bool,
+        Key(
+            baselines="way",
+            excludes=(
+                Rule(
+                    CUT[0],
+                    why="all of the network is frozen; leave out model.frozen_until "
+                    "(model.frozen_until=null, where a recipe has it)",
+                ),
+                *ONE_STORED_VIEW,
+            ),
+            needs=(TRAINED_WEIGHTS,),
+        ),
+    ] = False
     """features are computed once; only the head is trained"""
-    frozen_until: Annotated[str | None, Key(hashed="when set")] = Field(
+    frozen_until: Annotated[
+        str | None,
+        Key(
+            hashed="when set",
+            features=CUT,
+            excludes=ONE_STORED_VIEW,
+            needs=(TRAINED_WEIGHTS,),
+        ),
+    ] = Field(
         None,
         coerce_numbers_to_str=True,  # modules of a sequence are called by number
     )
     """the output of this module is computed once; only what follows it is trained"""
     frozen_views: Annotated[
-        int, Key(active_when=(when("model.frozen", True), unless("model.frozen_until", None)))
+        int, Key(active_when=(*FROZEN, *CUT), features=(*FROZEN, *CUT), baselines="way")
     ] = Field(4, ge=0)
     """augmented views of each image"""
     head_init: Annotated[Literal["random", "pca", "lda", "auto"], Key()] = "random"
@@ -301,7 +387,19 @@ class PartConfig(BaseModel):
 class MixConfig(Section):
     """Mixed examples as additional candidates; see docs/mixing.md."""
 
-    where: Annotated[Literal["input", "feature", "embed"], Key()]
+    where: Annotated[
+        Literal["input", "feature", "embed"],
+        Key(
+            excludes=(
+                Rule(
+                    FROZEN[0],
+                    ("input",),
+                    "it mixes pixels, and a frozen network has none; with "
+                    "model.frozen_until=MODULE they pass the frozen front",
+                ),
+            )
+        ),
+    ]
     """what is mixed: images, feature maps or embeddings"""
     alpha: Annotated[float, Key()] = Field(2, gt=0)
     """shares are drawn from Beta(alpha, alpha)"""
@@ -362,19 +460,22 @@ class OptimConfig(Section):
     """factor of one step of the schedule"""
     warmup_epochs: Annotated[int, Key(active_when=NOT_FROZEN)] = Field(0, ge=0)
     """first epochs, in which the backbone is not trained"""
-    warmup_steps: Annotated[int, Key(hashed="when set")] = Field(0, ge=0)
+    warmup_steps: Annotated[
+        int,
+        Key(
+            hashed="when set",
+            excludes=(
+                Rule(when("optim.schedule", "one-cycle"), why="that has a warm-up of its own"),
+            ),
+        ),
+    ] = Field(0, ge=0)
     """first steps, in which the learning rate grows linearly to its full value"""
-    clip_value: Annotated[float | None, Key()] = Field(None, gt=0)
+    clip_value: Annotated[float | None, Key(excludes=(Rule(unless("optim.clip_norm", None)),))] = (
+        Field(None, gt=0)
+    )
     """largest absolute value of an element of a gradient"""
     clip_norm: Annotated[float | None, Key()] = Field(None, gt=0)
     """largest norm of the gradient"""
-
-    @model_validator(mode="after")
-    def check(self) -> "OptimConfig":
-        """Refuse two warm-ups of the rate."""
-        if self.warmup_steps and self.schedule == "one-cycle":
-            raise ValueError("one-cycle has a warm-up of its own; leave out warmup_steps")
-        return self
 
 
 class TrainConfig(Section):
@@ -386,35 +487,50 @@ class TrainConfig(Section):
     """batches of an epoch; the sampler's own number if not set"""
     validate_every: Annotated[int, Key(active_when=VALIDATED)] = Field(1, ge=1)
     """epochs between validations"""
-    patience: Annotated[int | None, Key(active_when=VALIDATED)] = Field(None, ge=1)
+    patience: Annotated[
+        int | None,
+        Key(active_when=VALIDATED, excludes=(Rule(unless("train.patience_epochs", None)),)),
+    ] = Field(None, ge=1)
     """validations in a row without a gain before training ends"""
     patience_epochs: Annotated[int | None, Key(hashed="when set", active_when=VALIDATED)] = Field(
         None, ge=1
     )
     """training ends when the best epoch is more than this many back"""
-    metric: Annotated[str, Key(active_when=VALIDATED)] = "map@r"
+    metric: Annotated[str, Key(active_when=VALIDATED, baselines="values", of_study=True)] = "map@r"
     """metric that chooses the epoch, on validation classes"""
-    precision: Annotated[Literal["32-true", "bf16-mixed", "16-mixed"], Key()] = "32-true"
+    precision: Annotated[Literal["32-true", "bf16-mixed", "16-mixed"], Key(baselines="values")] = (
+        "32-true"
+    )
     """precision of the network in training and validation; tests are in full precision"""
     matmul_precision: Annotated[Literal["highest", "high", "medium"], Key(hashed="when set")] = (
         "highest"
     )
     """precision of float32 matrix products; high: TensorFloat-32, where the device has it"""
-    device: Annotated[str, Key(compared=False)] = "auto"
+    device: Annotated[str, Key(compared=False, baselines="values")] = "auto"
     """cpu, cuda, mps, or auto: the best that there is"""
     # Devices and nodes share one batch: the outcome does not depend on how many there are.
     devices: Annotated[int, Key(hashed="never", compared=False, short=True)] = Field(1, ge=1)
     """processes on this machine, one per device"""
     nodes: Annotated[int, Key(hashed="never", compared=False, short=True)] = Field(1, ge=1)
     """machines"""
-    accumulate: Annotated[int, Key(hashed="when set")] = Field(1, ge=1)
+    accumulate: Annotated[
+        int,
+        Key(
+            hashed="when set",
+            excludes=(
+                Rule(when("mix.where", "feature"), why="choose mix.where=embed or mix.where=input"),
+            ),
+        ),
+    ] = Field(1, ge=1)
     """chunks in which a batch is processed, to save memory; pairs span all chunks"""
     channels_last: Annotated[bool, Key(compared=False)] = True
     """memory layout of images and feature maps"""
-    compile: Annotated[bool, Key(compared=False)] = False
+    compile: Annotated[bool, Key(compared=False, excludes=(WHOLE_NETWORK,))] = False
     """compile the network, or of a frozen one the head with its loss"""
     # Computes the same values twice.
-    activation_checkpointing: Annotated[bool, Key(hashed="when set", compared=False)] = False
+    activation_checkpointing: Annotated[
+        bool, Key(hashed="when set", compared=False, excludes=(WHOLE_NETWORK,))
+    ] = False
     """recompute activations in the backward pass, to save memory"""
     ema: Annotated[float | None, Key(hashed="when set")] = Field(None, gt=0, lt=1)
     """decay of averaged weights, which are validated and tested"""
@@ -423,7 +539,9 @@ class TrainConfig(Section):
         Key(hashed="never", compared=False),
     ] = ("tensorboard",)
     """where metrics of training are logged"""
-    eval_batch_size: Annotated[int, Key(hashed="never", compared=False)] = Field(256, ge=1)
+    eval_batch_size: Annotated[int, Key(hashed="never", compared=False, baselines="way")] = Field(
+        256, ge=1
+    )
     """images of a batch in validation and test"""
     # Batches are the same, whoever makes them.
     workers: Annotated[int | None, Key(hashed="never", compared=False)] = Field(None, ge=0)
@@ -447,7 +565,7 @@ class ProtocolConfig(Section):
     """share of the training classes that train"""
     folds: Annotated[int, Key(condition="protocol", active_when=CROSS_VALIDATED)] = Field(4, ge=2)
     """parts that the training classes are cut into"""
-    fold: Annotated[int, Key(compared=False)] = Field(0, ge=0)
+    fold: Annotated[int, Key(compared=False, of_study=True)] = Field(0, ge=0)
     """the part that validates, from 0"""
     order: Annotated[
         Literal["sequential", "random"],
@@ -457,7 +575,9 @@ class ProtocolConfig(Section):
         ),
     ] = "random"
     """which classes form a fold, and which test where the data do not say: in order, or drawn"""
-    seed: Annotated[int | None, Key(hashed="when set", compared=False)] = Field(None, ge=0)
+    seed: Annotated[int | None, Key(hashed="when set", compared=False, of_study=True)] = Field(
+        None, ge=0
+    )
     """seed that draws the classes; the run's if not set"""
     test: Annotated[bool, Key(compared=False)] = True
     """false: never read the test set (tuning trials)"""
@@ -472,11 +592,13 @@ class ProtocolConfig(Section):
 class RunConfig(Section):
     """Everything that determines the outcome of one run."""
 
-    seed: Annotated[int, Key(compared=False)] = Field(0, ge=0, lt=2**32)
+    seed: Annotated[int, Key(compared=False, baselines="values", of_study=True)] = Field(
+        0, ge=0, lt=2**32
+    )
     """seed of all random numbers"""
-    runs_dir: Annotated[Path, Key(hashed="never", compared=False)] = Path("runs")
+    runs_dir: Annotated[Path, Key(hashed="never", compared=False, of_study=True)] = Path("runs")
     """folder that contains the folders of all runs"""
-    data: Annotated[DataConfig, Key()] = DataConfig()
+    data: Annotated[DataConfig, Key(baselines="values")] = DataConfig()
     model: Annotated[ModelConfig, Key()] = ModelConfig()
     loss: Annotated[PartConfig, Key(compared=False)] = PartConfig(name="multi-similarity")
     """the loss (`lookalike list losses`) and its arguments"""
@@ -491,7 +613,7 @@ class RunConfig(Section):
     """the batch sampler (`lookalike list samplers`) and its arguments"""
     optim: Annotated[OptimConfig, Key()] = OptimConfig()
     train: Annotated[TrainConfig, Key()] = TrainConfig()
-    protocol: Annotated[ProtocolConfig, Key()] = ProtocolConfig()
+    protocol: Annotated[ProtocolConfig, Key(baselines="values")] = ProtocolConfig()
 
     def identity(self) -> dict[str, Any]:
         """The values that the outcome depends on; the name of the run's folder hashes them."""

@@ -1,7 +1,15 @@
 """Data sets, splits, transforms and the image cache."""
 
 # The modules of the data sets are imported because that registers them.
-from lookalike.data import glyphs, huggingface, own_images, parquet, webdataset  # noqa: F401
+from lookalike.data import (  # noqa: F401
+    glyphs,
+    huggingface,
+    official,
+    omniglot,
+    own_images,
+    parquet,
+    webdataset,
+)
 from lookalike.data.checking import CheckReport, check
 from lookalike.data.image_set import ImageSet, UnreadableImage
 from lookalike.data.loading import load, prepare

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from lookalike.data.content import item_digests
-from lookalike.data.encoded_images import from_encoded
 from lookalike.data.image_set import ImageSet, digest
+from lookalike.data.listed_images import from_encoded
 from lookalike.errors import BadInput
 from lookalike.files import open_regular
 from lookalike.registry import DATASETS

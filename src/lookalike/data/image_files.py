@@ -1,13 +1,13 @@
-"""Image files: decoding them safely, and a list of them on disk as an ImageSet."""
+"""Image files: finding them, and decoding them safely."""
 
 import importlib.util
 import io
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from lookalike.data.content import file_digests
-from lookalike.data.image_set import ImageSet, UnreadableImage, digest
-from lookalike.errors import BadInput, LookalikeWarning
+from lookalike.data.image_set import UnreadableImage
+from lookalike.errors import LookalikeWarning
 from lookalike.files import open_regular
 
 HEIC = importlib.util.find_spec("pillow_heif") is not None
@@ -124,17 +123,19 @@ def picture_files(root: Path, below: str = ".") -> Iterator[str]:
     Yields:
         The path of each, relative to ``root``.
     """
-    try:
-        with os.scandir(root / below) as found:
-            entries = sorted((e for e in found if e.name[:1] != "."), key=lambda e: e.name)
-    except OSError:  # a folder that may not be listed
-        return
-    for entry in entries:
-        if suffix_of(entry.name) in IMAGE_SUFFIXES | OTHER_FORMATS and _may_be_file(entry):
-            yield os.path.normpath(os.path.join(below, entry.name))
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from picture_files(root, os.path.join(below, entry.name))
+    waiting = [below]
+    while waiting:  # no recursion: folders may be nested deeper than Python's calls
+        folder = waiting.pop()
+        try:
+            with os.scandir(os.path.join(root, folder)) as found:
+                entries = sorted((e for e in found if e.name[:1] != "."), key=lambda e: e.name)
+        except OSError:  # a folder that may not be listed
+            continue
+        for entry in entries:
+            if suffix_of(entry.name) in IMAGE_SUFFIXES | OTHER_FORMATS and _may_be_file(entry):
+                yield os.path.normpath(os.path.join(folder, entry.name))
+        folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        waiting += [os.path.join(folder, name) for name in reversed(folders)]
 
 
 def _may_be_file(entry: os.DirEntry[str]) -> bool:
@@ -171,73 +172,3 @@ def read_image(source: Path | BinaryIO, file: str, upright: bool) -> NDArray[np.
     except Exception as error:  # decoders raise almost any exception for a broken file
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UnreadableImage(file, reason) from error
-
-
-def _decode(folder: Path, files: Sequence[str], upright: bool, index: int) -> NDArray[np.uint8]:
-    return read_image(folder / files[index], files[index], upright)
-
-
-def _encoded(folder: Path, files: Sequence[str], index: int) -> bytes:
-    with open_regular(folder / files[index]) as file:
-        return file.readall()
-
-
-def from_files(
-    name: str,
-    folder: Path,
-    files: Sequence[str],
-    labels: NDArray[np.int64],
-    class_names: Sequence[str],
-    test: NDArray[np.bool_],
-    query: NDArray[np.bool_] | None = None,
-    gallery: NDArray[np.bool_] | None = None,
-    upright: bool = False,
-    validation: NDArray[np.bool_] | None = None,
-    has_split: bool = True,
-) -> ImageSet:
-    """An ImageSet of ``files``, which are relative to ``folder``; nothing is decoded."""
-    known = file_digests(folder, files)
-    masks = [mask for mask in (test, query, gallery, validation) if mask is not None]
-    fingerprint = digest(
-        name, "\n".join(files), "\n".join(class_names), known.digests, labels, *masks
-    )
-    return ImageSet(
-        name=name,
-        files=tuple(files),
-        labels=labels,
-        class_names=tuple(class_names),
-        test=test,
-        query=query,
-        gallery=gallery,
-        decode=partial(_decode, folder, tuple(files), upright),
-        fingerprint=fingerprint,
-        stamp=digest(fingerprint, str(folder.resolve()), str(upright), known.status[:, 1]),
-        validation=validation,
-        encoded=partial(_encoded, folder, tuple(files)),
-        has_split=has_split,
-    )
-
-
-def require(
-    name: str, root: Path | None, inner: str, needed: Sequence[str], holds: str = ""
-) -> Path:
-    """The folder with the official layout: ``root`` itself or ``root/inner``.
-
-    BadInput names what is missing, and where. ``holds``: what a user finds in the root, where that
-    is not the inner folder.
-    """
-    if root is None:
-        raise BadInput(f"'{name}' needs data.root: the folder that holds {holds or f'{inner}/'}")
-    if not root.is_dir():
-        raise BadInput(
-            f"data.root of '{name}' is no folder: {root}; "
-            f"'lookalike data prepare {name} --root {root}' downloads it"
-        )
-    home = root / inner if (root / inner).is_dir() else root
-    missing = [entry for entry in needed if not (home / entry).exists()]
-    if missing:
-        raise BadInput(
-            f"{home} does not hold '{name}' in its official layout: "
-            f"{' and '.join(missing)} expected there"
-        )
-    return home

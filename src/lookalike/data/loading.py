@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
 from lookalike.data.archives import download, unpack
@@ -12,8 +13,6 @@ from lookalike.data.cache import cache_folder, decoded
 from lookalike.data.content import told_progress
 from lookalike.data.image_set import ImageSet, UnreadableImage
 from lookalike.data.map_dataset import from_dataset
-from lookalike.data.official import cars, cub, sop
-from lookalike.data.omniglot import omniglot, omniglot_small
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import read_json, write_json
 from lookalike.registry import DATASETS
@@ -34,61 +33,36 @@ class Archive:
         return urlsplit(self.url).path.rpartition("/")[2]
 
 
-@dataclass(frozen=True)
-class Source:
-    """The archives of a data set, and the function that reads it under the root."""
-
-    archives: tuple[Archive, ...]
-    read: Callable[[Path], ImageSet]
-
-
 _OMNIGLOT = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python"
 
-SOURCES: Mapping[str, Source] = {
-    "cub": Source(
-        (
-            Archive(
-                "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz?download=1",
-                md5="97eceeb196236b17998738112f37df78",
-            ),
+SOURCES: Mapping[str, tuple[Archive, ...]] = {
+    "cub": (
+        Archive(
+            "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz?download=1",
+            md5="97eceeb196236b17998738112f37df78",
         ),
-        cub,
     ),
-    "cars": Source(
-        (
-            Archive(
-                "http://ai.stanford.edu/~jkrause/car196/cars_annos.mat", "cars196", packed=False
-            ),
-            Archive("http://ai.stanford.edu/~jkrause/car196/car_ims.tgz", "cars196"),
-        ),
-        cars,
+    "cars": (
+        Archive("http://ai.stanford.edu/~jkrause/car196/cars_annos.mat", "cars196", packed=False),
+        Archive("http://ai.stanford.edu/~jkrause/car196/car_ims.tgz", "cars196"),
     ),
-    "sop": Source(
-        (
-            Archive(
-                "http://ftp.cs.stanford.edu/cs/cvgl/Stanford_Online_Products.zip",
-                md5="7f73d41a2f44250d4779881525aea32e",
-            ),
+    "sop": (
+        Archive(
+            "http://ftp.cs.stanford.edu/cs/cvgl/Stanford_Online_Products.zip",
+            md5="7f73d41a2f44250d4779881525aea32e",
         ),
-        sop,
     ),
-    "omniglot": Source(
-        (
-            Archive(f"{_OMNIGLOT}/images_background.zip", md5="68d2efa1b9178cc56df9314c21c6e718"),
-            Archive(f"{_OMNIGLOT}/images_evaluation.zip", md5="6b91aef0f799c5bb55b94e3f2daec811"),
-        ),
-        omniglot,
+    "omniglot": (
+        Archive(f"{_OMNIGLOT}/images_background.zip", md5="68d2efa1b9178cc56df9314c21c6e718"),
+        Archive(f"{_OMNIGLOT}/images_evaluation.zip", md5="6b91aef0f799c5bb55b94e3f2daec811"),
     ),
-    "omniglot-small": Source(
-        (
-            Archive(
-                f"{_OMNIGLOT}/images_background_small1.zip", md5="e704a628b5459e08445c13499850abc4"
-            ),
-            Archive(
-                f"{_OMNIGLOT}/images_background_small2.zip", md5="b75a71a51d3b13f821f212756fe481fd"
-            ),
+    "omniglot-small": (
+        Archive(
+            f"{_OMNIGLOT}/images_background_small1.zip", md5="e704a628b5459e08445c13499850abc4"
         ),
-        omniglot_small,
+        Archive(
+            f"{_OMNIGLOT}/images_background_small2.zip", md5="b75a71a51d3b13f821f212756fe481fd"
+        ),
     ),
 }
 
@@ -163,7 +137,8 @@ def prepare(
     root: str | Path | None = None,
     progress: Callable[[str, int, int | None], None] | None = None,
     base_url: str | None = None,
-    sources: Mapping[str, Source] = SOURCES,
+    sources: Mapping[str, tuple[Archive, ...]] = SOURCES,
+    read: Callable[[Path], ImageSet] | None = None,
 ) -> ImageSet:
     """Download, unpack and check a data set.
 
@@ -174,7 +149,8 @@ def prepare(
         root: The folder to put it into; built-in data sets need none.
         progress: Is called with the file's name, the bytes so far and all bytes (None: unknown).
         base_url: A mirror with the same files.
-        sources: Where each data set comes from.
+        sources: The archives of each data set.
+        read: Reads it; None: what is registered under the name.
 
     Returns:
         The data set.
@@ -191,10 +167,11 @@ def prepare(
         raise BadInput(f"say where to put '{name}': data.root is missing")
     if base_url is not None and not base_url.startswith(("http://", "https://")):
         raise BadInput(f"a mirror's address begins with http:// or https://, not '{base_url}'")
-    source, home = sources[name], Path(root).expanduser()
+    home = Path(root).expanduser()
+    read = read or cast(Callable[[Path], ImageSet], DATASETS.find(name).build)
     with suppress(BadInput):
-        return source.read(home)  # it is there already
-    for archive in source.archives:
+        return read(home)  # it is there already
+    for archive in sources[name]:
         target = home / archive.folder / archive.file
         url = f"{base_url.rstrip('/')}/{archive.file}" if base_url else archive.url
         report = partial(progress, archive.file) if progress else None
@@ -203,4 +180,4 @@ def prepare(
             unpack(target, target.parent)
             if fetched:  # an archive that the user put there stays
                 target.unlink()
-    return source.read(home)
+    return read(home)

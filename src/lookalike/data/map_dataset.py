@@ -9,8 +9,8 @@ from PIL import Image
 from torch import Tensor
 
 from lookalike.data.content import item_digests
-from lookalike.data.encoded_images import halves
 from lookalike.data.image_set import ImageSet, UnreadableImage, digest
+from lookalike.data.listed_images import halves
 from lookalike.errors import BadInput
 
 __all__ = ["from_dataset"]

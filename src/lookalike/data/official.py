@@ -1,12 +1,13 @@
 """The benchmark data sets of the field in their official layouts, with their published counts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from lookalike.data.image_files import from_files, require
 from lookalike.data.image_set import ImageSet
+from lookalike.data.listed_images import from_files
 from lookalike.errors import BadInput
 from lookalike.files import read_text
 from lookalike.registry import DATASETS
@@ -192,6 +193,31 @@ def inshop(root: Path | None = None, expected: Counts = INSHOP) -> ImageSet:
         gallery=parts == "gallery",
     )
     return checked(images, expected, home)
+
+
+def require(
+    name: str, root: Path | None, inner: str, needed: Sequence[str], holds: str = ""
+) -> Path:
+    """The folder with the official layout: ``root`` itself or ``root/inner``.
+
+    BadInput names what is missing, and where. ``holds``: what a user finds in the root, where that
+    is not the inner folder.
+    """
+    if root is None:
+        raise BadInput(f"'{name}' needs data.root: the folder that holds {holds or f'{inner}/'}")
+    if not root.is_dir():
+        raise BadInput(
+            f"data.root of '{name}' is no folder: {root}; "
+            f"'lookalike data prepare {name} --root {root}' downloads it"
+        )
+    home = root / inner if (root / inner).is_dir() else root
+    missing = [entry for entry in needed if not (home / entry).exists()]
+    if missing:
+        raise BadInput(
+            f"{home} does not hold '{name}' in its official layout: "
+            f"{' and '.join(missing)} expected there"
+        )
+    return home
 
 
 def checked(images: ImageSet, expected: Counts, home: Path) -> ImageSet:

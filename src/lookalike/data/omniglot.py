@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lookalike.data.image_files import from_files, require
 from lookalike.data.image_set import ImageSet
-from lookalike.data.official import Counts, checked
+from lookalike.data.listed_images import from_files
+from lookalike.data.official import Counts, checked, require
 from lookalike.registry import DATASETS
 
 OMNIGLOT = Counts(train_images=19_280, test_images=13_180, train_classes=964, test_classes=659)

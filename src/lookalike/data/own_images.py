@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 from lookalike.data.csv_table import Row, read_table
 from lookalike.data.image_files import (
     IMAGE_SUFFIXES,
-    from_files,
     picture_files,
     suffix_of,
     warn_of_other_formats,
 )
 from lookalike.data.image_set import ImageSet
+from lookalike.data.listed_images import from_files, halves
 from lookalike.errors import BadInput
 from lookalike.registry import DATASETS
 
 _COLUMNS = ("path", "label", "split", "query", "gallery")
-_TEST = {"train": False, "val": False, "test": True}
-_VALIDATION = {"train": False, "val": True, "test": False}
 _MARK = dict.fromkeys(("1", "true", "yes"), True) | dict.fromkeys(("0", "false", "no", ""), False)
 
 
@@ -97,19 +95,13 @@ def table(root: Path | None = None) -> ImageSet:
     class_names = list(dict.fromkeys(row["label"] for row in rows))
     number = {name: index for index, name in enumerate(class_names)}
     labels = np.array([number[row["label"]] for row in rows], np.int64)
-    validation = None
-    if "split" in columns:
-        test, held_out = (
-            _flags(root, rows, "split", part, "train, val or test") for part in (_TEST, _VALIDATION)
-        )
-        validation = held_out if held_out.any() else None
-    else:
-        test = labels >= (len(class_names) + 1) // 2
+    marks = [row["split"].strip().lower() for row in rows] if "split" in columns else None
+    test, validation = halves("csv", labels, len(class_names), marks)
     query = gallery = None
     if "query" in columns or "gallery" in columns:
         for part in {"query", "gallery"}.difference(columns):
             raise BadInput(f"{root}: query and gallery go together; the column '{part}' is missing")
-        query, gallery = (_flags(root, rows, p, _MARK, "1 or 0") for p in ("query", "gallery"))
+        query, gallery = (_flags(root, rows, part) for part in ("query", "gallery"))
         if (~test & (query | gallery)).any():
             raise BadInput(f"{root}: only test images can be query or gallery")
     return from_files(
@@ -144,10 +136,8 @@ def _read(path: Path) -> tuple[list[str], list[Row]]:
     return columns, rows
 
 
-def _flags(
-    path: Path, rows: list[Row], column: str, meaning: dict[str, bool], valid: str
-) -> NDArray[np.bool_]:
+def _flags(path: Path, rows: list[Row], column: str) -> NDArray[np.bool_]:
     for line, row in enumerate(rows, 2):
-        if row[column].strip().lower() not in meaning:
-            raise BadInput(f"{path}, row {line}: {column} must be {valid}, not '{row[column]}'")
-    return np.array([meaning[row[column].strip().lower()] for row in rows])
+        if row[column].strip().lower() not in _MARK:
+            raise BadInput(f"{path}, row {line}: {column} must be 1 or 0, not '{row[column]}'")
+    return np.array([_MARK[row[column].strip().lower()] for row in rows])

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.data.content import file_digests
-from lookalike.data.encoded_images import from_encoded
-from lookalike.data.image_set import ImageSet, digest
+from lookalike.data.image_set import ImageSet
+from lookalike.data.listed_images import content_of, from_encoded
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.registry import DATASETS
 
@@ -61,14 +60,12 @@ class ParquetImages:
         counts: The rows of each file.
         read: From the number of a row to the bytes of its image.
         table: The other columns, of all files.
-        sizes: The bytes of each row group.
     """
 
     paths: list[Path]
     counts: list[int]
     read: Callable[[int], bytes]
     table: Any
-    sizes: list[int]
 
     @property
     def files(self) -> list[str]:
@@ -113,7 +110,6 @@ def scan(
         raise BadInput(f"'{root}' has no .parquet file")
     groups: list[tuple[Path, int]] = []
     counts: list[int] = []
-    sizes: list[int] = []
     tables: list[Any] = []
     for path in paths:
         with explain_unreadable(path):
@@ -135,13 +131,12 @@ def scan(
         for group in range(file.num_row_groups):
             groups.append((path, group))
             counts.append(file.metadata.row_group(group).num_rows)
-            sizes.append(file.metadata.row_group(group).total_byte_size)
     try:
         table = pyarrow.concat_tables(tables, promote_options="default")
     except pyarrow.ArrowException as error:
         raise BadInput(f"the files in {root} have columns of different types: {error}") from error
     first = np.cumsum([0, *counts])[:-1]
-    return ParquetImages(paths, [len(one) for one in tables], _Rows(groups, first), table, sizes)
+    return ParquetImages(paths, [len(one) for one in tables], _Rows(groups, first), table)
 
 
 @DATASETS.register("parquet")
@@ -166,6 +161,5 @@ def parquet(root: Path | None = None) -> ImageSet:
         labels,
         splits or None,
         found.read,
-        digest(file_digests(Path("/"), [str(p.resolve()) for p in found.paths]).digests),
-        digest(*(f"{path.resolve()} {path.stat().st_mtime_ns}" for path in found.paths)),
+        *content_of(found.paths),
     )

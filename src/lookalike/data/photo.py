@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from lookalike.config import ColorJitterConfig, ErasingConfig, RandAugmentConfig
+from lookalike.data.augmentation import apply_erasing, apply_jitter, apply_rand_augment
 from lookalike.data.cache import Resize
 from lookalike.data.crops import crop_views, random_sides
-from lookalike.data.erasing import apply_erasing
 from lookalike.data.image_random import ImageRandom
-from lookalike.data.rand_augment import apply_rand_augment
 from lookalike.data.transforms import Preset
 
 __all__ = ["Crop", "Photo"]
@@ -88,7 +87,7 @@ class Photo(Preset):
         if self.rand_augment:
             apply_rand_augment(batch, self.rand_augment, random)
         if self.color_jitter:
-            _jitter(batch, self.color_jitter, random)
+            apply_jitter(batch, self.color_jitter, random)
         if self.erasing:
             apply_erasing(batch, self.erasing, random)
         return batch
@@ -118,13 +117,3 @@ class Photo(Preset):
 
 def _middle(shapes: Tensor, sides: Tensor) -> Tensor:
     return ((shapes - sides) / 2).round().long()
-
-
-def _jitter(batch: Tensor, strength: ColorJitterConfig, random: ImageRandom) -> None:
-    """Brightness, contrast, saturation times 1 +- strength; hue rotated by that share of a turn."""
-    from lookalike.data.colour import recolour  # which imports numba
-
-    greyed = random.uniform() < strength.grayscale
-    strengths = [strength.brightness, strength.contrast, strength.saturation, strength.hue]
-    factors = (random.uniform(4) * 2 - 1) * torch.tensor(strengths, dtype=torch.float64)
-    recolour(batch, greyed, factors + torch.tensor([1, 1, 1, 0]))

@@ -9,10 +9,9 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from lookalike.data.content import file_digests
-from lookalike.data.encoded_images import from_encoded
 from lookalike.data.image_files import IMAGE_SUFFIXES
-from lookalike.data.image_set import ImageSet, digest
+from lookalike.data.image_set import ImageSet
+from lookalike.data.listed_images import content_of, from_encoded
 from lookalike.errors import BadInput
 from lookalike.files import open_regular, parse_json
 from lookalike.registry import DATASETS
@@ -74,8 +73,7 @@ def webdataset(root: Path | None = None) -> ImageSet:
         labels,
         splits if marked else None,
         Members(shards, places),
-        digest(file_digests(Path("/"), [str(p.resolve()) for p in shards]).digests),
-        digest(*(f"{shard.resolve()} {shard.stat().st_mtime_ns}" for shard in shards)),
+        *content_of(shards),
     )
 
 
@@ -91,7 +89,7 @@ def samples_of(shard: Path) -> list[tuple[str, tarfile.TarInfo, dict[str, bytes]
     try:
         with tarfile.open(shard, "r:") as archive:  # members of compressed ones have no place
             for member in archive:
-                if not member.isfile():
+                if not member.isfile() or member.issparse():  # of holes, not in one piece
                     continue
                 folder, _, name = member.name.rpartition("/")
                 stem, _, suffix = name.partition(".")

@@ -1,6 +1,5 @@
 """Evaluation: every score from the ranks of the relevant items, or from the embedding space."""
 
-import lookalike.evaluation.verification  # noqa: F401  (its metrics)
 from lookalike.evaluation.files import EmbeddingsFile, read_embeddings
 from lookalike.evaluation.histograms import DistanceHistogram, Mixes, distance_histogram
 from lookalike.evaluation.inputs import unit_rows
@@ -10,8 +9,7 @@ from lookalike.evaluation.ranks import Ranks
 from lookalike.evaluation.reranking import RERANKINGS, AlphaExpansion, Gain, KReciprocal, rerank
 from lookalike.evaluation.results import ClassScores, Evaluation, WorstQuery
 from lookalike.evaluation.scoring import evaluate, score
-from lookalike.evaluation.space import EmbeddingSpace
-from lookalike.evaluation.training_space import utilization
+from lookalike.evaluation.space import EmbeddingSpace, utilization
 from lookalike.registry import METRICS
 
 __all__ = [

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.evaluation import kernels
-from lookalike.evaluation.inputs import Distance, full_precision
-from lookalike.evaluation.ranks import Counts
-from lookalike.evaluation.relevance import Lists, Relevance
+from lookalike.evaluation.inputs import DistanceName, full_precision
+from lookalike.evaluation.ranks import RankCounts
+from lookalike.evaluation.relevance import RaggedArray, Relevance
 
 TILE = (2048, 4096)
 """Rows and columns multiplied together: large enough for the product, small enough for caches."""
@@ -29,13 +29,13 @@ SAMPLE, ITEMS = 16, 512
 
 
 class TileCounter:
-    """Counts, for each relevant item, the wrong answers that are more or equally similar."""
+    """RankCounts, for each relevant item, the wrong answers that are more or equally similar."""
 
     def __init__(
         self,
         queries: Tensor,
         gallery: Tensor | None,
-        distance: Distance = "cosine",
+        distance: DistanceName = "cosine",
         memory_mb: int = 512,
     ) -> None:
         self._itself = gallery is None
@@ -61,7 +61,7 @@ class TileCounter:
         lengths = self._left.norm(dim=1).double().numpy()
         self._band = 1.01 * unit / (1 - unit) * longest * lengths
 
-    def indistinct(self, relevance: Relevance) -> float:
+    def near_tie_fraction(self, relevance: Relevance) -> float:
         """The share of similarities that single precision cannot tell from a relevant item's.
 
         From a sample of queries. Near 1 for a collapsed network, near 0 otherwise; 1 where
@@ -89,11 +89,11 @@ class TileCounter:
     def count(
         self,
         start: int,
-        relevant: Lists,
-        skipped: Lists,
+        relevant: RaggedArray,
+        skipped: RaggedArray,
         symmetric: bool = False,
         progress: Callable[[float], None] | None = None,
-    ) -> Counts:
+    ) -> RankCounts:
         """The counts for the queries from ``start`` whose lists are given.
 
         ``symmetric``: the lists treat (a, b) and (b, a) alike. Then, if these are all queries
@@ -143,7 +143,7 @@ class _Work:
         cuts = [number * part // parts for part in range(parts + 1)]
         list(self._pool.map(lambda part: function(*part, *arguments), pairwise(cuts)))
 
-    def sort(self, scores: NDArray[np.float64], lists: Lists) -> None:
+    def sort(self, scores: NDArray[np.float64], lists: RaggedArray) -> None:
         """Sort each list ascending: as rows of one table, unless most of it would be padding."""
         number, sizes = len(lists.sizes), lists.sizes
         most = int(sizes.max(initial=0))

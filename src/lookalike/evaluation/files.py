@@ -45,7 +45,7 @@ def read_embeddings(path: str | Path, labels: str | Path | None = None) -> Embed
     Args:
         path: An ``.npz`` with the arrays embeddings and labels and perhaps gallery, gallery_labels,
             ignore and gallery_ignore; or an ``.npy`` with embeddings alone.
-        labels: Labels, where ``path`` has none: an ``.npy``, or a text file with one per line.
+        labels: LabelArray, where ``path`` has none: an ``.npy``, or a text file with one per line.
 
     Returns:
         The arrays.

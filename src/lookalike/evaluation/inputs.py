@@ -13,8 +13,8 @@ from lookalike.errors import BadInput, did_you_mean
 from lookalike.labels import check_shape
 
 ArrayLike = Tensor | NDArray[Any] | Sequence[Any]
-Distance = Literal["cosine", "l2"]
-Labels = NDArray[Any]
+DistanceName = Literal["cosine", "l2"]
+LabelArray = NDArray[Any]
 
 
 def check_choice(value: str, choices: Any, what: str) -> None:
@@ -23,7 +23,7 @@ def check_choice(value: str, choices: Any, what: str) -> None:
         raise BadInput(f"there is no {what} '{value}'; {did_you_mean(value, get_args(choices))}")
 
 
-def embeddings_of(values: ArrayLike, what: str, distance: Distance = "cosine") -> Tensor:
+def embeddings_of(values: ArrayLike, what: str, distance: DistanceName = "cosine") -> Tensor:
     """The rows of ``values`` as float32, of unit length for the cosine.
 
     Lengths are taken in double precision, so that rows that were equal stay equal and a float64
@@ -50,7 +50,7 @@ def embeddings_of(values: ArrayLike, what: str, distance: Distance = "cosine") -
     return tensor
 
 
-def labels_of(values: ArrayLike, what: str, *, compared: bool = False) -> Labels:
+def labels_of(values: ArrayLike, what: str, *, compared: bool = False) -> LabelArray:
     """Labels as a numpy array: one label per item (1-D) or a multi-hot table (2-D, 0 or 1).
 
     ``compared``: by a function of the caller's, so they must be numbers, but may be any rows.

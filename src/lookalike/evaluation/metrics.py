@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.evaluation.ranks import Ranks
-from lookalike.evaluation.results import Summary
+from lookalike.evaluation.results import QuerySummary
 from lookalike.registry import METRICS
 
 Values = NDArray[np.float64]
@@ -40,7 +40,7 @@ class Metric:
         return getattr(self.function, "needs_training", False)
 
     @property
-    def summary(self) -> Summary:
+    def summary(self) -> QuerySummary:
         """What makes one score of the values of all queries."""
         return getattr(self.function, "over_queries", np.mean)
 
@@ -71,7 +71,7 @@ def diagnostic(function: Function) -> Function:
     return function
 
 
-def over_queries(summary: Summary) -> Callable[[Function], Function]:
+def over_queries(summary: QuerySummary) -> Callable[[Function], Function]:
     """Give a metric of ``ranks`` another summary over queries than the mean.
 
     Ranks come in blocks of queries and from several processes; the summary gets the values of all

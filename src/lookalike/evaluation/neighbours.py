@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.evaluation import inputs
-from lookalike.evaluation.inputs import ArrayLike, Distance
+from lookalike.evaluation.inputs import ArrayLike, DistanceName
 
 IndexKind = Literal["flat", "ivf", "hnsw"]
 
@@ -23,7 +23,7 @@ def nearest(
     gallery: ArrayLike,
     k: int,
     *,
-    distance: Distance = "cosine",
+    distance: DistanceName = "cosine",
     index: IndexKind | None = None,
     memory_mb: int = 512,
     progress: Callable[[int, int], None] | None = None,
@@ -51,7 +51,7 @@ def nearest(
     >>> indices.tolist()
     [[1]]
     """
-    inputs.check_choice(distance, Distance, "distance")
+    inputs.check_choice(distance, DistanceName, "distance")
     if index is not None:
         inputs.check_choice(index, IndexKind, "index")
     if k < 1:
@@ -76,7 +76,7 @@ def nearest(
 
 
 def exact_search(
-    rows: Tensor, items: Tensor, k: int, distance: Distance = "cosine"
+    rows: Tensor, items: Tensor, k: int, distance: DistanceName = "cosine"
 ) -> tuple[Tensor, Tensor]:
     """The ``k`` nearest of one block of queries, merged over pieces of the gallery.
 
@@ -106,7 +106,7 @@ def empty_index(
     sample: NDArray[np.float32],
     kind: IndexKind,
     cells: int,
-    distance: Distance = "cosine",
+    distance: DistanceName = "cosine",
 ) -> Any:
     """A FAISS index without items, trained on ``sample`` where it has cells ("ivf")."""
     import faiss
@@ -129,7 +129,7 @@ def _faiss_search(
     items: NDArray[np.float32],
     k: int,
     kind: IndexKind,
-    distance: Distance,
+    distance: DistanceName,
 ) -> tuple[Tensor, Tensor]:
     """The ``k`` nearest by a FAISS index; "ivf" visits an eighth of its cells, at least 8."""
     cells = max(1, int(len(items) ** 0.5))

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lookalike.evaluation.inputs import Distance, full_precision
-from lookalike.evaluation.ranks import Counts, Ranks, Ties
-from lookalike.evaluation.relevance import Lists, Relevance
+from lookalike.evaluation.inputs import DistanceName, full_precision
+from lookalike.evaluation.ranks import RankCounts, Ranks, Ties
+from lookalike.evaluation.relevance import RaggedArray, Relevance
 
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 
-INDISTINCT = 0.25
+NEAR_TIES = 0.25
 """Above this share of near-equal similarities, single precision saves no time any more."""
 
 FEW = 16
@@ -30,10 +30,10 @@ def rank_embeddings(
     gallery: Tensor | None,
     relevance: Relevance,
     *,
-    distance: Distance = "cosine",
+    distance: DistanceName = "cosine",
     ties: Ties = "worst",
     memory_mb: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     span: tuple[int, int] | None = None,
 ) -> Iterator[Ranks]:
     """Ranks of the relevant items in blocks of queries, within the memory budget.
@@ -52,7 +52,7 @@ def rank_embeddings(
     from lookalike.evaluation.counting import TileCounter  # numba: only where it is used
 
     counter = TileCounter(queries, gallery, distance, memory_mb)
-    if counter.indistinct(relevance) > INDISTINCT:
+    if counter.near_tie_fraction(relevance) > NEAR_TIES:
         rows = Similarities(queries, gallery, distance, torch.float64)
         yield from rank_rows(rows, relevance, ties, memory_mb, progress, span)
         return
@@ -96,7 +96,7 @@ def rank_rows(
     relevance: Relevance,
     ties: Ties = "worst",
     memory_mb: int = 512,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     span: tuple[int, int] | None = None,
 ) -> Iterator[Ranks]:
     """Ranks of the relevant items from whole rows of any similarities."""
@@ -125,7 +125,7 @@ class Similarities:
         self,
         queries: Tensor,
         gallery: Tensor | None = None,
-        distance: Distance = "cosine",
+        distance: DistanceName = "cosine",
         dtype: torch.dtype = torch.float32,
     ) -> None:
         items = queries if gallery is None else gallery
@@ -148,7 +148,7 @@ class Similarities:
         return product if self._columns is None else product[:, self._columns]
 
 
-def count_in_rows(rows: Tensor, relevant: Lists, skipped: Lists) -> Counts:
+def count_in_rows(rows: Tensor, relevant: RaggedArray, skipped: RaggedArray) -> RankCounts:
     """The counts for some queries, from the rows of their similarities, which are changed."""
     owners, items = relevant.pairs(rows.device)
     similar = rows[owners, items]

@@ -12,12 +12,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.evaluation.relevance import Ints, Lists
+from lookalike.evaluation.relevance import Ints, RaggedArray
 
 Ties = Literal["worst", "average", "best"]
 
 
-Counts: TypeAlias = tuple[Ints, Ints]
+RankCounts: TypeAlias = tuple[Ints, Ints]
 """How many wrong answers are more similar than each relevant item, and how many tie with it.
 
 By query, and then from the most to the least similar relevant item.
@@ -37,7 +37,7 @@ class Ranks:
     values: NDArray[np.float64]
 
     @staticmethod
-    def of(relevant: Lists, counts: Counts, ties: Ties) -> "Ranks":
+    def of(relevant: RaggedArray, counts: RankCounts, ties: Ties) -> "Ranks":
         """Ranks from counts.
 
         Among equally similar items the relevant come last ("worst"), first ("best"), or in the

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.evaluation.inputs import Labels
+from lookalike.evaluation.inputs import LabelArray
 from lookalike.labels import Comparison, compared
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Lists:
+class RaggedArray:
     """One list of gallery items for each query, end to end: ``items[offsets[q]:offsets[q+1]]``."""
 
     offsets: Ints
@@ -42,11 +42,11 @@ class Lists:
         return owners.to(device), items.to(device)
 
     @staticmethod
-    def of(owners: Ints, items: Ints, queries: int) -> "Lists":
+    def of(owners: Ints, items: Ints, queries: int) -> "RaggedArray":
         """From pairs (query, item) in order of the queries."""
         offsets = np.zeros(queries + 1, np.int64)
         np.cumsum(np.bincount(owners, minlength=queries), out=offsets[1:])
-        return Lists(offsets, items)
+        return RaggedArray(offsets, items)
 
 
 class Relevance:
@@ -59,8 +59,8 @@ class Relevance:
 
     def __init__(
         self,
-        labels: Labels,
-        gallery_labels: Labels | None = None,
+        labels: LabelArray,
+        gallery_labels: LabelArray | None = None,
         ignore: NDArray[np.generic] | None = None,
         gallery_ignore: NDArray[np.generic] | None = None,
         label_comparison: Comparison | None = None,
@@ -89,11 +89,11 @@ class Relevance:
         total = np.asarray(self._of_query @ np.diff(self._of_gallery.indptr), np.int64)
         return np.minimum(total, self.gallery)
 
-    def lists(self, start: int, stop: int) -> tuple[Lists, Lists]:
+    def lists(self, start: int, stop: int) -> tuple[RaggedArray, RaggedArray]:
         """``lists_of`` the queries ``start`` to ``stop``."""
         return self.lists_of(np.arange(start, stop))
 
-    def lists_of(self, chosen: Ints) -> tuple[Lists, Lists]:
+    def lists_of(self, chosen: Ints) -> tuple[RaggedArray, RaggedArray]:
         """The items relevant to the chosen queries, and those left out, ascending.
 
         Left out are all items that must not count as wrong answers: the relevant, the ignored
@@ -110,16 +110,16 @@ class Relevance:
             keep &= of_query[queries] != of_gallery[items]
         if self._mask is not None:
             keep &= ~self._mask[queries, items]
-        relevant = Lists.of(owners[keep], items[keep], number)
+        relevant = RaggedArray.of(owners[keep], items[keep], number)
         if self._mask is None and (self._agrees_with_itself or not self.itself):
-            return relevant, Lists.of(owners, items, number)
+            return relevant, RaggedArray.of(owners, items, number)
         left_out = [owners * self.gallery + items]
         if self.itself:  # an item that does not agree with itself is not in its own list
             left_out.append(np.arange(number) * self.gallery + chosen)
         if self._mask is not None:
             left_out.append(np.flatnonzero(self._mask[chosen]))
         pairs = np.unique(np.concatenate(left_out))
-        return relevant, Lists.of(pairs // self.gallery, pairs % self.gallery, number)
+        return relevant, RaggedArray.of(pairs // self.gallery, pairs % self.gallery, number)
 
     def _checked(
         self,
@@ -150,7 +150,7 @@ class Relevance:
         return None, (codes[: self.queries], codes[self.queries :])
 
 
-def _label_tables(labels: Labels, gallery_labels: Labels) -> tuple[Any, Any]:
+def _label_tables(labels: LabelArray, gallery_labels: LabelArray) -> tuple[Any, Any]:
     """Which labels each query has, and which items have each label, as sparse matrices.
 
     Two items are relevant to each other where the product of the two is not 0.
@@ -181,7 +181,7 @@ def _label_tables(labels: Labels, gallery_labels: Labels) -> tuple[Any, Any]:
 
 
 def _compared_tables(
-    labels: Labels, gallery_labels: Labels, comparison: Comparison, block: int = 1024
+    labels: LabelArray, gallery_labels: LabelArray, comparison: Comparison, block: int = 1024
 ) -> tuple[Any, Any]:
     """Which labels of the gallery each query agrees with, and which items have each label."""
     from scipy.sparse import csr_array, vstack

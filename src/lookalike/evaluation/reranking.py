@@ -13,10 +13,10 @@ from lookalike.errors import BadInput
 from lookalike.evaluation.inputs import ArrayLike, full_precision, unit_rows
 from lookalike.evaluation.metrics import check_metrics
 from lookalike.evaluation.neighbours import nearest
-from lookalike.evaluation.ranking import Progress, rank_embeddings, rank_rows
+from lookalike.evaluation.ranking import ProgressCallback, rank_embeddings, rank_rows
 from lookalike.evaluation.ranks import Ranks, Ties
 from lookalike.evaluation.results import Evaluation
-from lookalike.evaluation.scoring import DEFAULT_METRICS, Sets, evaluation_of
+from lookalike.evaluation.scoring import DEFAULT_METRICS, RetrievalData, evaluation_of
 
 PAIRS_AT_ONCE = 1 << 16
 
@@ -60,13 +60,13 @@ class KReciprocal:
     weight: float = 0.3
 
     def rank(
-        self, sets: Sets, ties: Ties, memory_mb: int, progress: Progress | None
+        self, data: RetrievalData, ties: Ties, memory_mb: int, progress: ProgressCallback | None
     ) -> Iterator[Ranks]:
         """Ranks of the relevant items by the new distance."""
         if self.k1 < 1 or self.k2 < 1 or not 0 <= self.weight <= 1:
             raise BadInput(f"k1 and k2 must be at least 1, weight between 0 and 1: not {self}")
-        rows = _JaccardRows(sets.queries, sets.gallery, self)
-        return rank_rows(rows, sets.relevance, ties, memory_mb, progress)
+        rows = _JaccardRows(data.queries, data.gallery, self)
+        return rank_rows(rows, data.relevance, ties, memory_mb, progress)
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,15 @@ class AlphaExpansion:
     alpha: float = 3.0
 
     def rank(
-        self, sets: Sets, ties: Ties, memory_mb: int, progress: Progress | None
+        self, data: RetrievalData, ties: Ties, memory_mb: int, progress: ProgressCallback | None
     ) -> Iterator[Ranks]:
         """Ranks of the relevant items for the expanded queries."""
         if self.neighbours < 1 or self.alpha < 0:
             raise BadInput(f"neighbours must be at least 1 and alpha not negative: not {self}")
-        gallery = sets.queries if sets.gallery is None else sets.gallery
-        expanded = self.expand(sets.queries, gallery, itself=sets.gallery is None)
+        gallery = data.queries if data.gallery is None else data.gallery
+        expanded = self.expand(data.queries, gallery, itself=data.gallery is None)
         return rank_embeddings(
-            expanded, gallery, sets.relevance, ties=ties, memory_mb=memory_mb, progress=progress
+            expanded, gallery, data.relevance, ties=ties, memory_mb=memory_mb, progress=progress
         )
 
     def expand(self, queries: Tensor, gallery: Tensor, itself: bool) -> Tensor:
@@ -130,7 +130,7 @@ def rerank(
     gallery_ignore: ArrayLike | None = None,
     confidence: float | None = None,
     memory_mb: int = 512,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Gain:
     """Score with and without re-ranking, by cosine.
 
@@ -162,14 +162,14 @@ def rerank(
     for metric in asked:
         if not metric.per_query:
             raise BadInput(f"re-ranking cannot change '{metric.name}': it needs metrics of ranks")
-    sets = Sets.of(embeddings, labels, gallery, gallery_labels, ignore, gallery_ignore)
+    data = RetrievalData.of(embeddings, labels, gallery, gallery_labels, ignore, gallery_ignore)
     plain = rank_embeddings(
-        sets.queries, sets.gallery, sets.relevance, ties=ties, memory_mb=memory_mb
+        data.queries, data.gallery, data.relevance, ties=ties, memory_mb=memory_mb
     )
-    second = (by or KReciprocal()).rank(sets, ties, memory_mb, progress)
+    second = (by or KReciprocal()).rank(data, ties, memory_mb, progress)
     return Gain(
-        evaluation_of(asked, sets, plain, confidence),
-        evaluation_of(asked, sets, second, confidence),
+        evaluation_of(asked, data, plain, confidence),
+        evaluation_of(asked, data, second, confidence),
     )
 
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import BadInput
-from lookalike.evaluation.inputs import Labels
+from lookalike.evaluation.inputs import LabelArray
 from lookalike.evaluation.relevance import Ints
 
 DRAWS_AT_ONCE = 4_000_000
 
 PerQuery = Mapping[str, NDArray[np.float64]]
-Summary = Callable[[NDArray[np.float64]], Any]
+QuerySummary = Callable[[NDArray[np.float64]], Any]
 """Makes one number of the values of queries, such as their mean."""
 
 
@@ -70,12 +70,12 @@ class Evaluation:
 
     scores: dict[str, float]
     per_query: dict[str, NDArray[np.float64]]
-    labels: Labels
+    labels: LabelArray
     queries: int
     gallery: int
     queries_without_relevant: int
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
-    summaries: Mapping[str, Summary] = field(default_factory=dict)
+    summaries: Mapping[str, QuerySummary] = field(default_factory=dict)
 
     def per_class(self) -> list[ClassScores]:
         """The rank metrics by class, in order of the labels.
@@ -118,11 +118,11 @@ class Evaluation:
 
 def bootstrap_intervals(
     per_query: PerQuery,
-    labels: Labels,
+    labels: LabelArray,
     confidence: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
-    summaries: Mapping[str, Summary] | None = None,
+    summaries: Mapping[str, QuerySummary] | None = None,
 ) -> dict[str, tuple[float, float]]:
     """Percentile intervals of each metric over classes (Efron and Tibshirani, 1993).
 
@@ -166,13 +166,13 @@ def bootstrap_intervals(
     return {name: (float(low), float(high)) for name, (low, high) in edges.items()}
 
 
-def summarize(values: NDArray[np.float64], summary: Summary = np.mean) -> float:
+def summarize(values: NDArray[np.float64], summary: QuerySummary = np.mean) -> float:
     """The mean, or another summary, of the values that are not NaN; NaN if there are none."""
     known = values[~np.isnan(values)]
     return float(summary(known)) if len(known) else math.nan
 
 
-def _members(labels: Labels) -> list[tuple[object, Ints]]:
+def _members(labels: LabelArray) -> list[tuple[object, Ints]]:
     """Each class with its rows."""
     if labels.ndim == 2:
         return [(column, labels[:, column].nonzero()[0]) for column in range(labels.shape[1])]

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.evaluation import inputs
-from lookalike.evaluation.inputs import ArrayLike, Distance, Labels
+from lookalike.evaluation.inputs import ArrayLike, DistanceName, LabelArray
 from lookalike.evaluation.metrics import Metric, check_metrics
-from lookalike.evaluation.ranking import Progress, rank_embeddings
+from lookalike.evaluation.ranking import ProgressCallback, rank_embeddings
 from lookalike.evaluation.ranks import Ranks, Ties
 from lookalike.evaluation.relevance import Relevance
 from lookalike.evaluation.results import Evaluation, bootstrap_intervals, summarize
@@ -25,12 +25,12 @@ DEFAULT_METRICS = ("recall@1", "map@r")
 
 
 @dataclass(frozen=True)
-class Sets:
+class RetrievalData:
     """Queries and gallery, checked: float32 rows, and who is relevant to whom."""
 
     queries: Tensor
     gallery: Tensor | None
-    labels: Labels
+    labels: LabelArray
     relevance: Relevance
     training: EmbeddingSpace | None = None
     compared: bool = False
@@ -44,13 +44,13 @@ class Sets:
         gallery_labels: ArrayLike | None = None,
         ignore: ArrayLike | None = None,
         gallery_ignore: ArrayLike | None = None,
-        distance: Distance = "cosine",
+        distance: DistanceName = "cosine",
         training: ArrayLike | None = None,
         training_labels: ArrayLike | None = None,
         label_comparison: Comparison | None = None,
-    ) -> "Sets":
+    ) -> "RetrievalData":
         """Check and convert the arguments of ``score``."""
-        inputs.check_choice(distance, Distance, "distance")
+        inputs.check_choice(distance, DistanceName, "distance")
         rule = label_comparison is not None
         queries, own_labels = _checked(embeddings, labels, "", distance, compared=rule)
         others = other_labels = None
@@ -76,7 +76,7 @@ class Sets:
             known = EmbeddingSpace(rows, _codes(classes, rows.device))
         elif training_labels is not None:
             raise BadInput("training_labels need training embeddings")
-        return Sets(queries, others, own_labels, relevance, known, rule)
+        return RetrievalData(queries, others, own_labels, relevance, known, rule)
 
     def space(self, seed: int) -> EmbeddingSpace:
         """The queries as points of classes."""
@@ -87,7 +87,7 @@ class Sets:
 class ScoreOptions(TypedDict, total=False):
     """What ``score`` takes by name."""
 
-    distance: Distance
+    distance: DistanceName
     ties: Ties
     ignore: ArrayLike | None
     gallery_ignore: ArrayLike | None
@@ -98,7 +98,7 @@ class ScoreOptions(TypedDict, total=False):
     resamples: int
     seed: int
     memory_mb: int | None
-    progress: Progress | None
+    progress: ProgressCallback | None
     distributed: bool
 
 
@@ -139,7 +139,7 @@ def score(
     gallery: ArrayLike | None = None,
     gallery_labels: ArrayLike | None = None,
     *,
-    distance: Distance = "cosine",
+    distance: DistanceName = "cosine",
     ties: Ties = "worst",
     ignore: ArrayLike | None = None,
     gallery_ignore: ArrayLike | None = None,
@@ -150,7 +150,7 @@ def score(
     resamples: int = 1000,
     seed: int = 0,
     memory_mb: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     distributed: bool = False,
 ) -> Evaluation:
     """Evaluate ``embeddings`` (queries) against a gallery, or against themselves.
@@ -200,7 +200,7 @@ def score(
     distributed = distributed and dist.is_available() and dist.is_initialized()
     if confidence is not None and not 0 < confidence < 1:
         raise BadInput(f"confidence must lie between 0 and 1, not {confidence}")
-    sets = Sets.of(
+    data = RetrievalData.of(
         embeddings,
         labels,
         gallery,
@@ -214,24 +214,24 @@ def score(
     )
     span = None
     if distributed:  # the queries that this process ranks
-        count, rank, number = len(sets.queries), dist.get_rank(), dist.get_world_size()
+        count, rank, number = len(data.queries), dist.get_rank(), dist.get_world_size()
         span = count * rank // number, count * (rank + 1) // number
     blocks = rank_embeddings(
-        sets.queries,
-        sets.gallery,
-        sets.relevance,
+        data.queries,
+        data.gallery,
+        data.relevance,
         distance=distance,
         ties=ties,
         memory_mb=memory_mb,
         progress=progress,
         span=span,
     )
-    return evaluation_of(asked, sets, blocks, confidence, resamples, seed, distributed)
+    return evaluation_of(asked, data, blocks, confidence, resamples, seed, distributed)
 
 
 def evaluation_of(
     metrics: tuple[Metric, ...],
-    sets: Sets,
+    data: RetrievalData,
     blocks: Iterable[Ranks],
     confidence: float | None = None,
     resamples: int = 1000,
@@ -241,12 +241,12 @@ def evaluation_of(
     """Compute the metrics from ranks, which are taken only if a metric needs them."""
     ranked = [metric for metric in metrics if metric.per_query]
     of_space = [metric for metric in metrics if not metric.per_query]
-    if of_space and sets.labels.ndim == 2:
+    if of_space and data.labels.ndim == 2:
         raise BadInput(f"'{of_space[0].name}' needs one label per item, not a multi-hot table")
-    if of_space and sets.compared:
+    if of_space and data.compared:
         raise BadInput(f"'{of_space[0].name}' needs classes; take it without label_comparison")
     for metric in of_space:
-        if metric.needs_training and sets.training is None:
+        if metric.needs_training and data.training is None:
             raise BadInput(
                 f"'{metric.name}' needs the embeddings of the training images: give training and "
                 "training_labels, or name it in protocol.metrics of a run"
@@ -261,36 +261,36 @@ def evaluation_of(
     # k-means and the like cannot be shared: the first process computes them for all.
     scores: dict[str, float] = {}
     if of_space and (not distributed or dist.get_rank() == 0):
-        space = sets.space(seed)
+        space = data.space(seed)
         scores = {metric.name: float(metric.function(space, *metric.k)) for metric in of_space}
     if distributed:  # the values of all processes, in order of the queries
         shares: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(shares, (values, without, scores))
         values = {name: np.concatenate([share[0][name] for share in shares]) for name in values}
         without, scores = sum(share[1] for share in shares), shares[0][2]
-    if values and without == sets.relevance.queries:
+    if values and without == data.relevance.queries:
         raise BadInput(
             "no query has a relevant item in the gallery: "
-            + ("no label occurs twice" if sets.relevance.itself else "no label is in both")
+            + ("no label occurs twice" if data.relevance.itself else "no label is in both")
         )
     summaries = {metric.name: metric.summary for metric in ranked}
     scores |= {name: summarize(of_each, summaries[name]) for name, of_each in values.items()}
     intervals = {}
     if confidence:
-        intervals = bootstrap_intervals(values, sets.labels, confidence, resamples, seed, summaries)
+        intervals = bootstrap_intervals(values, data.labels, confidence, resamples, seed, summaries)
     return Evaluation(
         scores={metric.name: scores[metric.name] for metric in metrics},
         per_query=values,
-        labels=sets.labels,
-        queries=sets.relevance.queries,
-        gallery=sets.relevance.gallery,
+        labels=data.labels,
+        queries=data.relevance.queries,
+        gallery=data.relevance.gallery,
         queries_without_relevant=without,
         intervals=intervals,
         summaries=summaries,
     )
 
 
-def _codes(labels: Labels, device: torch.device) -> Tensor:
+def _codes(labels: LabelArray, device: torch.device) -> Tensor:
     """The labels as class indices from 0."""
     return torch.from_numpy(np.unique(labels, return_inverse=True)[1]).to(device)
 
@@ -299,11 +299,11 @@ def _checked(
     values: ArrayLike,
     labels: ArrayLike,
     which: str,
-    distance: Distance,
+    distance: DistanceName,
     queries: Tensor | None = None,
     *,
     compared: bool = False,
-) -> tuple[Tensor, Labels]:
+) -> tuple[Tensor, LabelArray]:
     """Rows with their labels, on the device of the queries and as wide as these."""
     rows = inputs.embeddings_of(values, f"{which}embeddings", distance)
     known = inputs.labels_of(labels, f"{which}labels", compared=compared)

@@ -7,28 +7,41 @@ Hypersphere", ICML 2020. With the cosine all of them see unit vectors; with "l2"
 
 Roth et al. published code that differs from their paper: it compares by 1 - cosine, makes class
 means unit vectors first, and leaves out the smallest singular value. Those are the metrics
-``...-cosine`` and ``rho-spectrum@k``.
+``...-cosine`` and ``rho-spectrum@k``. They relate the structure of the training embeddings to the
+scores on test classes, so each of them is a metric of those too: ``train-...``.
+
+Verification (are two images of one class?) counts pairs in fine bins of their similarity, a block
+at a time, so that memory does not grow with their number; pairs in one bin count as equally
+similar.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lookalike.evaluation.inputs import unit_rows
-from lookalike.evaluation.metrics import diagnostic
+from lookalike.errors import BadInput
+from lookalike.evaluation.inputs import ArrayLike, DistanceName, embeddings_of, unit_rows
+from lookalike.evaluation.metrics import diagnostic, needs_training
+from lookalike.evaluation.neighbours import nearest
 from lookalike.evaluation.relevance import Ints
 from lookalike.registry import METRICS
 
 ROTH = "Roth et al., ICML 2020"
 WANG_ISOLA = "Wang and Isola, ICML 2020"
 
+Metric = TypeVar("Metric", bound=Callable[..., float])
+
 BLOCK = 2048
 """Rows at a time."""
+
+BINS = 1 << 17
+"""Of the similarities of pairs, from the least to the largest possible."""
 
 SMALLEST = 1e-7
 """Singular values below this share of the largest count as this share: rho stays finite."""
@@ -109,6 +122,61 @@ class EmbeddingSpace:
         means = [_mean_distance(rows.double()) for rows in several]
         return math.fsum(means) / len(means) if means else math.nan
 
+    @cached_property
+    def pair_counts(self) -> tuple[Tensor, Tensor]:
+        """How many pairs of one class, and of two classes, are in each bin, from far to near.
+
+        NaN where there are none of a kind.
+        """
+        rows, labels = self.embeddings, self.labels
+        squares = rows.double().square().sum(1)
+        most = max(4 * float(squares.max()), torch.finfo(torch.float32).tiny)
+        counts = torch.zeros(2, BINS, dtype=torch.float64, device=rows.device)
+        for start in range(0, len(rows), BLOCK):
+            part = rows[start : start + BLOCK]
+            # every pair once: against the rows that follow
+            apart = squares[start : start + BLOCK, None] + squares[start:]
+            apart = (apart - 2 * (part.double() @ rows[start:].double().T)).clamp_(0, most)
+            same = labels[start : start + BLOCK, None] == labels[start:]
+            later = torch.ones_like(same).triu_(1)
+            place = ((1 - (apart / most).sqrt()) * (BINS - 1)).round().long()
+            for number, pairs in enumerate((same & later, ~same & later)):
+                counts[number] += torch.bincount(place[pairs], minlength=BINS)
+        if not (counts.sum(1) > 0).all():
+            return torch.full_like(counts[0], math.nan), torch.full_like(counts[1], math.nan)
+        return counts[0], counts[1]
+
+
+def training_of(space: EmbeddingSpace) -> EmbeddingSpace:
+    """The training embeddings that belong to a space."""
+    if space.training is None:
+        raise BadInput("the embeddings of the training images are not at hand")
+    return space.training
+
+
+def of_training(metric: Callable[..., float]) -> Callable[..., float]:
+    """The same metric of the training embeddings."""
+
+    @diagnostic
+    @needs_training
+    @wraps(metric)
+    def found(space: EmbeddingSpace, *k: int) -> float:
+        return metric(training_of(space), *k)
+
+    found.__doc__ = f"Of the training images: {metric.__doc__}"
+    return found
+
+
+def register_structure(name: str) -> Callable[[Metric], Metric]:
+    """Register a metric of Roth et al. under its name, and that of the training images."""
+
+    def register(metric: Metric) -> Metric:
+        METRICS.register(f"train-{name}", paper=ROTH)(of_training(metric))
+        METRICS.register(name, paper=ROTH)(diagnostic(metric))
+        return metric
+
+    return register
+
 
 @METRICS.register("nmi")
 def nmi(space: EmbeddingSpace) -> float:
@@ -132,38 +200,33 @@ def f1(space: EmbeddingSpace) -> float:
     return pair_f1(space.classes, space.clusters)
 
 
-@METRICS.register("pi-intra", paper=ROTH)
-@diagnostic
+@register_structure("pi-intra")
 def pi_intra(space: EmbeddingSpace) -> float:
     """Mean over classes of the mean distance of two of its items; NaN if no class has two."""
     return space.distance_within_classes
 
 
-@METRICS.register("pi-inter", paper=ROTH)
-@diagnostic
+@register_structure("pi-inter")
 def pi_inter(space: EmbeddingSpace) -> float:
     """Mean distance of two class means; NaN with a single class."""
     sums, sizes = space.class_sums
     return _mean_distance(sums / sizes) if len(sums) > 1 else math.nan
 
 
-@METRICS.register("pi-ratio", paper=ROTH)
-@diagnostic
+@register_structure("pi-ratio")
 def pi_ratio(space: EmbeddingSpace) -> float:
     """Embedding density: pi-intra / pi-inter; NaN where all class means are equal."""
     between = pi_inter(space)
     return space.distance_within_classes / between if between > 0 else math.nan
 
 
-@METRICS.register("rho", paper=ROTH)
-@diagnostic
+@register_structure("rho")
 def spectral_decay(space: EmbeddingSpace) -> float:
     """KL(uniform || normalised singular values): 0 where every direction is used alike."""
     return _divergence_from_uniform(space.singular_values)
 
 
-@METRICS.register("pi-intra-cosine", paper=ROTH)
-@diagnostic
+@register_structure("pi-intra-cosine")
 def pi_intra_cosine(space: EmbeddingSpace) -> float:
     """As pi-intra, by 1 - cosine (the authors' code)."""
     sums, sizes, lengths = space.unit_class_sums
@@ -176,8 +239,7 @@ def pi_intra_cosine(space: EmbeddingSpace) -> float:
     return float((1 - cosines).mean())
 
 
-@METRICS.register("pi-inter-cosine", paper=ROTH)
-@diagnostic
+@register_structure("pi-inter-cosine")
 def pi_inter_cosine(space: EmbeddingSpace) -> float:
     """As pi-inter, by 1 - cosine of the class means (the authors' code)."""
     means = unit_rows(space.unit_class_sums[0], torch.float64)
@@ -188,33 +250,18 @@ def pi_inter_cosine(space: EmbeddingSpace) -> float:
     return float(1 - cosines)
 
 
-@METRICS.register("pi-ratio-cosine", paper=ROTH)
-@diagnostic
+@register_structure("pi-ratio-cosine")
 def pi_ratio_cosine(space: EmbeddingSpace) -> float:
     """pi-intra-cosine / pi-inter-cosine (the authors' code)."""
     between = pi_inter_cosine(space)
     return pi_intra_cosine(space) / between if between > 0 else math.nan
 
 
-@METRICS.register("rho-spectrum@k", paper=ROTH)
-@diagnostic
+@register_structure("rho-spectrum@k")
 def spectrum_decay(space: EmbeddingSpace, k: int) -> float:
     """As rho, of the singular values from the k-th to the last but one (the authors' code)."""
     descending = space.singular_values.flip(0)[: space.embeddings.shape[1] - 1]
     return _divergence_from_uniform(descending[k - 1 :])
-
-
-STRUCTURE: dict[str, Callable[..., float]] = {
-    "pi-intra": pi_intra,
-    "pi-inter": pi_inter,
-    "pi-ratio": pi_ratio,
-    "rho": spectral_decay,
-    "pi-intra-cosine": pi_intra_cosine,
-    "pi-inter-cosine": pi_inter_cosine,
-    "pi-ratio-cosine": pi_ratio_cosine,
-    "rho-spectrum@k": spectrum_decay,
-}
-"""The metrics of Roth et al. by name."""
 
 
 @METRICS.register("alignment", paper=WANG_ISOLA)
@@ -248,6 +295,93 @@ def uniformity(space: EmbeddingSpace) -> float:
             exponent = torch.cdist(rows, other).square_().mul_(-2)
             total += float(exponent.exp_().sum(dtype=torch.float64))
     return math.log(total / (number * (number - 1) / 2)) if total > 0 else -math.inf
+
+
+@METRICS.register("roc-auc")
+def roc_auc(space: EmbeddingSpace) -> float:
+    """The chance that a pair of one class is more similar than a pair of two classes."""
+    positive, negative = space.pair_counts
+    below = negative.cumsum(0) - negative / 2
+    return float((positive * below).sum() / (positive.sum() * negative.sum()))
+
+
+@METRICS.register("eer")
+@diagnostic
+def equal_error_rate(space: EmbeddingSpace) -> float:
+    """The share of wrong answers where as many pairs are wrongly accepted as refused."""
+    accepted, refused = _rates(space)
+    if accepted.isnan().any():
+        return math.nan
+    apart = accepted - refused  # falls as the threshold grows
+    after = int((apart <= 0).nonzero()[0])
+    if after == 0:
+        return float((accepted[0] + refused[0]) / 2)
+    # between two thresholds both rates are taken as lines, which cross
+    before = after - 1
+    share = apart[before] / (apart[before] - apart[after])
+    return float(accepted[before] + share * (accepted[after] - accepted[before]))
+
+
+@METRICS.register("tar@k")
+def true_accept_rate(space: EmbeddingSpace, k: int) -> float:
+    """The share of pairs of one class accepted where 10^-k of the others are: tar@3 is at 0.001."""
+    accepted, refused = _rates(space)
+    if accepted.isnan().any():
+        return math.nan
+    allowed = (accepted <= 10.0**-k).nonzero()[0]
+    return float(1 - refused[allowed])
+
+
+def _rates(space: EmbeddingSpace) -> tuple[Tensor, Tensor]:
+    """Of wrongly accepted and of wrongly refused pairs, for thresholds from low to high."""
+    positive, negative = space.pair_counts
+    zero = positive.new_zeros(1)
+    accepted = 1 - torch.cat([zero, negative.cumsum(0)]) / negative.sum()
+    refused = torch.cat([zero, positive.cumsum(0)]) / positive.sum()
+    return accepted, refused
+
+
+def utilization(
+    test: ArrayLike, training: ArrayLike, *, distance: DistanceName = "cosine", memory_mb: int = 512
+) -> float:
+    """Mean over test items of the squared distance to the nearest training item.
+
+    ``u(Q, X) = 1/|Q| sum_(q in Q) min_(x in X) |q - x|^2`` (Metrix): low where the training
+    embeddings, clean or clean and mixed together, cover the places of the test items. Exact, in
+    blocks.
+
+    Args:
+        test: One row per test item.
+        training: One row per training item.
+        distance: "cosine" (rows of unit length), or "l2" (rows as given).
+        memory_mb: Memory for blocks of distances.
+
+    Returns:
+        The mean.
+
+    Raises:
+        BadInput: One of the two is empty, or their numbers of columns differ.
+
+    >>> utilization([[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0]])
+    1.0
+    """
+    queries = embeddings_of(test, "test embeddings", distance)
+    items = embeddings_of(training, "training embeddings", distance).to(queries.device)
+    if len(queries) == 0:
+        raise BadInput("there are no test embeddings")
+    if len(items) == 0:
+        raise BadInput("there are no training embeddings")
+    places = nearest(queries, items, 1, distance=distance, memory_mb=memory_mb)[1][:, 0]
+    gaps = queries.double() - items[places].double()
+    return float(gaps.square().sum(1).mean())
+
+
+@METRICS.register("utilization", paper="Venkataramanan et al., ICLR 2022")
+@diagnostic
+@needs_training
+def utilization_of_space(space: EmbeddingSpace) -> float:
+    """Mean over test items of the squared distance to the nearest training item."""
+    return utilization(space.embeddings, training_of(space).embeddings, distance="l2")
 
 
 def _divergence_from_uniform(values: Tensor) -> float:

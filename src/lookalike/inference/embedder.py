@@ -6,7 +6,8 @@ from typing import Any, Literal, Self
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from safetensors.torch import save_file
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from lookalike import models
@@ -16,7 +17,7 @@ from lookalike.data import Preset
 from lookalike.data.image_set import digest
 from lookalike.data.presets import preset_name
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.files import atomically, parse_json, read_text, unseal, write_json
+from lookalike.files import atomically, parse_json, read_text, seal, unseal
 from lookalike.inference.encoder import Encoder
 from lookalike.models import EmbeddingModel
 from lookalike.models.hubs import HUBS
@@ -168,11 +169,20 @@ class Embedder(Encoder):
             raise BadInput(f"'{folder}' does not hold a model: cannot read model.json") from error
         except UnicodeDecodeError as error:
             raise BadInput(f"the model in '{folder}' is damaged: model.json") from error
-        return cls.restore(text, folder / "weights.safetensors", str(folder))
+        return cls._restored(text, read_tensors(folder / "weights.safetensors"), str(folder))
 
     @classmethod
-    def restore(cls, settings: str, weights: Path, place: str) -> Self:
-        """A model from the text of its ``model.json`` and its file of weights."""
+    def unpack(cls, settings: str, weights: bytes, place: str) -> Self:
+        """The model that :meth:`pack` packed."""
+        try:
+            tensors = load_tensors(weights)
+        except Exception as error:  # the reader's own errors
+            raise BadInput(f"the model in '{place}' is damaged: its weights") from error
+        return cls._restored(settings, tensors, place)
+
+    @classmethod
+    def _restored(cls, settings: str, tensors: dict[str, Tensor], place: str) -> Self:
+        """A model from the text of its ``model.json`` and its weights."""
         try:
             record = unseal(parse_json(settings))
             if not isinstance(record, dict) or record.get("format") != FORMAT:
@@ -190,7 +200,7 @@ class Embedder(Encoder):
             raise BadInput(f"the model in '{place}' is damaged: model.json") from error
         blueprint.refuse_foreign_code()
         model = blueprint.build()
-        load_by_name(model, read_tensors(weights), f"'{place}'", left_over=())
+        load_by_name(model, tensors, f"'{place}'", left_over=())
         embedder = cls(model, blueprint, origin)
         if embedder.fingerprint != named:
             raise BadInput(f"the model in '{place}' is damaged: its weights have been changed")
@@ -200,10 +210,18 @@ class Embedder(Encoder):
         """Write ``model.json`` and ``weights.safetensors`` to ``folder``."""
         self.blueprint.refuse_foreign_code()
         folder = Path(folder)
+        settings, weights = self.pack()
         with atomically(folder / "weights.safetensors") as draft:
-            tensors = {name: t.contiguous() for name, t in self.model.state_dict().items()}
-            save_file(tensors, str(draft))
-        write_json(folder / "model.json", self.record(), sealed=True)
+            draft.write_bytes(weights)
+        with atomically(folder / "model.json") as draft:
+            draft.write_text(settings, encoding="utf-8")
+
+    def pack(self) -> tuple[str, bytes]:
+        """The text of ``model.json`` and the weights, for a table or another process."""
+        tensors = {name: t.contiguous() for name, t in self.model.state_dict().items()}
+        return json.dumps(seal(self.record()), indent=2, ensure_ascii=False) + "\n", save_tensors(
+            tensors
+        )
 
     def record(self) -> dict[str, Any]:
         """The content of ``model.json``."""

@@ -4,6 +4,7 @@ import copy
 import ctypes
 import json
 import os
+import re
 import shutil
 import sys
 import warnings
@@ -13,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 from torch import Tensor, nn
 
-from lookalike.errors import BadInput, LookalikeError, did_you_mean
+from lookalike.errors import BadInput, LookalikeError, did_you_mean, escaped
 from lookalike.evaluation import score
 from lookalike.files import atomically
 from lookalike.inference.embedder import Embedder
@@ -31,6 +32,8 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 LEAST_COSINE = 0.9999
 OPSET = 18
+MARKS = re.compile(r"[\\|\[\]*!]")
+"""What Markdown makes cells, links, pictures and emphasis of."""
 
 
 def model_of(folder: Path) -> Embedder:
@@ -106,13 +109,22 @@ def write_card(path: Path, embedder: Embedder, kind: str, name: str, cosine: flo
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_within_a_line,
     )
-    environment.filters["cell"] = lambda text: text.replace("|", "\\|")
-    card = environment.get_template("card.md.j2").render(
-        embedder=embedder, kind=kind, name=name, cosine=cosine
-    )
+    environment.filters["cell"] = lambda text: MARKS.sub(r"\\\g<0>", str(text))
+    try:
+        card = environment.get_template("card.md.j2").render(
+            embedder=embedder, kind=kind, name=name, cosine=cosine
+        )
+    except (TypeError, ValueError, AttributeError, TemplateError) as error:
+        raise BadInput(f"the model's record of its training cannot be read: {error}") from error
     with atomically(path) as draft:
         draft.write_text(card, encoding="utf-8")
+
+
+def _within_a_line(value: object) -> object:
+    """A value of a card; a text cannot end the line or the code that it stands in."""
+    return escaped(" ".join(value.split())).replace("`", "'") if type(value) is str else value
 
 
 def write_onnx(embedder: Embedder, path: Path) -> float:

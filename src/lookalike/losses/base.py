@@ -29,10 +29,6 @@ from lookalike.relations import ListedTriplets, Relations, relate
 __all__ = ["Loss", "PairLoss", "ProxyLoss", "Terms"]
 
 
-_FORMER = {"compute", "formula", "fused_kernel", "kernel", "value"}
-"""Methods that losses once had; a subclass that still writes one must not be ignored silently."""
-
-
 @dataclass_transform(eq_default=False)
 class Loss(nn.Module):
     """Settings that all losses share: a distance, a reducer and a regulariser of the embeddings.
@@ -73,8 +69,6 @@ class Loss(nn.Module):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for name in _FORMER & vars(cls).keys():
-            raise BadInput(f"{cls.__name__}.{name} would not be called; write terms(relations)")
         declare_arguments(cls)
 
     def __post_init__(self) -> None:
@@ -157,7 +151,6 @@ class Loss(nn.Module):
         labels: Labels | None,
         indices_tuple: Indices | None,
         ref_emb: Tensor | None,  # noqa: ARG002
-        ref_labels: Labels | None,  # noqa: ARG002
     ) -> None:
         """Refuse a call without what this loss needs, or with what it cannot use."""
         if labels is None and (indices_tuple is None or self.needs_labels):
@@ -184,7 +177,7 @@ class Loss(nn.Module):
             A scalar.
         """
         self.distance.check_shapes(embeddings, None)
-        self.check_given(labels, indices_tuple, ref_emb, ref_labels)
+        self.check_given(labels, indices_tuple, ref_emb)
         if embeddings.shape[0] == 0:
             return in_full_precision(embeddings).sum()
         with autocast(embeddings.device, enabled=False):
@@ -308,6 +301,11 @@ class ProxyLoss(Loss):
     """Whether a miner's choice weighs an image only by how often it is an anchor."""
     can_sample: ClassVar[bool] = True
     """Whether ``sample`` may be less than 1."""
+    default_init: ClassVar[Callable[[Tensor], object]] = nn.init.normal_
+    """What fills the learned vectors where ``weight_init_func`` is None."""
+    columns: ClassVar[str] = ""
+    """The parameter that has the vectors as columns, as a linear layer has them; empty: they are
+    the rows of ``proxies``."""
 
     num_classes: int
     embedding_size: int
@@ -317,32 +315,35 @@ class ProxyLoss(Loss):
     weight_init_func: Callable[[Tensor], object] | None = None
     sample: Built[float] = Built(lambda loss, given: _checked_sample(loss, given), 1)
 
-    def make_parameter(self, *shape: int, init: Callable[[Tensor], object]) -> nn.Parameter:
-        """A parameter of this shape, filled by ``weight_init_func``, or else by ``init``."""
+    def make_parameter(self, *shape: int) -> nn.Parameter:
+        """A parameter of this shape, filled by ``weight_init_func``, or else as the paper does."""
         parameter = nn.Parameter(torch.empty(*shape))
-        (self.weight_init_func or init)(parameter.data)
+        (self.weight_init_func or type(self).default_init)(parameter.data)
         return parameter
 
     def __post_init__(self) -> None:
-        """Make one proxy per class; a loss with other vectors makes its own, and names them."""
-        size = self.num_classes, self.embedding_size
-        self.proxies = self.make_parameter(*size, init=self.fill_proxies)
+        """Make the learned vectors; a loss with other parameters makes its own."""
+        number = self.num_classes * self.vectors_per_class()
+        if self.columns:
+            setattr(self, self.columns, self.make_parameter(self.embedding_size, number))
+        else:
+            self.proxies = self.make_parameter(number, self.embedding_size)
 
-    def fill_proxies(self, proxies: Tensor) -> None:
-        """Fill new proxies as the paper of the loss does."""
-        nn.init.normal_(proxies)
+    def vectors_per_class(self) -> int:
+        """How many vectors a class has."""
+        return 1
 
     def class_vectors(self) -> Tensor:
         """The learned vectors as rows, in order of their classes."""
-        return self.proxies
+        return self.get_parameter(self.columns).T if self.columns else self.proxies
 
     def vectors_of(self, classes: Tensor | None) -> Tensor:
         """The learned vectors of some classes as rows; None: of all."""
         vectors = self.class_vectors()
         if classes is None:
             return vectors
-        per_class = len(vectors) // self.num_classes
-        rows = classes.unsqueeze(1) * per_class + torch.arange(per_class, device=classes.device)
+        number = self.vectors_per_class()
+        rows = classes.unsqueeze(1) * number + torch.arange(number, device=classes.device)
         return vectors.index_select(0, rows.flatten())
 
     def similarities(self, embeddings: Tensor, classes: Tensor | None = None) -> Tensor:
@@ -353,9 +354,19 @@ class ProxyLoss(Loss):
         """What the similarities are multiplied by in a softmax."""
         return 1
 
+    def lengths(self, embeddings: Tensor) -> float | Tensor:  # noqa: ARG002
+        """What they are multiplied by besides, in a loss that keeps lengths; images x classes."""
+        return 1
+
+    def apply_margin(self, relations: Relations) -> Tensor:
+        """The similarities, in a loss with a margin with it for the right class."""
+        return relations.similarity
+
     def logits(self, relations: Relations) -> Tensor:
         """Images x classes: what the softmax is of."""
-        return self.logit_scale() * relations.similarity
+        assert relations.embeddings is not None
+        factor = self.logit_scale() * self.lengths(relations.embeddings)
+        return factor * self.apply_margin(relations)
 
     def get_logits(self, embeddings: Tensor) -> Tensor:
         """Images x classes: how near each image is to each class, scaled, without any margin.
@@ -366,7 +377,8 @@ class ProxyLoss(Loss):
         Returns:
             [N, classes].
         """
-        return self.logit_scale() * self.similarities(self.rows(embeddings))
+        rows = self.rows(embeddings)
+        return self.logit_scale() * self.lengths(rows) * self.similarities(rows)
 
     def terms(self, relations: Relations) -> Terms | tuple[Terms, ...]:
         """Cross-entropy, one value per image."""

@@ -1,5 +1,7 @@
 """HIST: a hypergraph of images and class distributions."""
 
+from functools import partial
+
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, linear, relu6
 
@@ -36,6 +38,7 @@ class HISTLoss(ProxyLoss):
 
     additive = False
     can_sample = False
+    default_init = partial(nn.init.kaiming_normal_, mode="fan_out")
     needs = "unit vectors (cosine or l2)"
 
     tau: float = 32
@@ -45,8 +48,8 @@ class HISTLoss(ProxyLoss):
 
     def __post_init__(self) -> None:
         size = self.num_classes, self.embedding_size
-        self.means = self.make_parameter(*size, init=_wide)
-        self.log_vars = self.make_parameter(*size, init=_wide)
+        self.means = self.make_parameter(*size)
+        self.log_vars = self.make_parameter(*size)
         self.theta1 = nn.Linear(self.embedding_size, self.hidden)
         self.bn1 = nn.BatchNorm1d(self.hidden, track_running_stats=False)
         self.theta2 = nn.Linear(self.hidden, self.num_classes)
@@ -88,10 +91,6 @@ class HISTLoss(ProxyLoss):
         centred = rows - rows.mean(0)
         spread = (centred.square().mean(0) + self.bn1.eps).sqrt()
         return centred / spread * self.bn1.weight.to(rows) + self.bn1.bias.to(rows)
-
-
-def _wide(rows: Tensor) -> None:
-    nn.init.kaiming_normal_(rows, mode="fan_out")
 
 
 def _through(layer: nn.Linear, rows: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """Losses whose anchors are proxies: proxy-anchor, and the proxy-to-proxy losses."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -10,6 +12,10 @@ from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
 __all__ = ["ProxyAnchorLoss", "ProxyToProxy1Loss", "ProxyToProxy2Loss"]
+
+
+by_their_number = partial(nn.init.kaiming_normal_, mode="fan_out")
+"""How proxies start, as the paper's code does."""
 
 
 def pull_to_proxies(r: Relations, alpha: float, margin: float) -> Terms:
@@ -49,14 +55,11 @@ class ProxyAnchorLoss(ProxyLoss):
     additive = True
     can_sample = False
     proxies_are_anchors = True
+    default_init = by_their_number
     default_reducer = DivisorReducer
 
     margin: float = 0.1
     alpha: float = 32
-
-    def fill_proxies(self, proxies: Tensor) -> None:
-        """By their number, as the paper's code does."""
-        nn.init.kaiming_normal_(proxies, mode="fan_out")
 
     def terms(self, relations: Relations) -> tuple[Terms, ...]:
         """Two values per proxy."""
@@ -82,14 +85,11 @@ class ProxyToProxy1Loss(ProxyLoss):
     additive = False  # no image is a negative: of a mixed label only one part would count
     can_sample = False
     proxies_are_anchors = True
+    default_init = by_their_number
     default_reducer = DivisorReducer
 
     margin: float = 0.1
     alpha: float = 32
-
-    def fill_proxies(self, proxies: Tensor) -> None:
-        """By their number, as the paper's code does."""
-        nn.init.kaiming_normal_(proxies, mode="fan_out")
 
     def between(self, relations: Relations) -> Tensor:
         """The similarities of the proxies to one another."""
@@ -120,15 +120,12 @@ class ProxyToProxy2Loss(ProxyLoss):
     additive = False
     can_sample = False
     proxies_are_anchors = True
+    default_init = by_their_number
     default_reducer = DivisorReducer
 
     margin: float = 0.1
     alpha: float = 32
     average: bool = False
-
-    def fill_proxies(self, proxies: Tensor) -> None:
-        """By their number, as the paper's code does."""
-        nn.init.kaiming_normal_(proxies, mode="fan_out")
 
     def between(self, relations: Relations) -> Tensor:
         """The similarities of the proxies to one another."""

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from lookalike.distances import squared_l2
 from lookalike.errors import BadInput
-from lookalike.labels import Labels
 from lookalike.losses.base import PairLoss, Terms
 from lookalike.ops.blocks import in_blocks
 from lookalike.ops.histogram import soft_histogram
@@ -171,32 +170,16 @@ class RecallAtKLoss(PairLoss):
         if self.mixup and not cosine:
             raise BadInput(f"similarity mixup needs the cosine, not {self.distance}")
 
-    def relations(
-        self,
-        embeddings: Tensor,
-        labels: Labels | None,
-        ref_emb: Tensor | None = None,
-        ref_labels: Labels | None = None,
-        *,
-        own: Tensor | None = None,
-        list_pairs: bool = False,
-    ) -> Relations:
-        """Images x images, with virtual images where ``mixup`` asks for them."""
-        found = super().relations(
-            embeddings, labels, ref_emb, ref_labels, own=own, list_pairs=list_pairs
-        )
-        if not self.mixup:
-            return found
-        if not found.self_comparison:
-            raise BadInput("similarity mixup compares the images of one batch; set mixup to 0")
-        return with_virtual_images(found, *drawn_partners(found, self.mixup))
-
     def narrow(
         self, relations: Relations, mined: Relations | None
     ) -> tuple[Relations, Tensor | None]:
-        """All pairs, each anchor times its weight."""
-        if self.mixup and mined is not None:
-            raise BadInput("a miner knows no virtual images; set mixup to 0, or take no miner")
+        """All pairs, of virtual images too where ``mixup`` asks for them; anchors have weights."""
+        if self.mixup:
+            if mined is not None:
+                raise BadInput("a miner knows no virtual images; set mixup to 0, or take no miner")
+            if not relations.self_comparison:
+                raise BadInput("similarity mixup compares the images of one batch; set mixup to 0")
+            relations = with_virtual_images(relations, *drawn_partners(relations, self.mixup))
         return super().narrow(relations, mined)
 
     def terms(self, relations: Relations) -> Terms:

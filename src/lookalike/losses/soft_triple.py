@@ -1,6 +1,7 @@
 """The SoftTriple loss: several centres a class."""
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,8 @@ class SoftTripleLoss(ProxyLoss):
         tau: The weight of the penalty on distances between centres.
     """
 
+    columns = "fc"
+    default_init = partial(nn.init.kaiming_uniform_, a=math.sqrt(5))
     needs = "a similarity (cosine)"
 
     centers_per_class: int = 10
@@ -45,22 +48,17 @@ class SoftTripleLoss(ProxyLoss):
         if self.tau and self.weight_regularizer is None:
             self.weight_regularizer = SparseCentersRegularizer(*vectors)
             self.weight_reg_weight = self.tau
-        self.fc = self.make_parameter(
-            self.embedding_size,
-            math.prod(vectors),
-            init=lambda rows: nn.init.kaiming_uniform_(rows, a=math.sqrt(5)),
-        )
+        super().__post_init__()
 
-    def class_vectors(self) -> Tensor:
-        """The centres, those of a class in a row."""
-        return self.fc.T
+    def vectors_per_class(self) -> int:
+        """``centers_per_class``."""
+        return self.centers_per_class
 
     def vectors_of(self, classes: Tensor | None) -> Tensor:
         """The k-th centres of all classes side by side: a softmax over k then runs along them."""
-        centres = self.fc.view(self.embedding_size, self.num_classes, self.centers_per_class)
-        if classes is not None:
-            centres = centres.index_select(1, classes)
-        return centres.permute(2, 1, 0).reshape(-1, self.embedding_size)
+        centres = super().vectors_of(classes)
+        by_class = torch.unflatten(centres, 0, (-1, self.centers_per_class))
+        return by_class.transpose(0, 1).flatten(0, 1)
 
     def similarities(self, embeddings: Tensor, classes: Tensor | None = None) -> Tensor:
         """The soft maximum over the centres of each class."""
@@ -72,6 +70,6 @@ class SoftTripleLoss(ProxyLoss):
         """``la``."""
         return self.la
 
-    def logits(self, relations: Relations) -> Tensor:
-        """``la (S_c - margin [c = y])``."""
-        return self.la * with_target_margin(relations, lambda s: s - self.margin)
+    def apply_margin(self, relations: Relations) -> Tensor:
+        """``S_c - margin [c = y]``."""
+        return with_target_margin(relations, lambda s: s - self.margin)

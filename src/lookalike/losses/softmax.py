@@ -3,7 +3,7 @@
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lookalike.distances import DotProductSimilarity
 from lookalike.errors import BadInput
@@ -31,7 +31,7 @@ def additive_angular_margin(cosine: Tensor, degrees: float | Tensor) -> Tensor:
     return torch.where(angle <= math.pi, angle.cos(), cosine - margin * sine)
 
 
-def multiplied_angle(cosine: Tensor, margin: int) -> Tensor:
+def multiplied_angle(cosine: Tensor, margin: float) -> Tensor:
     """``(-1)^k cos(margin theta) - 2k``, k the number of whole ``180/margin`` degrees in theta."""
     angle = _angle(cosine)
     turns = (angle * (margin / math.pi)).floor()
@@ -51,13 +51,7 @@ def _angle(cosine: Tensor) -> Tensor:
     return cosine.clamp(-1 + 1e-7, 1 - 1e-7).acos()
 
 
-def columns(loss: ProxyLoss, per_class: int = 1) -> nn.Parameter:
-    """Learned vectors as the columns of a matrix, as a linear layer has them."""
-    size = loss.embedding_size, loss.num_classes * per_class
-    return loss.make_parameter(*size, init=nn.init.normal_)
-
-
-def lengths(rows: Tensor) -> Tensor:
+def length(rows: Tensor) -> Tensor:
     """The length of each row [N, 1]."""
     found: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     return found
@@ -76,16 +70,10 @@ class NormalizedSoftmaxLoss(ProxyLoss):
         temperature: Divides the cosines.
     """
 
+    columns = "W"
     default_distance = DotProductSimilarity
 
     temperature: float = 0.05
-
-    def __post_init__(self) -> None:
-        self.W = columns(self)
-
-    def class_vectors(self) -> Tensor:
-        """The columns of ``W``."""
-        return self.W.T
 
     def logit_scale(self) -> float:
         """``1 / temperature``."""
@@ -107,25 +95,19 @@ class CosFaceLoss(ProxyLoss):
         scale: Of the cosines.
     """
 
+    columns = "W"
     needs = "the cosine"
 
     margin: float = 0.35
     scale: float = 64
 
-    def __post_init__(self) -> None:
-        self.W = columns(self)
-
-    def class_vectors(self) -> Tensor:
-        """The columns of ``W``."""
-        return self.W.T
-
     def logit_scale(self) -> float:
         """``scale``."""
         return self.scale
 
-    def logits(self, relations: Relations) -> Tensor:
-        """``scale * (s_c - margin [c = y])``."""
-        return self.scale * with_target_margin(relations, lambda s: s - self.margin)
+    def apply_margin(self, relations: Relations) -> Tensor:
+        """``s_c - margin [c = y]``."""
+        return with_target_margin(relations, lambda s: s - self.margin)
 
 
 @LOSSES.register("arcface", paper="Deng et al., CVPR 2019", url="https://arxiv.org/abs/1801.07698")
@@ -140,28 +122,19 @@ class ArcFaceLoss(ProxyLoss):
         scale: Of the cosines.
     """
 
+    columns = "W"
     needs = "the cosine"
 
     margin: float = 28.6
     scale: float = 64
 
-    def __post_init__(self) -> None:
-        self.W = columns(self)
-
-    def class_vectors(self) -> Tensor:
-        """The columns of ``W``."""
-        return self.W.T
-
     def logit_scale(self) -> float:
         """``scale``."""
         return self.scale
 
-    def logits(self, relations: Relations) -> Tensor:
-        """``scale * cos(theta_c + margin [c = y])``."""
-        margin = self.margin
-        return self.scale * with_target_margin(
-            relations, lambda s: additive_angular_margin(s, margin)
-        )
+    def apply_margin(self, relations: Relations) -> Tensor:
+        """``cos(theta_c + margin [c = y])``."""
+        return with_target_margin(relations, lambda s: additive_angular_margin(s, self.margin))
 
 
 @LOSSES.register("subcenter-arcface", paper="Deng et al., ECCV 2020")
@@ -176,18 +149,16 @@ class SubCenterArcFaceLoss(ProxyLoss):
         sub_centers: Centres per class.
     """
 
+    columns = "W"
     needs = "the cosine"
 
     margin: float = 28.6
     scale: float = 64
     sub_centers: int = 3
 
-    def __post_init__(self) -> None:
-        self.W = columns(self, self.sub_centers)
-
-    def class_vectors(self) -> Tensor:
-        """The columns of ``W``."""
-        return self.W.T
+    def vectors_per_class(self) -> int:
+        """``sub_centers``."""
+        return self.sub_centers
 
     def logit_scale(self) -> float:
         """``scale``."""
@@ -201,12 +172,9 @@ class SubCenterArcFaceLoss(ProxyLoss):
         """The cosines to all centres [N, classes, centres]."""
         return torch.unflatten(super().similarities(embeddings, classes), 1, (-1, self.sub_centers))
 
-    def logits(self, relations: Relations) -> Tensor:
-        """``scale * cos(theta_c + margin [c = y])``."""
-        margin = self.margin
-        return self.scale * with_target_margin(
-            relations, lambda s: additive_angular_margin(s, margin)
-        )
+    def apply_margin(self, relations: Relations) -> Tensor:
+        """``cos(theta_c + margin [c = y])``."""
+        return with_target_margin(relations, lambda s: additive_angular_margin(s, self.margin))
 
     @torch.no_grad()
     def get_outliers(
@@ -241,7 +209,7 @@ class SubCenterArcFaceLoss(ProxyLoss):
         outliers = order[own[rows, main[labels]] < math.cos(math.radians(threshold))]
         if not return_dominant_centers:
             return outliers
-        centres = self.W.view(-1, self.num_classes, self.sub_centers)
+        centres = self.class_vectors().T.view(-1, self.num_classes, self.sub_centers)
         chosen = centres[:, torch.arange(self.num_classes, device=main.device), main]
         return outliers, (chosen * votes.any(1)).to(own.dtype)
 
@@ -261,6 +229,7 @@ class SphereFaceLoss(ProxyLoss):
     """
 
     additive = False
+    columns = "W"
     needs = "the cosine"
 
     margin: float = 4
@@ -268,22 +237,19 @@ class SphereFaceLoss(ProxyLoss):
 
     def __post_init__(self) -> None:
         self.margin = whole(self.margin)
-        self.W = columns(self)
+        super().__post_init__()
 
-    def class_vectors(self) -> Tensor:
-        """The columns of ``W``."""
-        return self.W.T
+    def logit_scale(self) -> float:
+        """``scale``."""
+        return self.scale
 
-    def get_logits(self, embeddings: Tensor) -> Tensor:
-        """``scale * |x| * s``."""
-        return self.scale * lengths(self.rows(embeddings)) * super().get_logits(embeddings)
+    def lengths(self, embeddings: Tensor) -> Tensor:
+        """``|x|``."""
+        return length(embeddings)
 
-    def logits(self, relations: Relations) -> Tensor:
-        """``scale * |x| * psi``."""
-        assert relations.embeddings is not None
-        margin = int(self.margin)
-        psi = with_target_margin(relations, lambda s: multiplied_angle(s, margin))
-        return self.scale * lengths(relations.embeddings) * psi
+    def apply_margin(self, relations: Relations) -> Tensor:
+        """``psi``."""
+        return with_target_margin(relations, lambda s: multiplied_angle(s, self.margin))
 
 
 @LOSSES.register(
@@ -303,6 +269,7 @@ class LargeMarginSoftmaxLoss(ProxyLoss):
 
     additive = False
     can_sample = False
+    columns = "W"
     needs = "the cosine"
 
     margin: float = 4
@@ -310,23 +277,16 @@ class LargeMarginSoftmaxLoss(ProxyLoss):
 
     def __post_init__(self) -> None:
         self.margin = whole(self.margin)
-        self.W = columns(self)
+        super().__post_init__()
 
-    def class_vectors(self) -> Tensor:
-        """The columns of ``W``."""
-        return self.W.T
+    def logit_scale(self) -> float:
+        """``scale``."""
+        return self.scale
 
-    def all_lengths(self, embeddings: Tensor) -> Tensor:
-        """``scale * |x| * |w_c|``, images x classes."""
-        return self.scale * lengths(embeddings) * lengths(self.W.T.to(embeddings.dtype)).T
+    def lengths(self, embeddings: Tensor) -> Tensor:
+        """``|x| * |w_c|``, images x classes."""
+        return length(embeddings) * length(self.class_vectors().to(embeddings.dtype)).T
 
-    def get_logits(self, embeddings: Tensor) -> Tensor:
-        """``scale * |x| * |w_c| * s``."""
-        return self.all_lengths(self.rows(embeddings)) * super().get_logits(embeddings)
-
-    def logits(self, relations: Relations) -> Tensor:
-        """``scale * |x| * |w_c| * psi``."""
-        assert relations.embeddings is not None
-        margin = int(self.margin)
-        psi = with_target_margin(relations, lambda s: multiplied_angle(s, margin))
-        return self.all_lengths(relations.embeddings) * psi
+    def apply_margin(self, relations: Relations) -> Tensor:
+        """``psi``."""
+        return with_target_margin(relations, lambda s: multiplied_angle(s, self.margin))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from lookalike.errors import BadInput
 from lookalike.labels import Labels
 from lookalike.losses.base import Loss, PairLoss
-from lookalike.miners.mined import Indices, Mined, index_tuple
+from lookalike.miners.mined import Indices, Mined, chosen_indices
 from lookalike.ops.rows import in_full_precision
 from lookalike.relations import Relations
 
@@ -26,16 +26,10 @@ class _OtherLoss(PairLoss):
     def total_loss(self, relations: Relations, mined: Relations | None = None) -> Tensor:
         """What the module says of the embeddings."""
         r = relations
-        chosen = r if mined is None else self.narrow(r, mined)[0]
-        if r.ref_emb is None:
-            indices = () if mined is None else (index_tuple(chosen),)
-            return self.module(r.embeddings, r.labels, *indices)  # type: ignore[no-any-return]
-        # its own copy in a memory is no pair of an image
-        everything = mined is None and bool(((r.positives + r.negatives) > 0).all())
-        found = None if everything else index_tuple(chosen)
-        return self.module(  # type: ignore[no-any-return]
-            r.embeddings, r.labels, found, r.ref_emb, r.ref_labels
-        )
+        chosen = chosen_indices(r, mined and self.narrow(r, mined)[0])
+        given = () if r.ref_emb is None else (r.ref_emb, r.ref_labels)
+        indices = () if chosen is None and not given else (chosen,)
+        return self.module(r.embeddings, r.labels, *indices, *given)  # type: ignore[no-any-return]
 
 
 def as_loss(module: Any) -> Loss:

@@ -96,6 +96,19 @@ def index_tuple(mined: Relations) -> tuple[Tensor, ...]:
     return _repeated(mined.positives) + _repeated(mined.negatives)
 
 
+def chosen_indices(relations: Relations, mined: Relations | None) -> tuple[Tensor, ...] | None:
+    """What a miner chose, for parts that are called with index tensors; None: all pairs.
+
+    An image and its own copy in a memory are no pair, which such a part does not know.
+    """
+    r = relations
+    if mined is not None:
+        return index_tuple(mined)
+    if r.self_comparison or bool(((r.positives + r.negatives) > 0).all()):
+        return None
+    return index_tuple(r)
+
+
 def _repeated(counts: Tensor) -> tuple[Tensor, Tensor]:
     """Rows and columns of the pairs, each as often as it counts."""
     rows, columns = counts.nonzero(as_tuple=True)

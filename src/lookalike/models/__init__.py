@@ -6,9 +6,8 @@
 """
 
 from lookalike.models.backbone import Backbone, OwnPooling
-from lookalike.models.bn_inception import BNInception
 from lookalike.models.cut_backbone import CutBackbone
-from lookalike.models.embedding import EmbeddingModel
+from lookalike.models.embedding import EmbeddingModel, multi_view
 from lookalike.models.factory import (
     build,
     check_network,
@@ -21,8 +20,7 @@ from lookalike.models.factory import (
 from lookalike.models.head import POOLINGS, Head, l2_normalise
 from lookalike.models.head_init import SHRINKS, Discriminants, choose_shrink, lda, pca
 from lookalike.models.inputs import preset_of, transform_as_keys
-from lookalike.models.multi_view import multi_view
-from lookalike.models.small_cnn import small_cnn
+from lookalike.models.own_networks import BNInception, small_cnn
 
 __all__ = [
     "POOLINGS",

@@ -1,4 +1,4 @@
-"""The whole model: backbone, head, and which parameters are trainable."""
+"""The whole model: backbone, head, and which parameters are trainable; several views averaged."""
 
 from collections.abc import Iterator
 from typing import Self
@@ -6,9 +6,10 @@ from typing import Self
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from lookalike.data import Views
 from lookalike.data.transforms import Normalisation
 from lookalike.models.backbone import Backbone
-from lookalike.models.head import Head
+from lookalike.models.head import Head, l2_normalise
 
 
 class EmbeddingModel(nn.Module):
@@ -120,3 +121,37 @@ class EmbeddingModel(nn.Module):
 
     def _batch_norms(self) -> Iterator[nn.Module]:
         return (layer for layer in self.backbone.modules() if isinstance(layer, _BatchNorm))
+
+
+class MultiView(nn.Module):
+    """The mean of the embeddings of several views, of length 1 where each embedding is.
+
+    Args:
+        model: The model.
+        views: The views that are made of its input.
+    """
+
+    def __init__(self, model: EmbeddingModel, views: Views) -> None:
+        super().__init__()
+        self.model = model
+        self.views = views
+        self.training = model.training
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The embeddings of images."""
+        found = [self.model(view) for view in self.views.of(images)]
+        mean = sum(found[1:], start=found[0]) / len(found)
+        return l2_normalise(mean) if self.model.head.normalize else mean
+
+
+def multi_view(model: EmbeddingModel, views: Views) -> nn.Module:
+    """A model on several views of its input.
+
+    Args:
+        model: The model.
+        views: The views.
+
+    Returns:
+        Images in, averaged embeddings out; the model itself where there is only one view.
+    """
+    return model if views.is_single else MultiView(model, views)

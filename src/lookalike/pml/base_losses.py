@@ -12,7 +12,7 @@ from lookalike.distances import Distance, LpDistance
 from lookalike.errors import BadInput
 from lookalike.labels import Labels, as_tensor
 from lookalike.losses import Loss, PairLoss
-from lookalike.miners.mined import Indices, index_tuple
+from lookalike.miners.mined import Indices, chosen_indices
 from lookalike.ops.autocast import autocast
 from lookalike.ops.rows import in_full_precision
 from lookalike.pml.distances import distance_of
@@ -78,12 +78,7 @@ class BaseMetricLossFunction(OfLosses, PairLoss):
     default_distance: ClassVar[Callable[[], Distance]] = LpDistance
 
     def compute_loss(
-        self,
-        embeddings: Tensor,
-        labels: Tensor | None,
-        indices_tuple: Any,
-        ref_emb: Tensor,
-        ref_labels: Tensor | None,
+        self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
     ) -> dict[str, Any]:
         """The values of the elements, as a dictionary."""
         raise NotImplementedError
@@ -134,12 +129,7 @@ class BaseMetricLossFunction(OfLosses, PairLoss):
 
     def total_loss(self, relations: Relations, mined: Relations | None = None) -> Tensor:
         """The loss of these relations, or of what a miner chose of them, a scalar."""
-        r = relations
-        if mined is not None:
-            return self.loss_of(r, index_tuple(mined))
-        if r.self_comparison or bool(((r.positives + r.negatives) > 0).all()):
-            return self.loss_of(r, None)
-        return self.loss_of(r, index_tuple(r))  # its own copy in a memory is no pair of an image
+        return self.loss_of(relations, chosen_indices(relations, mined))
 
     def loss_of(self, relations: Relations, indices_tuple: Indices | None) -> Tensor:
         """The dictionary of ``compute_loss``, and the penalties, as a scalar."""
@@ -166,12 +156,7 @@ class GenericPairLoss(BaseMetricLossFunction):
         self.loss_method = self.mat_based_loss if mat_based_loss else self.pair_based_loss
 
     def compute_loss(
-        self,
-        embeddings: Tensor,
-        labels: Tensor | None,
-        indices_tuple: Any,
-        ref_emb: Tensor,
-        ref_labels: Tensor | None,
+        self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
     ) -> dict[str, Any]:
         """By the matrix or by pairs."""
         if labels is None and indices_tuple is None:

@@ -60,12 +60,7 @@ class ManifoldLoss(BaseMetricLossFunction):
         self.proxies = nn.Parameter(torch.randn(self.K, self.l))
 
     def compute_loss(
-        self,
-        embeddings: Tensor,
-        labels: Tensor | None,
-        indices_tuple: Any,
-        ref_emb: Tensor,
-        ref_labels: Tensor | None,
+        self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
     ) -> dict[str, Any]:
         """The formula, one value per image; ``indices_tuple`` [N] names the proxy of each."""
         if labels is not None or ref_labels is not None:
@@ -119,12 +114,7 @@ class VICRegLoss(BaseMetricLossFunction):
     eps: float = 1e-4
 
     def compute_loss(
-        self,
-        embeddings: Tensor,
-        labels: Tensor | None,
-        indices_tuple: Any,
-        ref_emb: Tensor,
-        ref_labels: Tensor | None,
+        self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
     ) -> dict[str, Any]:
         """One value per image, one per component of each view, and one for all."""
         if not (labels is None and ref_labels is None and indices_tuple is None):
@@ -168,15 +158,11 @@ class P2SGradLoss(BaseMetricLossFunction):
         self.weight = nn.Parameter(start / torch.linalg.vector_norm(start, dim=0, keepdim=True))
 
     def compute_loss(
-        self,
-        embeddings: Tensor,
-        labels: Tensor | None,
-        indices_tuple: Any,
-        ref_emb: Tensor,
-        ref_labels: Tensor | None,  # noqa: ARG002
+        self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
     ) -> dict[str, Any]:
         """The formula, one value per image."""
-        if labels is None or indices_tuple is not None or ref_emb is not embeddings:
+        alone = ref_emb is embeddings and ref_labels is labels
+        if labels is None or indices_tuple is not None or not alone:
             raise BadInput("P2SGradLoss takes embeddings and labels, and nothing else")
         check_rows(embeddings, self.descriptors_dim)
         cosine = self.distance.similarity(embeddings, self.weight.T.to(embeddings.dtype))
@@ -216,11 +202,10 @@ class DynamicSoftMarginLoss(PairLoss):
         labels: Labels | None,
         indices_tuple: Indices | None,
         ref_emb: Tensor | None,
-        ref_labels: Labels | None,
     ) -> None:
         """Labels may be missing: row i of ``ref_emb`` is then the positive of row i."""
         if ref_emb is None:
-            super().check_given(labels, indices_tuple, ref_emb, ref_labels)
+            super().check_given(labels, indices_tuple, ref_emb)
 
     def terms(self, relations: Relations) -> Terms:
         """The formula, one value per triplet."""

@@ -4,6 +4,7 @@ Batch samplers, which can be resumed, are in ``lookalike.samplers``.
 """
 
 from collections.abc import Callable, Iterator, Sized
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 
+@dataclass(eq=False, repr=False)
 class MPerClassSampler(Sampler[int]):
     """``m`` images of each of several classes, one image index at a time.
 
@@ -47,25 +49,22 @@ class MPerClassSampler(Sampler[int]):
     (8, 8)
     """
 
-    def __init__(
-        self,
-        labels: Labels,
-        m: int,
-        batch_size: int | None = None,
-        length_before_new_iter: int = 100000,
-        seed: int | None = None,
-    ) -> None:
-        self.m_per_class = int(m)
-        self.batch_size = None if batch_size is None else int(batch_size)
-        self.members = members_of(as_labels(labels))
-        self.seed = seed
-        whole = self.m_per_class * len(self.members)
+    labels: Labels
+    m: int
+    batch_size: int | None = None
+    length_before_new_iter: int = 100000
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        self.m_per_class = int(self.m)
+        self.members = members_of(as_labels(self.labels))
+        whole, length = self.m_per_class * len(self.members), self.length_before_new_iter
         if self.batch_size is None:
-            self.round = min(whole, length_before_new_iter)
+            self.round = min(whole, length)
         else:
-            self.round = self.batch_size
-            self._check(whole, length_before_new_iter)
-        self.list_size = length_before_new_iter - length_before_new_iter % self.round
+            self.round = int(self.batch_size)
+            self._check(whole, length)
+        self.list_size = length - length % self.round
 
     def _check(self, whole: int, length: int) -> None:
         if self.round % self.m_per_class:
@@ -94,6 +93,7 @@ class MPerClassSampler(Sampler[int]):
             yield from np.concatenate(drawn)[: self.round].tolist()
 
 
+@dataclass(eq=False, repr=False)
 class HierarchicalSampler(Sampler[list[int]]):
     """So many batches for each tuple of super-classes.
 
@@ -115,35 +115,30 @@ class HierarchicalSampler(Sampler[list[int]]):
         BadInput: The batch is not a multiple of super-classes and images per class.
     """
 
-    def __init__(
-        self,
-        labels: Tensor | NDArray[Any],
-        batch_size: int,
-        samples_per_class: int | Literal["all"],
-        batches_per_super_tuple: int = 4,
-        super_classes_per_batch: int = 2,
-        inner_label: int = 0,
-        outer_label: int = 1,
-        seed: int | None = None,
-    ) -> None:
+    labels: Tensor | NDArray[Any]
+    batch_size: int
+    samples_per_class: int | Literal["all"]
+    batches_per_super_tuple: int = 4
+    super_classes_per_batch: int = 2
+    inner_label: int = 0
+    outer_label: int = 1
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        labels, groups = self.labels, self.super_classes_per_batch
         table = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
         if table.ndim != 2:
             raise BadInput(f"labels have shape {table.shape}; give a row of levels per image")
-        per_class = 1 if samples_per_class == "all" else samples_per_class
-        if per_class < 1 or batch_size % (super_classes_per_batch * per_class):
+        per_class = 1 if self.samples_per_class == "all" else self.samples_per_class
+        if per_class < 1 or self.batch_size % (groups * per_class):
             raise BadInput(
-                f"a batch of {batch_size} is not a multiple of {super_classes_per_batch} "
-                f"super-classes with {samples_per_class} images per class"
+                f"a batch of {self.batch_size} is not a multiple of {groups} "
+                f"super-classes with {self.samples_per_class} images per class"
             )
-        self.batch_size = batch_size
-        self.samples_per_class = samples_per_class
-        self.batches_per_super_tuple = batches_per_super_tuple
-        self.share = batch_size // super_classes_per_batch
-        outer = np.unique(table[:, outer_label], return_inverse=True)[1]
-        inner = np.unique(table[:, inner_label], return_inverse=True)[1]
+        self.share = self.batch_size // groups
+        outer, inner = as_labels(table[:, self.outer_label]), as_labels(table[:, self.inner_label])
         self.classes_of = [_by_class(images, inner) for images in members_of(outer)]
-        self.tuples = list(combinations(range(len(self.classes_of)), super_classes_per_batch))
-        self.seed = seed
+        self.tuples = list(combinations(range(len(self.classes_of)), groups))
 
     def __len__(self) -> int:
         return len(self.tuples) * self.batches_per_super_tuple
@@ -168,8 +163,7 @@ class HierarchicalSampler(Sampler[list[int]]):
 
 def _by_class(images: Indices, classes: Indices) -> list[Indices]:
     """The images of each class that occurs among these."""
-    numbers = np.unique(classes[images], return_inverse=True)[1]
-    return [images[members] for members in members_of(numbers)]
+    return [images[members] for members in members_of(as_labels(classes[images]))]
 
 
 class FixedSetOfTriplets(Sampler[int]):
@@ -213,6 +207,7 @@ class FixedSetOfTriplets(Sampler[int]):
         return iter(self.fixed_set_of_triplets.flatten().tolist())
 
 
+@dataclass(eq=False, repr=False)
 class TuplesToWeightsSampler(Sampler[int]):
     """Images drawn by how often a miner names them, in the embeddings of this epoch.
 
@@ -233,31 +228,20 @@ class TuplesToWeightsSampler(Sampler[int]):
         BadInput: The part is larger than the data set.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        miner: Callable[[Tensor, Tensor], Any],
-        dataset: Dataset[Any],
-        subset_size: int | None = None,
-        batch_size: int = 32,
-        dataloader_num_workers: int = 0,
-        data_device: torch.device | str | None = None,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
-    ) -> None:
-        assert isinstance(dataset, Sized)
-        self.size = len(dataset)
-        if subset_size is not None and subset_size > self.size:
-            raise BadInput(f"subset_size = {subset_size} is more than the {self.size} images")
-        self.model = model
-        self.miner = miner
-        self.dataset = dataset
-        self.subset_size = subset_size
-        self.loading: dict[str, Any] = {
-            "batch_size": batch_size,
-            "num_workers": dataloader_num_workers,
-            "collate_fn": collate_fn,
-        }
-        self.device = data_device
+    model: nn.Module
+    miner: Callable[[Tensor, Tensor], Any]
+    dataset: Dataset[Any]
+    subset_size: int | None = None
+    batch_size: int = 32
+    dataloader_num_workers: int = 0
+    data_device: torch.device | str | None = None
+    collate_fn: Callable[[list[Any]], Any] | None = None
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.dataset, Sized)
+        self.size = len(self.dataset)
+        if self.subset_size is not None and self.subset_size > self.size:
+            raise BadInput(f"subset_size = {self.subset_size} is more than the {self.size} images")
         self.weights: Tensor | None = None
 
     def __len__(self) -> int:
@@ -274,8 +258,13 @@ class TuplesToWeightsSampler(Sampler[int]):
 
     @torch.no_grad()
     def _embed(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        device = self.device or next(self.model.parameters(), torch.empty(0)).device
-        loader = DataLoader(Subset(self.dataset, chosen.tolist()), **self.loading)
+        device = self.data_device or next(self.model.parameters(), torch.empty(0)).device
+        loader = DataLoader(
+            Subset(self.dataset, chosen.tolist()),
+            self.batch_size,
+            num_workers=self.dataloader_num_workers,
+            collate_fn=self.collate_fn,
+        )
         learns = self.model.training
         self.model.eval()
         try:

@@ -1,9 +1,9 @@
 """The base of all batch samplers: seeded, and resumable inside an epoch."""
 
-import inspect
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, dataclass_transform
 
 import numpy as np
 import torch
@@ -19,12 +19,15 @@ Indices: TypeAlias = NDArray[np.int64]
 Labels: TypeAlias = Tensor | Sequence[int] | NDArray[Any]
 
 
+@dataclass_transform(eq_default=False)
+@dataclass(eq=False, repr=False)
 class BatchSampler(Sampler[list[int]]):
     """Batches of image indices for ``torch.utils.data.DataLoader(batch_sampler=...)``.
 
     A subclass implements :meth:`plan`: the batches of one epoch, drawn from a generator seeded by
-    (seed, epoch). Each iteration is one epoch; :meth:`state_dict` keeps the position inside it.
-    With several processes, each draws the same batches and takes its own rows of them.
+    (seed, epoch). Its arguments are annotated fields, as in a dataclass. ``classes`` has the class
+    index of each image, from 0. Each iteration is one epoch; :meth:`state_dict` keeps the position
+    inside it. With several processes, each draws the same batches and takes its own rows of them.
 
     Args:
         labels: The class of each image.
@@ -35,27 +38,35 @@ class BatchSampler(Sampler[list[int]]):
         BadInput: There are fewer images than a batch holds.
     """
 
-    def __init__(self, labels: Labels, batch_size: int, *, seed: int = 0) -> None:
-        self.labels = as_labels(labels)
-        if batch_size < 1:
-            raise BadInput(f"sampler.batch_size = {batch_size} must be at least 1")
-        if len(self.labels) < batch_size:
+    labels: Labels
+    batch_size: int
+    _: KW_ONLY
+    seed: int = 0
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclass(eq=False, repr=False)(cls)
+
+    def __post_init__(self) -> None:
+        """Check the settings; a subclass calls it first in its own."""
+        self.classes = as_labels(self.labels)
+        if self.batch_size < 1:
+            raise BadInput(f"sampler.batch_size = {self.batch_size} must be at least 1")
+        if len(self.classes) < self.batch_size:
             raise BadInput(
-                f"sampler.batch_size = {batch_size} is more than the {len(self.labels)} images "
-                "to train on"
+                f"sampler.batch_size = {self.batch_size} is more than the {len(self.classes)} "
+                "images to train on"
             )
-        self.batch_size = batch_size
-        self.seed = seed
         self.epoch = 0
         self.position = 0
 
     def __len__(self) -> int:
-        return len(self.labels) // self.batch_size
+        return len(self.classes) // self.batch_size
 
     def __repr__(self) -> str:
-        names = [name for name in inspect.signature(type(self)).parameters if name != "labels"]
-        settings = [f"{name}={getattr(self, name)!r}" for name in names if name in vars(self)]
-        data = f"{len(self.labels)} images, {len(np.unique(self.labels))} classes"
+        names = [setting.name for setting in fields(self) if "labels" not in setting.name]
+        settings = [f"{name}={getattr(self, name)!r}" for name in names]
+        data = f"{len(self.classes)} images, {len(np.unique(self.classes))} classes"
         return f"<{type(self).__name__}({', '.join(settings)}) of {data}>"
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:

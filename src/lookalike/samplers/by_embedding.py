@@ -12,7 +12,7 @@ from torch import Tensor
 from lookalike.errors import BadInput
 from lookalike.ops.rows import normalize_rows
 from lookalike.registry import SAMPLERS
-from lookalike.samplers.base import BatchSampler, Deck, Indices, Labels, check_groups, members_of
+from lookalike.samplers.base import BatchSampler, Deck, Indices, check_groups, members_of
 
 __all__ = [
     "CoresetSampler",
@@ -39,16 +39,18 @@ class StoreSampler(BatchSampler):
         seed: The batches depend on it, the embeddings and the epoch.
     """
 
-    def __init__(
-        self, labels: Labels, batch_size: int, per_class: int = 4, pool: int = 512, *, seed: int = 0
-    ) -> None:
-        super().__init__(labels, batch_size, seed=seed)
-        self.members = members_of(self.labels)
-        check_groups(batch_size, per_class, len(self.members))
-        if pool < batch_size:
-            raise BadInput(f"sampler.pool = {pool} is smaller than the batch of {batch_size}")
-        self.per_class = per_class
-        self.pool = min(pool, len(self.labels))
+    per_class: int = 4
+    pool: int = 512
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.members = members_of(self.classes)
+        check_groups(self.batch_size, self.per_class, len(self.members))
+        if self.pool < self.batch_size:
+            raise BadInput(
+                f"sampler.pool = {self.pool} is smaller than the batch of {self.batch_size}"
+            )
+        self.pool = min(self.pool, len(self.classes))
         self.store: Tensor | None = None
 
     @abstractmethod
@@ -64,8 +66,8 @@ class StoreSampler(BatchSampler):
 
     def fill(self, embeddings: Tensor) -> None:
         """Store the embeddings of all training images, in their order."""
-        if len(embeddings) != len(self.labels):
-            raise BadInput(f"{len(embeddings)} embeddings do not fit {len(self.labels)} labels")
+        if len(embeddings) != len(self.classes):
+            raise BadInput(f"{len(embeddings)} embeddings do not fit {len(self.classes)} labels")
         self.store = normalize_rows(embeddings.detach().float())
 
     def observe(self, indices: Tensor, embeddings: Tensor) -> None:
@@ -133,7 +135,7 @@ def _distant_images(
 
     ``next_pick`` reads each image's squared distance to the nearest pick (-1 for a pick itself).
     """
-    pool = random.choice(len(sampler.labels), sampler.pool, replace=False)
+    pool = random.choice(len(sampler.classes), sampler.pool, replace=False)
     rows = sampler.embeddings_of(pool)
     squared = np.clip(2 - 2 * (rows @ rows.T), 0, None)
     picks = [int(random.integers(len(pool)))]
@@ -152,7 +154,7 @@ def _with_their_classes(
     used = set(picks)
     batch: list[int] = []
     for pick in picks:
-        members = random.permutation(sampler.members[sampler.labels[pick]]).tolist()
+        members = random.permutation(sampler.members[sampler.classes[pick]]).tolist()
         unused = [image for image in members if image not in used]
         others = unused or [image for image in members if image != pick] or [pick]
         others = others[: sampler.per_class - 1]
@@ -177,23 +179,13 @@ class DistanceMatchingSampler(StoreSampler):
         candidates: Candidate batches.
     """
 
-    def __init__(
-        self,
-        labels: Labels,
-        batch_size: int,
-        bins: int = 50,
-        moments: bool = False,
-        *,
-        per_class: int = 4,
-        pool: int = 512,
-        candidates: int = 10,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(labels, batch_size, per_class, pool, seed=seed)
-        self.spc_pool = SpcPool(self, candidates)
-        self.candidates = candidates
-        self.bins = bins
-        self.moments = moments
+    bins: int = 50
+    moments: bool = False
+    candidates: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.spc_pool = SpcPool(self, self.candidates)
 
     def choose(self, random: np.random.Generator) -> Indices:
         """The candidate batch with the least dissimilarity to the pool."""
@@ -239,19 +231,11 @@ class FrechetMatchingSampler(StoreSampler):
         candidates: Candidate batches.
     """
 
-    def __init__(
-        self,
-        labels: Labels,
-        batch_size: int,
-        per_class: int = 4,
-        pool: int = 512,
-        candidates: int = 10,
-        *,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(labels, batch_size, per_class, pool, seed=seed)
-        self.spc_pool = SpcPool(self, candidates)
-        self.candidates = candidates
+    candidates: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.spc_pool = SpcPool(self, self.candidates)
 
     def choose(self, random: np.random.Generator) -> Indices:
         """The candidate batch with the least dissimilarity to the pool."""
@@ -284,7 +268,7 @@ class SpcPool:
         if candidates < 1:
             raise BadInput(f"sampler.candidates = {candidates} must be at least 1")
         self.candidates = candidates
-        self.groups_per_class = np.maximum(np.bincount(sampler.labels) // sampler.per_class, 1)
+        self.groups_per_class = np.maximum(np.bincount(sampler.classes) // sampler.per_class, 1)
         self.group_count = min(sampler.pool // sampler.per_class, int(self.groups_per_class.sum()))
         sampler.pool = self.group_count * sampler.per_class
 

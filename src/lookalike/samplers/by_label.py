@@ -26,7 +26,7 @@ class RandomSampler(BatchSampler):
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:
         """Cut one permutation of all images into batches; an incomplete last one is dropped."""
-        order = random.permutation(len(self.labels))
+        order = random.permutation(len(self.classes))
         yield from np.split(order[: len(self) * self.batch_size], len(self))
 
 
@@ -43,23 +43,17 @@ class PerClassSampler(BatchSampler):
             of classes still divides the batch) instead of refusing.
     """
 
-    def __init__(
-        self,
-        labels: Labels,
-        batch_size: int,
-        per_class: int = 4,
-        fewer_classes: bool = False,
-        *,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(labels, batch_size, seed=seed)
-        self.members = members_of(self.labels)
-        check_groups(batch_size, per_class, batch_size if fewer_classes else len(self.members))
-        if fewer_classes:
-            counts = range(1, min(len(self.members), batch_size // per_class) + 1)
-            per_class = batch_size // max(n for n in counts if batch_size % n == 0)
-        self.per_class = per_class
-        self.fewer_classes = fewer_classes
+    per_class: int = 4
+    fewer_classes: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.members = members_of(self.classes)
+        size, number = self.batch_size, len(self.members)
+        check_groups(size, self.per_class, size if self.fewer_classes else number)
+        if self.fewer_classes:
+            counts = range(1, min(number, size // self.per_class) + 1)
+            self.per_class = size // max(n for n in counts if size % n == 0)
         self.unseen: list[int] | None = None
 
     def plan(self, random: np.random.Generator) -> Iterator[Indices]:
@@ -98,7 +92,7 @@ class ForcedPairSampler(BatchSampler):
         """``batch_size - 1`` images from uniformly drawn classes, then a partner for one."""
         if self.batch_size < 2:
             raise BadInput("sampler 'spc-r' makes a pair, so batch_size must be at least 2")
-        members = members_of(self.labels)
+        members = members_of(self.classes)
         for _ in range(len(self)):
             classes = random.integers(len(members), size=self.batch_size - 1)
             images = np.empty_like(classes)
@@ -112,7 +106,7 @@ class ForcedPairSampler(BatchSampler):
     ) -> np.int64:
         """Another image of the class of one of ``images``, where any of them has one."""
         for image in random.permutation(images):
-            others = members[self.labels[image]]
+            others = members[self.classes[image]]
             others = others[~np.isin(others, images)]
             if len(others):
                 return np.int64(random.choice(others))
@@ -131,38 +125,32 @@ class HierarchicalSampler(BatchSampler):
         super_labels: The super-class of each image; a class belongs to one super-class.
     """
 
-    def __init__(
-        self,
-        labels: Labels,
-        batch_size: int,
-        per_class: int = 4,
-        super_classes: int = 2,
-        super_labels: Labels | None = None,
-        *,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(labels, batch_size, seed=seed)
-        if super_labels is None:
+    per_class: int = 4
+    super_classes: int = 2
+    super_labels: Labels | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.super_labels is None:
             raise BadInput("the hierarchical sampler needs super_labels, and the data have none")
-        supers = as_labels(super_labels)
-        if len(supers) != len(self.labels):
-            raise BadInput(f"{len(supers)} super_labels do not fit {len(self.labels)} labels")
-        if min(per_class, super_classes) < 1 or batch_size % (per_class * super_classes):
+        supers = as_labels(self.super_labels)
+        if len(supers) != len(self.classes):
+            raise BadInput(f"{len(supers)} super_labels do not fit {len(self.classes)} labels")
+        size, number, each = self.batch_size, self.super_classes, self.per_class
+        if min(each, number) < 1 or size % (each * number):
             raise BadInput(
-                f"a batch of {batch_size} is not a multiple of {super_classes} super-classes "
-                f"with {per_class} images per class"
+                f"a batch of {size} is not a multiple of {number} super-classes "
+                f"with {each} images per class"
             )
-        self.per_class = per_class
-        self.super_classes = super_classes
-        self.members = members_of(self.labels)
+        self.members = members_of(self.classes)
         super_of_class = supers[[images[0] for images in self.members]]
-        if not np.array_equal(super_of_class[self.labels], supers):
+        if not np.array_equal(super_of_class[self.classes], supers):
             raise BadInput("a class belongs to more than one super-class")
-        self.classes_each = batch_size // per_class // super_classes
+        self.classes_each = size // each // number
         self.classes_of = [c for c in members_of(super_of_class) if len(c) >= self.classes_each]
-        if len(self.classes_of) < super_classes:
+        if len(self.classes_of) < number:
             raise BadInput(
-                f"a batch needs {super_classes} super-classes of at least {self.classes_each} "
+                f"a batch needs {number} super-classes of at least {self.classes_each} "
                 f"classes, and there are {len(self.classes_of)}"
             )
 

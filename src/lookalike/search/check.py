@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from lookalike.addresses import is_postgres
 from lookalike.errors import masked
-from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
 from lookalike.search.index import Index
 from lookalike.search.recall import NEIGHBOURS, mean_recall
+from lookalike.search.unit import unit_rows
 
 SAMPLE = 256
 DRIFT_SAMPLE = 500
@@ -191,7 +191,7 @@ def measured_recall(index: Index, ids: NDArray[np.int64]) -> tuple[float, int]:
     """The recall of the index's search against comparing with every picture."""
     random = np.random.default_rng(2)
     own = np.sort(random.choice(ids, min(SAMPLE, len(ids)), replace=False)).tolist()
-    queries = unit(index.vectors_of(own))
+    queries = unit_rows(index.vectors_of(own))
     truth, found = (
         [[id for id, _ in one] for one in index.find(queries, NEIGHBOURS + 1, None, exact)]
         for exact in (True, False)
@@ -232,11 +232,5 @@ def nearest_among(
     index: Index, own: NDArray[np.int64], gallery: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """The similarity of each picture to its nearest of the gallery."""
-    queries, others = (unit(index.vectors_of(ids.tolist())) for ids in (own, gallery))
+    queries, others = (unit_rows(index.vectors_of(ids.tolist())) for ids in (own, gallery))
     return np.asarray((queries @ others.T).max(1), float)
-
-
-def unit(rows: Vectors) -> Vectors:
-    """Rows of length 1."""
-    found: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return found

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
@@ -12,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from lookalike.addresses import DatabaseAddress, is_postgres
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
-from lookalike.inference.bulk.listing import is_text
+from lookalike.inference.bulk.listing import file_inside, is_text
+from lookalike.inference.bulk.source import open_source
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder, Vectors
 from lookalike.inference.pictures import Pictures
@@ -20,7 +20,7 @@ from lookalike.progress import Watcher
 from lookalike.search.filters import Filter
 from lookalike.search.filters.conditions import And, Comparison
 from lookalike.search.items import Added, Column, Hit, Item, Precision, Record
-from lookalike.search.sources import embed_files, file_inside, list_pictures
+from lookalike.search.unit import NoDirectionError, unit_rows
 
 Found: TypeAlias = list[list[tuple[int, float]]]
 Address: TypeAlias = str | DatabaseAddress
@@ -437,38 +437,25 @@ class Index(ABC):
             yield from found.tolist()
 
     def add(self, source: Path | str, watcher: Watcher | None = None) -> Added:
-        """Add the pictures of a folder or CSV; those that have not changed are not embedded again.
+        """Add the pictures of a source; those that have not changed are not embedded again.
 
         What has been embedded is committed every minute, so that a killed process loses little.
 
         Args:
-            source: A folder (the first sub-folder of a picture is its label), or a CSV with the
-                column ``path``, perhaps ``label``, and metadata.
+            source: A folder (the first sub-folder of a picture is its label), a CSV with the
+                column ``path``, perhaps ``label``, and metadata, or any other that
+                :func:`~lookalike.inference.bulk.source.open_source` takes.
             watcher: Is told the progress.
 
         Returns:
             How many pictures were new, changed, unchanged, and which were skipped.
         """
-        source, watcher = Path(source), watcher or Watcher()
-        above = [root for root in self.roots if source.expanduser().resolve().is_relative_to(root)]
-        listing = list_pictures(source, above[0] if above else None)
-        number = self.root_number(listing.root)
-        done = Added(skipped=list(listing.skipped))
-        given = [replace(record, root=number) for record in listing.records]
-        ids = self.ids_of(given)
-        there = np.flatnonzero(ids >= 0)
-        stored = dict(zip(there.tolist(), self.records_of(ids[there].tolist()), strict=True))
-        waiting = [record for row, record in enumerate(given) if stored.get(row) != record]
-        known = {record.key for record in stored.values()}
-        done.unchanged = len(given) - len(waiting)
-        batches = embed_files(self.embedder, listing.root, waiting, done.skipped, watcher)
-        for records, vectors in batches:
-            self.commit(records, vectors)
-            changed = sum(record.key in known for record in records)
-            done.changed += changed
-            done.new += len(records) - changed
-        self.optimize(watcher)
-        return done
+        from lookalike.search.ingest import embed_into
+
+        place = Path(source).expanduser()
+        above = [root for root in self.roots if place.resolve().is_relative_to(root)]
+        pictures = open_source(place, root=above[0] if above else None)
+        return embed_into(self, pictures, watcher=watcher)
 
     def remove(self, ids: Iterable[int], watcher: Watcher | None = None) -> int:
         """Drop pictures from the index, not their files.
@@ -507,11 +494,7 @@ def below(folder: str) -> Filter:
 
 
 def unit_queries(vectors: ArrayLike, dim: int) -> Vectors:
-    """One vector, or rows of vectors, as contiguous rows of unit length in float32.
-
-    >>> unit_queries([3.0, 4.0], 2).tolist()
-    [[0.6000000238418579, 0.800000011920929]]
-    """
+    """One vector, or rows of vectors, as rows of unit length."""
     try:
         queries = np.atleast_2d(np.ascontiguousarray(vectors, np.float32))
     except (TypeError, ValueError) as error:
@@ -519,12 +502,10 @@ def unit_queries(vectors: ArrayLike, dim: int) -> Vectors:
     if queries.ndim != 2 or queries.shape[1] != dim:
         found = queries.shape[1] if queries.ndim == 2 else f"the shape {list(queries.shape)}"
         raise BadInput(f"the index holds vectors of {dim} numbers, not {found}")
-    # In float64 no square is too large or too small.
-    lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
-    if len(lengths) and not (lengths.min() > 0 and lengths.max() < np.inf):
-        raise BadInput("a query must be a vector of finite numbers that is not zero")
-    unit: Vectors = (queries / lengths[:, None]).astype(np.float32)
-    return unit
+    try:
+        return unit_rows(queries)
+    except NoDirectionError as error:
+        raise BadInput("a query must be a vector of finite numbers that is not zero") from error
 
 
 @lru_cache(maxsize=256)

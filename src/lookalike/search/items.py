@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+import pyarrow
+
+from lookalike.inference.bulk.columns import metadata_columns, metadata_name
 from lookalike.inference.bulk.listing import Skipped
 
-__all__ = ["Added", "Column", "Hit", "Item", "Precision", "Record", "Skipped"]
+__all__ = ["Added", "Column", "Hit", "Item", "Precision", "Record", "Skipped", "records_of"]
 
 Precision: TypeAlias = Literal["float32", "float16"]
 """The type of the numbers of stored vectors."""
@@ -105,3 +108,25 @@ class Column(Sequence[Any]):
         found = self._records[row]
         several = isinstance(row, slice)
         return [getattr(r, self._name) for r in found] if several else getattr(found, self._name)
+
+
+def records_of(table: pyarrow.Table, root: int) -> list[Record]:
+    """Rows of a table of pictures as an index stores them."""
+    metadata = metadata_columns(table.column_names)
+    names = [metadata_name(column) for column in metadata]
+    values = [table[column].to_pylist() for column in metadata]
+    rows = zip(*values, strict=True) if values else ((),) * len(table)
+    fixed = zip(
+        *(table[name].to_pylist() for name in ("path", "label", "size", "modified")), strict=True
+    )
+    return [
+        Record(
+            path,
+            label,
+            {name: text for name, text in zip(names, texts, strict=True) if text is not None},
+            root,
+            -1 if size is None else size,
+            modified or 0,
+        )
+        for (path, label, size, modified), texts in zip(fixed, rows, strict=True)
+    ]

@@ -17,15 +17,17 @@ from lookalike.data.csv_table import read_table
 from lookalike.data.parquet import explain_unreadable
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.files import refuse_packed
-from lookalike.inference.bulk.columns import FIXED, VECTOR, column_of
-from lookalike.inference.bulk.manifest import MANIFEST, Manifest
-from lookalike.inference.bulk.shards import is_shard, read_shard, vectors_in
+from lookalike.inference.bulk.columns import VECTOR, column_of
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
+from lookalike.progress import Watcher
+from lookalike.search.index import Index
+from lookalike.search.items import Record, records_of
+from lookalike.search.unit import NoDirectionError, unit_rows
 
 __all__ = ["VectorFile", "open_vectors"]
 
-Parts: TypeAlias = Iterator[tuple[NDArray[Any], pyarrow.Table]]
+Parts: TypeAlias = Iterator[tuple[NDArray[Any], list[Record]]]
 """Consecutive rows: their vectors, and what is known of them."""
 
 NAMES = ("vector", "embedding", "vectors", "embeddings")
@@ -39,88 +41,71 @@ class VectorFile:
 
     Attributes:
         place: Where they are.
-        root: What paths are relative to.
+        roots: What paths are relative to, by the ``root`` of a record.
         rows: How many there are.
         dim: The size of a vector.
         parts: Reads them.
-        model: The folder of the model that made them, if it is known.
+        embedder: The model that made them, if it is known.
     """
 
     place: Path
-    root: Path
+    roots: tuple[Path, ...]
     rows: int
     dim: int
     parts: Callable[[], Parts]
-    model: Path | None = None
+    embedder: Embedder | None = None
 
-    def blocks(self, size: int) -> Iterator[tuple[int, Vectors, pyarrow.Table]]:
-        """About ``size`` rows at a time: the number of the first, unit vectors, and columns.
-
-        Columns are ``path``, ``label``, ``size`` and ``modified``, and metadata as text.
+    def blocks(self, size: int) -> Iterator[tuple[Vectors, list[Record]]]:
+        """About ``size`` rows at a time: unit vectors, and what is known of them.
 
         Raises:
             BadInput: A vector is not finite or zero, or a file is damaged.
         """
-        first, count = 0, 0
+        first = 0
         vectors: list[Vectors] = []
-        tables: list[pyarrow.Table] = []
-        for given, table in self.parts():
+        records: list[Record] = []
+        for given, known in self.parts():
             for start in range(0, len(given), size):
-                some = given[start : start + size]
-                vectors.append(_unit(some, first + count, self.place))
-                tables.append(table.slice(start, size))
-                count += len(some)
-                if count >= size:
-                    yield first, np.concatenate(vectors), _joined(tables)
-                    first, count, vectors, tables = first + count, 0, [], []
-        if count:
-            yield first, np.concatenate(vectors), _joined(tables)
+                vectors.append(self._unit(given[start : start + size], first + len(records)))
+                records += known[start : start + size]
+                if len(records) >= size:
+                    yield np.concatenate(vectors), records
+                    first, vectors, records = first + len(records), [], []
+        if records:
+            yield np.concatenate(vectors), records
 
-    def check(self, tick: Callable[[int], None]) -> None:
+    def check(self, watcher: Watcher) -> None:
         """Read everything once, so that nothing is imported from files that are damaged.
 
         Raises:
-            BadInput: A vector is not finite or zero, or a path is there twice.
+            BadInput: A vector is not finite or zero, or there are more or fewer than there should
+                be.
         """
-        found = [np.empty(0, np.int64)]
         row = 0
-        for given, table in self.parts():
-            _unit(given, row, self.place)
-            found.append(np.array([hash(path) for path in table["path"].to_pylist()], np.int64))
+        for given, _ in self.parts():
+            self._unit(given, row)
             row += len(given)
-            tick(row)
+            watcher.stage("checking", row, self.rows)
         if row != self.rows:
             raise BadInput(f"'{self.place}' has {row:,} vectors, not {self.rows:,}")
-        hashes = np.sort(np.concatenate(found))
-        same = np.flatnonzero(np.diff(hashes) == 0)
-        if len(same):
-            self._refuse_twice(set(hashes[same].tolist()))
 
-    def _refuse_twice(self, suspicious: set[int]) -> None:
-        """Refuse a path that is there twice; two paths may have the same hash."""
-        seen: dict[str, int] = {}
-        row = 0
-        for _, table in self.parts():
-            for path in table["path"].to_pylist():
-                if hash(path) in suspicious and seen.setdefault(path, row) != row:
-                    raise BadInput(
-                        f"'{path}' is there twice in '{self.place}': rows {seen[path]} and {row}, "
-                        "counted from 0"
-                    )
-                row += 1
-
-    def embedder(self) -> Embedder | None:
-        """The model that made the vectors, if it is known."""
-        return None if self.model is None else Embedder.load(self.model)
+    def _unit(self, given: NDArray[Any], first: int) -> Vectors:
+        try:
+            return unit_rows(given)
+        except NoDirectionError as error:
+            raise BadInput(
+                f"the vector in row {first + error.row} of '{self.place}', counted from 0, "
+                f"{error.reason}"
+            ) from error
 
 
 def open_vectors(place: Path, table: Path | None = None) -> VectorFile:
     """Vectors in a file or folder.
 
     Args:
-        place: The folder of ``lookalike embed``; an .npy [n, dim]; an .npz with ``vectors`` or
-            ``embeddings`` and perhaps ``ids``, ``paths`` or ``labels``; a Parquet file with a
-            column of vectors, or a folder of such files.
+        place: The folder of an index, such as ``lookalike embed`` writes; an .npy [n, dim]; an .npz
+            with ``vectors`` or ``embeddings`` and perhaps ``ids``, ``paths`` or ``labels``; a
+            Parquet file with a column of vectors, or a folder of such files.
         table: A CSV or Parquet file with a row for each vector: ``path`` or ``id``, perhaps
             ``label``, and metadata.
 
@@ -133,10 +118,10 @@ def open_vectors(place: Path, table: Path | None = None) -> VectorFile:
     place = place.expanduser()
     if not place.exists():
         raise BadInput(f"there is no file or folder of vectors '{place}'")
-    if (place / MANIFEST).is_file():
+    if (place / "index.json").is_file():
         if table is not None:
             raise BadInput(f"'{place}' knows its pictures; leave out --table")
-        return _of_embed(place)
+        return _of_index(place)
     if place.suffix in (".npy", ".npz"):
         return _of_numpy(place, table)
     if place.is_dir() or place.suffix == ".parquet":
@@ -146,21 +131,17 @@ def open_vectors(place: Path, table: Path | None = None) -> VectorFile:
     )
 
 
-def _of_embed(folder: Path) -> VectorFile:
-    manifest = Manifest.read(folder)
-    if not manifest.complete:
-        raise BadInput(
-            f"the vectors in '{folder}' are not complete; the 'lookalike embed' that began them "
-            "completes them"
-        )
+def _of_index(folder: Path) -> VectorFile:
+    index = Index.open(folder)
+    ids = index.ids_where(None)
 
     def parts() -> Parts:
-        for file in manifest.files:
-            shard = read_shard(folder, file, manifest.dim)
-            yield vectors_in(shard[VECTOR]), shard.drop_columns([VECTOR])
+        for start in range(0, len(ids), BLOCK):
+            some = ids[start : start + BLOCK].tolist()
+            yield index.vectors_of(some), index.records_of(some)
 
-    rows = manifest.rows or 0
-    return VectorFile(folder, Path(manifest.root), rows, manifest.dim, parts, folder / "model")
+    model = index.embedder if index.fingerprint else None
+    return VectorFile(folder, index.roots or (folder,), len(ids), index.dim, parts, model)
 
 
 def _of_numpy(place: Path, table: Path | None) -> VectorFile:
@@ -185,9 +166,9 @@ def _of_numpy(place: Path, table: Path | None) -> VectorFile:
 
     def parts() -> Parts:
         for start in range(0, len(given), BLOCK):
-            yield given[start : start + BLOCK], pictures.slice(start, BLOCK)
+            yield given[start : start + BLOCK], records_of(pictures.slice(start, BLOCK), 0)
 
-    return VectorFile(place, _root(place, table), len(given), given.shape[1], parts)
+    return VectorFile(place, (_root(place, table),), len(given), given.shape[1], parts)
 
 
 def _of_archive(
@@ -209,15 +190,10 @@ def _of_archive(
 def _of_parquet(place: Path, table: Path | None) -> VectorFile:
     paths = [place] if place.is_file() else sorted(filter(Path.is_file, place.rglob("*.parquet")))
     if not paths:
-        raise BadInput(f"'{place}' has neither {MANIFEST} nor a .parquet file")
+        raise BadInput(f"'{place}' has neither an index.json nor a .parquet file")
     with explain_unreadable(place):
         files = [pyarrow.parquet.ParquetFile(path) for path in paths]
         schemas = [file.schema_arrow for file in files]
-        if place.is_dir() and any(map(is_shard, schemas)):
-            raise BadInput(
-                f"'{place}' has shards of 'lookalike embed' without their {MANIFEST}; restore it, "
-                "or embed again into another folder"
-            )
         column = _vector_column(place, schemas[0])
         rows = sum(file.metadata.num_rows for file in files)
         if not rows:
@@ -245,10 +221,10 @@ def _of_parquet(place: Path, table: Path | None) -> VectorFile:
                     found = _array(batch[column], path, row)
                     if found.shape[1] != dim:
                         raise BadInput(f"{path}: vectors of {found.shape[1]} numbers, not {dim}")
-                    yield found, pictures.slice(start, len(found))
+                    yield found, records_of(pictures.slice(start, len(found)), 0)
                     start, row = start + len(found), row + len(found)
 
-    return VectorFile(place, _root(place, table), rows, dim, parts)
+    return VectorFile(place, (_root(place, table),), rows, dim, parts)
 
 
 def _vector_column(place: Path, schema: pyarrow.Schema) -> str:
@@ -305,11 +281,26 @@ def _columns_of(
         if key is None
         else _as_text(found[key], key, place),
         "label": pyarrow.nulls(rows, text) if label is None else _labels(found[label], label),
+        "size": pyarrow.nulls(rows, pyarrow.int64()),
+        "modified": pyarrow.nulls(rows, pyarrow.int64()),
     }
+    _refuse_twice(place, columns["path"])
     for name in found.column_names:
         if name not in (key, label):
             columns[column_of(name)] = _as_text(found[name], name)
     return pyarrow.table(columns)
+
+
+def _refuse_twice(place: Path, paths: Any) -> None:
+    """Refuse a path that is there twice."""
+    counts = paths.value_counts()
+    repeated = counts.filter(compute.greater(counts.field("counts"), 1))
+    if len(repeated):
+        path = repeated.field("values")[0]
+        rows = np.flatnonzero(compute.equal(paths, path).to_numpy(zero_copy_only=False))
+        raise BadInput(
+            f"'{path}' is there twice in '{place}': rows {rows[0]} and {rows[1]}, counted from 0"
+        )
 
 
 def _labels(column: Any, name: str) -> Any:
@@ -331,31 +322,9 @@ def _read_columns(table: Path) -> pyarrow.Table:
 def _as_text(column: Any, name: str, place: Path | None = None) -> Any:
     try:
         found = column.cast(pyarrow.large_string())
+        found.validate(full=True)  # a text may be no UTF-8
     except pyarrow.ArrowException as error:
         raise BadInput(f"the column '{name}' cannot be text: {error}") from error
     if place is not None and found.null_count:
         raise BadInput(f"some rows of '{place}' have no '{name}'")
     return found
-
-
-def _joined(tables: list[pyarrow.Table]) -> pyarrow.Table:
-    found = pyarrow.concat_tables(tables, promote_options="permissive")
-    missing = [name for name in FIXED if name not in found.column_names]
-    for name in missing:
-        found = found.append_column(name, pyarrow.nulls(len(found), pyarrow.int64()))
-    return found
-
-
-def _unit(given: NDArray[Any], first: int, place: Path) -> Vectors:
-    """Rows of unit length in float32; those that are so already stay as they are, bit by bit."""
-    vectors = np.ascontiguousarray(given, np.float32)
-    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64))
-    bad = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
-    if len(bad):
-        what = "is zero" if lengths[bad[0]] == 0 else "is not finite"
-        raise BadInput(f"the vector in row {first + bad[0]} of '{place}', counted from 0, {what}")
-    off = np.flatnonzero(np.abs(lengths - 1) > 1e-6)
-    if len(off):
-        vectors = vectors.copy()
-        vectors[off] = (vectors[off] / lengths[off, None]).astype(np.float32)
-    return vectors

@@ -248,8 +248,8 @@ def api_router(service: "Service") -> APIRouter:
             File(description="The query; of several the mean.", max_length=PICTURES),
         ] = [],  # noqa: B006
         item: FormIds = [],  # noqa: B006
-        right: FormIds = [],  # noqa: B006
-        wrong: FormIds = [],  # noqa: B006
+        positive_ids: FormIds = [],  # noqa: B006
+        negative_ids: FormIds = [],  # noqa: B006
         plus: FormLabels = [],  # noqa: B006
         minus: FormLabels = [],  # noqa: B006
         weight: Annotated[float, Form(ge=0, le=10, allow_inf_nan=False)] = 1.0,
@@ -274,7 +274,7 @@ def api_router(service: "Service") -> APIRouter:
             finally:
                 for task in tasks:
                     task.cancel()
-            examples = Examples(vectors, item, right, wrong, plus, minus, weight)
+            examples = Examples(vectors, item, positive_ids, negative_ids, plus, minus, weight)
             return await answer(start, view, examples, k, label, where, at_least)
 
     @router.post(
@@ -295,7 +295,13 @@ def api_router(service: "Service") -> APIRouter:
             kind = request.headers.get("content-type", "")
             body = await service.parsing.run(query.parse, text, kind)
             examples = Examples(
-                body.vectors, body.items, body.right, body.wrong, body.plus, body.minus, body.weight
+                body.vectors,
+                body.items,
+                body.positive_ids,
+                body.negative_ids,
+                body.plus,
+                body.minus,
+                body.weight,
             )
             return await answer(
                 start, view, examples, body.k, body.label, body.where, body.at_least

@@ -10,7 +10,7 @@ from lookalike.inference.encoder import Vectors
 from lookalike.serve.collection import View
 from lookalike.serve.limits import Refusal
 
-RIGHT, WRONG = 0.75, 0.15
+POSITIVE, NEGATIVE = 0.75, 0.15
 """The weights of marks, beta and gamma."""
 SHORTEST = 1e-6
 CANCELLED = "These examples cancel each other out: nothing is left to search with."
@@ -24,8 +24,8 @@ class Examples:
     Args:
         vectors: Of uploaded pictures, or given as numbers.
         items: Ids of indexed pictures.
-        right: Ids that were marked as right.
-        wrong: Ids that were marked as wrong.
+        positive_ids: Ids that were marked as right.
+        negative_ids: Ids that were marked as wrong.
         plus: Labels that are added.
         minus: Labels that are subtracted.
         weight: How much a label counts, against 1 of the pictures.
@@ -33,8 +33,8 @@ class Examples:
 
     vectors: Sequence[ArrayLike] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
-    right: list[int] = field(default_factory=list)
-    wrong: list[int] = field(default_factory=list)
+    positive_ids: list[int] = field(default_factory=list)
+    negative_ids: list[int] = field(default_factory=list)
     plus: list[str] = field(default_factory=list)
     minus: list[str] = field(default_factory=list)
     weight: float = 1.0
@@ -42,7 +42,7 @@ class Examples:
     @property
     def excluded(self) -> set[int]:
         """What the answer leaves out: the query itself, and what is wrong."""
-        return {*self.items, *self.wrong}
+        return {*self.items, *self.negative_ids}
 
     def combined(self, view: View) -> Vectors:
         """The unit vector to search with.
@@ -55,13 +55,13 @@ class Examples:
         Marks move it as Rocchio's relevance feedback does, towards the mean of what is right
         and away from the mean of what is wrong::
 
-            q = unit(q + 0.75 mean(right) - 0.15 mean(wrong))
+            q = unit(q + 0.75 mean(positive) - 0.15 mean(negative))
 
         (Rocchio, "Relevance feedback in information retrieval", 1971; the weights are those of
         Manning, Raghavan and Schuetze, "Introduction to Information Retrieval", 2008, 9.1.1.)
         """
-        view.check(*self.items, *self.right, *self.wrong)
-        if not (self.vectors or self.items or self.plus or self.right):
+        view.check(*self.items, *self.positive_ids, *self.negative_ids)
+        if not (self.vectors or self.items or self.plus or self.positive_ids):
             raise Refusal(422, "Give a picture, an id, a vector or a label to search with.")
         query: Precise = np.zeros(view.index.dim)
         given = [_unit(self._checked(view, vector)) for vector in self.vectors]
@@ -72,8 +72,8 @@ class Examples:
             added = sum((view.label_mean(label) for label in self.plus), np.zeros(len(query)))
             taken = sum((view.label_mean(label) for label in self.minus), np.zeros(len(query)))
             query = self._left(query + self.weight * (added - taken))
-        if self.right or self.wrong:
-            for ids, weight in ((self.right, RIGHT), (self.wrong, -WRONG)):
+        if self.positive_ids or self.negative_ids:
+            for ids, weight in ((self.positive_ids, POSITIVE), (self.negative_ids, -NEGATIVE)):
                 if ids:
                     marked = view.index.vectors_of(ids)
                     query = query + weight * marked.mean(0, dtype=np.float64)

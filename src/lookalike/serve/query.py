@@ -23,8 +23,8 @@ class Query(BaseModel):
         [], description="Vectors of the index's own model."
     )
     items: Ids = Field([], description="Indexed pictures; the query is the mean of all vectors.")
-    right: Ids = Field([], description="Pictures that were marked as right.")
-    wrong: Ids = Field([], description="Pictures that were marked as wrong.")
+    positive_ids: Ids = Field([], description="Pictures that were marked as right.")
+    negative_ids: Ids = Field([], description="Pictures that were marked as wrong.")
     plus: Labels = Field([], description="Labels whose mean is added.")
     minus: Labels = Field([], description="Labels whose mean is subtracted.")
     weight: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = Field(

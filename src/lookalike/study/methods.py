@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lookalike.config import RunConfig, parse
+from lookalike.config.keys import declared_keys, selected
 from lookalike.config.loading import merge, set_keys
 from lookalike.errors import BadInput
 from lookalike.study.config import MethodConfig, RowConfig, StudyConfig, StudyData
@@ -15,9 +16,9 @@ from lookalike.study.results import label_of
 from lookalike.study.tuning import SearchSpace, grid_values
 from lookalike.training.runner import check
 
-STUDY_KEYS = ("data", "protocol", "seed")
+STUDY_KEYS = tuple(name for name in RunConfig.model_fields if name in StudyConfig.model_fields)
 """Keys of a run that the study sets."""
-NOT_AXES = ("seed", "runs_dir", "protocol.seed", "protocol.fold", "train.metric")
+NOT_AXES = tuple(name for name, one in declared_keys(RunConfig).items() if one.key.of_study)
 """Keys that a study sets for every run, whatever varies."""
 NO_AXES: Mapping[str, str] = {}
 
@@ -153,15 +154,7 @@ def row_config(study: StudyConfig, row: RowConfig) -> RunConfig:
 
 def shared_config(config: RunConfig) -> RunConfig:
     """What the facts and baselines of a row depend on, and nothing else of its configuration."""
-    own = {
-        "model": {"network", "weights", "pooling", "layer_norm", "dim", "frozen", "frozen_views"},
-        "train": {"metric", "device", "precision", "eval_batch_size"},
-    }
-    parts = {
-        name: getattr(config, name).model_dump(include=set(keys)) for name, keys in own.items()
-    }
-    whole = {name: getattr(config, name).model_dump() for name in ("data", "protocol")}
-    return parse(parts | whole | {"seed": config.seed}, "a row")
+    return parse(selected(config, lambda key: bool(key.baselines)), "a row")
 
 
 def resolve(

@@ -8,6 +8,7 @@ from typing import Any
 
 from lookalike import models
 from lookalike.config import RunConfig, without_effect
+from lookalike.config.keys import selected
 from lookalike.data import ImageSet
 from lookalike.errors import BadInput
 from lookalike.study.classes import RowClasses
@@ -294,9 +295,7 @@ def _groups(found: Sequence[Cell]) -> dict[str, list[Cell]]:
     """Cells that share data, protocol and network, by a name: the data set and common axes."""
     by_key: dict[tuple[str, str], list[Cell]] = {}
     for cell in found:
-        key = cell.shared.model_dump_json(
-            exclude={"model": {"frozen", "frozen_views"}, "train": {"eval_batch_size"}}
-        )
+        key = repr(selected(cell.shared, lambda key: key.baselines == "values"))
         by_key.setdefault((cell.dataset, key), []).append(cell)
     named: dict[str, list[Cell]] = {}
     for (dataset, _), group in by_key.items():

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from lookalike.config import RunConfig, parse
+from lookalike.config.keys import feature_values
 from lookalike.data import ImageSet, ImageStore, Preset, Split, Subset
 from lookalike.data.presets import NETWORK, preset_name
 from lookalike.errors import LookalikeError, WriteFailed
@@ -228,11 +229,9 @@ class TaskRunner:
             learner = build_bundle(config, images, store, preset, device, self.watcher)
             self.preparing_seconds += time.monotonic() - begun
             return learner
-        model = config.model
         features = self.cached(
             lambda: frozen_features(config, images, store, preset, device, self.watcher),
-            "features", config.data, model.network, model.weights, model.pooling,
-            model.frozen_views,
+            "features", config.data, config.model.weights, feature_values(config),
         )  # fmt: skip
         return bundle_of_features(config, features, device)
 

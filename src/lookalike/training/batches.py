@@ -20,7 +20,7 @@ from lookalike.training.distributed.ranks import own_part, sizes_of, world_size
 from lookalike.training.feeding import Feeding, UnreadBatch, feed
 
 
-class Source(Protocol):
+class InputSource(Protocol):
     """Inputs of a model, by image index; several threads may read at a time.
 
     Batches are read and travel compactly; :meth:`inputs` completes them where the network is.
@@ -40,7 +40,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Pixels:
+class PixelSource:
     """Images from the cache, augmented or not, as the network expects them."""
 
     store: ImageStore
@@ -74,7 +74,7 @@ class TrainingBatches:
     """
 
     subset: Subset
-    source: Source
+    source: InputSource
     sampler: BatchSampler
     seed: int
     device: torch.device
@@ -134,7 +134,7 @@ class TrainingBatches:
 
 
 def read_training(
-    source: Source,
+    source: InputSource,
     indices: NDArray[np.int64],
     seed: int,
     step: int,
@@ -147,7 +147,7 @@ def read_training(
     return source.training(indices[start:stop], random)
 
 
-def unread_test(source: Source, indices: NDArray[np.int64]) -> list[UnreadBatch]:
+def unread_test(source: InputSource, indices: NDArray[np.int64]) -> list[UnreadBatch]:
     """A batch to embed."""
     return [UnreadBatch(len(indices), lambda start, stop: source.testing(indices[start:stop]))]
 
@@ -156,7 +156,7 @@ def unread_test(source: Source, indices: NDArray[np.int64]) -> list[UnreadBatch]
 def embed(
     model: nn.Module,
     subset: Subset,
-    source: Source,
+    source: InputSource,
     *,
     batch_size: int = 256,
     progress: Callable[[int, int], None] | None = None,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lookalike import data, models, samplers
 from lookalike.config import DataConfig, ModelConfig, RunConfig
+from lookalike.config.keys import feature_values, refuse_conflicts
 from lookalike.data import ONE_VIEW, ImageSet, ImageStore, Preset, Split, Subset, Views
 from lookalike.data.presets import preset_name
 from lookalike.errors import BadInput
@@ -20,7 +21,7 @@ from lookalike.models.lora import require_peft, with_lora
 from lookalike.progress import Watcher
 from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
-from lookalike.training.batches import Pixels, Source, embed
+from lookalike.training.batches import InputSource, PixelSource, embed
 from lookalike.training.features import Features, Frozen, open_features
 from lookalike.training.feeding import Feeding
 
@@ -33,7 +34,7 @@ class ModelBundle:
     """The model that learns, the source of its inputs, the size of a frozen network, test views."""
 
     model: EmbeddingModel
-    source: Source
+    source: InputSource
     frozen_parameters: int = 0
     views: Views = ONE_VIEW
 
@@ -119,23 +120,12 @@ def splits_of(config: RunConfig, images: ImageSet) -> list[Split]:
 
 def check_model(config: RunConfig) -> None:
     """Refuse settings of the model that exclude each other, before any data are read."""
+    refuse_conflicts(config)
     model = config.model
-    fixed = model.freeze_backbone or config.optim.warmup_epochs
-    if not model.dim and fixed and config.train.epochs and not model.frozen:
-        raise BadInput(
-            "model.dim=0 has no head, so with a frozen backbone nothing is left to learn"
-        )
-    if config.optim.clip_value is not None and config.optim.clip_norm is not None:
-        raise BadInput("optim.clip_value and optim.clip_norm exclude each other")
+    if model.lora is not None:
+        require_peft()
     preset = models.preset_of(config.data.transform, model.network)
     models.check_network(model.network, model.pooling, preset.size, tested_sizes(preset))
-    if model.pooling == "map" and config.mix is not None and config.mix.where == "feature":
-        raise BadInput(
-            "mix.where=feature mixes maps before they are pooled, and with model.pooling=map the "
-            "network pools itself; choose mix.where=embed or mix.where=input"
-        )
-    if model.head_init in ("pca", "lda") and not model.dim:
-        raise BadInput(f"model.head_init = {model.head_init!r} needs a head: model.dim above 0")
     if model.head_init != "random" and model.dim:
         width = models.feature_width(model.network)
         if model.dim > width:
@@ -143,7 +133,6 @@ def check_model(config: RunConfig) -> None:
                 f"model.dim = {model.dim} is more than the {width} features of {model.network!r}, "
                 f"from which model.head_init={model.head_init} makes the head"
             )
-    check_freezing(config)
 
 
 def tested_sizes(preset: Preset) -> tuple[int, ...]:
@@ -152,58 +141,6 @@ def tested_sizes(preset: Preset) -> tuple[int, ...]:
     if side is None or (side == preset.size and preset.views.scales == ONE_VIEW.scales):
         return ()
     return tuple(preset.views.side(side, scale) for scale in preset.views.scales)
-
-
-def check_freezing(config: RunConfig) -> None:
-    """Refuse ways of freezing the network that exclude each other or leave nothing to learn."""
-    model = config.model
-    if model.lora is not None:
-        check_adapters(model)
-    if model.freeze_until and (model.frozen_until or model.freeze_backbone):
-        other = "frozen_until" if model.frozen_until else "freeze_backbone"
-        raise BadInput(f"model.freeze_until and model.{other} exclude each other")
-    if not model.frozen and not model.frozen_until:
-        return
-    given = "model.frozen=true" if model.frozen else f"model.frozen_until={model.frozen_until}"
-    transform = config.data.transform
-    views = None if isinstance(transform, str) else transform.test
-    if views and (views.flip or views.scales != (1.0,)):
-        raise BadInput(
-            f"{given} keeps one view of each test image; leave out data.transform.test.flip and "
-            "data.transform.test.scales"
-        )
-    if model.frozen and model.frozen_until:
-        raise BadInput(
-            "model.frozen=true freezes all of the network; leave out model.frozen_until "
-            "(model.frozen_until=null, where a recipe has it)"
-        )
-    if model.weights == "none":
-        raise BadInput(f"{given} needs trained weights: model.weights=imagenet or a file")
-    if model.frozen and mixes_pixels(config):
-        raise BadInput(
-            "mix.where=input mixes pixels, and model.frozen=true has none; with "
-            "model.frozen_until=MODULE they pass the frozen front"
-        )
-    if model.frozen and not model.dim and config.train.epochs:
-        raise BadInput("model.frozen=true with model.dim=0 leaves nothing to learn")
-    if model.frozen and model.pooling == "gem":
-        raise BadInput("model.pooling=gem learns, so its features cannot be frozen")
-    for option in ("compile", "activation_checkpointing"):
-        if model.frozen_until and getattr(config.train, option):
-            raise BadInput(f"train.{option} needs a whole network, and {given} cuts it")
-
-
-def check_adapters(model: ModelConfig) -> None:
-    """Refuse adapters where they cannot learn."""
-    for fixed in ("frozen", "freeze_backbone"):
-        if getattr(model, fixed):
-            raise BadInput(
-                f"model.{fixed}=true lets nothing in the network learn, and model.lora its "
-                "adapters; leave out one of them"
-            )
-    if model.weights == "none":
-        raise BadInput("model.lora adapts trained weights: set model.weights=imagenet or to a file")
-    require_peft()
 
 
 def mixes_pixels(config: RunConfig) -> bool:
@@ -274,7 +211,7 @@ def build_bundle(
     def front() -> Frozen:
         return Frozen(backbone.eval().front, pixels, 0, device, feeding_of(config))
 
-    part = {"until": until, **store.settings}
+    part = {**feature_values(config), **store.settings}
     return ModelBundle(rest, open_features(images, preset, config.model, part, front, watcher))
 
 
@@ -293,10 +230,10 @@ def bundle_of_features(config: RunConfig, features: Features, device: torch.devi
 
 def pixels_of(
     config: RunConfig, store: ImageStore, preset: Preset, model: EmbeddingModel
-) -> Pixels:
+) -> PixelSource:
     """The images as the network expects them."""
     normalisation = preset.normalisation(model.normalisation)
-    return Pixels(store, preset, normalisation, memory_format_of(config))
+    return PixelSource(store, preset, normalisation, memory_format_of(config))
 
 
 def memory_format_of(config: RunConfig) -> torch.memory_format:
@@ -330,7 +267,7 @@ def frozen_features(
         count = sum(weight.numel() for weight in model.backbone.parameters())
         return Frozen(pooled_features(model), pixels, count, device, feeding_of(config))
 
-    part = {"pooling": config.model.pooling, **store.settings}
+    part = {**feature_values(config), **store.settings}
     return open_features(images, preset, config.model, part, frozen, watcher)
 
 
@@ -346,7 +283,7 @@ def pooled_features(model: EmbeddingModel) -> Callable[[Tensor], Tensor]:
 
 
 def initial_head(
-    config: RunConfig, model: EmbeddingModel, subset: Subset, source: Source
+    config: RunConfig, model: EmbeddingModel, subset: Subset, source: InputSource
 ) -> HeadWeights | None:
     """The initial weights of the head from the training images; None: random, as they are.
 

@@ -26,10 +26,10 @@ from lookalike.files import atomically, file_checksum, refuse_packed
 from lookalike.training.distributed.ranks import from_first, on_all_ranks
 
 Weights = dict[str, Tensor]
-State = dict[str, Any]
+CheckpointState = dict[str, Any]
 
 
-def save(folder: Path, state: State) -> None:
+def save(folder: Path, state: CheckpointState) -> None:
     """Write a checkpoint into ``folder``, then delete the older ones.
 
     Raises:
@@ -63,12 +63,12 @@ def write_named(folder: Path, name: str, suffix: str, write: Callable[[Path], ob
     return path.name
 
 
-def latest(folder: Path) -> State | None:
+def latest(folder: Path) -> CheckpointState | None:
     """The newest complete checkpoint in ``folder``."""
     return read(found[-1]) if (found := complete(folder)) else None
 
 
-def latest_on_all_ranks(folder: Path) -> State | None:
+def latest_on_all_ranks(folder: Path) -> CheckpointState | None:
     """What ``latest`` gives the first process, in all: each reads the file if it has it."""
     name = from_first(lambda: found[-1].name if (found := complete(folder)) else None)
     if name is None:
@@ -78,7 +78,7 @@ def latest_on_all_ranks(folder: Path) -> State | None:
     return from_first(lambda: read(folder / name))
 
 
-def read(path: Path) -> State:
+def read(path: Path) -> CheckpointState:
     """The content of a checkpoint, or of the file of the weights before training.
 
     A flipped bit would change the result of the run, and nobody would know, so the file is compared
@@ -93,7 +93,7 @@ def read(path: Path) -> State:
         if path.suffix == ".safetensors":
             return load_file(path)
         refuse_packed(path)
-        state: State = torch.load(path, weights_only=True, map_location="cpu")
+        state: CheckpointState = torch.load(path, weights_only=True, map_location="cpu")
         return state
 
 
@@ -102,7 +102,7 @@ def complete(folder: Path) -> list[Path]:
     return sorted(folder.glob("[0-9]*.pt"))
 
 
-class Writer:
+class CheckpointWriter:
     """Writes checkpoints in a thread, one at a time.
 
     Args:
@@ -114,7 +114,7 @@ class Writer:
         self._threads = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
 
-    def save(self, state: State) -> None:
+    def save(self, state: CheckpointState) -> None:
         """Copy everything as it is now, and write the copy; waits for the one before."""
         self.wait()
         self._writing = self._threads.submit(save, self.folder, copied(state))

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import shutil
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -26,13 +25,12 @@ from lookalike.config import ModelConfig
 from lookalike.data import ImageSet, Preset
 from lookalike.data.cache import cache_folder, remove_abandoned
 from lookalike.data.image_random import ImageRandom
-from lookalike.data.parallel import in_threads
 from lookalike.data.storing import format_bytes
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.files import damaged, locked, open_regular, read_json, write_json
+from lookalike.files import damaged, file_checksum, locked, read_json, write_json
 from lookalike.models import fingerprint
 from lookalike.progress import Watcher
-from lookalike.training.batches import Pixels, read_training, unread_test
+from lookalike.training.batches import PixelSource, read_training, unread_test
 from lookalike.training.feeding import Feeding, UnreadBatch, feed
 
 LARGEST = float(np.finfo(np.float16).max)
@@ -40,7 +38,6 @@ AT_A_TIME = 128
 """Images in a batch."""
 BATCHES_BETWEEN_FLUSHES = 32
 """After so many, what is computed survives a killed process too."""
-BLOCK_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class Frozen:
 
     part: Callable[[Tensor], Tensor]
     """Images [B, C, H, W] to maps [B, ...], in evaluation mode."""
-    pixels: Pixels
+    pixels: PixelSource
     parameters: int
     device: torch.device
     feeding: Feeding
@@ -90,22 +87,22 @@ def open_features(
     images: ImageSet,
     preset: Preset,
     model: ModelConfig,
-    part: Mapping[str, str],
+    part: Mapping[str, Any],
     frozen: Callable[[], Frozen],
     watcher: Watcher,
 ) -> Features:
-    """The features of all images by ``part`` of a network; computed if there is no file yet.
+    """The features of all images by a part of a network; computed if there is no file yet.
 
-    ``frozen`` builds the network and is called only if something has to be computed.
+    ``part`` has what they depend on besides the images and the weights
+    (:func:`lookalike.config.keys.feature_values`, and the settings of the store). ``frozen`` builds
+    the network and is called only if something has to be computed.
     """
     views = model.frozen_views
     named = {
         **part,
-        "network": model.network,
         "weights": fingerprint(model.network, model.weights),
         "preset": preset.name,
         "images": images.stamp,
-        "augmented_views": views,
         "torch": version("torch"),
     }
     digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
@@ -118,25 +115,12 @@ def open_features(
                 remove_abandoned(path)
                 network = frozen()
                 compute(path, network, len(images), views, watcher)
-                checked = {"blocks": block_checksums(path)}
-                known = {"parameters": network.parameters, "of": named} | checked
-                write_json(about, known, sealed=True)
+                known = {"parameters": network.parameters, "of": named}
+                write_json(about, known | {"crc32": file_checksum(path)}, sealed=True)
     known = read_json(about)
-    if known.get("blocks", found := block_checksums(path)) != found:
+    if known["crc32"] != file_checksum(path):
         raise damaged(path)
     return Features(torch.from_numpy(np.load(path, mmap_mode="c")), known["parameters"])
-
-
-def block_checksums(path: Path) -> list[int]:
-    """The CRC-32 of each block of a file, by all cores: as fast as the disk."""
-    size = path.stat().st_size
-
-    def one(start: int) -> int:
-        with open_regular(path) as file:
-            file.seek(start)
-            return zlib.crc32(file.read(BLOCK_BYTES))
-
-    return list(in_threads(one, range(0, size, BLOCK_BYTES)))
 
 
 def is_complete(path: Path, about: Path, shape: tuple[int, ...]) -> bool:

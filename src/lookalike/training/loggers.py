@@ -1,17 +1,17 @@
 """Loggers of a run besides its own ``metrics.jsonl``: TensorBoard, CSV, MLflow, W&B.
 
-Each implements Lightning Fabric's ``Logger``. None has an influence on the outcome.
+Each is a context that gives a function of the scores of an epoch. None has an influence on the
+outcome.
 """
 
 import csv
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeAlias
 
-from lightning_fabric.loggers.logger import Logger
 from lightning_fabric.loggers.tensorboard import TensorBoardLogger
 
 from lookalike.config import RunConfig
@@ -24,6 +24,10 @@ EXTRAS = ("mlflow", "wandb")
 """Loggers whose package, of the same name, is not part of the plain installation."""
 
 PROJECT = "lookalike"
+"""All runs are one project."""
+
+LogEpoch: TypeAlias = Callable[[Mapping[str, float], int], object]
+"""Takes the scores of an epoch and its number."""
 
 
 def check_loggers(config: RunConfig) -> None:
@@ -37,7 +41,7 @@ def check_loggers(config: RunConfig) -> None:
 
 
 @contextmanager
-def open_loggers(config: RunConfig, run: Run | None, epoch: int) -> Iterator[list[Logger]]:
+def open_loggers(config: RunConfig, run: Run | None, epoch: int) -> Iterator[list[LogEpoch]]:
     """The loggers of a run that continues at ``epoch``, with its settings; closed at the end.
 
     Without a run there are none.
@@ -45,21 +49,18 @@ def open_loggers(config: RunConfig, run: Run | None, epoch: int) -> Iterator[lis
     if run is None:
         yield []
         return
+    settings = flattened(config.identity())
     with naming(run.folder), quiet_writers():
-        opened = [LOGGERS[name](run, epoch) for name in dict.fromkeys(config.train.loggers)]
-        status = "failed"
         try:
-            for logger in opened:
-                logger.log_hyperparams(flattened(config.identity()))
-            yield opened
-            status = "success"
+            with ExitStack() as stack:
+                yield [
+                    stack.enter_context(LOGGERS[name](run, epoch, settings))
+                    for name in dict.fromkeys(config.train.loggers)
+                ]
         except ValueError as error:  # what Fabric makes of every error of TensorBoard
             if isinstance(error.__cause__, OSError):
                 raise error.__cause__ from error
             raise
-        finally:
-            for logger in opened:
-                logger.finalize(status)
 
 
 @contextmanager
@@ -79,120 +80,93 @@ def quiet_writers() -> Iterator[None]:
         threading.excepthook = former
 
 
-class RunLogger(Logger):
-    """A logger that belongs to one run."""
-
-    def __init__(self, run: Run, _epoch: int) -> None:
-        self.run = run
-
-    @property
-    def name(self) -> str:
-        """All runs are one project."""
-        return PROJECT
-
-    @property
-    def version(self) -> str:
-        """The run's own name."""
-        return self.run.folder.name
-
-    def log_hyperparams(self, params: Mapping[str, Any]) -> None:  # type: ignore[override]
-        """Settings; most loggers leave them to ``config.yaml``."""
-
-
-def tensorboard(run: Run, epoch: int) -> Logger:
+@contextmanager
+def tensorboard(run: Run, epoch: int, settings: dict[str, Any]) -> Iterator[LogEpoch]:
     """Fabric's TensorBoard logger, in the run's folder; a resumed run drops the later epochs."""
-    return TensorBoardLogger(
+    logger = TensorBoardLogger(
         run.folder, "tensorboard", version="", default_hp_metric=False, purge_step=epoch + 1
     )
+    try:
+        logger.log_hyperparams(settings)
+        yield logger.log_metrics
+    finally:
+        logger.finalize("")
 
 
-class Csv(RunLogger):
+@contextmanager
+def csv_table(run: Run, _epoch: int, _settings: dict[str, Any]) -> Iterator[LogEpoch]:
     """``metrics.csv``: the run's log as a table, for spreadsheets.
 
-    Fabric's CSVLogger deletes the epochs before a resumption, so this one is used.
+    The whole table is written again: it is small, and correct after any interruption. (Fabric's
+    CSVLogger deletes the epochs before a resumption.)
     """
 
-    def log_metrics(
-        self,
-        metrics: Mapping[str, float],  # noqa: ARG002
-        step: int | None = None,  # noqa: ARG002
-    ) -> None:
-        """Write the whole table again: it is small, and correct after any interruption."""
-        rows = self.run.epochs()
+    def log(_scores: Mapping[str, float], _epoch: int) -> None:
+        rows = run.epochs()
         names = dict.fromkeys(name for row in rows for name in row)
         with (
-            atomically(self.run.folder / "metrics.csv") as draft,
+            atomically(run.folder / "metrics.csv") as draft,
             draft.open("w", newline="", encoding="utf-8") as file,
         ):
             table = csv.DictWriter(file, list(names))
             table.writeheader()
             table.writerows(rows)
 
-
-class MLflow(RunLogger):
-    """MLflow: the server of MLFLOW_TRACKING_URI, or files in ``mlruns`` beside the runs."""
-
-    def __init__(self, run: Run, epoch: int) -> None:
-        super().__init__(run, epoch)
-        from mlflow import MlflowClient
-
-        uri = os.environ.get("MLFLOW_TRACKING_URI")
-        if uri is None:
-            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # required by MLflow 3
-            uri = (run.folder.parent / "mlruns").resolve().as_uri()
-        self.client = MlflowClient(uri)
-        project = self.client.get_experiment_by_name(PROJECT)
-        number = project.experiment_id if project else self.client.create_experiment(PROJECT)
-        query = f"attributes.run_name = '{self.version}'"
-        former = self.client.search_runs([number], query, max_results=1)  # it may be resumed
-        found = former[0] if former else self.client.create_run(number, run_name=self.version)
-        self.id = found.info.run_id
-        self.client.update_run(self.id, status="RUNNING")
-
-    def log_hyperparams(self, params: Mapping[str, Any]) -> None:  # type: ignore[override]
-        """Every setting that has an influence on the outcome."""
-        for name, value in params.items():
-            self.client.log_param(self.id, name, value)
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """One point per metric; MLflow does not allow '@' in names."""
-        for name, value in metrics.items():
-            self.client.log_metric(self.id, name.replace("@", " at "), value, step=step)
-
-    def finalize(self, status: str) -> None:
-        """Set the final status; an interrupted run resumes under the same name."""
-        self.client.set_terminated(self.id, "FINISHED" if status == "success" else "KILLED")
-        super().finalize(status)
+    yield log
 
 
-class WeightsAndBiases(RunLogger):
+@contextmanager
+def mlflow(run: Run, _epoch: int, settings: dict[str, Any]) -> Iterator[LogEpoch]:
+    """MLflow: the server of MLFLOW_TRACKING_URI, or files in ``mlruns`` beside the runs.
+
+    An interrupted run resumes under the same name. MLflow does not allow '@' in names.
+    """
+    from mlflow import MlflowClient
+
+    uri = os.environ.get("MLFLOW_TRACKING_URI")
+    if uri is None:
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # required by MLflow 3
+        uri = (run.folder.parent / "mlruns").resolve().as_uri()
+    client, own = MlflowClient(uri), run.folder.name
+    project = client.get_experiment_by_name(PROJECT)
+    number = project.experiment_id if project else client.create_experiment(PROJECT)
+    query = f"attributes.run_name = '{own}'"
+    former = client.search_runs([number], query, max_results=1)
+    found = former[0] if former else client.create_run(number, run_name=own)
+    there, status = found.info.run_id, "KILLED"
+
+    def log(scores: Mapping[str, float], epoch: int) -> None:
+        for name, value in scores.items():
+            client.log_metric(there, name.replace("@", " at "), value, step=epoch)
+
+    try:
+        client.update_run(there, status="RUNNING")
+        for name, value in settings.items():
+            client.log_param(there, name, value)
+        yield log
+        status = "FINISHED"
+    finally:
+        client.set_terminated(there, status)
+
+
+@contextmanager
+def weights_and_biases(run: Run, _epoch: int, settings: dict[str, Any]) -> Iterator[LogEpoch]:
     """Weights & Biases, by the settings of its own environment (WANDB_MODE, WANDB_API_KEY)."""
+    import wandb
 
-    def __init__(self, run: Run, epoch: int) -> None:
-        super().__init__(run, epoch)
-        import wandb
-
-        self.wandb_run = wandb.init(
-            project=PROJECT, id=self.version, name=self.version, resume="allow", dir=run.folder
-        )
-
-    def log_hyperparams(self, params: Mapping[str, Any]) -> None:  # type: ignore[override]
-        """Every setting that has an influence on the outcome."""
-        self.wandb_run.config.update(dict(params), allow_val_change=True)
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """One point per metric."""
-        self.wandb_run.log(dict(metrics), step=step)
-
-    def finalize(self, status: str) -> None:
-        """Send what is left."""
-        self.wandb_run.finish(exit_code=0 if status == "success" else 1)
-        super().finalize(status)
+    own, exit_code = run.folder.name, 1
+    opened = wandb.init(project=PROJECT, id=own, name=own, resume="allow", dir=run.folder)
+    try:
+        opened.config.update(settings, allow_val_change=True)
+        yield lambda scores, epoch: opened.log(dict(scores), step=epoch)
+        exit_code = 0
+    finally:
+        opened.finish(exit_code=exit_code)
 
 
-LOGGERS: dict[str, Callable[[Run, int], Logger]] = {
+LOGGERS: dict[str, Callable[[Run, int, dict[str, Any]], AbstractContextManager[LogEpoch]]] = {
     "tensorboard": tensorboard,
-    "csv": Csv,
-    "mlflow": MLflow,
-    "wandb": WeightsAndBiases,
+    "csv": csv_table,
+    "mlflow": mlflow,
+    "wandb": weights_and_biases,
 }

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.loggers.logger import Logger
 from torch import Tensor, nn
 
 from lookalike.config import RunConfig
@@ -39,8 +38,8 @@ from lookalike.training.distributed.gather import average_gradients, broadcast_f
 from lookalike.training.distributed.ranks import from_first, is_first, world_size
 from lookalike.training.forward import DropoutRNG, ForwardDispatch
 from lookalike.training.grad_cache import backward_by_chunks
-from lookalike.training.loggers import open_loggers
-from lookalike.training.monitor import Progress, StepMonitor
+from lookalike.training.loggers import LogEpoch, open_loggers
+from lookalike.training.monitor import StepMonitor, TrainingProgress
 from lookalike.training.objective import build_objective
 from lookalike.training.optimizer import WeightAverage, build_optimizer, build_schedule
 from lookalike.training.score import format_score, score, to_evaluation_device
@@ -78,8 +77,8 @@ class TrainingLoop:
         self.bundle = bundle
         self.watcher = watcher
         self.run = run
-        self.checkpoints = None if run is None else checkpoint.Writer(run.checkpoints)
-        self.progress = Progress()
+        self.checkpoints = None if run is None else checkpoint.CheckpointWriter(run.checkpoints)
+        self.progress = TrainingProgress()
         self.best: dict[str, Tensor] = {}
 
         # The model and what it minimises
@@ -178,7 +177,7 @@ class TrainingLoop:
         monitor.count_time()
 
     def run_steps(
-        self, monitor: StepMonitor, loggers: Sequence[Logger], signals: list[int]
+        self, monitor: StepMonitor, loggers: Sequence[LogEpoch], signals: list[int]
     ) -> None:
         """Step until the last epoch is done, patience has run out, or a signal has come."""
         self.fill_store()
@@ -262,7 +261,7 @@ class TrainingLoop:
                 self.trainable, self.optimizer, max_norm=optim.clip_norm, error_if_nonfinite=False
             )
 
-    def end_epoch(self, loggers: Sequence[Logger]) -> None:
+    def end_epoch(self, loggers: Sequence[LogEpoch]) -> None:
         """Validate the epoch if it is due, and log it. Epoch 0 is the model before training."""
         progress, config = self.progress, self.config.train
         epoch = progress.step // self.per_epoch
@@ -279,8 +278,8 @@ class TrainingLoop:
         rates = {"lr": self.optimizer.param_groups[0]["lr"]}
         progress.log += json.dumps({"epoch": epoch, "step": progress.step} | scores | rates) + "\n"
         self.write_log(self.run)
-        for logger in loggers:
-            logger.log_metrics(scores, epoch)
+        for log_epoch in loggers:
+            log_epoch(scores, epoch)
         text = ", ".join(f"{name} {format_score(name, value)}" for name, value in scores.items())
         self.watcher.note(f"epoch {epoch}{'' if epoch else ', before training'}: {text}")
 
@@ -390,7 +389,7 @@ class TrainingLoop:
                 f"the checkpoint in '{self.run.checkpoints}' is of another version of lookalike; "
                 "remove the run's folder, and the same command begins anew"
             )
-        self.progress = Progress(**state["progress"])
+        self.progress = TrainingProgress(**state["progress"])
         self.best = state["best"]
         for name, part in self.resumable.items():
             if name == "optimizer":

@@ -15,7 +15,7 @@ SECONDS_BETWEEN_FLUSHES = 0.5
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """The counters of a run and its log, as a checkpoint stores them."""
 
     step: int = 0
@@ -39,7 +39,7 @@ class StepMonitor:
     Losses stay on the device between two flushes, so that no step waits for the device.
     """
 
-    progress: Progress
+    progress: TrainingProgress
     subset: Subset
     watcher: Watcher
     total: int

@@ -27,7 +27,7 @@ def profile(config: RunConfig, watcher: Watcher | None = None, steps: int = 20) 
     """
     with TemporaryDirectory() as folder:
         training = prepare_training(config, Run(Path(folder)), watcher)
-        clock = Clock(training)
+        clock = StageClock(training)
         training.fill_store()
         training.begin_epoch(config.optim.warmup_epochs)
         rows = []
@@ -57,7 +57,7 @@ def prepare_training(config: RunConfig, run: Run, watcher: Watcher | None = None
     return TrainingLoop(config, fabric, split, bundle, watcher, run)
 
 
-class Clock:
+class StageClock:
     """Seconds by stage, measured around the parts of a training."""
 
     def __init__(self, training: TrainingLoop) -> None:
@@ -83,7 +83,7 @@ class Clock:
 class Timed:
     """A callable that adds the time of its calls to a stage."""
 
-    def __init__(self, inner: Any, clock: Clock, stage: str) -> None:
+    def __init__(self, inner: Any, clock: StageClock, stage: str) -> None:
         self.inner, self.clock, self.stage = inner, clock, stage
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -106,10 +106,6 @@ def check(config: RunConfig) -> None:
     check_devices(config)
     check_loggers(config)
     check_metrics((config.train.metric, *config.protocol.metrics))
-    if config.train.patience is not None and config.train.patience_epochs is not None:
-        raise BadInput(
-            "train.patience (validations) and train.patience_epochs (epochs) exclude each other"
-        )
     if not more_is_better(config.train.metric):
         raise BadInput(f"train.metric = {config.train.metric!r}: more of it is not better")
 

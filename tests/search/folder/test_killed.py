@@ -109,7 +109,7 @@ def test_the_command_killed_half_way_leaves_an_index_that_add_completes(tmp_path
     for number in range(600):
         Image.new("L", (160, 160), number % 256).save(photos / f"{number}.png")
     program = (
-        "from lookalike.search import sources; sources.SECONDS_BETWEEN_COMMITS = 0\n"
+        "from lookalike.search import ingest; ingest.SECONDS_BETWEEN_COMMITS = 0\n"
         "from lookalike.cli import main; main()"
     )
     arguments = ["index", "--network", "efficientnet-lite0", photos.parent, "-o", tmp_path / "i"]

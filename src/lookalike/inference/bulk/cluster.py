@@ -1,25 +1,22 @@
-"""Shards made on a Ray cluster.
+"""Shards embedded on a Ray cluster.
 
-Processes with a copy of the model each make one shard after the other and send it to the driver,
-which writes it: so a shard appears once and whole, and nodes need the pictures but not the folder
-of the shards. Ray makes a shard again whose worker or node died. (Ray Data has no
-place where a finished block is known to be written exactly once, nor a way to leave out finished
-ones, so it would not replace the shards' own bookkeeping.)
+Plain actors, each with a copy of the model, embed one shard after the other and send it to the
+driver, which commits it: nodes need the pictures but not the index. Ray embeds a shard again whose
+worker or node died. (Ray Data has no place where a finished block is known to be committed exactly
+once, nor a way to leave out finished ones.)
 """
 
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from lookalike.errors import LookalikeError
-from lookalike.inference.bulk.job import Executor, Made, Options, embed_shards
-from lookalike.inference.bulk.manifest import Manifest
+from lookalike.inference.bulk.job import Executor, Options, Rows, embed_here
+from lookalike.inference.bulk.pipeline import Window
 from lookalike.inference.bulk.source import Source
 from lookalike.inference.embedder import Embedder
 from lookalike.progress import Watcher
@@ -30,47 +27,27 @@ __all__ = ["on_ray"]
 POLL_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class PackedModel:
-    """A model as what its folder holds, for any process."""
-
-    settings: str
-    weights: bytes
-
-    @classmethod
-    def of(cls, embedder: Embedder) -> "PackedModel":
-        """Pack a model."""
-        with tempfile.TemporaryDirectory() as folder:
-            embedder.save(folder)
-            settings = (Path(folder) / "model.json").read_text(encoding="utf-8")
-            return cls(settings, (Path(folder) / "weights.safetensors").read_bytes())
-
-    def open(self) -> Embedder:
-        """The model."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "weights.safetensors"
-            path.write_bytes(self.weights)
-            return Embedder.restore(self.settings, path, "the driver's model")
-
-
 class EmbedActor:
-    """Makes shards on some node of the cluster."""
+    """Embeds shards on some node of the cluster."""
 
     def __init__(
-        self, threads: int, model: PackedModel, source: Source, options: Options, manifest: Manifest
+        self,
+        threads: int,
+        model: tuple[str, bytes],
+        source: Source,
+        options: Options,
+        shards: Sequence[Sequence[Rows]],
     ) -> None:
         torch.set_num_threads(threads)
-        self.embedder = model.open()
-        self.source, self.manifest = source, manifest
+        self.embedder = Embedder.unpack(*model, "the driver's model")
+        self.source, self.shards = source, shards
         self.options = replace(options, threads=threads)
 
-    def run(self, number: int) -> Made | str:
-        """Make one shard; a sentence where that is impossible."""
+    def run(self, number: int) -> list[Window] | str:
+        """Embed one shard; a sentence where that is impossible."""
         try:
-            made = embed_shards(
-                self.embedder, self.source, self.options, self.manifest, [number], lambda _: None
-            )
-            return next(made)
+            shard = self.shards[number]
+            return list(embed_here(self.embedder, self.source, self.options, [shard]))
         except LookalikeError as error:
             return str(error)
 
@@ -83,7 +60,7 @@ def on_ray(
     gpus: float = 0,
     watcher: Watcher | None = None,
 ) -> Executor:
-    """What makes shards on a Ray cluster.
+    """What embeds shards on a Ray cluster.
 
     Args:
         address: Of the cluster; None: this machine.
@@ -93,7 +70,7 @@ def on_ray(
         watcher: Is told what happens to workers.
 
     Returns:
-        For the argument ``executor`` of :func:`lookalike.inference.bulk.job.embed`.
+        For the argument ``executor`` of :func:`lookalike.search.ingest.embed_into`.
     """
     start = partial(
         RayExecutor,
@@ -112,21 +89,15 @@ def _run(
     embedder: Embedder,
     source: Source,
     options: Options,
-    manifest: Manifest,
-    shards: Sequence[int],
-    advance: Callable[[int], None],
-) -> Iterator[Made]:
+    shards: Sequence[Sequence[Rows]],
+) -> Iterator[Window]:
     if not shards:
         return
-    waiting = deque(shards)
+    waiting = deque(range(len(shards)))
     running = 0
     with start() as executor:
-        put = executor.ray.put
-        executor.arguments = (
-            put(PackedModel.of(embedder)),
-            put(source),
-            put(options),
-            put(manifest),
+        executor.arguments = tuple(
+            map(executor.ray.put, (embedder.pack(), source, options, shards))
         )
         while waiting or running:
             while waiting and executor.slots > 0:
@@ -135,10 +106,9 @@ def _run(
             for outcome in executor.wait(POLL_SECONDS):
                 running -= 1
                 number: Any = outcome.task
-                made: Any = outcome.record
-                if isinstance(made, str):
-                    raise LookalikeError(made)
-                if made is None:
-                    raise LookalikeError(f"shard {number} cannot be made: {outcome.reason}")
-                advance(len(manifest.rows_of(number)))
-                yield made
+                found: Any = outcome.record
+                if isinstance(found, str):
+                    raise LookalikeError(found)
+                if found is None:
+                    raise LookalikeError(f"shard {number} cannot be embedded: {outcome.reason}")
+                yield from found

@@ -13,7 +13,7 @@ from lookalike.inference.bulk.device import Device
 from lookalike.inference.encoder import Vectors
 from lookalike.inference.pictures import Unreadable
 
-__all__ = ["BATCH", "Window", "embed_windows", "windows_of"]
+__all__ = ["BATCH", "Window", "embed_windows"]
 
 BATCH = 64
 """Pictures that the network sees at a time."""
@@ -35,15 +35,6 @@ class Window:
     kept: list[int]
     vectors: Vectors
     skipped: list[tuple[int, str]]
-
-
-def windows_of(rows: range, size: int) -> Iterator[range]:
-    """Consecutive rows, ``size`` at a time.
-
-    >>> list(windows_of(range(5), 2))
-    [range(0, 2), range(2, 4), range(4, 5)]
-    """
-    return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
 def embed_windows(

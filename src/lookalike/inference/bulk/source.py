@@ -66,7 +66,7 @@ class Source:
         return str(self.table["path"][row])
 
 
-def open_source(place: Path, kind: Kind | None = None) -> Source:
+def open_source(place: Path, kind: Kind | None = None, root: Path | None = None) -> Source:
     """List the pictures of a source.
 
     Args:
@@ -75,6 +75,7 @@ def open_source(place: Path, kind: Kind | None = None) -> Source:
             .tar of WebDataset or a folder of them; a ``.store`` folder that training
             wrote.
         kind: What it is; None: by its name and content.
+        root: What the paths of files are relative to; None: the folder, or that of the CSV.
 
     Returns:
         The source.
@@ -87,7 +88,11 @@ def open_source(place: Path, kind: Kind | None = None) -> Source:
         raise BadInput(f"there is no folder or file '{place}'")
     if kind is not None and kind not in get_args(Kind):
         raise BadInput(f"'{kind}' is no kind of source: give one of {', '.join(get_args(Kind))}")
-    opened = _OPENERS[kind or kind_of(place)](place.resolve())
+    kind = kind or kind_of(place)
+    if kind in ("folder", "csv"):
+        opened = _files(place.resolve(), root)
+    else:
+        opened = _OPENERS[kind](place.resolve())
     if not len(opened):
         reasons = [f"{skipped.path}: {skipped.reason}" for skipped in opened.skipped[:1]]
         raise BadInput(": ".join([f"there is no picture in '{place}'", *reasons]))
@@ -95,7 +100,7 @@ def open_source(place: Path, kind: Kind | None = None) -> Source:
 
 
 def require_readable(source: Source) -> None:
-    """Refuse a source without a single picture that can be read."""
+    """Refuse a source without a single picture that can be read: before anything is written."""
     reason = ""
     for row in range(len(source)):
         try:
@@ -165,17 +170,17 @@ class _Stored:
         return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
 
-def _listed(place: Path) -> Source:
+def _files(place: Path, root: Path | None) -> Source:
     skipped: list[Skipped] = []
 
     def usable() -> Iterator[Listed]:
-        for one in list_files(place):
+        for one in list_files(place, root):
             if isinstance(one, Listed):
                 yield one
             else:
                 skipped.append(one)
 
-    table, root = as_table(usable()), home_of(place)
+    table, root = as_table(usable()), root or home_of(place)
     kind: Kind = "folder" if place.is_dir() else "csv"
     return Source(kind, place, root, table, tuple(skipped), _Files(root, table["path"]))
 
@@ -292,8 +297,6 @@ def _store(place: Path) -> Source:
 
 
 _OPENERS: dict[Kind, Callable[[Path], Source]] = {
-    "folder": _listed,
-    "csv": _listed,
     "parquet": _parquet,
     "webdataset": _webdataset,
     "store": _store,

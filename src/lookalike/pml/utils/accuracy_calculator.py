@@ -2,22 +2,74 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput, Unsupported, did_you_mean
-from lookalike.pml.utils import knn_metrics
-from lookalike.pml.utils.knn_metrics import Comparison, Summary, precision_at_k
 from lookalike.pml.utils.neighbours import FaissKMeans, FaissKNN
 
 __all__ = ["AccuracyCalculator", "precision_at_k"]
+
+Comparison: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+Formula: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Hits [queries, neighbours], their places from 1, and R [queries, 1] in; a value per query out."""
+Summary: TypeAlias = float | list[float]
 
 LOGGER = logging.getLogger("lookalike.pml")
 PREFIX = "calculate_"
 
 
+def precision_at_k(
+    knn_labels: Tensor,
+    gt_labels: Tensor,
+    k: int,
+    avg_of_avgs: bool = False,
+    return_per_class: bool = False,
+    label_comparison_fn: Comparison = torch.eq,
+) -> Summary:
+    """``#{relevant among the first k} / k``.
+
+    Args:
+        knn_labels: [queries, neighbours, ...], the labels of the nearest.
+        gt_labels: [queries, 1, ...], those of the queries.
+        k: How many neighbours count.
+        avg_of_avgs: Whether every class weighs the same.
+        return_per_class: Whether the means of the classes are returned.
+        label_comparison_fn: Whether two labels agree.
+
+    Returns:
+        A number, or a list in order of the classes.
+
+    >>> precision_at_k(torch.tensor([[7, 8], [7, 8]]), torch.tensor([[7], [8]]), 1)
+    0.5
+    """
+    hits, place = _with_places(label_comparison_fn(gt_labels, knn_labels))
+    return summarize((hits * (place <= k) / k).sum(1), gt_labels, avg_of_avgs, return_per_class)
+
+
+def summarize(values: Tensor, labels: Tensor, avg_of_avgs: bool, return_per_class: bool) -> Summary:
+    """The mean over queries, the mean over classes of their means, or those means themselves."""
+    if not (avg_of_avgs or return_per_class):
+        return values.double().mean().item()
+    codes = torch.unique(labels.reshape(len(labels), -1), dim=0, return_inverse=True)[1]
+    sums = torch.zeros(int(codes.max()) + 1, dtype=torch.float64, device=values.device)
+    means = sums.index_add(0, codes, values.double()) / torch.bincount(codes)
+    return means.tolist() if return_per_class else means.mean().item()
+
+
+def _with_places(agrees: Tensor) -> tuple[Tensor, Tensor]:
+    """Hits as numbers [queries, neighbours], and their places from 1."""
+    return agrees.double(), torch.arange(1, agrees.shape[1] + 1, device=agrees.device)
+
+
+def _precision_of_hits(hits: Tensor, place: Tensor, relevant: Tensor) -> Tensor:
+    return (hits.cumsum(1) * hits / place / relevant).sum(1)
+
+
+@dataclass(eq=False, repr=False)
 class AccuracyCalculator:
     """Scores of embeddings by PML's names; a subclass adds its own as ``calculate_name``.
 
@@ -43,33 +95,29 @@ class AccuracyCalculator:
     {'precision_at_1': 1.0}
     """
 
-    def __init__(
-        self,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        avg_of_avgs: bool = False,
-        return_per_class: bool = False,
-        k: int | Literal["max_bin_count"] | None = None,
-        label_comparison_fn: Comparison | None = None,
-        device: torch.device | None = None,
-        knn_func: Callable[..., tuple[Tensor, Tensor]] | None = None,
-        kmeans_func: Callable[[Tensor, int], Tensor] | None = None,
-    ) -> None:
-        if avg_of_avgs and return_per_class:
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    avg_of_avgs: bool = False
+    return_per_class: bool = False
+    k: int | Literal["max_bin_count"] | None = None
+    label_comparison_fn: Any = None
+    device: torch.device | None = None
+    knn_func: Any = None
+    kmeans_func: Any = None
+
+    def __post_init__(self) -> None:
+        if self.avg_of_avgs and self.return_per_class:
             raise BadInput("avg_of_avgs and return_per_class exclude each other")
+        k = self.k
         if not (k is None or k == "max_bin_count" or (isinstance(k, int) and k > 0)):
             raise BadInput(f"k = {k!r} is invalid: a number from 1, None or 'max_bin_count'")
         names = [name.removeprefix(PREFIX) for name in dir(self) if name.startswith(PREFIX)]
-        self.names = self._chosen(names, include, exclude)
-        self.avg_of_avgs = avg_of_avgs
-        self.return_per_class = return_per_class
-        self.k = k
-        self.device = device
-        self.knn_func = knn_func
-        self.kmeans_func = kmeans_func or FaissKMeans(niter=20)
-        self.label_comparison_fn: Comparison = label_comparison_fn or torch.eq
-        if label_comparison_fn and set(self.names) & set(self.requires_clustering()):
+        self.names = self._chosen(names, self.include, self.exclude)
+        self.knn_func = self.knn_func or FaissKNN()
+        self.kmeans_func = self.kmeans_func or FaissKMeans(niter=20)
+        if self.label_comparison_fn and set(self.names) & set(self.requires_clustering()):
             raise Unsupported("clustering knows no comparison of labels; exclude NMI and AMI")
+        self.label_comparison_fn = self.label_comparison_fn or torch.eq
 
     @staticmethod
     def _chosen(names: list[str], include: Sequence[str], exclude: Sequence[str]) -> list[str]:
@@ -198,8 +246,7 @@ class AccuracyCalculator:
                 largest - itself,
                 k,
             )
-        search = self.knn_func or FaissKNN()
-        distances, indices = search(known["query"], k, known["reference"], bool(itself))
+        distances, indices = self.knn_func(known["query"], k, known["reference"], bool(itself))
         return {
             "knn_labels": known["reference_labels"][indices],
             "knn_distances": distances,
@@ -207,38 +254,44 @@ class AccuracyCalculator:
             "not_lone_query_mask": self._relevant(known | {"label_counts": label_counts}) > 0,
         }
 
-    def _score(
-        self, function: Callable[..., Summary], arguments: dict[str, Any], k: int | None = None
-    ) -> Summary:
-        """``function`` of the queries that have a relevant item, with k or their number of them."""
+    def _score(self, formula: Formula, arguments: dict[str, Any]) -> Summary:
+        """The formula over the queries that have a relevant item, R the number of these."""
         some, labels = arguments["not_lone_query_mask"], arguments["query_labels"]
         if not some.any():
             nothing = float("nan")
             classes = len(torch.unique(labels, dim=0))
             return [nothing] * classes if self.return_per_class else nothing
-        number = self._relevant(arguments)[some] if k is None else k
-        how = self.avg_of_avgs, self.return_per_class, self.label_comparison_fn
-        return function(arguments["knn_labels"][some], labels[some][:, None], number, *how)
+        found = self.label_comparison_fn(labels[some][:, None], arguments["knn_labels"][some])
+        values = formula(*_with_places(found), self._relevant(arguments)[some].unsqueeze(1))
+        return summarize(values, labels[some], self.avg_of_avgs, self.return_per_class)
 
     def calculate_precision_at_1(self, **kwargs: Any) -> Summary:
         """Whether the nearest neighbour is relevant."""
-        return self._score(precision_at_k, kwargs, 1)
+        return self._score(lambda hits, *_: hits[:, 0], kwargs)
 
     def calculate_r_precision(self, **kwargs: Any) -> Summary:
-        """The share of relevant items among the first R."""
-        return self._score(knn_metrics.r_precision, kwargs)
+        """``#{relevant among the first R} / R``, of those that were looked at."""
+
+        def r_precision(hits: Tensor, place: Tensor, relevant: Tensor) -> Tensor:
+            return (hits * (place <= relevant)).sum(1) / (place <= relevant).sum(1)
+
+        return self._score(r_precision, kwargs)
 
     def calculate_mean_average_precision(self, **kwargs: Any) -> Summary:
-        """The mean precision at the places of relevant neighbours."""
-        return self._score(knn_metrics.mean_average_precision, kwargs)
+        """``1/R sum over relevant neighbours of the precision at their place``."""
+        return self._score(_precision_of_hits, kwargs)
 
     def calculate_mean_average_precision_at_r(self, **kwargs: Any) -> Summary:
-        """The same among the first R."""
-        return self._score(knn_metrics.mean_average_precision_at_r, kwargs)
+        """The same of relevant neighbours among the first R."""
+
+        def first_r(hits: Tensor, place: Tensor, relevant: Tensor) -> Tensor:
+            return _precision_of_hits(hits * (place <= relevant), place, relevant)
+
+        return self._score(first_r, kwargs)
 
     def calculate_mean_reciprocal_rank(self, **kwargs: Any) -> Summary:
-        """One over the rank of the first relevant neighbour."""
-        return self._score(knn_metrics.mean_reciprocal_rank, kwargs, 1)
+        """``1 / rank of the first relevant neighbour``; 0 where there is none."""
+        return self._score(lambda hits, place, _: (hits / place).amax(1), kwargs)
 
     def calculate_NMI(self, query_labels: Tensor, cluster_labels: Tensor, **_: Any) -> float:  # noqa: N802
         """Normalised mutual information of classes and clusters."""

@@ -1,12 +1,11 @@
-"""``pytorch_metric_learning.utils.common_functions``: the few that user code calls."""
+"""``pytorch_metric_learning.utils.common_functions``: what user code calls."""
 
 from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
-from torch.utils.data import Dataset
 
-__all__ = ["EmbeddingDataset", "TorchInitWrapper"]
+__all__ = ["TorchInitWrapper"]
 
 
 class TorchInitWrapper:
@@ -30,22 +29,3 @@ class TorchInitWrapper:
     def __call__(self, tensor: Tensor) -> None:
         """Fill the tensor."""
         self.init_func(tensor, **self.kwargs)
-
-
-class EmbeddingDataset(Dataset[tuple[Any, Any]]):
-    """Embeddings with their labels as a data set.
-
-    Args:
-        embeddings: One row per item.
-        labels: One label per item.
-    """
-
-    def __init__(self, embeddings: Any, labels: Any) -> None:
-        self.embeddings = embeddings
-        self.labels = labels
-
-    def __len__(self) -> int:
-        return len(self.embeddings)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        return self.embeddings[index], self.labels[index]

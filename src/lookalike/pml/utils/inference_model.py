@@ -1,6 +1,7 @@
 """A network that answers questions about images, called as PML's."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from lookalike.errors import BadInput
-from lookalike.pml.distances import CosineSimilarity, adopted_distance
+from lookalike.pml.distances import adopted_distance
 from lookalike.pml.utils.neighbours import FaissKNN
 
 __all__ = ["InferenceModel", "MatchFinder"]
@@ -57,6 +58,7 @@ class MatchFinder:
         return values >= limit if self.distance.is_inverted else values <= limit
 
 
+@dataclass(eq=False, repr=False)
 class InferenceModel:
     """A network with an index of embeddings: neighbours and matches of images.
 
@@ -73,23 +75,18 @@ class InferenceModel:
         dtype: Of the images; None: as they are.
     """
 
-    def __init__(
-        self,
-        trunk: nn.Module,
-        embedder: nn.Module | None = None,
-        match_finder: MatchFinder | None = None,
-        normalize_embeddings: bool = True,
-        knn_func: Any = None,
-        data_device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        self.trunk = trunk
-        self.embedder = nn.Identity() if embedder is None else embedder
-        self.match_finder = match_finder or MatchFinder(CosineSimilarity(), threshold=0.9)
-        self.normalize_embeddings = normalize_embeddings
-        self.knn_func = knn_func or FaissKNN(reset_before=False, reset_after=False)
-        self.data_device = data_device
-        self.dtype = dtype
+    trunk: nn.Module
+    embedder: Any = None
+    match_finder: Any = None
+    normalize_embeddings: bool = True
+    knn_func: Any = None
+    data_device: torch.device | str | None = None
+    dtype: torch.dtype | None = None
+
+    def __post_init__(self) -> None:
+        self.embedder = self.embedder or nn.Identity()
+        self.match_finder = self.match_finder or MatchFinder("cosine", 0.9)
+        self.knn_func = self.knn_func or FaissKNN(reset_before=False, reset_after=False)
 
     @torch.no_grad()
     def get_embeddings(self, x: Any) -> Tensor:
@@ -130,11 +127,13 @@ class InferenceModel:
         """Which images match which: a table, or a list of pairs."""
         rows = self.get_embeddings(query)
         others = rows if ref is None else self.get_embeddings(ref)
-        return self.match_finder.get_matching_pairs(rows, others, threshold, return_tuples)
+        finder: MatchFinder = self.match_finder
+        return finder.get_matching_pairs(rows, others, threshold, return_tuples)
 
     def is_match(self, x: Any, y: Any, threshold: float | None = None) -> bool | NDArray[np.bool_]:
         """Whether each image of ``x`` matches that of ``y`` in the same place."""
-        return self.match_finder.is_match(self.get_embeddings(x), self.get_embeddings(y), threshold)
+        finder: MatchFinder = self.match_finder
+        return finder.is_match(self.get_embeddings(x), self.get_embeddings(y), threshold)
 
     def save_knn_func(self, filename: str) -> None:
         """Write the index to a file."""

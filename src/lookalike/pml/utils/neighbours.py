@@ -1,6 +1,7 @@
 """Nearest neighbours and clusters by FAISS, called as PML's."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from lookalike.pml.distances import adopted_distance
 __all__ = ["CustomKNN", "FaissKMeans", "FaissKNN"]
 
 
+@dataclass(eq=False, repr=False)
 class FaissKNN:
     """The nearest neighbours by a FAISS index; squared Euclidean distances unless told.
 
@@ -27,19 +29,15 @@ class FaissKNN:
     [0, 1]
     """
 
-    def __init__(
-        self,
-        reset_before: bool = True,
-        reset_after: bool = True,
-        index_init_fn: Callable[[int], Any] | None = None,
-        gpus: list[int] | None = None,
-    ) -> None:
-        if gpus is not None:
+    reset_before: bool = True
+    reset_after: bool = True
+    index_init_fn: Callable[[int], Any] | None = None
+    gpus: list[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.gpus is not None:
             raise BadInput("FAISS searches on the processor here; leave gpus out")
         self.index: Any = None
-        self.reset_before = reset_before
-        self.reset_after = reset_after
-        self.index_init_fn = index_init_fn
 
     def __call__(
         self,

@@ -17,7 +17,6 @@ from lookalike.search.index import Index
 from lookalike.search.items import Record
 from lookalike.search.postgres.conditions import Where
 from lookalike.search.postgres.database import Database, Statements
-from lookalike.search.postgres.model import restored_model
 from lookalike.search.postgres.nearest import Search
 from lookalike.search.postgres.schema import FIELDS
 
@@ -50,7 +49,7 @@ class Contents(Index):
         """The model, fetched when it is needed."""
         self.refuse_without_model()
         ((settings, weights),) = self._all("SELECT settings, weights FROM {schema}.model")
-        return restored_model(settings, weights, self.place)
+        return Embedder.unpack(settings, weights, self.place)
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:  # type: ignore[override]

@@ -21,7 +21,6 @@ from lookalike.search.postgres import graph
 from lookalike.search.postgres.contents import CACHED, Contents
 from lookalike.search.postgres.database import Database, connected, first_line
 from lookalike.search.postgres.loading import LOCK, Load, NewRoot
-from lookalike.search.postgres.model import stored_model
 from lookalike.search.postgres.nearest import Search
 from lookalike.search.postgres.schema import TABLES, VERSION, check_version
 from lookalike.search.recall import NEIGHBOURS
@@ -64,7 +63,9 @@ class PostgresIndex(Contents):
         """A new index without pictures."""
         index = cls(place)
         dim = vector_size(embedder, dim)
-        model = (VERSION, *stored_model(embedder), dim, KINDS[vectors])
+        settings, weights = embedder.pack() if embedder is not None else (None, None)
+        mark = embedder.fingerprint if embedder is not None else ""
+        model = (VERSION, settings, weights, mark, dim, KINDS[vectors])
         with connected(index.url, index.schema) as run, run.cursor.connection.transaction():
             run(LOCK, [index.schema])
             if run("SELECT 1 FROM pg_namespace WHERE nspname = %s", [index.schema]).fetchone():

@@ -31,7 +31,7 @@ export function neighbours(id, { k, label, where, right, wrong }, signal) {
   if (!right.length && !wrong.length) {
     return ask(`api/items/${id}/neighbours${query({ k, label, where })}`, { signal });
   }
-  const body = { items: [id], k, right, wrong };
+  const body = { items: [id], k, positive_ids: right, negative_ids: wrong };
   if (label) body.label = label;
   if (where) body.where = where;
   const headers = { "Content-Type": "application/json" };
@@ -42,8 +42,8 @@ export const imageOf = (id, size) => `api/items/${id}/image?size=${size}`;
 export function search(file, { k, label, where, right, wrong }, signal) {
   const body = new FormData();
   body.append("image", file, file.name || "picture");
-  for (const id of right) body.append("right", id);
-  for (const id of wrong) body.append("wrong", id);
+  for (const id of right) body.append("positive_ids", id);
+  for (const id of wrong) body.append("negative_ids", id);
   return ask(`api/search${query({ k, label, where })}`, { method: "POST", body, signal });
 }
 

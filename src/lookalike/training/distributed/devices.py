@@ -52,8 +52,6 @@ def check_devices(config: RunConfig) -> None:
             f"train.accumulate = {train.accumulate} is more than the {max(1, batch // processes)} "
             "images of a batch that a process has"
         )
-    if train.accumulate > 1 and config.mix is not None and config.mix.where == "feature":
-        raise BadInput("train.accumulate needs mix.where=embed or mix.where=input, not feature")
     if must_launch(config):
         if train.nodes > 1 and not {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} <= set(os.environ):
             raise BadInput(

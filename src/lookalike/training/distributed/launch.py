@@ -51,7 +51,7 @@ def launch(config: RunConfig, watcher: Watcher, images: ImageSet) -> None:
         (folder / "config.yaml").write_text(values, encoding="utf-8")
         with suppress(Exception):  # what a user's data set has may not be made for travelling
             (folder / IMAGES).write_bytes(pickle.dumps(images))
-        ranks = Ranks(config, folder)
+        ranks = RankProcesses(config, folder)
         try:
             ranks.watch(watcher, signals)
         finally:
@@ -59,7 +59,7 @@ def launch(config: RunConfig, watcher: Watcher, images: ImageSet) -> None:
         ranks.raise_error(stopped=bool(signals))
 
 
-class Ranks:
+class RankProcesses:
     """The processes of a run on this machine."""
 
     def __init__(self, config: RunConfig, folder: Path) -> None:

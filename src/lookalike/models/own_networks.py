@@ -1,9 +1,10 @@
-"""BN-Inception, the network of most metric-learning papers; timm and torchvision lack it.
+"""Networks that neither timm nor torchvision has: BN-Inception and a small one for small images.
 
-Its weights are the widely used conversion of the Caffe model, ``bn_inception-52deb4733.pth``. The
-names of the layers are that file's: every convolution ``NAME`` has its batch norm ``NAME_bn``
-beside it, all in one flat network. So the layers belong to the network, and an inception module is
-a value that names its layers and how they are joined.
+BN-Inception is the network of most metric-learning papers. Its weights are the widely used
+conversion of the Caffe model, ``bn_inception-52deb4733.pth``. The names of the layers are that
+file's: every convolution ``NAME`` has its batch norm ``NAME_bn`` beside it, all in one flat
+network. So the layers belong to the network, and an inception module is a value that names its
+layers and how they are joined.
 """
 
 from collections.abc import Callable, Iterator
@@ -154,4 +155,36 @@ def bn_inception(channels: int = 3, pretrained: bool = False) -> Backbone:
         normalisation=normalisation_for(
             channels, (104.0, 117.0, 128.0), (1.0, 1.0, 1.0), scale=1.0, bgr=True
         ),
+    )
+
+
+SMALL_CNN_WIDTHS = (16, 32, 64, 128)
+
+
+@NETWORKS.register("small-cnn")
+def small_cnn(channels: int = 3, pretrained: bool = False) -> Backbone:
+    """Four 3x3 convolutions, 16 to 128 channels, for images of about 32 pixels; no weights.
+
+    Args:
+        channels: 3 for colour, 1 for grey images.
+        pretrained: Must be False: there are no weights.
+
+    Returns:
+        The backbone.
+    """
+    if pretrained:
+        raise BadInput("'small-cnn' has no ImageNet weights; set model.weights=none or to a file")
+    blocks: list[nn.Module] = []
+    inside = channels
+    for outside in SMALL_CNN_WIDTHS:
+        if blocks:
+            blocks.append(nn.MaxPool2d(2))
+        convolution = nn.Conv2d(inside, outside, 3, padding=1, bias=False)
+        blocks.append(nn.Sequential(convolution, nn.BatchNorm2d(outside), nn.ReLU(inplace=True)))
+        inside = outside
+    half = (0.5,) * channels
+    return Backbone(
+        nn.Sequential(*blocks),
+        width=inside,
+        normalisation=normalisation_for(channels, half, half),
     )

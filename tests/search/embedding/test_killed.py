@@ -16,22 +16,34 @@ import pytest
 import torch
 
 from lookalike.inference.bulk.cluster import on_ray
-from lookalike.inference.bulk.job import Options, embed
-from lookalike.inference.bulk.manifest import Manifest
-from lookalike.inference.bulk.shards import read_shard, vectors_in
+from lookalike.inference.bulk.job import Options
 from lookalike.inference.bulk.source import open_source
+from lookalike.search import Index, ingest
+from lookalike.search.ingest import embed_into, open_or_create
 
 ROWS = 200
 OPTIONS = Options(per_shard=8, batch=4, device="cpu")
+OFTEN = """
+from lookalike.search import ingest
+ingest.SECONDS_BETWEEN_COMMITS = 0
+from lookalike.cli import main
+main()
+"""
+"""The command, with a commit after every window."""
 SAME = ["--per-shard", "8", "--batch", "4", "--device", "cpu"]
 
 
 def vectors_of(folder):
-    manifest = Manifest.read(folder)
-    assert manifest.complete
-    return np.concatenate(
-        [vectors_in(read_shard(folder, file)["vector"]) for file in manifest.files]
-    )
+    """The vectors by row of the source, to the last bit."""
+    index = Index.open(folder)
+    rows = [int(path.rpartition("/")[2]) for path in index.paths]
+    assert sorted(rows) == list(range(ROWS))
+    return np.asarray(index.vectors)[np.argsort(rows)]
+
+
+def embed(embedder, source, folder, **how):
+    index = open_or_create(str(folder), embedder, embedder.dim)
+    return embed_into(index, source, OPTIONS, **how)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +67,7 @@ def model(embedder, tmp_path_factory):
 @pytest.fixture(scope="module")
 def undisturbed(embedder, many, tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed") / "v"
-    embed(embedder, open_source(many), folder, OPTIONS)
+    embed(embedder, open_source(many), folder)
     return vectors_of(folder)
 
 
@@ -63,10 +75,14 @@ def start(*arguments):
     """The command in a process of its own, with as many threads as this one."""
     threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     return subprocess.Popen(
-        [sys.executable, "-m", "lookalike", "embed", *map(str, arguments), *SAME],
+        [sys.executable, "-c", OFTEN, "embed", *map(str, arguments), *SAME],
         env=os.environ | threads,
         stdout=subprocess.DEVNULL,
     )
+
+
+def rows_in(folder):
+    return len(Index.open(folder)) if (folder / "index.json").exists() else 0
 
 
 def wait_for(condition, process):
@@ -78,14 +94,13 @@ def wait_for(condition, process):
 def test_killed_and_continued(embedder, model, many, undisturbed, tmp_path):
     folder = tmp_path / "v"
     process = start(model, many, "-o", folder)
-    wait_for((folder / "shard-00003.parquet").exists, process)
+    wait_for(lambda: rows_in(folder) > 20, process)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    there = len(list(folder.glob("shard-*.parquet")))
-    assert not Manifest.read(folder).complete
-    found = embed(embedder, open_source(many), folder, OPTIONS)
-    assert found.complete
-    assert found.made == 25 - there
+    there = rows_in(folder)
+    assert there < ROWS
+    added = embed(embedder, open_source(many), folder)
+    assert (added.new, added.unchanged) == (ROWS - there, there)
     assert np.array_equal(vectors_of(folder), undisturbed)
 
 
@@ -97,18 +112,20 @@ def test_two_at_once(model, many, undisturbed, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_worker_of_ray_dies(embedder, many, undisturbed, tmp_path):
+def test_a_worker_of_ray_dies(embedder, many, undisturbed, tmp_path, monkeypatch):
     import ray
+
+    monkeypatch.setattr(ingest, "SECONDS_BETWEEN_COMMITS", 0)
 
     folder = tmp_path / "v"
     killed = []
 
     def kill_once_it_works():
-        while not list(folder.glob("shard-*.parquet")):
+        while not rows_in(folder):
             time.sleep(0.005)
         for process in psutil.Process().children(recursive=True):
             if "EmbedActor" in " ".join(process.cmdline()):
-                killed.append(len(list(folder.glob("shard-*.parquet"))))
+                killed.append(rows_in(folder))
                 process.kill()
                 return
 
@@ -116,10 +133,10 @@ def test_a_worker_of_ray_dies(embedder, many, undisturbed, tmp_path):
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
         executor = on_ray(workers=2)
-        found = embed(embedder, open_source(many), folder, OPTIONS, executor=executor)
+        added = embed(embedder, open_source(many), folder, executor=executor)
     finally:
         ray.shutdown()
     assert killed
-    assert killed[0] < 25
-    assert found.complete
+    assert killed[0] < ROWS
+    assert added.new == ROWS
     assert np.array_equal(vectors_of(folder), undisturbed)
