@@ -340,3 +340,23 @@ def test_networks_are_measured(lookalike, refused):
     assert one["images_per_second"] > 0
     assert "images/s" in lookalike("list", "networks", "small-cnn", "--speed").stdout
     refused("list", "losses", "--speed", sentence="--speed is of networks")
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (MemoryError(), "there is not enough memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "there is not enough memory"),
+        (RuntimeError("std::bad_alloc"), "there is not enough memory"),
+        (RecursionError("maximum recursion depth exceeded"), "is nested too deep"),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence(lookalike, monkeypatch, error, sentence):
+    def failing():
+        raise error
+
+    monkeypatch.setattr("lookalike.cli.commands.app", failing)
+    done = lookalike("list", "losses")
+    assert done.returncode == 1
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
