@@ -68,7 +68,7 @@ def ours(store: ImageStore, preset: Preset, cores: int) -> Iterator[Tensor]:
         torch.device("cpu"),
         feeding=Feeding(cores, 2),
     )
-    return (images for _, images in batches)
+    return (source.inputs(images) for _, images in batches)
 
 
 def of_torchvision(folder: Path, colour: bool, cores: int) -> Iterator[Tensor]:

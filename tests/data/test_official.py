@@ -13,13 +13,16 @@ from lookalike.data.official import (
     CARS,
     CUB,
     INSHOP,
+    OMNIGLOT,
+    OMNIGLOT_SMALL,
     SOP,
     cars,
     cub,
     inshop,
+    omniglot,
+    omniglot_small,
     sop,
 )
-from lookalike.data.omniglot import OMNIGLOT, OMNIGLOT_SMALL, omniglot, omniglot_small
 from lookalike.errors import BadInput
 
 TINY = Counts(4, 4, 2, 2)

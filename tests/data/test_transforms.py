@@ -8,8 +8,8 @@ from torchvision.transforms import InterpolationMode, RandomResizedCrop
 from torchvision.transforms.functional import center_crop, resize, rgb_to_grayscale
 
 from lookalike.data import PRESETS, Normalisation, load, open_store, preset
-from lookalike.data.crops import crop_views, random_sides
 from lookalike.data.image_random import ImageRandom
+from lookalike.data.photo import crop_views, random_sides
 from lookalike.errors import BadInput
 from lookalike.registry import trust
 

@@ -5,7 +5,6 @@ from lookalike.data import (  # noqa: F401
     glyphs,
     huggingface,
     official,
-    omniglot,
     own_images,
     parquet,
     webdataset,

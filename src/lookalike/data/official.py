@@ -1,6 +1,6 @@
 """The benchmark data sets of the field in their official layouts, with their published counts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -59,6 +59,8 @@ class Counts:
 CUB = Counts(train_images=5_864, test_images=5_924, train_classes=100, test_classes=100)
 CARS = Counts(train_images=8_054, test_images=8_131, train_classes=98, test_classes=98)
 SOP = Counts(train_images=59_551, test_images=60_502, train_classes=11_318, test_classes=11_316)
+OMNIGLOT = Counts(train_images=19_280, test_images=13_180, train_classes=964, test_classes=659)
+OMNIGLOT_SMALL = Counts(train_images=2_720, test_images=2_120, train_classes=136, test_classes=106)
 INSHOP = Counts(25_882, 26_830, 3_997, 3_985, query_images=14_218, gallery_images=12_612)
 
 _SOP_HEADER = ["image_id", "class_id", "super_class_id", "path"]
@@ -193,6 +195,72 @@ def inshop(root: Path | None = None, expected: Counts = INSHOP) -> ImageSet:
         gallery=parts == "gallery",
     )
     return checked(images, expected, home)
+
+
+@DATASETS.register("omniglot", paper="Lake et al., Science 2015")
+def omniglot(root: Path | None = None, expected: Counts = OMNIGLOT) -> ImageSet:
+    """Omniglot: 32,460 drawings of 1,623 characters in 50 alphabets.
+
+    The alphabets of the background set train, those of the evaluation set test.
+    """
+    train, test = "images_background", "images_evaluation"
+    home = _omniglot_home("omniglot", root, train, test)
+    return _read_omniglot("omniglot", home, _folders(home / train), _folders(home / test), expected)
+
+
+@DATASETS.register("omniglot-small", paper="Lake et al., Science 2015")
+def omniglot_small(root: Path | None = None, expected: Counts = OMNIGLOT_SMALL) -> ImageSet:
+    """Omniglot's two reduced background sets: 4,840 drawings of 242 characters in 8 alphabets.
+
+    The five alphabets of the first train; those that only the second has (Japanese, Sanskrit,
+    Tagalog) test.
+    """
+    first, second = "images_background_small1", "images_background_small2"
+    home = _omniglot_home("omniglot-small", root, first, second)
+    train = _folders(home / first)
+    known = {folder.name for folder in train}
+    test = [folder for folder in _folders(home / second) if folder.name not in known]
+    return _read_omniglot("omniglot-small", home, train, test, expected)
+
+
+def _omniglot_home(name: str, root: Path | None, *parts: str) -> Path:
+    return require(name, root, "omniglot", parts, " and ".join(f"{part}/" for part in parts))
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir())
+
+
+def _read_omniglot(
+    name: str, home: Path, train: list[Path], test: list[Path], expected: Counts
+) -> ImageSet:
+    """The characters of ``train``, then those of ``test``; alphabets are the super-classes."""
+    files: list[str] = []
+    characters: list[str] = []
+    labels: list[int] = []
+    alphabets: list[int] = []
+    for number, alphabet in enumerate((*train, *test)):
+        for character in _folders(alphabet):
+            drawings = sorted(character.glob("*.png"))
+            files += _relative(drawings, home)
+            labels += [len(characters)] * len(drawings)
+            alphabets += [number] * len(drawings)
+            characters.append(f"{alphabet.name}/{character.name}")
+    trained = len(train)
+    images = from_files(
+        name,
+        home,
+        files,
+        np.array(labels, np.int64),
+        characters,
+        test=np.array(alphabets, np.int64) >= trained,
+    )
+    found = checked(images, expected, home)
+    return replace(found, super_labels=np.array(alphabets, np.int64))
+
+
+def _relative(paths: Iterable[Path], home: Path) -> list[str]:
+    return [path.relative_to(home).as_posix() for path in paths]
 
 
 def require(
