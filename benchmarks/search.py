@@ -135,7 +135,7 @@ def measure_opening(place):
 
 def bare_index(index):
     """The same cells and vectors as an ordinary FAISS index in memory."""
-    (segment,) = index.snapshot.segments
+    (segment,) = index.contents.segments
     bare = faiss.read_index(str(segment.home / "ann.faiss"))
     bare.nprobe = segment.cells.nprobe
     return bare
@@ -184,9 +184,9 @@ def main():
         index, bare = Index.open(index.place), bare_index(index)
         works = {
             "bare": lambda x: bare.search(x, K),
-            "ids": lambda x: index.find(x, K, None, False),
+            "ids": lambda x: index.contents.nearest(x, K, None, False),
             "hits": lambda x: index.search(x, K),
-            "exact": lambda x: index.find(x, K, None, True),
+            "exact": lambda x: index.contents.nearest(x, K, None, True),
         }
         single = [query[None].copy() for query in queries]
         several = [queries[at : at + BATCH].copy() for at in range(0, len(queries), BATCH)]

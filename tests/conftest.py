@@ -142,7 +142,14 @@ def make_study():
     from lookalike.evaluation.class_table import ClassTable
     from lookalike.study.classes import RowClasses
     from lookalike.study.result_files import write_baselines, write_method, write_study
-    from lookalike.study.results import BaselineRow, MethodRow, Repeat, StudyResults, Trial
+    from lookalike.study.results import (
+        BaselineRow,
+        MethodRow,
+        PlannedRow,
+        Repeat,
+        StudyResults,
+        Trial,
+    )
 
     def scores(rng, level):
         found = {f"recall@{k}": min(1.0, level + 0.08 * i) for i, k in enumerate((1, 2, 4, 8))}
@@ -256,6 +263,9 @@ def make_study():
             study={"name": name} | ({} if seed is None else {"seed": seed}),
             datasets=tuple(datasets),
             methods=tuple(methods),
+            planned=tuple(
+                PlannedRow(row.dataset, row.method, {}, trials, repeats, folds) for row in rows
+            ),
             rows=tuple(rows),
             baselines=tuple(bases),
             facts={dataset: {"fingerprint": f"{dataset}-0123456789"} for dataset in datasets},
@@ -389,7 +399,7 @@ def pictures(coloured_noise):
 @pytest.fixture(scope="session")
 def in_process():
     """An executor of studies that does tasks in this process: no worker has to be started."""
-    from lookalike.study.runner import Outcome, TaskRunner
+    from lookalike.study.runner import TaskResult, TaskRunner
 
     class InProcess:
         """Does one task after the other; after ``most`` of them it is interrupted."""
@@ -419,6 +429,8 @@ def in_process():
             self.given.append(task)
 
         def wait(self, timeout):
-            return [Outcome(self.given.pop(), self.runner.run(task)) for task in list(self.given)]
+            return [
+                TaskResult(self.given.pop(), self.runner.run(task)) for task in list(self.given)
+            ]
 
     return InProcess

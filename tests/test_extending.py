@@ -165,7 +165,7 @@ def place(request):
 
 
 def test_the_page_names_every_file():
-    assert len(PARTS) == 6
+    assert len(PARTS) == 7
     assert {f"test_{name}" for name in PARTS} == set(TESTS)
     assert sorted(f"{module}.py" for _, module, _ in IMPORTS) == sorted(PARTS)
     for room, module, names in IMPORTS:
@@ -199,7 +199,7 @@ def test_every_attribute_that_a_loss_declares_is_explained():
 
 
 def test_the_tests_of_the_examples_pass(place):
-    assert "6 passed" in place.pytest(*place.tests)
+    assert "7 passed" in place.pytest(*place.tests)
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ class DamagedFiles(Scenario):
         for number in range(DAMAGES):
             place = folder / str(number) / self.whole.name
             shutil.copytree(self.whole, place, symlinks=True)
-            path = random.choice(files_in(place, "tensorboard"))
+            path = random.choice(files_in(place, "tensorboard", "config.yaml"))
             total += Outcome(1) + self.judged(place, path, damage(random, path, self.kinds))
             shutil.rmtree(place.parent)
         return total
@@ -182,6 +182,9 @@ def read_study(folder: Path, _: Path) -> Sequence[Any]:
     classes = [method_classes(folder, row) for row in found.rows]
     with open_ledger(folder) as ledger:
         records = ledger.records([""])
+    for record in records.values():
+        by_name = record.pop("classes", {})
+        record["tables"] = [one.as_bytes() for one in by_name.values()]
     tables = [None if one is None else one.as_bytes() for one in classes]
     return [findings(folder), tables, records]
 

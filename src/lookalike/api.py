@@ -18,7 +18,7 @@ import yaml
 from lookalike.choose import words
 from lookalike.choose.budget import clock_of
 from lookalike.choose.candidates import data_settings, settings_of
-from lookalike.choose.chooser import Outcome
+from lookalike.choose.chooser import Recommendation
 from lookalike.choose.chooser import choose as run_choice
 from lookalike.choose.page import write_outcome
 from lookalike.compare.comparison import Comparison, chosen_metric
@@ -221,7 +221,7 @@ class Choice:
         recipe: The recipe, which :func:`train` takes.
     """
 
-    outcome: Outcome
+    outcome: Recommendation
     page: Path
     recipe: Path
 
@@ -331,7 +331,7 @@ def compare(*results: Result, metric: str | None = None, anyway: bool = False) -
         BadInput: A folder holds no results, or the metric is unknown.
     """
     gathered = gather(_folders(results))
-    return Compared(compare_rows(gathered, metric or chosen_metric(gathered), anyway=anyway))
+    return Compared(compare_rows(gathered, metric or chosen_metric(gathered), allow_unfair=anyway))
 
 
 def report(

@@ -83,14 +83,14 @@ def escaped(text: str) -> str:
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def did_you_mean(given: object, valid: Iterable[str]) -> str:
-    """The end of a sentence that refuses ``given``: the nearest valid names, or all of a few.
+def did_you_mean(name: object, valid: Iterable[str]) -> str:
+    """The end of a sentence that refuses ``name``: the nearest valid names, or all of a few.
 
     >>> did_you_mean("tripplet", ["triplet", "contrastive"])
     "did you mean 'triplet'?"
     """
     names = sorted(set(valid))
-    close = get_close_matches(str(given)[:100], names, n=1, cutoff=0.5)
+    close = get_close_matches(str(name)[:100], names, n=1, cutoff=0.5)
     if close:
         return f"did you mean '{close[0]}'?"
     if not names:

@@ -30,6 +30,6 @@ def find_shipped(path: Path) -> Path:
         return path
     for start in FOLDERS:
         if path.is_relative_to(start):
-            found = shipped_folder(start) / path.relative_to(start)
-            return found if found.exists() else path
+            copy = shipped_folder(start) / path.relative_to(start)
+            return copy if copy.exists() else path
     return path

@@ -128,18 +128,18 @@ def test_during_the_imports(tmp_path, number):
 def test_an_index_that_was_begun_is_completed_by_add(tmp_path, photos, monkeypatch):
     """The same command would refuse the index that is there."""
     from lookalike.cli.index import create
-    from lookalike.search.folder.index import FolderIndex
+    from lookalike.search import Index, ingest
     from lookalike.training.signals import Interrupted
 
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     place = tmp_path / "new.index"
     with monkeypatch.context() as patch:
-        patch.setattr(FolderIndex, "add", interrupt)
+        patch.setattr(ingest, "embed_into", interrupt)
         with pytest.raises(Interrupted, match=f"index add {place} {photos}' completes"):
             create([str(photos)], str(place), network="small-cnn", weights="none")
-    index = FolderIndex.open_at(str(place))
+    index = Index.open(place)
     index.add(photos)
     assert len(index) > 0
 

@@ -11,7 +11,7 @@ import yaml
 
 from lookalike.config import load_trusted
 from lookalike.files import read_json, write_json
-from lookalike.runs.run import RUN_SEAL, Run, settings_checksum
+from lookalike.runs.run import RUN_MARK, Run
 from lookalike.training import train
 
 STRANGER = """
@@ -53,7 +53,7 @@ def finished(tmp_path_factory):
 
 
 def set_key(run: Run, key: str, value: object) -> None:
-    """Change a setting of a run, and seal it as if the run had been trained with it."""
+    """Change a setting of a run."""
     path = run.folder / "config.yaml"
     settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     *sections, last = key.split(".")
@@ -63,7 +63,7 @@ def set_key(run: Run, key: str, value: object) -> None:
         place = place[name]
     place[last] = value
     text = yaml.safe_dump(settings, sort_keys=False)
-    path.write_text(f"{RUN_SEAL}{settings_checksum(settings)}\n{text}", encoding="utf-8")
+    path.write_text(f"{RUN_MARK}\n{text}", encoding="utf-8")
 
 
 @pytest.fixture

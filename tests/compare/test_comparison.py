@@ -154,7 +154,7 @@ def test_one_seed_has_the_interval_over_classes_alone(make_study, tmp_path):
 def test_rows_of_other_classes_are_not_paired(make_study, tmp_path):
     more = make_study(tmp_path / "a", methods={"triplet": 0.6}, name="a", classes=40)
     less = make_study(tmp_path / "b", methods={"circle": 0.7}, name="b", classes=39)
-    (part,) = compare(gather([more, less]), "map@r", anyway=True).datasets
+    (part,) = compare(gather([more, less]), "map@r", allow_unfair=True).datasets
     (one,) = [d for d in part.differences if {d.better, d.worse} == {"a: triplet", "b: circle"}]
     assert one.over_classes is None
     assert set(part.bounds) >= {"a: triplet", "b: circle"}  # each has its own
@@ -193,7 +193,7 @@ def test_unfair_rows_are_not_ranked_unless_asked(make_study, tmp_path):
     assert found.tournament is None
     assert part.differences == part.claims == ()
     assert [one.name for one in part.trained] == ["contrastive", "triplet", "multi-similarity"]
-    anyway = compare(gathered, "map@r", anyway=True)
+    anyway = compare(gathered, "map@r", allow_unfair=True)
     assert anyway.datasets[0].ranking == "anyway"
     assert anyway.datasets[0].claims
     assert anyway.tournament is not None

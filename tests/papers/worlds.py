@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from lookalike.compare.audit import Experiment
-from lookalike.compare.contenders import Contender
+from lookalike.compare.contenders import MethodResult
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.study.classes import RowClasses
 
@@ -27,7 +27,7 @@ class Scored:
     def contender(self):
         label = ", ".join((self.method, *self.axes.values()))
         tables = {(at, 0): table for at, table in enumerate(self.tables)}
-        return Contender(
+        return MethodResult(
             dataset="made up",
             config=None,
             cells={(at, 0): scores for at, scores in enumerate(self.cells)},

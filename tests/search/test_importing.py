@@ -159,6 +159,16 @@ def test_what_holds_no_vectors(tmp_path, numbers):
     refuse(r"'a' is there twice .* rows 0 and 2", tmp_path / "twice.npz")
 
 
+@pytest.mark.parametrize(
+    "kind", [pyarrow.list_(pyarrow.float32()), pyarrow.list_(pyarrow.float32(), 0)]
+)
+def test_vectors_without_numbers_are_refused(tmp_path, kind):
+    columns = {"path": ["a"], "vector": pyarrow.array([[]], kind)}
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    with pytest.raises(BadInput, match=r"as many numbers each|cannot read|no vector"):
+        open_vectors(tmp_path / "a.parquet")
+
+
 def test_labels_that_are_bytes_or_empty(tmp_path, numbers):
     np.savez(tmp_path / "v.npz", vectors=numbers[:3], labels=np.array([b"cat", b"", b"dog"]))
     index, _ = imported(tmp_path, open_vectors(tmp_path / "v.npz"))

@@ -213,7 +213,7 @@ def test_another_version_is_refused(index, tmp_path):
 @pytest.mark.parametrize("name", ["vectors.npy", "ids.npy", "keys.npy", "items.arrow"])
 @pytest.mark.parametrize("harm", ["cut", "gone", "other", "bit"])
 def test_damage_is_noticed(index, name, harm):
-    (path,) = index.folder.glob(f"segments/*/{name}")
+    (path,) = index.store.folder.glob(f"segments/*/{name}")
     whole = path.read_bytes()
     if harm == "cut":
         path.write_bytes(whole[:-3])
@@ -231,7 +231,7 @@ def test_damage_is_noticed(index, name, harm):
 @pytest.mark.parametrize("harm", ["cut", "gone", "bit"])
 def test_damaged_tombstones_are_noticed(index, harm):
     index.remove(index.ids[:1].tolist())
-    (path,) = index.folder.glob("removed-*.log")
+    (path,) = index.store.folder.glob("removed-*.log")
     whole = path.read_bytes()
     if harm == "cut":
         path.write_bytes(whole[:-3])
@@ -244,7 +244,7 @@ def test_damaged_tombstones_are_noticed(index, harm):
 
 
 def test_a_changed_manifest_is_noticed(index):
-    path = index.folder / "index.json"
+    path = index.store.folder / "index.json"
     path.write_text(path.read_text().replace('"next_id": 12', '"next_id": 11'))
     with pytest.raises(BadInput, match=r"damaged: the content of index\.json"):
         Index.open(index.place)

@@ -27,10 +27,10 @@ def test_a_rough_map_comes_at_once_and_a_good_one_later(shop):
     good = wait_for(index_map)
     assert good.method == "t-sne"
     assert good.ids.tolist() == rough.ids.tolist() == list(range(len(shop)))
-    assert abs(good.places).max() == pytest.approx(1)
-    nearest = np.linalg.norm(good.places[:, None] - good.places[None], axis=2) + 9 * np.eye(
-        len(shop)
-    )
+    assert abs(good.coordinates).max() == pytest.approx(1)
+    nearest = np.linalg.norm(
+        good.coordinates[:, None] - good.coordinates[None], axis=2
+    ) + 9 * np.eye(len(shop))
     similar = shop.vectors @ shop.vectors.T - 9 * np.eye(len(shop))
     ranks = (similar > similar[np.arange(len(shop)), nearest.argmin(1)][:, None]).sum(1)
     assert np.median(ranks) < 5  # who is near on the map is similar indeed
@@ -40,7 +40,7 @@ def test_the_good_map_is_kept(shop):
     good = wait_for(IndexMap(shop, 1000))
     again = IndexMap(shop, 1000).layout()
     assert again.final
-    assert np.array_equal(again.places, good.places)
+    assert np.array_equal(again.coordinates, good.coordinates)
 
 
 def test_a_damaged_map_is_made_again(shop, tmp_path):
@@ -58,7 +58,7 @@ def test_large_indexes_are_shown_in_part(shop):
 def test_an_empty_index_has_an_empty_map(tmp_path, shop):
     found = IndexMap(Index.create(tmp_path / "empty.index", shop.embedder), 20).layout()
     assert found.final
-    assert found.places.shape == (0, 2)
+    assert found.coordinates.shape == (0, 2)
 
 
 def test_a_retired_map_does_not_wait_for_the_one_that_is_computed(shop):

@@ -116,7 +116,7 @@ def test_the_cache_counts_right_when_many_ask_at_once():
         thread.start()
     for thread in threads:
         thread.join()
-    assert cache.held_bytes == 50 * len(cache._kept) <= 1000
+    assert cache.held_bytes == 50 * len(cache._thumbnails) <= 1000
 
 
 def png_header(width, height):

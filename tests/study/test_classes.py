@@ -48,7 +48,7 @@ def test_what_is_written_is_read_again(row, tmp_path):
 
 
 def test_a_row_is_its_repeats(row):
-    parts = {repeat: RowClasses.from_text(row.of_repeat(repeat).as_text()) for repeat in range(2)}
+    parts = {repeat: RowClasses.from_bytes(row.of_repeat(repeat).as_bytes()) for repeat in range(2)}
     assert set(parts[1].separate) == {(0, 0), (0, 1)}
     same(RowClasses.joined(parts), row)
 

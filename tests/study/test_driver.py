@@ -21,7 +21,7 @@ from lookalike.errors import BadInput, LookalikeError, WriteFailed
 from lookalike.progress import Watcher
 from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
-from lookalike.study.ledger import Ledger
+from lookalike.study.ledger import open_ledger
 from lookalike.study.local import LocalExecutor
 from lookalike.study.plan import make_plan
 from lookalike.study.result_files import (
@@ -470,8 +470,8 @@ def test_a_journal_of_sqlite_that_names_another_file_is_refused(run, study_value
     with_journal(folder / "study.db", precious)
     with pytest.raises(BadInput, match=r"study\.db-journal' names another file"):
         run(study_values(), folder)
-    with pytest.raises(BadInput, match="names another file"):
-        Ledger(folder / "study.db")
+    with pytest.raises(BadInput, match="names another file"), open_ledger(folder):
+        pass
     assert precious.read_text(encoding="utf-8") == "mine"
     sqlite3.connect(folder / "study.db").execute("SELECT * FROM changed")
     assert not precious.exists()  # as SQLite does without the check

@@ -8,10 +8,13 @@ import sys
 from contextlib import suppress
 from random import Random
 
+import numpy as np
 import pytest
 
 from lookalike.errors import LookalikeError
+from lookalike.evaluation.class_table import ClassTable
 from lookalike.study import ledger
+from lookalike.study.classes import RowClasses
 from lookalike.study.ledger import open_ledger
 
 HOLD = """
@@ -19,7 +22,7 @@ import sys, time
 from pathlib import Path
 from lookalike.study.ledger import open_ledger
 with open_ledger(Path(sys.argv[1])) as ledger:
-    ledger.add({"a/1": {"score": 1}})
+    ledger.add("a/1", {"score": 1})
     print("open", flush=True)
     time.sleep(60)
 """
@@ -27,13 +30,30 @@ with open_ledger(Path(sys.argv[1])) as ledger:
 
 def test_a_record_is_written_once_and_read_by_its_beginning(tmp_path):
     with open_ledger(tmp_path) as one:
-        one.add({"a/1": {"score": 1}, "a_/1": {"score": 2}})
-        one.add({"a/1": {"score": 3}, "a/2": {"score": 4}})
+        one.add("a/1", {"score": 1})
+        one.add("a_/1", {"score": 2})
+        one.add("a/1", {"score": 3})
+        one.add("a/2", {"score": 4})
     with open_ledger(tmp_path) as two:
         assert two.records(["a/"]) == {"a/1": {"score": 1}, "a/2": {"score": 4}}
         assert two.records(["b/"]) == two.records([]) == {}
         two.remove("a/")
         assert two.records(["a"]) == {"a_/1": {"score": 2}}
+
+
+def test_scores_per_class_come_back_with_their_record(tmp_path):
+    table = ClassTable(("a", "b"), np.array([3, 4]), ("map@r",), np.array([[0.5], [0.25]]))
+    with open_ledger(tmp_path) as one:
+        one.add("a/1", {"score": 1, "classes": {"pca": RowClasses({(0, 0): table})}})
+    with open_ledger(tmp_path) as two:
+        (record,) = two.records(["a/"]).values()
+    assert record.pop("classes")["pca"].separate[0, 0].values.tolist() == [[0.5], [0.25]]
+    assert record == {"score": 1}
+    with sqlite3.connect(tmp_path / "study.db") as connection:
+        connection.execute("UPDATE classes SET tables = ?", (b"PK nothing",))
+    noticed = pytest.raises(LookalikeError, match=r"study\.db.*the scores per class of a/1")
+    with noticed, open_ledger(tmp_path) as two:
+        two.records(["a/"])
 
 
 def test_a_second_process_is_refused_until_the_first_has_ended(tmp_path, monkeypatch):
@@ -53,7 +73,7 @@ def test_a_second_process_is_refused_until_the_first_has_ended(tmp_path, monkeyp
 
 def test_a_record_that_was_changed_is_a_sentence(tmp_path):
     with open_ledger(tmp_path) as mine:
-        mine.add({"a/1": {"score": 0.25}})
+        mine.add("a/1", {"score": 0.25})
     for text in ('{"score": 0.35}', "[" * 100_000):
         with sqlite3.connect(tmp_path / "study.db") as connection:
             connection.execute("UPDATE records SET record = ?", (text,))
@@ -66,7 +86,8 @@ def test_a_record_that_was_changed_is_a_sentence(tmp_path):
 
 def test_a_damaged_database_is_a_sentence(tmp_path):
     with open_ledger(tmp_path) as mine:
-        mine.add({f"a/{number}": {"score": number} for number in range(300)})
+        for number in range(300):
+            mine.add(f"a/{number}", {"score": number})
     content = bytearray((tmp_path / "study.db").read_bytes())
     content[2000:-100] = bytes(len(content) - 2100)
     (tmp_path / "study.db").write_bytes(content)
@@ -79,7 +100,8 @@ def test_any_flipped_bit_of_a_database_is_noticed_or_harmless(tmp_path):
     path = tmp_path / "study.db"
     written = {"a/1": {"score": 0.5}, "a/2": {"score": 0.25}}
     with open_ledger(tmp_path) as mine:
-        mine.add(written)
+        for key, record in written.items():
+            mine.add(key, record)
     content = path.read_bytes()
     used = [place for place, byte in enumerate(content) if byte]
     random = Random(0)

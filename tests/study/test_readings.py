@@ -12,7 +12,8 @@ from lookalike.compare.contenders import gather
 from lookalike.errors import BadInput
 from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
-from lookalike.study.plan import make_plan, readings_of
+from lookalike.study.plan import make_plan
+from lookalike.study.progress import readings_of
 from lookalike.study.result_files import load_results, row_file, write_method
 from lookalike.study.results import PlannedRow, Reading
 from lookalike.study.status import status_of, status_table
@@ -43,10 +44,10 @@ class MadeUp:
 
 @pytest.fixture
 def study(in_process, tmp_path):
-    def run(values, most=1000, **options):
+    def run(values, most=1000):
         pool = in_process(most)
         pool.runner = MadeUp()
-        run_study(parse_study(values), lambda: pool, folder=tmp_path / "s", **options)
+        run_study(parse_study(values), lambda: pool, folder=tmp_path / "s")
         return load_results(tmp_path / "s"), pool.done
 
     return run
@@ -77,17 +78,6 @@ def test_the_status_shows_no_test_score_while_others_are_tuned(study, values, tm
         gather([tmp_path / "s"])
 
 
-def test_a_study_can_end_before_the_test(study, values):
-    found, done = study(values, test=False)
-    assert found.chosen
-    assert not any(map(is_test, done))
-    assert not found.baselines
-    assert all(not row.repeats and row.validation for row in found.rows)
-    found, done = study(values)
-    assert all(map(is_test, done))
-    assert found.finished
-
-
 def test_more_trials_do_not_silently_replace_a_winner_that_was_tested(study, values, tmp_path):
     methods = {"methods": ["triplet"]}
     first = study(values | methods)[0].rows[0]
@@ -103,7 +93,7 @@ def test_more_trials_do_not_silently_replace_a_winner_that_was_tested(study, val
         path.unlink()
     more = values | methods | {"tuner": {"name": "random", "trials": 3}}
     plan = make_plan(parse_study(more), tmp_path / "s")
-    plan.known()
+    plan.resume()
     assert "the test set was read for triplet" in plan.read_before()
     row = study(more)[0].rows[0]
     assert row.times_read == 2

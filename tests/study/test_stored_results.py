@@ -75,7 +75,7 @@ def test_rows_that_lost_to_their_start_are_marked_as_outdated(folder):
 @pytest.mark.parametrize("folder", STORED, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_comparison_shows_the_marks(folder):
     outdated = {row.method for row in load_results(folder).rows if row.outdated}
-    (part,) = compare(gather([folder]), "map@r", anyway=True).datasets
+    (part,) = compare(gather([folder]), "map@r", allow_unfair=True).datasets
     flaws = [flaw for flaw in part.audit.flaws if flaw.kind == "outdated"]
     assert {name for flaw in flaws for name in flaw.rows} == outdated
 

@@ -18,7 +18,7 @@ from lookalike.choose.preparation import FILE_DATASETS, chosen_shrink, prepare, 
 from lookalike.choose.recipe import run_of, untrained_run
 from lookalike.choose.survey import Classes, Survey
 from lookalike.choose.untrained import Untrained, score_untrained
-from lookalike.compare.contenders import Gathered, gather
+from lookalike.compare.contenders import ResultSet, gather
 from lookalike.config import RunConfig, parse
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
 from lookalike.models import preset_of
@@ -31,7 +31,7 @@ from lookalike.training.building import load_images
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Recommendation:
     """What the command found.
 
     Attributes:
@@ -58,7 +58,7 @@ class Outcome:
     wanted_views: int
     unknown: tuple[str, ...]
     decision: Decision | None
-    gathered: Gathered | None
+    gathered: ResultSet | None
     untrained: Untrained | None
     recipe: RunConfig
     alternative: RunConfig | None
@@ -75,7 +75,7 @@ def choose(
     metric: str = "recall@1",
     folder: Path | None = None,
     watcher: Watcher | None = None,
-) -> Outcome:
+) -> Recommendation:
     """Look at the images, try the candidates under one protocol, and recommend.
 
     Args:
@@ -126,7 +126,7 @@ def choose(
             parse({**found.settings, "data": own, "protocol": {"name": "paper", "test": False}}),
             {"dim": 0, "head_init": "random"},
         )
-        return Outcome(
+        return Recommendation(
             **common,
             decision=None,
             gathered=None,
@@ -149,7 +149,7 @@ def choose(
     base = base_config(named, named.data[0])
     trained = decision.trained
     tested = [one.name for one in decision.candidates] + [name for name, _ in failed]
-    return Outcome(
+    return Recommendation(
         **common,
         decision=decision,
         gathered=gathered,
@@ -182,7 +182,7 @@ def _without_root(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings["data"].items() if key != "root"}
 
 
-def _finished(folder: Path) -> tuple[Gathered, list[tuple[str, str]]]:
+def _finished(folder: Path) -> tuple[ResultSet, list[tuple[str, str]]]:
     """The finished methods and the baselines, and the methods that failed with the reason."""
     results = load_results(folder) if (folder / "study.json").is_file() else None
     if results is None or not results.baselines:

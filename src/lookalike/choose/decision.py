@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from lookalike.compare.comparison import OnDataset, compare
-from lookalike.compare.contenders import BASELINES, Contender, Gathered
+from lookalike.compare.contenders import BASELINES, MethodResult, ResultSet
 from lookalike.compare.uncertainty import Bounds, Difference
 from lookalike.errors import LookalikeError
 from lookalike.study.intervals import Interval, interval
@@ -136,7 +136,7 @@ class Decision:
         return worse if better == self.chosen.name else better
 
 
-def decide(gathered: Gathered, metric: str) -> Decision:
+def decide(gathered: ResultSet, metric: str) -> Decision:
     """The recommendation by the results of one study.
 
     Args:
@@ -149,7 +149,7 @@ def decide(gathered: Gathered, metric: str) -> Decision:
     Raises:
         LookalikeError: There are no baselines to compare with.
     """
-    (compared,) = compare(gathered, metric, anyway=True).datasets
+    (compared,) = compare(gathered, metric, allow_unfair=True).datasets
     found = [_candidate(one, gathered, compared) for one in compared.contenders]
     ordered = sorted(found, key=lambda one: -one.validation)
     base = next((one.row for one in ordered if isinstance(one.row, BaselineRow)), None)
@@ -190,7 +190,7 @@ def validated_gains(rows: Sequence[MethodRow], untrained: Sequence[float]) -> li
     return gains
 
 
-def _candidate(one: Contender, gathered: Gathered, compared: OnDataset) -> Candidate:
+def _candidate(one: MethodResult, gathered: ResultSet, compared: OnDataset) -> Candidate:
     score = fmean(one.blocks(compared.metric).values())
     bounds = compared.bounds.get(one.name)
     if one.row is not None:

@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from lookalike.choose.candidates import METRIC
-from lookalike.choose.chooser import Outcome
+from lookalike.choose.chooser import Recommendation
 from lookalike.choose.decision import Decision
 from lookalike.choose.recipe import recipe_text
 from lookalike.choose.words import as_dict, headline, limits, minus, name_of, plus_minus, reasons
@@ -32,7 +32,7 @@ class Written:
     alternative: Path | None
 
 
-def write_outcome(outcome: Outcome, command: str) -> Written:
+def write_outcome(outcome: Recommendation, command: str) -> Written:
     """Write the page, the recipes and ``recommendation.json`` into the folder of the results.
 
     Args:
@@ -80,7 +80,7 @@ def own_css() -> str:
     return (Path(__file__).parent / "templates" / "summary.css").read_text(encoding="utf-8")
 
 
-def _summary(outcome: Outcome, written: Written) -> Markup:
+def _summary(outcome: Recommendation, written: Written) -> Markup:
     """The section of the page that says what to do, and why."""
     decision = outcome.decision
     text = template("summary.html.j2", "lookalike.choose").render(

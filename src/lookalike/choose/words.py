@@ -6,7 +6,7 @@ from typing import Any
 
 from lookalike.choose.budget import Extraction
 from lookalike.choose.candidates import METRIC
-from lookalike.choose.chooser import Outcome
+from lookalike.choose.chooser import Recommendation
 from lookalike.choose.decision import Decision
 from lookalike.compare.uncertainty import Bounds, Difference
 from lookalike.config import RunConfig
@@ -42,7 +42,7 @@ def plus_minus(score: float, bounds: Bounds | None) -> str:
     return f"{100 * score:.1f}{half}"
 
 
-def headline(outcome: Outcome) -> str:
+def headline(outcome: Recommendation) -> str:
     """The recommendation in one sentence.
 
     Args:
@@ -61,7 +61,7 @@ def headline(outcome: Outcome) -> str:
     )
 
 
-def reasons(outcome: Outcome) -> list[str]:
+def reasons(outcome: Recommendation) -> list[str]:
     """Why: whether training is worth it, and what cannot be told apart.
 
     Args:
@@ -81,7 +81,7 @@ def reasons(outcome: Outcome) -> list[str]:
     return found
 
 
-def _untrained(outcome: Outcome) -> list[str]:
+def _untrained(outcome: Recommendation) -> list[str]:
     one = outcome.untrained
     if one is None:
         return []
@@ -164,7 +164,7 @@ def meaning(decision: Decision) -> str:
     )
 
 
-def limits(outcome: Outcome) -> list[str]:
+def limits(outcome: Recommendation) -> list[str]:
     """What was left out, and what the numbers do not say.
 
     Args:
@@ -214,7 +214,7 @@ def _listed(given: Sequence[str]) -> str:
     return ", ".join(names[:-1]) + " or " * (len(names) > 1) + names[-1]
 
 
-def as_dict(outcome: Outcome) -> dict[str, Any]:
+def as_dict(outcome: Recommendation) -> dict[str, Any]:
     """The outcome for a program.
 
     Args:

@@ -37,21 +37,21 @@ def audit(
     if paper is None:
         raise BadInput("name the file that describes the paper; --keys lists what it may say")
     described = read_description(paper)
-    found = audit_rows(described.experiments)
+    result = audit_rows(described.experiments)
     if as_json:
-        value = {"title": described.title, "verdict": found.verdict, "rows": found.rows}
-        print(json.dumps(value | {"flaws": [asdict(flaw) for flaw in found.flaws]}, indent=2))
+        value = {"title": described.title, "verdict": result.verdict, "rows": result.rows}
+        print(json.dumps(value | {"flaws": [asdict(flaw) for flaw in result.flaws]}, indent=2))
     else:
         print(described.title)
-        for number, flaw in enumerate(found.flaws, 1):
+        for number, flaw in enumerate(result.flaws, 1):
             print(f"  [{number}] {flaw.sentence}")
         words = {
             "fair": "Fair: nothing but the method differs.",
             "unfair": "Unfair: a ranking of these rows would not be a ranking of methods.",
             "cannot be told": "Cannot be told: too much is not said.",
         }
-        print(words[found.verdict])
-    if found.verdict == "unfair":
+        print(words[result.verdict])
+    if result.verdict == "unfair":
         raise typer.Exit(1)
 
 

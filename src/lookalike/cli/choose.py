@@ -54,7 +54,7 @@ def choose(
     options = ["--minutes", f"{minutes:g}", *(["--metric", metric] if metric != "recall@1" else [])]
     command = shlex.join(["lookalike", "choose", *arguments, *options])
     with Execution(workers=workers).running("choice") as how:
-        found = run(
+        outcome = run(
             settings,
             clock,
             how["executor"],
@@ -62,22 +62,22 @@ def choose(
             folder=output,
             watcher=how["watcher"],
         )
-        written = write_outcome(found, command)
+        files_written = write_outcome(outcome, command)
     if as_json:
-        files = {"page": str(written.page), "recipe": str(written.recipe)}
-        print(json.dumps(words.as_dict(found) | {"files": files}, indent=2))
+        files = {"page": str(files_written.page), "recipe": str(files_written.recipe)}
+        print(json.dumps(words.as_dict(outcome) | {"files": files}, indent=2))
         return
-    print(f"{found.label}: {found.survey.summary}")
-    for sentence in found.survey.problems:
+    print(f"{outcome.label}: {outcome.survey.summary}")
+    for sentence in outcome.survey.problems:
         print(f"  {sentence}")
-    print(f"\n{words.headline(found)}")
-    for sentence in words.reasons(found):
+    print(f"\n{words.headline(outcome)}")
+    for sentence in words.reasons(outcome):
         print(f"  {sentence}")
     print()
-    if found.decision is not None:
-        print(words.meaning(found.decision))
-    for sentence in words.limits(found):
+    if outcome.decision is not None:
+        print(words.meaning(outcome.decision))
+    for sentence in words.limits(outcome):
         print(sentence)
-    print(f"\n{clock.used / 60:.1f} of {minutes:g} minutes. The page: {written.page}")
-    for line in next_commands(written):
+    print(f"\n{clock.used / 60:.1f} of {minutes:g} minutes. The page: {files_written.page}")
+    for line in next_commands(files_written):
         print(line)

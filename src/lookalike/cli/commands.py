@@ -69,9 +69,9 @@ for one in (app, *GROUPS.values()):
         registered.callback = safely(registered.callback)
 
 
-def show_version(asked: bool) -> None:
+def show_version(requested: bool) -> None:
     """Print the version and end."""
-    if asked:
+    if requested:
         print(importlib.metadata.version("lookalike"))
         raise typer.Exit
 

@@ -38,7 +38,7 @@ def compare(
     which: Which = "concatenated" if concatenated else "separate"
     if concatenated:
         check_concatenated(gathered)
-    found = compare_rows(gathered, metric or chosen_metric(gathered), which, anyway=anyway)
+    found = compare_rows(gathered, metric or chosen_metric(gathered), which, allow_unfair=anyway)
     if as_json:
         print(json.dumps(as_mapping(found), indent=2))
         return

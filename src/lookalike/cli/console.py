@@ -57,10 +57,10 @@ def safely(command: Callable[..., None]) -> Callable[..., None]:
     """A command with what all have: the option ``--trust``, and output that is escaped."""
 
     @wraps(command)
-    def trusting(trusted: list[str] | None, **given: Any) -> None:
+    def trusting(trusted: list[str] | None, **options: Any) -> None:
         trust(trusted or [])
         with escaped_output():
-            command(**given)
+            command(**options)
 
     own = inspect.signature(command)
     keyword = inspect.Parameter.KEYWORD_ONLY

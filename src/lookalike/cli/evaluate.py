@@ -50,19 +50,19 @@ def evaluate(
     from lookalike.training.targets import read_target
 
     with ConsoleWatcher() as watcher:
-        found = read_target(target, labels, watcher)
-        asked: dict[str, Any] = found.arguments() | {
+        data = read_target(target, labels, watcher)
+        arguments: dict[str, Any] = data.arguments() | {
             "metrics": tuple(name.strip() for name in metrics.split(",")),
             "confidence": confidence,
             "progress": lambda done, total: watcher.stage("ranking", done, total),
         }
         if rerank is None:
-            plain, better = evaluation.score(**asked), None
+            plain, better = evaluation.score(**arguments), None
         else:
-            gain = evaluation.rerank(**asked, by=reranking(rerank))
+            gain = evaluation.rerank(**arguments, by=reranking(rerank))
             plain, better = gain.plain, gain.reranked
     if as_json:
-        print(json.dumps(as_mapping(plain, better, per_class, worst, found.names), indent=2))
+        print(json.dumps(as_mapping(plain, better, per_class, worst, data.names), indent=2))
         return
     print_scores(plain, better)
     if per_class:
@@ -71,7 +71,7 @@ def evaluate(
             print(f"{row.label!s:<30} {row.queries:>6} queries  {shown}")
     for query in plain.worst(number=worst) if worst else []:
         value = format_score(next(reversed(plain.per_query)), query.value)
-        print(f"{found.names[query.index]}  ({query.label})  {value}")
+        print(f"{data.names[query.index]}  ({query.label})  {value}")
 
 
 def reranking(name: str) -> Any:
@@ -108,14 +108,14 @@ def as_mapping(
     names: Any,
 ) -> dict[str, Any]:
     """The scores as JSON values."""
-    found: dict[str, Any] = {"scores": plain.scores, "queries": plain.queries}
-    found["queries_without_relevant"] = plain.queries_without_relevant
+    values: dict[str, Any] = {"scores": plain.scores, "queries": plain.queries}
+    values["queries_without_relevant"] = plain.queries_without_relevant
     if plain.intervals:
-        found["intervals"] = plain.intervals
+        values["intervals"] = plain.intervals
     if better is not None:
-        found["reranked"] = better.scores
+        values["reranked"] = better.scores
     if per_class:
-        found["per_class"] = [vars(row) for row in plain.per_class()]
+        values["per_class"] = [vars(row) for row in plain.per_class()]
     if worst:
-        found["worst"] = [vars(q) | {"name": names[q.index]} for q in plain.worst(number=worst)]
-    return found
+        values["worst"] = [vars(q) | {"name": names[q.index]} for q in plain.worst(number=worst)]
+    return values

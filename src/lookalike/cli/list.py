@@ -68,8 +68,8 @@ def list_parts(
         return
     if len(words) > 1:
         raise BadInput(f"'lookalike list {kind}' takes one name, not {len(words)}")
-    found = page(kind, words[0])
-    print(json.dumps(vars(found), indent=2, default=str) if as_json else as_text(found))
+    entry = page(kind, words[0])
+    print(json.dumps(vars(entry), indent=2, default=str) if as_json else as_text(entry))
 
 
 def show_speed(names: list[str], as_json: bool) -> None:
@@ -79,23 +79,23 @@ def show_speed(names: list[str], as_json: bool) -> None:
     from lookalike.progress import ConsoleWatcher
     from lookalike.report.networks import untrained_scores
 
-    asked = names or models.names()
-    found = []
+    networks = names or models.names()
+    measured = []
     with ConsoleWatcher() as watcher:
-        for number, name in enumerate(asked, 1):
-            found.append(measure(name))
-            watcher.stage("measuring", number, len(asked))
+        for number, name in enumerate(networks, 1):
+            measured.append(measure(name))
+            watcher.stage("measuring", number, len(networks))
     scores = untrained_scores()
     if as_json:
-        rows = [vars(one) | {"untrained": scores.get(one.network, {})} for one in found]
+        rows = [vars(one) | {"untrained": scores.get(one.network, {})} for one in measured]
         print(json.dumps(rows, indent=2))
         return
-    width = max(len(one.network) for one in found)
+    width = max(len(one.network) for one in measured)
     print(
         f"{'network':<{width}}  {'parameters':>10}  {'features':>8}  {'pixels':>6}  {'images/s':>8}"
         "  Recall@1 untrained, in our studies"
     )
-    for one in sorted(found, key=lambda one: -one.images_per_second):
+    for one in sorted(measured, key=lambda one: -one.images_per_second):
         known = scores.get(one.network, {})
         told = ", ".join(f"{place} {score:.1f}" for place, score in known.items()) or "–"
         print(
@@ -109,8 +109,8 @@ def show_recipes(words: list[str], as_json: bool) -> None:
     from lookalike.config import recipes
 
     if len(words) == 1 and words[0] in recipes.names():
-        found = recipes.recipe_page(words[0])
-        print(json.dumps(vars(found), indent=2) if as_json else recipe_text(found))
+        recipe = recipes.recipe_page(words[0])
+        print(json.dumps(vars(recipe), indent=2) if as_json else recipe_text(recipe))
     elif words or as_json:
         show_rows(recipes.find_recipes(words), as_json)
     else:
@@ -140,20 +140,20 @@ def show_rows(rows: Sequence["Row"], as_json: bool) -> None:
         print(f"{row.name:<{width}}  {row.summary}" + (f"  [{row.paper}]" if row.paper else ""))
 
 
-def as_text(found: "Page") -> str:
+def as_text(page: "Page") -> str:
     """A page as text: description, defaults, and published settings."""
-    lines = [f"{found.name}  [{found.paper}]", "", found.description, "", "Arguments:"]
-    lines += [f"  {argument} = {default}" for argument, default in found.defaults.items()]
-    for settings in found.tuned:
+    lines = [f"{page.name}  [{page.paper}]", "", page.description, "", "Arguments:"]
+    lines += [f"  {argument} = {default}" for argument, default in page.defaults.items()]
+    for settings in page.tuned:
         values = settings["values"] | settings["beside"]
         shown = ", ".join(f"{key}={value}" for key, value in values.items())
         lines.append(f"Tuned for {settings['dataset']}: {shown}  [{settings['source']}]")
     return "\n".join(lines)
 
 
-def recipe_text(found: "RecipePage") -> str:
+def recipe_text(page: "RecipePage") -> str:
     """A recipe as text: summary, what the paper reports, and its settings as YAML."""
-    lines = [f"{found.name}: {found.summary}"]
-    lines += [text for text in (found.paper, found.notes) if text]
-    lines += [f"Published {score}: {value}" for score, value in found.published.items()]
-    return "\n\n".join(lines) + "\n\n" + yaml.safe_dump(found.settings, sort_keys=False).rstrip()
+    lines = [f"{page.name}: {page.summary}"]
+    lines += [text for text in (page.paper, page.notes) if text]
+    lines += [f"Published {score}: {value}" for score, value in page.published.items()]
+    return "\n\n".join(lines) + "\n\n" + yaml.safe_dump(page.settings, sort_keys=False).rstrip()

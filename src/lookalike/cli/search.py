@@ -54,23 +54,23 @@ def search(
             unreadable[path] = error
     if not images:
         raise next(iter(unreadable.values()))
-    given = list(images.values())
-    answers = index.query(given, k, encoder=encoder, label=label, where=where, exact=exact)
-    found = dict(zip(images, answers, strict=True))
+    queried = list(images.values())
+    answers = index.query(queried, k, encoder=encoder, label=label, where=where, exact=exact)
+    hits = dict(zip(images, answers, strict=True))
     if sheet is not None:
-        rows = [(path.name, image, found[path]) for path, image in images.items()]
+        rows = [(path.name, image, hits[path]) for path, image in images.items()]
         write_contact_sheet(sheet, index, rows)
     if as_json:
         results: list[dict[str, Any]] = [
             {"query": str(path), "error": unreadable[path].reason}
             if path in unreadable
-            else {"query": str(path), "hits": [hit_mapping(index, hit) for hit in found[path]]}
+            else {"query": str(path), "hits": [hit_mapping(index, hit) for hit in hits[path]]}
             for path in queries
         ]
         print(json.dumps(results, indent=2))
     else:
-        for path, hits in found.items():
-            print_table(str(path), hits)
+        for path, nearest in hits.items():
+            print_table(str(path), nearest)
         if sheet is not None:
             print(f"contact sheet: {sheet}")
     for problem in unreadable.values():

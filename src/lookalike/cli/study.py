@@ -52,10 +52,10 @@ def run(
     config = load_study(arguments[0], arguments[1:])
     trust(config)
     with execution.running("study") as how:
-        found = run_study(config, **how, clock=clock)
-    show(found.folder, as_json)
+        finished = run_study(config, **how, clock=clock)
+    show(finished.folder, as_json)
     if not as_json:
-        print_next(f"compare {found.folder}", f"report {found.folder} -o page.html")
+        print_next(f"compare {finished.folder}", f"report {finished.folder} -o page.html")
 
 
 @study.command()
@@ -104,6 +104,8 @@ def show(folder: Path, as_json: bool) -> None:
     from lookalike.study.intervals import Interval
     from lookalike.study.status import status_of, status_table
 
-    found = status_of(folder)
-    shown = json.dumps(found, indent=2, default=Interval.as_mapping) if as_json else None
-    print(shown or status_table(found))
+    progress = status_of(folder)
+    if as_json:
+        print(json.dumps(progress, indent=2, default=Interval.as_mapping))
+    else:
+        print(status_table(progress))

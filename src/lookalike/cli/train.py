@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lookalike.cli.console import print_next
+from lookalike.cli.console import AsJson, print_next
 from lookalike.progress import ConsoleWatcher
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def train(
             help="A YAML file or recipe:NAME, then keys to override.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
     all_classes: Annotated[
         Path | None,
         typer.Option(
@@ -64,10 +64,10 @@ def train(
     if all_classes is not None:
         train_on_all_classes(all_classes, arguments or [], as_json)
         return
-    given = arguments or []
-    named = bool(given) and ("=" not in given[0] or given[0].endswith((".yaml", ".yml")))
-    settings = given[1:] if named else given
-    config = load_trusted(given[0] if named else recipes.default_recipe(settings), settings)
+    recipe, settings = None, arguments or []
+    if settings and ("=" not in settings[0] or settings[0].endswith((".yaml", ".yml"))):
+        recipe, *settings = settings
+    config = load_trusted(recipe or recipes.default_recipe(settings), settings)
     if profile:
         show_profile(config, as_json)
         return
@@ -121,5 +121,5 @@ def show_profile(config: "RunConfig", as_json: bool) -> None:
     if as_json:
         print(json.dumps(seconds, indent=2))
         return
-    for stage, taken in seconds.items():
-        print(f"{stage:<10} {1e3 * taken:9.2f} ms {taken / seconds['step']:6.1%}")
+    for stage, spent in seconds.items():
+        print(f"{stage:<10} {1e3 * spent:9.2f} ms {spent / seconds['step']:6.1%}")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.compare.audit import Audit, audit, listed
-from lookalike.compare.contenders import Contender, Gathered
+from lookalike.compare.contenders import MethodResult, ResultSet
 from lookalike.compare.sampling import class_bounds, sample_of
 from lookalike.compare.sources import shares_sentence, sources
 from lookalike.compare.statistics import (
@@ -70,7 +70,7 @@ class OnDataset:
     label: str
     """The data set and the values of axes."""
     axes: Mapping[str, str]
-    contenders: tuple[Contender, ...]
+    contenders: tuple[MethodResult, ...]
     audit: Audit
     ranking: Ranking
     differences: tuple[Difference, ...]
@@ -82,12 +82,12 @@ class OnDataset:
     """What ranks, and what the differences are of."""
 
     @property
-    def trained(self) -> tuple[Contender, ...]:
+    def trained(self) -> tuple[MethodResult, ...]:
         """The methods that were trained."""
         return tuple(one for one in self.contenders if not one.baseline)
 
     @property
-    def baselines(self) -> tuple[Contender, ...]:
+    def baselines(self) -> tuple[MethodResult, ...]:
         """The methods that were not trained."""
         return tuple(one for one in self.contenders if one.baseline)
 
@@ -234,22 +234,22 @@ class Comparison:
 
 
 def compare(
-    gathered: Gathered, metric: str, which: Which = "separate", *, anyway: bool = False
+    gathered: ResultSet, metric: str, which: Which = "separate", *, allow_unfair: bool = False
 ) -> Comparison:
     """Compare methods on each data set by a metric that all rows have, and over all data sets.
 
     Rows with axes are compared within a cell, that is at equal values of all axes.
-    ``which`` scores the folds' separate models or their concatenated embeddings; ``anyway`` ranks
-    even where the rows differ beyond the method.
+    ``which`` scores the folds' separate models or their concatenated embeddings;
+    ``allow_unfair`` ranks even where the rows differ beyond the method.
     """
     known = ranking_metrics(gathered)
     if metric not in known:
         raise BadInput(f"'{metric}' was not measured in every row; {did_you_mean(metric, known)}")
-    parts = tuple(_on(cell, gathered, metric, which, anyway) for cell in gathered.cells)
+    parts = tuple(_on(cell, gathered, metric, which, allow_unfair) for cell in gathered.cells)
     return Comparison(metric, which, parts, _tournament(parts, metric, which))
 
 
-def check_concatenated(gathered: Gathered) -> None:
+def check_concatenated(gathered: ResultSet) -> None:
     """Raise an error if some rows have no score of concatenated embeddings."""
     rows = gathered.contenders
     without = [one.name for one in rows if not (one.concatenated or one.has_one_embedding)]
@@ -260,13 +260,13 @@ def check_concatenated(gathered: Gathered) -> None:
         )
 
 
-def ranking_metrics(gathered: Gathered) -> tuple[str, ...]:
+def ranking_metrics(gathered: ResultSet) -> tuple[str, ...]:
     """The metrics that all rows have and for which higher is better."""
     first, *others = [one.metrics for one in gathered.contenders]
     return tuple(m for m in first if more_is_better(m) and all(m in o for o in others))
 
 
-def chosen_metric(gathered: Gathered) -> str:
+def chosen_metric(gathered: ResultSet) -> str:
     """The default metric: the one that selected the study's trials, else MAP@R."""
     known = ranking_metrics(gathered)
     preferred = [*(study.metric for study in gathered.studies), "map@r", "recall@1", *known]
@@ -276,11 +276,11 @@ def chosen_metric(gathered: Gathered) -> str:
     return found
 
 
-def _on(cell: str, gathered: Gathered, metric: str, which: Which, anyway: bool) -> OnDataset:
+def _on(cell: str, gathered: ResultSet, metric: str, which: Which, allow_unfair: bool) -> OnDataset:
     rows = gathered.of(cell)
     dataset, axes = rows[0].dataset, rows[0].axes
     found = audit([one.experiment for one in rows])
-    ranking: Ranking = "fair" if found.fair else "anyway" if anyway else "refused"
+    ranking: Ranking = "fair" if found.fair else "anyway" if allow_unfair else "refused"
     if ranking != "refused":
         rows = tuple(sorted(rows, key=lambda one: (one.baseline, -_mean(one, metric, which))))
     pairs: tuple[Difference, ...] = ()
@@ -292,7 +292,7 @@ def _on(cell: str, gathered: Gathered, metric: str, which: Which, anyway: bool) 
     return OnDataset(dataset, cell, axes, rows, found, ranking, pairs, sample, bounds, metric)
 
 
-def _mean(one: Contender, metric: str, which: Which) -> float:
+def _mean(one: MethodResult, metric: str, which: Which) -> float:
     found = one.interval(metric, which)
     return -1.0 if found is None else found.mean
 

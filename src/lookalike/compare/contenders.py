@@ -31,7 +31,7 @@ BASELINES = {"raw-features": "raw features", "pca": "PCA", "lda": "LDA, shrunk"}
 
 
 @dataclass(frozen=True)
-class Contender:
+class MethodResult:
     """One method on one data set: test scores by repeat and fold, and their conditions."""
 
     dataset: str
@@ -120,10 +120,10 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class ResultSet:
     """All methods of the given folders."""
 
-    contenders: tuple[Contender, ...]
+    contenders: tuple[MethodResult, ...]
     studies: tuple[StudyResults, ...] = ()
     skipped: tuple[str, ...] = ()
     """Sentences about what was left out, and why."""
@@ -138,12 +138,12 @@ class Gathered:
         """All combinations of data set and axes, in order of appearance."""
         return tuple(dict.fromkeys(one.cell for one in self.contenders))
 
-    def of(self, cell: str) -> tuple[Contender, ...]:
+    def of(self, cell: str) -> tuple[MethodResult, ...]:
         """The methods of one cell: a data set, at values of axes where there are any."""
         return tuple(one for one in self.contenders if one.cell == cell)
 
 
-def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> Gathered:
+def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> ResultSet:
     """Read studies, runs and folders of runs; anything else is an error.
 
     ``names`` gives names to the runs in some folders.
@@ -173,7 +173,7 @@ def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> 
         for study in studies
         if not study.chosen
     ]
-    contenders: list[Contender] = []
+    contenders: list[MethodResult] = []
     designs: dict[str, list[StudyResults]] = {}
     for study in studies:
         designs.setdefault(_design(study), []).append(study)
@@ -184,7 +184,7 @@ def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> 
     if not contenders:
         reason = f" ({skipped[0]})" if skipped else ""
         raise BadInput(f"there is nothing with test scores to compare{reason}")
-    return Gathered(tuple(contenders), tuple(studies), tuple(skipped))
+    return ResultSet(tuple(contenders), tuple(studies), tuple(skipped))
 
 
 def _runs_in(folder: Path) -> list[Run]:
@@ -198,7 +198,7 @@ def _runs_in(folder: Path) -> list[Run]:
     return []
 
 
-def _of_study(study: StudyResults, prefix: str) -> list[Contender]:
+def _of_study(study: StudyResults, prefix: str) -> list[MethodResult]:
     """The rows of a study and, in each cell, the baselines of its data set and network.
 
     Where every cell has one method only, the values of axes are compared instead: all rows are in
@@ -236,7 +236,7 @@ def _design(study: StudyResults) -> str:
     return json.dumps([asked, content, seed], sort_keys=True)
 
 
-def _of_whole_studies(found: Sequence[Sequence[Contender]]) -> list[Contender]:
+def _of_whole_studies(found: Sequence[Sequence[MethodResult]]) -> list[MethodResult]:
     """The rows of studies of one design, each study as one repeat of the whole.
 
     A method that some of them have not tested is left out.
@@ -248,7 +248,7 @@ def _of_whole_studies(found: Sequence[Sequence[Contender]]) -> list[Contender]:
     return [_joined([study[key] for study in places]) for key in common]
 
 
-def _joined(same: Sequence[Contender]) -> Contender:
+def _joined(same: Sequence[MethodResult]) -> MethodResult:
     """One method of several studies: the repeat of a model is the number of its study."""
     first = same[0]
     cells: dict[Cell, Scores] = {}
@@ -275,10 +275,10 @@ def _joined(same: Sequence[Contender]) -> Contender:
     )
 
 
-def _of_row(row: MethodRow, study: StudyResults, prefix: str, alone: bool) -> Contender:
+def _of_row(row: MethodRow, study: StudyResults, prefix: str, alone: bool) -> MethodResult:
     config = parse(row.config, f"{study.folder}: {row.label}")
     conditions = conditions_of(config, trials=len(row.trials), seeds=row.seeds)
-    return Contender(
+    return MethodResult(
         dataset=row.dataset,
         config=config,
         cells={(r.number, f): s for r in row.repeats for f, s in enumerate(r.separate)},
@@ -310,11 +310,11 @@ def _of_baseline(
     method: MethodRow | None,
     axes: Mapping[str, str],
     alone: bool,
-) -> Contender:
+) -> MethodResult:
     """A baseline under the conditions of a method: same images, same network."""
     config = parse(method.config, str(study.folder)) if method else None
     conditions = conditions_of(config) if config else {"data": row.dataset}
-    return Contender(
+    return MethodResult(
         dataset=row.dataset,
         config=config,
         cells={(0, f): scores for f, scores in enumerate(row.separate or (row.concatenated,))},
@@ -332,7 +332,7 @@ def _of_baseline(
     )
 
 
-def _of_runs(runs: Sequence[Run], names: Mapping[Path, str]) -> list[Contender]:
+def _of_runs(runs: Sequence[Run], names: Mapping[Path, str]) -> list[MethodResult]:
     """Runs that differ in seed and fold alone are repeats of one method."""
     groups: dict[str, list[tuple[Run, RunConfig]]] = {}
     for run in runs:
@@ -345,7 +345,7 @@ def _of_runs(runs: Sequence[Run], names: Mapping[Path, str]) -> list[Contender]:
     return [_of_group(group, names) for group in groups.values()]
 
 
-def _of_group(group: Sequence[tuple[Run, RunConfig]], names: Mapping[Path, str]) -> Contender:
+def _of_group(group: Sequence[tuple[Run, RunConfig]], names: Mapping[Path, str]) -> MethodResult:
     config = group[0][1]
     seeds = sorted({one.seed for _, one in group})
     places = [(seeds.index(one.seed), one.protocol.fold) for _, one in group]
@@ -356,7 +356,7 @@ def _of_group(group: Sequence[tuple[Run, RunConfig]], names: Mapping[Path, str])
     if (config.train.patience, config.train.patience_epochs) == (None, None):
         # epochs of different samplers may differ in length
         conditions["steps"] = max(int(run.result.get("steps", 0)) for run, _ in group) or None
-    return Contender(
+    return MethodResult(
         dataset=config.data.name,
         config=config,
         cells=cells,
@@ -380,20 +380,20 @@ def _with_data(conditions: Mapping[str, Any], fingerprint: str | None) -> dict[s
     return {**conditions, "data": f"{conditions['data']}{content}"}
 
 
-def _with_unique_names(contenders: Sequence[Contender]) -> list[Contender]:
+def _with_unique_names(contenders: Sequence[MethodResult]) -> list[MethodResult]:
     """Equal names in one cell get the one setting in which they differ, or else a number."""
-    groups: dict[tuple[str, str], list[Contender]] = {}
+    groups: dict[tuple[str, str], list[MethodResult]] = {}
     for one in contenders:
         groups.setdefault((one.name, one.cell), []).append(one)
     found = {
         id(one): renamed
         for same in groups.values()
-        for one, renamed in zip(same, _told_apart(same), strict=True)
+        for one, renamed in zip(same, _disambiguate(same), strict=True)
     }
     return [found[id(one)] for one in contenders]
 
 
-def _told_apart(same: Sequence[Contender]) -> Sequence[Contender]:
+def _disambiguate(same: Sequence[MethodResult]) -> Sequence[MethodResult]:
     """Rows of one name with names that differ."""
     if len(same) == 1:
         return same
@@ -407,11 +407,11 @@ def _told_apart(same: Sequence[Contender]) -> Sequence[Contender]:
     ]
 
 
-def _renamed(one: Contender, ending: str) -> Contender:
+def _renamed(one: MethodResult, ending: str) -> MethodResult:
     return replace(one, experiment=replace(one.experiment, name=f"{one.name} {ending}"))
 
 
-def _differing_settings(same: Sequence[Contender]) -> list[dict[str, str]]:
+def _differing_settings(same: Sequence[MethodResult]) -> list[dict[str, str]]:
     """Of each row the settings that are not the same in all; of baselines those with effect."""
     if any(one.config is None for one in same):
         return [{} for _ in same]

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from lookalike.compare.contenders import Contender
+from lookalike.compare.contenders import MethodResult
 from lookalike.compare.uncertainty import Bounds, Floats, Sample, class_intervals
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.study.classes import Cell
@@ -15,7 +15,7 @@ from lookalike.study.results import Which
 Value = TypeVar("Value")
 
 
-def sample_of(rows: Sequence[Contender], metric: str, which: Which = "separate") -> Sample:
+def sample_of(rows: Sequence[MethodResult], metric: str, which: Which = "separate") -> Sample:
     """The scores of ``rows`` over the repeats and folds that every trained row has.
 
     A training is a repeat: the mean of its folds, which share their seed. A baseline has one value
@@ -51,7 +51,7 @@ def sample_of(rows: Sequence[Contender], metric: str, which: Which = "separate")
 
 
 def class_bounds(
-    rows: Sequence[Contender], metric: str, which: Which = "separate"
+    rows: Sequence[MethodResult], metric: str, which: Which = "separate"
 ) -> dict[str, Bounds]:
     """By method: the interval of its score over all its trainings x test classes, where known."""
     samples: dict[tuple[int, tuple[str, ...]], list[tuple[str, Floats]]] = {}

@@ -14,7 +14,7 @@ from statistics import fmean
 
 import numpy as np
 
-from lookalike.compare.contenders import Contender
+from lookalike.compare.contenders import MethodResult
 from lookalike.compare.uncertainty import Floats, Ints
 from lookalike.evaluation.class_table import ClassTable
 
@@ -83,7 +83,7 @@ def _positive(seen: float, expected: float) -> float:
     return max(0.0, seen - expected)
 
 
-def sources(rows: Sequence[Contender], metric: str) -> tuple[list[Sources], list[Sources]]:
+def sources(rows: Sequence[MethodResult], metric: str) -> tuple[list[Sources], list[Sources]]:
     """Of the scores of methods, and of the differences of every pair of them.
 
     Args:
@@ -104,7 +104,7 @@ def sources(rows: Sequence[Contender], metric: str) -> tuple[list[Sources], list
     )
 
 
-def _table(one: Contender, metric: str) -> Floats | None:
+def _table(one: MethodResult, metric: str) -> Floats | None:
     """Scores by study, training run (the mean of its folds) and class."""
     found = one.class_blocks(metric)
     if one.studies < 2 or not found:

@@ -43,7 +43,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
 
-class Cells(Strict):
+class CellSettings(Strict):
     """Settings of the cells at some values of some axes, and a note about them."""
 
     when: dict[str, str | list[str]]
@@ -74,7 +74,7 @@ class GridFile(Strict):
     notes: str = ""
     common: dict[str, Any] = {}
     axes: dict[str, dict[str, dict[str, Any]]]
-    cells: list[Cells] = []
+    cells: list[CellSettings] = []
     grids: list[GridSpec]
 
 

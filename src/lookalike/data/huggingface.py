@@ -17,7 +17,7 @@ __all__ = ["from_huggingface", "huggingface"]
 _SPLITS = {"train": "train", "validation": "val", "val": "val", "test": "test"}
 
 
-class _Rows:
+class _HuggingFaceBytes:
     """Reads the encoded images of several splits, one after another.
 
     Args:
@@ -100,7 +100,7 @@ def from_huggingface(found: Any, place: str = "", names_files: bool = True) -> I
         read.append(part.select_columns("image").cast_column("image", datasets.Image(decode=False)))
         names = part.features["label"]
         class_names = names.names if isinstance(names, datasets.ClassLabel) else None
-    rows = _Rows(read, names_files)
+    rows = _HuggingFaceBytes(read, names_files)
     content = item_digests(rows, len(files))
     return from_encoded(
         "huggingface", files, labels, splits, rows, content, place, class_names=class_names

@@ -13,7 +13,6 @@ from lookalike.errors import BadInput, LookalikeError
 
 __all__ = ["ImageSet", "UnreadableImage", "digest", "refuse_unreadable"]
 
-Pixels = NDArray[np.uint8]
 Read = TypeVar("Read")
 
 _COLUMNS = ("labels", "test", "query", "gallery", "super_labels", "validation")
@@ -61,7 +60,7 @@ class ImageSet:
     labels: NDArray[np.int64]
     class_names: tuple[str, ...]
     test: NDArray[np.bool_]
-    decode: Callable[[int], Pixels]
+    decode: Callable[[int], NDArray[np.uint8]]
     fingerprint: str
     stamp: str
     query: NDArray[np.bool_] | None = None
@@ -135,5 +134,5 @@ def refuse_unreadable(name: str, found: list[UnreadableImage]) -> BadInput:
     images = "1 image" if len(found) == 1 else f"{len(found)} images"
     return BadInput(
         f"{images} of '{name}' cannot be read: {shown}{more}; "
-        "mend or remove them, or set data.skip_unreadable=true"
+        "fix or remove them, or set data.skip_unreadable=true"
     )

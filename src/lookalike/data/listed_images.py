@@ -22,7 +22,7 @@ from lookalike.files import open_regular
 __all__ = ["content_of", "from_encoded", "from_files", "halves", "list_images"]
 
 SPLITS = ("train", "val", "test")
-Place = Callable[[int], Path | bytes]
+Locate = Callable[[int], Path | bytes]
 """From the index of an image to its file, or to the bytes of one."""
 Mask = NDArray[np.bool_] | None
 
@@ -32,7 +32,7 @@ def list_images(
     files: Sequence[str],
     labels: NDArray[np.int64],
     class_names: Sequence[str],
-    place: Place,
+    locate: Locate,
     content: str | NDArray[np.uint8],
     written: str,
     test: NDArray[np.bool_],
@@ -50,7 +50,7 @@ def list_images(
         files: A name for each image, for messages.
         labels: The class of each.
         class_names: The name of each class.
-        place: Where each image is.
+        locate: Where each image is.
         content: What changes with the images, and is the same on every machine.
         written: What changes when the files are written again.
         test: As ``query``, ``gallery``, ``validation`` and ``has_split`` those of the ImageSet.
@@ -75,11 +75,11 @@ def list_images(
         test=test,
         query=query,
         gallery=gallery,
-        decode=partial(_decode, place, files, upright),
+        decode=partial(_decode, locate, files, upright),
         fingerprint=fingerprint,
         stamp=digest(fingerprint, str(upright), written),
         validation=validation,
-        encoded=partial(_encoded, place),
+        encoded=partial(_encoded, locate),
         has_split=has_split,
     )
 
@@ -193,9 +193,9 @@ def _path(folder: Path, files: Sequence[str], index: int) -> Path:
     return folder / files[index]
 
 
-def _decode(place: Place, files: Sequence[str], upright: bool, index: int) -> NDArray[np.uint8]:
+def _decode(locate: Locate, files: Sequence[str], upright: bool, index: int) -> NDArray[np.uint8]:
     try:
-        found = place(index)
+        found = locate(index)
     except MemoryError:
         raise
     except Exception as error:  # a file that it names is gone, or there is no image
@@ -205,8 +205,8 @@ def _decode(place: Place, files: Sequence[str], upright: bool, index: int) -> ND
     return read_image(source, files[index], upright)
 
 
-def _encoded(place: Place, index: int) -> bytes:
-    found = place(index)
+def _encoded(locate: Locate, index: int) -> bytes:
+    found = locate(index)
     if isinstance(found, bytes):
         return found
     with open_regular(found) as file:

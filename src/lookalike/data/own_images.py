@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.data.csv_table import Row, read_table
+from lookalike.data.csv_table import TableRow, read_table
 from lookalike.data.image_files import (
     IMAGE_SUFFIXES,
     picture_files,
@@ -119,7 +119,7 @@ def table(root: Path | None = None) -> ImageSet:
     )
 
 
-def _read(path: Path) -> tuple[list[str], list[Row]]:
+def _read(path: Path) -> tuple[list[str], list[TableRow]]:
     """The table; columns of other names are metadata, unless they look like a slip."""
     columns, rows = read_table(path)
     for column in columns:
@@ -136,7 +136,7 @@ def _read(path: Path) -> tuple[list[str], list[Row]]:
     return columns, rows
 
 
-def _flags(path: Path, rows: list[Row], column: str) -> NDArray[np.bool_]:
+def _flags(path: Path, rows: list[TableRow], column: str) -> NDArray[np.bool_]:
     for line, row in enumerate(rows, 2):
         if row[column].strip().lower() not in _MARK:
             raise BadInput(f"{path}, row {line}: {column} must be 1 or 0, not '{row[column]}'")

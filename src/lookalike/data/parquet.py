@@ -18,7 +18,7 @@ from lookalike.registry import DATASETS
 __all__ = ["ParquetImages", "explain_unreadable", "parquet", "scan"]
 
 
-class _Rows:
+class _ParquetBytes:
     """Reads the images by row group, of which the last few are kept; travels between processes."""
 
     kept = 8
@@ -30,7 +30,7 @@ class _Rows:
         self._read: dict[int, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Rows, (self.groups, self.first)
+        return _ParquetBytes, (self.groups, self.first)
 
     def __call__(self, index: int) -> bytes:
         group = int(np.searchsorted(self.first, index, "right")) - 1
@@ -136,7 +136,7 @@ def scan(
     except pyarrow.ArrowException as error:
         raise BadInput(f"the files in {root} have columns of different types: {error}") from error
     first = np.cumsum([0, *counts])[:-1]
-    return ParquetImages(paths, [len(one) for one in tables], _Rows(groups, first), table)
+    return ParquetImages(paths, [len(one) for one in tables], _ParquetBytes(groups, first), table)
 
 
 @DATASETS.register("parquet")

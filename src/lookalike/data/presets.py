@@ -1,7 +1,9 @@
 """The transforms that ``data.transform`` can name: published crops, one's own, and compositions."""
 
-from lookalike.config import ColorJitterConfig, TransformConfig
-from lookalike.data.composition import compose, even_jitter
+from dataclasses import replace
+
+from lookalike.config import TransformConfig
+from lookalike.data.composition import compose, describe, even_jitter
 from lookalike.data.drawing import Drawing
 from lookalike.data.photo import Photo
 from lookalike.data.transforms import Preset
@@ -19,46 +21,30 @@ def _photo(
     name: str,
     resize: int | tuple[int, int],
     size: int,
-    summary: str,
     scale: tuple[float, float] | None = None,
-    color_jitter: ColorJitterConfig | None = None,
+    colours: float = 0,
 ) -> Photo:
     """A published crop: random-resized with a ``scale``, else random."""
-    if scale is None:
-        return Photo(name, resize, size, summary, crop="random", color_jitter=color_jitter)
-    return Photo(name, resize, size, summary, scale=scale, color_jitter=color_jitter)
+    photo = Photo(name, resize, size, "", crop="random", color_jitter=even_jitter(colours))
+    if scale is not None:
+        photo = replace(photo, crop="random-resized", scale=scale)
+    return replace(photo, summary=describe(photo))
 
 
 PRESETS: dict[str, Preset] = {
     made.name: made
     for made in (
-        _photo(
-            "reality-check", 256, 227, "256, RandomResizedCrop 227 (0.16 to 1), flip", (0.16, 1.0)
-        ),
-        _photo("proxy-anchor", 256, 224, "256, RandomResizedCrop 224 (0.08 to 1), flip", (0.08, 1)),
-        _photo("simple", 256, 227, "256, random crop 227, flip"),
-        _photo("simple-square", (256, 256), 227, "256 x 256, random crop 227, flip"),
-        _photo("simple-224", 256, 224, "256, random crop 224, flip"),
-        _photo("large", 256, 256, "256, RandomResizedCrop 256 (0.08 to 1), flip", (0.08, 1)),
-        _photo(
-            "colour",
-            256,
-            224,
-            "as proxy-anchor, with colours changed by 0.2",
-            (0.08, 1),
-            even_jitter(0.2),
-        ),
-        _photo("small", 160, 128, "160, RandomResizedCrop 128 (0.16 to 1), flip", (0.16, 1.0)),
-        _photo("small-plain", 160, 128, "160, random crop 128, flip"),
-        _photo(
-            "small-colour",
-            160,
-            128,
-            "as small, with colours changed by 0.2",
-            (0.16, 1.0),
-            even_jitter(0.2),
-        ),
-        _photo("small-160", 200, 160, "200, RandomResizedCrop 160 (0.16 to 1), flip", (0.16, 1.0)),
+        _photo("reality-check", 256, 227, (0.16, 1)),
+        _photo("proxy-anchor", 256, 224, (0.08, 1)),
+        _photo("simple", 256, 227),
+        _photo("simple-square", (256, 256), 227),
+        _photo("simple-224", 256, 224),
+        _photo("large", 256, 256, (0.08, 1)),
+        _photo("colour", 256, 224, (0.08, 1), colours=0.2),
+        _photo("small", 160, 128, (0.16, 1)),
+        _photo("small-plain", 160, 128),
+        _photo("small-colour", 160, 128, (0.16, 1), colours=0.2),
+        _photo("small-160", 200, 160, (0.16, 1)),
         Drawing(
             "glyphs",
             None,

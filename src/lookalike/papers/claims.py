@@ -22,7 +22,7 @@ import numpy as np
 from scipy import stats
 
 from lookalike import published
-from lookalike.compare.contenders import Contender
+from lookalike.compare.contenders import MethodResult
 from lookalike.compare.sampling import sample_of
 from lookalike.compare.uncertainty import (
     RESAMPLES,
@@ -83,7 +83,7 @@ class Measured(Printed, Protocol):
     """A row that was trained."""
 
     @property
-    def contender(self) -> Contender:
+    def contender(self) -> MethodResult:
         """Its scores by training and test class, under a name of its own."""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lookalike.compare.audit import Experiment
-from lookalike.compare.contenders import Contender
+from lookalike.compare.contenders import MethodResult
 from lookalike.papers.catalogue import Entry
 from lookalike.papers.claims import METRIC, ClaimResult
 from lookalike.papers.scale import Scale
@@ -75,10 +75,10 @@ class OutcomeRow:
         return self.planned.published
 
     @cached_property
-    def contender(self) -> Contender:
+    def contender(self) -> MethodResult:
         """The row as ``compare`` and reports know it, under its label."""
         repeats = self.result.repeats
-        return Contender(
+        return MethodResult(
             dataset=self.result.dataset,
             config=self.planned.config,
             cells={(r.number, f): s for r in repeats for f, s in enumerate(r.separate)},

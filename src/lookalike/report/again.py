@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import yaml
 
-from lookalike.compare.contenders import Gathered
+from lookalike.compare.contenders import ResultSet
 from lookalike.runs.run import commit
 from lookalike.study.config import StudyConfig
 from lookalike.study.results import StudyResults
@@ -32,7 +32,7 @@ class Again:
     software: str
 
 
-def again(gathered: Gathered, commands: Sequence[str]) -> Again:
+def again(gathered: ResultSet, commands: Sequence[str]) -> Again:
     """What repeats the trainings of a page, and then the ``commands`` that wrote it."""
     runs = [run for one in gathered.contenders for run in one.runs]
     # names, not paths: a page is shown to others

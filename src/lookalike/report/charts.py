@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lookalike.compare.contenders import Contender
+from lookalike.compare.contenders import MethodResult
 from lookalike.report.formatting import metric_label
 
 COLOURS = 6
@@ -35,7 +35,7 @@ class Method:
     line: int
 
 
-def method_styles(contenders: Iterable[Contender]) -> list[Method]:
+def method_styles(contenders: Iterable[MethodResult]) -> list[Method]:
     """One style for each name, the same on every data set; baselines come last."""
     everyone = sorted(contenders, key=lambda one: one.baseline)
     trained = styles(one.name for one in everyone if not one.baseline)
@@ -62,20 +62,20 @@ class Curve:
     chosen_epoch: int | None
 
 
-def validation_metric(contenders: Sequence[Contender]) -> str:
+def validation_metric(contenders: Sequence[MethodResult]) -> str:
     """The metric that chose the epoch of the first trained run."""
     trained = [one for one in contenders if not one.baseline and one.config is not None]
     return trained[0].config.train.metric if trained and trained[0].config else "map@r"
 
 
-def curves(contenders: Sequence[Contender]) -> list[Curve]:
+def curves(contenders: Sequence[MethodResult]) -> list[Curve]:
     """The curves of the runs that were trained (a method's first), by one validation metric."""
     key = f"validation {validation_metric(contenders)}"
     found = [_curve(one, key) for one in contenders if one.runs and not one.baseline]
     return [curve for curve in found if curve.epochs]
 
 
-def _curve(one: Contender, key: str) -> Curve:
+def _curve(one: MethodResult, key: str) -> Curve:
     run = one.runs[0]
     log = run.epochs()
     trained = [entry for entry in log if "loss" in entry]  # all but the state before training
@@ -122,7 +122,7 @@ class Scatter:
     points: list[Point]
 
 
-def recall_curves(contenders: Sequence[Contender]) -> list[RecallCurve]:
+def recall_curves(contenders: Sequence[MethodResult]) -> list[RecallCurve]:
     """The curves of methods that were measured at two or more k."""
     found = []
     for one in contenders:
@@ -136,7 +136,7 @@ def recall_curves(contenders: Sequence[Contender]) -> list[RecallCurve]:
 
 
 def scatters(
-    contenders: Sequence[Contender], metric: str, structure: Mapping[str, Mapping[str, float]]
+    contenders: Sequence[MethodResult], metric: str, structure: Mapping[str, Mapping[str, float]]
 ) -> list[Scatter]:
     """Score against size, density and spectral decay, where at least two values differ.
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from lookalike import training
-from lookalike.compare.contenders import Gathered, gather
+from lookalike.compare.contenders import ResultSet, gather
 from lookalike.config import parse, recipes
 from lookalike.config.loading import merge
 from lookalike.progress import Watcher
@@ -25,7 +25,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def run_demo(folder: Path, watcher: Watcher) -> tuple[Gathered, Path]:
+def run_demo(folder: Path, watcher: Watcher) -> tuple[ResultSet, Path]:
     """Train and test every method; returns the methods and the page."""
     base = recipes.read("recipe:glyphs") | {"runs_dir": str(folder / "runs")}
     base["train"] = base["train"] | {"epochs": 4}

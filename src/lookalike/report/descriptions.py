@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 
-from lookalike.compare.contenders import Contender, Gathered
+from lookalike.compare.contenders import MethodResult, ResultSet
 from lookalike.config import RunConfig
 from lookalike.report.formatting import metric_label
 from lookalike.study.results import MethodRow
 from lookalike.training import Run
 
 
-def title_of(gathered: Gathered) -> str:
+def title_of(gathered: ResultSet) -> str:
     """The studies' names, or the data sets'."""
     if gathered.studies:
         return "Study: " + ", ".join(study.name for study in gathered.studies)
     return "Runs on " + ", ".join(gathered.datasets)
 
 
-def leading_sentence(gathered: Gathered) -> str:
+def leading_sentence(gathered: ResultSet) -> str:
     """How many methods, on what, and whether there is more to come."""
     methods = len({one.name for one in gathered.contenders if not one.baseline})
     trainings = sum(len(one.cells) for one in gathered.contenders if not one.baseline)
@@ -31,7 +31,7 @@ def leading_sentence(gathered: Gathered) -> str:
     return words + (f" Not finished yet: {unfinished}." if unfinished else "")
 
 
-def protocols(contenders: Sequence[Contender]) -> list[str]:
+def protocols(contenders: Sequence[MethodResult]) -> list[str]:
     """One sentence for each way in which the rows were obtained."""
     learned = [one for one in contenders if not one.baseline] or list(contenders)
     found = []
@@ -43,7 +43,7 @@ def protocols(contenders: Sequence[Contender]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _of_study(one: Contender, row: MethodRow, config: RunConfig) -> str:
+def _of_study(one: MethodResult, row: MethodRow, config: RunConfig) -> str:
     protocol, by = config.protocol, metric_label(config.train.metric)
     folds = 1 + max((fold for _, fold in one.cells), default=0)
     if protocol.name == "cross-validation":
@@ -62,7 +62,7 @@ def _of_study(one: Contender, row: MethodRow, config: RunConfig) -> str:
     return f"{how[:1].upper()}{how[1:]}; {tuned}; then trained {times} with {seeds}, and tested."
 
 
-def _of_run(run: Run, one: Contender) -> str:
+def _of_run(run: Run, one: MethodResult) -> str:
     result = run.result
     tested = f"{result['test_classes']:,} unseen classes ({result['test_images']:,} images)"
     if one.baseline:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookalike.compare.contenders import Contender
+from lookalike.compare.contenders import MethodResult
 from lookalike.errors import LookalikeError
 from lookalike.evaluation import evaluate, nearest, score
 from lookalike.evaluation.projection import project_tsne
@@ -41,13 +41,13 @@ class EmbeddingViews:
     notes: list[str]
 
 
-def embedding_views(contenders: Sequence[Contender], seed: int) -> EmbeddingViews | None:
+def embedding_views(contenders: Sequence[MethodResult], seed: int) -> EmbeddingViews | None:
     """One run of each method that has its embeddings; None where there is none.
 
     All methods show the same images, so those tested on others are left out.
     """
     notes: list[str] = []
-    found: list[tuple[Contender, TestEmbeddings]] = []
+    found: list[tuple[MethodResult, TestEmbeddings]] = []
     for one in contenders:
         if one.runs and (one.runs[0].folder / "test.safetensors").is_file():
             try:

@@ -10,7 +10,7 @@ from plotly.offline import get_plotlyjs
 
 from lookalike.compare import comparison
 from lookalike.compare.comparison import Comparison, OnDataset, compare
-from lookalike.compare.contenders import Gathered
+from lookalike.compare.contenders import ResultSet
 from lookalike.compare.uncertainty import Difference
 from lookalike.errors import BadInput
 from lookalike.files import write_texts
@@ -112,7 +112,7 @@ class Block:
 
 def write_page(
     path: Path,
-    gathered: Gathered,
+    gathered: ResultSet,
     title: str,
     lead: str,
     *,
@@ -150,10 +150,10 @@ def write_page(
     if paper:
         papers.check_paper(paper, gathered.datasets)
     metric = metric or comparison.chosen_metric(gathered)
-    found = compare(gathered, metric, anyway=anyway)
+    found = compare(gathered, metric, allow_unfair=anyway)
     joined = None
     if any(one.concatenated for one in gathered.contenders):
-        joined = compare(gathered, metric, "concatenated", anyway=anyway)
+        joined = compare(gathered, metric, "concatenated", allow_unfair=anyway)
     blocks = [_block(part, found, joined, gathered, paper, seed) for part in found.datasets]
     tables = [block.table for block in blocks]
     texts = {".csv": as_csv(tables), ".md": as_markdown(tables), ".tex": as_latex(tables)}
@@ -173,7 +173,7 @@ def _block(
     part: OnDataset,
     found: Comparison,
     joined: Comparison | None,
-    gathered: Gathered,
+    gathered: ResultSet,
     paper: str | None,
     seed: int,
 ) -> Block:
@@ -211,7 +211,7 @@ def _page(
     commands: Sequence[str],
     found: Comparison,
     blocks: Sequence[Block],
-    gathered: Gathered,
+    gathered: ResultSet,
     texts: dict[str, str],
     summary: Markup | None,
     css: str,
@@ -270,7 +270,7 @@ def _intervals(one: Difference) -> list[str]:
     return words
 
 
-def _environments(gathered: Gathered) -> list[str]:
+def _environments(gathered: ResultSet) -> list[str]:
     """Versions and commit of the runs, each combination once."""
     lines = []
     for one in gathered.contenders:

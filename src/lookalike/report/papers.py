@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from lookalike import published
 from lookalike.compare.audit import CONDITIONS, Audit, Experiment, audit, listed
 from lookalike.compare.conditions import conditions_of
-from lookalike.compare.contenders import Contender
+from lookalike.compare.contenders import MethodResult
 from lookalike.config import ModelConfig, RunConfig, parse, recipes
 from lookalike.errors import BadInput
 from lookalike.published import Published
@@ -89,7 +89,7 @@ def method_keys(config: RunConfig) -> tuple[str, ...]:
     return (name, f"{name}-baseline")
 
 
-def published_scores(dataset: str, contenders: Sequence[Contender]) -> list[PublishedScores]:
+def published_scores(dataset: str, contenders: Sequence[MethodResult]) -> list[PublishedScores]:
     """The published numbers of each of our methods that has some."""
     if dataset not in {row.dataset for row in published.load()}:
         return []
@@ -118,7 +118,7 @@ def check_paper(paper: str, datasets: Sequence[str]) -> None:
         raise BadInput(f"'{paper}' reports nothing about {ours}; it has {', '.join(known)}")
 
 
-def paper_table(paper: str, dataset: str, contenders: Sequence[Contender]) -> PaperTable | None:
+def paper_table(paper: str, dataset: str, contenders: Sequence[MethodResult]) -> PaperTable | None:
     """Our rows in the table that ``paper`` prints of ``dataset``; None if it prints none."""
     if dataset not in {row.dataset for row in published.load(paper)}:
         return None
@@ -153,7 +153,7 @@ def _their_row(key: Identity, printed: Sequence[Published]) -> tuple[PaperRow, E
 
 
 def _our_row(
-    one: Contender, model: ModelConfig, metrics: Sequence[str], dataset: str
+    one: MethodResult, model: ModelConfig, metrics: Sequence[str], dataset: str
 ) -> tuple[PaperRow, Experiment]:
     """Our scores, and our conditions as far as a paper can state them too."""
     found = {m: score for m in metrics if (score := one.interval(m)) is not None}
@@ -254,7 +254,7 @@ class Reality:
     tested: list[Tested]
 
 
-def papers_and_reality(dataset: str, contenders: Sequence[Contender]) -> Reality | None:
+def papers_and_reality(dataset: str, contenders: Sequence[MethodResult]) -> Reality | None:
     """None where papers report nothing about the data set, or we have no test of it."""
     reported = [
         Reported(

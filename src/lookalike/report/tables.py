@@ -13,7 +13,7 @@ from rich.table import Table
 
 from lookalike.compare.audit import Audit, listed
 from lookalike.compare.comparison import OnDataset, Ranking
-from lookalike.compare.contenders import Contender
+from lookalike.compare.contenders import MethodResult
 from lookalike.compare.sampling import class_bounds
 from lookalike.compare.uncertainty import Bounds
 from lookalike.report.formatting import (
@@ -243,7 +243,7 @@ def main_table(part: OnDataset, metric: str, which: Which = "separate") -> Score
 
 
 def _row(
-    one: Contender,
+    one: MethodResult,
     part: OnDataset,
     metrics: Sequence[str],
     which: Which,

@@ -12,7 +12,7 @@ import optuna
 from scipy.interpolate import griddata
 from scipy.spatial import QhullError
 
-from lookalike.compare.contenders import Contender
+from lookalike.compare.contenders import MethodResult
 from lookalike.study.results import MethodRow, Trial
 
 GRID = 25
@@ -62,7 +62,7 @@ class Tuning:
     errors: list[str]
 
 
-def tunings(contenders: Sequence[Contender]) -> list[Tuning]:
+def tunings(contenders: Sequence[MethodResult]) -> list[Tuning]:
     """One for each method that was tuned."""
     found = []
     for one in contenders:

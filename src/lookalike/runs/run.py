@@ -29,14 +29,13 @@ from lookalike import config as configs
 from lookalike import data, models
 from lookalike.config import RunConfig, TransformConfig
 from lookalike.config.loading import explain, plain_yaml
-from lookalike.config.recipes import RUN_SEAL
+from lookalike.config.recipes import RUN_MARK
 from lookalike.data import ImageSet
 from lookalike.data.presets import preset_name
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.files import (
     atomically,
-    checksum,
     damaged,
     file_checksum,
     locked,
@@ -108,19 +107,10 @@ class Run:
         path = self.folder / "config.yaml"
         if not path.is_file():
             raise BadInput(f"'{self.folder}' is not the folder of a run: it has no config.yaml")
-        config = configs.parse(plain_yaml(path), str(path))
-        text = read_text(path)
-        first, _, rest = text.partition("\n")
-        if not rest:
+        values = plain_yaml(path)
+        if not values.keys() >= RunConfig.model_fields.keys():  # it was cut
             raise damaged(path)
-        if first.startswith(RUN_SEAL) and first.removeprefix(RUN_SEAL) != settings_checksum(
-            yaml.safe_load(rest)
-        ):
-            raise LookalikeError(
-                f"'{path}' has other settings than the run; if you changed them on purpose, remove "
-                "its first line"
-            )
-        return config
+        return configs.parse(values, str(path))
 
     @property
     def transform(self) -> str | TransformConfig:
@@ -257,7 +247,7 @@ class Run:
             if Path(config.model.weights).is_file():
                 values["model"]["weights"] = str(Path(config.model.weights).resolve())
             text = yaml.safe_dump(values, sort_keys=False)
-            draft.write_text(f"{RUN_SEAL}{settings_checksum(values)}\n{text}", encoding="utf-8")
+            draft.write_text(f"{RUN_MARK}\n{text}", encoding="utf-8")
         write_json(self.folder / "environment.json", environment() | record)
 
     def finish(self, result: dict[str, Any], training_seconds: float) -> None:
@@ -346,18 +336,6 @@ class ResultRecord(BaseModel):
 def _is_number_key(name: str) -> bool:
     """Whether the values of a log under this name are numbers for sure."""
     return name in ("loss", "lr", "step") or name.startswith("validation ")
-
-
-def settings_checksum(values: Any) -> str:
-    """The checksum of a configuration without its paths: data and runs may be moved."""
-    if not isinstance(values, dict):
-        return ""
-    kept = {name: part for name, part in values.items() if name != "runs_dir"}
-    for section, key in (("data", "root"), ("model", "weights")):
-        if isinstance(kept.get(section), dict):
-            place = str(kept[section].get(key))
-            kept[section] = kept[section] | ({key: None} if Path(place).is_absolute() else {})
-    return checksum(json.dumps(kept, sort_keys=True, default=str))
 
 
 def model_tensors(run: Run) -> dict[str, Tensor]:

@@ -193,7 +193,7 @@ def measured_recall(index: Index, ids: NDArray[np.int64]) -> tuple[float, int]:
     own = np.sort(random.choice(ids, min(SAMPLE, len(ids)), replace=False)).tolist()
     queries = unit_rows(index.vectors_of(own))
     truth, found = (
-        [[id for id, _ in one] for one in index.find(queries, NEIGHBOURS + 1, None, exact)]
+        [[hit.id for hit in one] for one in index.search(queries, NEIGHBOURS + 1, exact=exact)]
         for exact in (True, False)
     )
     return mean_recall(own, truth, found), len(own)

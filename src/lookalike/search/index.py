@@ -1,10 +1,9 @@
 """A collection of pictures that can be searched by what they look like."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,55 +16,35 @@ from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder, Vectors
 from lookalike.inference.pictures import Pictures
 from lookalike.progress import Watcher
+from lookalike.search.contents import Address, Contents, Store
 from lookalike.search.filters import Filter
 from lookalike.search.filters.conditions import And, Comparison
+from lookalike.search.folder.store import FolderStore
 from lookalike.search.items import Added, Column, Hit, Item, Precision, Record
 from lookalike.search.unit import NoDirectionError, unit_rows
 
-Found: TypeAlias = list[list[tuple[int, float]]]
-Address: TypeAlias = str | DatabaseAddress
+if TYPE_CHECKING:
+    from lookalike.search.postgres import PostgresStore
+
 Place: TypeAlias = Path | Address
 
 
-class Index(ABC):
+class Index:
     """Pictures with their vectors, and the model that made them.
 
     ``Index.create`` and ``Index.open`` take a folder, or ``postgresql://...#name``. Row ``i`` of
     ``ids``, ``paths``, ``labels``, ``metadata`` and ``vectors`` is one picture; ids stay the same
     as long as the picture does, rows do not. An object shows one state of the index until it
     changes that itself; :meth:`latest` gives the newest.
+
+    Attributes:
+        store: Where it is.
+        contents: What it shows.
     """
 
-    place: str
-    embedder: Embedder
-    fingerprint: str
-    """The fingerprint of the model; empty where the index has none."""
-    address: Address
-    """What opens it in another process; it may have a password, which ``str`` leaves out."""
-    dim: int
-    """The size of its vectors."""
-    dtype: Precision = "float32"
-    """How exactly they are stored."""
-    generation: int
-    """Grows with every commit."""
-    updated: float
-    """When the last commit was, in seconds since 1970."""
-    columns: list[str]
-    """The names of the metadata columns, sorted."""
-    roots: tuple[Path, ...]
-    """The folders that were indexed."""
-    approximation: str | None
-    """How search is made fast, and its recall against exact search; None: always exact."""
-    ids: NDArray[np.int64]
-    """The id of each picture: ascending, never used again."""
-    vectors: Vectors
-    """A unit vector for each picture, float32 [n, dim]."""
-    records: Sequence[Record]
-    """What is stored about each picture."""
-    label_names: list[str]
-    """Every label, sorted."""
-    label_codes: NDArray[np.int32]
-    """The position of each picture's label in ``label_names``; -1: it has none."""
+    def __init__(self, store: Store[Any], contents: Contents) -> None:
+        self.store = store
+        self.contents = contents
 
     @staticmethod
     def create(
@@ -91,7 +70,8 @@ class Index(ABC):
             The index.
         """
         address = place if isinstance(place, DatabaseAddress) else str(place)
-        index = index_class(place).create_empty(address, embedder, dim=dim, vectors=vectors)
+        store = store_class(place).create(address, embedder, vector_size(embedder, dim), vectors)
+        index = Index(store, store.newest())
         if source is not None:
             index.add(source, watcher)
         return index
@@ -110,23 +90,89 @@ class Index(ABC):
             BadInput: There is none, it is damaged, or it is of another version.
         """
         address = place if isinstance(place, DatabaseAddress) else str(place)
-        return index_class(place).open_at(address)
+        store = store_class(place)(address)
+        return Index(store, store.newest())
 
-    @classmethod
-    @abstractmethod
-    def create_empty(
-        cls,
-        place: Address,
-        embedder: Embedder | None,
-        dim: int | None = None,
-        vectors: Precision = "float32",
-    ) -> "Index":
-        """A new index without pictures."""
+    @property
+    def place(self) -> str:
+        """Its folder, or its address without the password."""
+        return self.store.place
 
-    @classmethod
-    @abstractmethod
-    def open_at(cls, place: Address) -> "Index":
-        """An existing index."""
+    @property
+    def address(self) -> Address:
+        """What opens it in another process; it may have a password, which ``str`` leaves out."""
+        return self.store.address
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the model; empty where the index has none."""
+        return self.contents.state.fingerprint
+
+    @property
+    def embedder(self) -> Embedder:
+        """The model, loaded when it is needed."""
+        self.refuse_without_model()
+        return self.store.model(self.contents.state)
+
+    @property
+    def dim(self) -> int:
+        """The size of its vectors."""
+        return self.contents.state.dim
+
+    @property
+    def dtype(self) -> Precision:
+        """How exactly they are stored."""
+        return self.contents.state.dtype
+
+    @property
+    def generation(self) -> int:
+        """Grows with every commit."""
+        return self.contents.state.generation
+
+    @property
+    def updated(self) -> float:
+        """When the last commit was, in seconds since 1970."""
+        return self.contents.state.updated
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders that were indexed."""
+        return self.contents.state.roots
+
+    @property
+    def approximation(self) -> str | None:
+        """How search is made fast, and its recall against exact search; None: always exact."""
+        return self.contents.state.approximation
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the metadata columns, sorted."""
+        return self.contents.columns
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """The id of each picture: ascending, never used again."""
+        return self.contents.ids
+
+    @property
+    def vectors(self) -> Vectors:
+        """A unit vector for each picture, float32 [n, dim]."""
+        return self.contents.vectors
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """What is stored about each picture."""
+        return self.contents.records
+
+    @property
+    def label_names(self) -> list[str]:
+        """Every label, sorted."""
+        return list(self.contents.label_counts)
+
+    @property
+    def label_codes(self) -> NDArray[np.int32]:
+        """The position of each picture's label in ``label_names``; -1: it has none."""
+        return self.contents.label_codes
 
     def refuse_without_model(self) -> None:
         """Refuse to embed where the index has no model."""
@@ -149,7 +195,7 @@ class Index(ABC):
     @property
     def labels(self) -> Sequence[str | None]:
         """The label of each picture, where it has one."""
-        return Column(self.records, "label")
+        return self.contents.labels
 
     @property
     def metadata(self) -> Sequence[dict[str, str]]:
@@ -157,47 +203,62 @@ class Index(ABC):
         return Column(self.records, "metadata")
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return self.contents.state.count
 
-    @abstractmethod
+    def latest(self) -> "Index":
+        """This index as it is in its place now; itself where nothing has changed."""
+        newest = self.store.newest(self.contents)
+        return self if newest is self.contents else Index(self.store, newest)
+
     def records_of(self, ids: Sequence[int]) -> list[Record]:
         """What is stored about some pictures; an unknown id is refused."""
-
-    def check_ids(self, ids: Sequence[int]) -> None:
-        """Refuse an id that no picture has."""
-        self.records_of(ids)
+        return self.contents.records_of(ids)
 
     def vector_of(self, id: int) -> Vectors:
         """The unit vector of a picture."""
         found: Vectors = self.vectors_of([id])[0]
         return found
 
-    @abstractmethod
     def vectors_of(self, ids: Sequence[int]) -> Vectors:
         """The unit vectors of some pictures, float32 [n, dim]; an unknown id is refused."""
+        return self.contents.vectors_of(ids)
 
-    @abstractmethod
-    def find(self, queries: Vectors, k: int, where: Filter | None, exact: bool) -> Found:
-        """Ids and similarities of the ``k`` nearest pictures of each query, or of all there are.
+    def ids_of(self, records: Sequence[Record]) -> NDArray[np.int64]:
+        """The id of the picture with the same folder and path; -1: there is none."""
+        return self.contents.ids_of(records)
 
-        Only pictures that match ``where`` are found; with ``exact`` all of them are compared.
-        """
-
-    @abstractmethod
     def count(self, where: Filter | None = None) -> int:
         """How many pictures there are, or match a filter."""
+        if where is None:
+            return len(self)
+        where.check_columns(self.columns)
+        return self.contents.count(where)
 
-    @abstractmethod
     def ids_where(self, where: Filter | None) -> NDArray[np.int64]:
         """The ids of the pictures that match a filter (None: of all), ascending."""
+        if where is None:
+            return self.ids
+        where.check_columns(self.columns)
+        return self.contents.ids_where(where)
 
-    @abstractmethod
     def label_counts(self) -> dict[str, int]:
         """How many pictures have each label, by name."""
+        return dict(self.contents.label_counts)
 
-    @abstractmethod
-    def latest(self) -> "Index":
-        """This index as it is in its place now; itself where nothing has changed."""
+    def root_number(self, root: Path) -> int:
+        """The number of a folder among ``roots``; a new one is stored at once."""
+        if root not in self.roots:
+            self.store.add_root(root)
+            self.contents = self.store.newest(self.contents)
+        return self.roots.index(root)
+
+    def optimize(self, watcher: Watcher) -> None:
+        """Make search fast again after pictures were added or removed, where that is needed."""
+        self.contents = self.store.optimize(self.contents, watcher)
+
+    def compact(self, watcher: Watcher) -> None:
+        """Give back the space of removed pictures, and make search as fast as it can be."""
+        self.contents = self.store.compact(self.contents, watcher)
 
     def commit(
         self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int] = ()
@@ -222,29 +283,9 @@ class Index(ABC):
         if not np.isfinite(vectors).all():
             raise BadInput("a vector has numbers that are not finite")
         try:
-            self._commit(records, vectors, dropped)
+            self.contents = self.store.commit(self.contents, records, vectors, dropped)
         except UnicodeEncodeError as error:
             raise BadInput(f"a path, label or metadata is not text: {error.object!r}") from error
-
-    @abstractmethod
-    def _commit(self, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int]) -> None:
-        """Store what :meth:`commit` has checked."""
-
-    @abstractmethod
-    def optimize(self, watcher: Watcher) -> None:
-        """Make search fast again after pictures were added or removed, where that is needed."""
-
-    @abstractmethod
-    def compact(self, watcher: Watcher) -> None:
-        """Give back the space of removed pictures, and make search as fast as it can be."""
-
-    @abstractmethod
-    def ids_of(self, records: Sequence[Record]) -> NDArray[np.int64]:
-        """The id of the picture with the same folder and path; -1: there is none."""
-
-    @abstractmethod
-    def root_number(self, root: Path) -> int:
-        """The number of a folder among ``roots``; a new one is stored at once."""
 
     def search(
         self,
@@ -278,7 +319,7 @@ class Index(ABC):
         chosen = None
         if label is not None or where is not None:
             chosen = self.filter_for(where, label)
-        return self.nearest(queries, k, chosen, exact)
+        return self.contents.search(queries, k, chosen, exact)
 
     def filter_for(
         self, where: str | Filter | None = None, label: str | None = None
@@ -295,28 +336,14 @@ class Index(ABC):
         Raises:
             BadInput: It cannot be read, or no picture has the label or one of the columns.
         """
-        if label is not None and not self.has_label(label):
+        if label is not None and not self.contents.has_label(label):
             raise BadInput(
                 f"no picture has the label '{label}'; {did_you_mean(label, self.label_counts())}"
             )
         found = Filter.of(parsed(where) if isinstance(where, str) else where, label)
         if found is not None:
-            self.check_filter(found)
+            found.check_columns(self.columns)
         return found
-
-    def has_label(self, label: str) -> bool:
-        """Whether a picture has a label."""
-        return label in self.label_counts()
-
-    def check_filter(self, where: Filter) -> None:
-        """Refuse a filter with a column that no picture has."""
-        where.check_columns(self.columns)
-
-    @abstractmethod
-    def nearest(
-        self, queries: Vectors, k: int, where: Filter | None, exact: bool
-    ) -> list[list[Hit]]:
-        """As :meth:`find`, with what is known about the pictures, from one state of the index."""
 
     def query(
         self,
@@ -385,12 +412,8 @@ class Index(ABC):
 
     def find_file(self, record: Record) -> Path | None:
         """The file of a picture, if there is one inside of its folder."""
-        root = self.root_of(record)
+        root = self.contents.root_at(record.root)
         return None if root is None else file_inside(root, record.path)
-
-    def root_of(self, record: Record) -> Path | None:
-        """The folder of a picture; None: the index names no such folder."""
-        return self.roots[record.root] if 0 <= record.root < len(self.roots) else None
 
     def select(
         self,
@@ -471,7 +494,7 @@ class Index(ABC):
             BadInput: An id is unknown; nothing is dropped then.
         """
         gone = sorted(set(ids))
-        self.check_ids(gone)
+        self.records_of(gone)
         if gone:
             self.commit([], np.empty((0, self.dim), np.float32), gone)
             self.optimize(watcher or Watcher())
@@ -514,17 +537,15 @@ def parsed(where: str) -> Filter | None:
     return Filter.of(where)
 
 
-def index_class(place: Place) -> type[Index]:
-    """The class of the index at a place."""
-    if is_postgres(place):
-        try:
-            from lookalike.search.postgres import PostgresIndex
-        except ImportError as error:
-            raise BadInput(
-                f"an index in PostgreSQL needs the package '{error.name}': "
-                "pip install 'lookalike[postgres]'"
-            ) from error
-        return PostgresIndex
-    from lookalike.search.folder.index import FolderIndex
-
-    return FolderIndex
+def store_class(place: Place) -> type[FolderStore] | type["PostgresStore"]:
+    """The class of the store at a place."""
+    if not is_postgres(place):
+        return FolderStore
+    try:
+        from lookalike.search.postgres import PostgresStore
+    except ImportError as error:
+        raise BadInput(
+            f"an index in PostgreSQL needs the package '{error.name}': "
+            "pip install 'lookalike[postgres]'"
+        ) from error
+    return PostgresStore

@@ -250,7 +250,7 @@ def _array(column: Any, path: Path, first: int = 0) -> NDArray[Any]:
         raise BadInput(f"{path}: row {row}, counted from 0, has no vector")
     flat: NDArray[Any] = column.flatten().to_numpy(zero_copy_only=False)
     lengths = column.value_lengths().unique().to_pylist()
-    if len(lengths) > 1 or not np.issubdtype(flat.dtype, np.floating):
+    if len(lengths) > 1 or 0 in lengths or not np.issubdtype(flat.dtype, np.floating):
         raise BadInput(f"{path}: vectors must be lists of as many numbers each")
     return flat.reshape(-1, lengths[0] if lengths else column.type.list_size)
 

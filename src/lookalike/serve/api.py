@@ -345,7 +345,7 @@ def api_router(service: "Service") -> APIRouter:
         """The map of the pictures: near means similar."""
         view = collection.view
         found = view.map.layout()
-        x, y = found.places.round(4).T.tolist()
+        x, y = found.coordinates.round(4).T.tolist()
         names = list(view.label_counts)
         codes = {name: code for code, name in enumerate(names)}
         shown = [item.label for item in view.index.items(found.ids.tolist())]

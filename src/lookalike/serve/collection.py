@@ -59,12 +59,12 @@ class View:
             BadInput: The condition cannot be read, or names an unknown column.
             Refusal: No picture has the label.
         """
-        found = Filter.of(where, label)
-        if found is not None:
-            found.check_columns(self.columns)
+        condition = Filter.of(where, label)
+        if condition is not None:
+            condition.check_columns(self.columns)
         if label is not None and label not in self.label_counts:
             raise Refusal(422, f"No picture has the label '{label}'.")
-        return found
+        return condition
 
     def check(self, *ids: int) -> None:
         """Refuse ids that the index does not have."""
@@ -87,8 +87,8 @@ def mean_of(index: Index, label: str) -> Vectors:
     Of a label with more than ``MEAN_OF`` pictures, so many are taken, evenly spaced.
     """
     ids = index.ids_where(Filter.of(label=label))
-    some = ids[np.unique(np.linspace(0, len(ids) - 1, min(MEAN_OF, len(ids))).astype(int))]
-    mean: Vectors = index.vectors_of(some.tolist()).mean(0)
+    sample = ids[np.unique(np.linspace(0, len(ids) - 1, min(MEAN_OF, len(ids))).astype(int))]
+    mean: Vectors = index.vectors_of(sample.tolist()).mean(0)
     mean /= max(float(np.linalg.norm(mean)), 1e-12)
     return mean
 

@@ -74,7 +74,7 @@ class Engine:
             most=limits.batch_vectors if batched else 1,
             waiting=limits.waiting,
             threads=self.threads,
-            key=lambda wanted: wanted.key,
+            key=lambda task: task.key,
             observe=partial(metrics.observe_batch, "searching"),
         )
         for queue in (self._decoding, self._embedding, self._searching):
@@ -120,9 +120,9 @@ class Engine:
             future = self._embedding.put(pixels)
         return await asyncio.wrap_future(future)
 
-    async def search(self, wanted: SearchTask) -> list[Hit]:
+    async def search(self, task: SearchTask) -> list[Hit]:
         """The most similar pictures."""
-        return await self._searching.submit(wanted)
+        return await self._searching.submit(task)
 
     def _decode(self, encoder: Encoder, file: BinaryIO) -> Tensor:
         return encoder.prepare(decode_upload(file, self.limits))
@@ -130,9 +130,9 @@ class Engine:
     def _embed(self, pixels: list[Tensor]) -> list[Vectors]:
         return list(self.require_encoder().embed_prepared(pixels, self.limits.batch_pictures))
 
-    def _search(self, wanted: list[SearchTask]) -> list[list[Hit]]:
-        first = wanted[0]
-        vectors = np.stack([one.vector for one in wanted])
+    def _search(self, tasks: list[SearchTask]) -> list[list[Hit]]:
+        first = tasks[0]
+        vectors = np.stack([task.vector for task in tasks])
         return first.view.index.search(vectors, first.k, where=first.where)
 
 

@@ -123,22 +123,22 @@ class Gate:
         self, scope: Scope, receive: Receive, send: Send, ended: Callable[[], bool]
     ) -> None:
         """Let the application answer, as long as there is somebody who waits for it."""
-        whole = asyncio.Event()
+        body_complete = asyncio.Event()
         counted = self._counted(scope, receive)
 
         async def body() -> Message:
-            if whole.is_set():  # the client's leaving is noticed below
+            if body_complete.is_set():  # the client's leaving is noticed below
                 await asyncio.Event().wait()
             message = await counted()
             if message["type"] == "http.disconnect":
                 scope[CLIENT_LEFT] = True
             elif not message.get("more_body", False):
-                whole.set()
+                body_complete.set()
             return message
 
         async def left() -> None:
             if scope["method"] != "GET":
-                await whole.wait()
+                await body_complete.wait()
             while (await receive())["type"] != "http.disconnect":
                 pass
 
@@ -168,21 +168,21 @@ class Gate:
         client = client_of(scope)
         name: str | None = None
         if self.tokens and path not in OPEN_PATHS:
-            in_address = request.query_params.getlist("token")
+            address_tokens = request.query_params.getlist("token")
             kind, _, value = headers.get("authorization", "").partition(" ")
-            given = [*in_address, *([value.strip()] if kind.lower() == "bearer" else [])]
-            given += [value for name, value in request.cookies.items() if name == self.cookie]
-            if given and (seconds := self.wrong_tokens.wait(client)):
+            sent = [*address_tokens, *([value.strip()] if kind.lower() == "bearer" else [])]
+            sent += [value for name, value in request.cookies.items() if name == self.cookie]
+            if sent and (seconds := self.wrong_tokens.wait(client)):
                 return too_often("Too many wrong tokens came from this address", seconds)
-            if self._name_of(in_address) and scope["method"] in ("GET", "HEAD"):
+            if self._name_of(address_tokens) and scope["method"] in ("GET", "HEAD"):
                 return self._set_cookie(request)
-            name = self._name_of(given)
+            name = self._name_of(sent)
             if name is None:
-                if given:
+                if sent:
                     self.wrong_tokens.take(client)
                 needed = {"WWW-Authenticate": "Bearer"}
                 if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
-                    return token_form(wrong=bool(given), headers=needed)
+                    return token_form(wrong=bool(sent), headers=needed)
                 return refusal(401, "This server needs its token.", needed)
             scope[TOKEN_NAME] = name
         length, most = headers.get("content-length", ""), self._most_bytes(scope)
@@ -194,18 +194,18 @@ class Gate:
         who = "token" if name else "address"
         return too_often(f"This {who} has searched too often", seconds) if seconds else None
 
-    def _name_of(self, given: list[str]) -> str | None:
-        """Whose token is among those given."""
-        found = [self.tokens.name_of(one) for one in given[:4]]
-        return next((name for name in found if name is not None), None)
+    def _name_of(self, sent: list[str]) -> str | None:
+        """Whose token is among those that were sent."""
+        names = [self.tokens.name_of(token) for token in sent[:4]]
+        return next((name for name in names if name is not None), None)
 
     def _set_cookie(self, request: HTTPConnection) -> Response:
         """Move the token from the address, and the browser's history, to a cookie."""
         pairs = request.query_params.multi_items()
-        rest = [pair for pair in pairs if pair[0] != "token"]
+        parameters = [pair for pair in pairs if pair[0] != "token"]
         token = next(value for name, value in pairs if name == "token" and self._name_of([value]))
         path = "/" + quote(request.scope["path"]).lstrip("/")  # "//host": another site
-        response = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
+        response = RedirectResponse(path + (f"?{urlencode(parameters)}" if parameters else ""), 303)
         secure = request.scope.get("scheme") == "https"
         response.set_cookie(self.cookie, token, httponly=True, secure=secure, samesite="lax")
         return response

@@ -22,10 +22,10 @@ _ONE = threading.Lock()
 
 @dataclass(frozen=True)
 class Layout:
-    """Ids of pictures and their coordinates, between -1 and 1."""
+    """Ids of pictures and their coordinates on the map, between -1 and 1."""
 
     ids: NDArray[np.int64]
-    places: NDArray[np.float64]
+    coordinates: NDArray[np.float64]
     method: Literal["pca", "t-sne"]
     final: bool
 
@@ -57,10 +57,10 @@ class IndexMap:
             return self._layout
 
     def _begin(self) -> None:
-        every = self.index.ids_where(None)
+        all_ids = self.index.ids_where(None)
         rng = np.random.default_rng(SEED)
-        rows = np.sort(rng.choice(len(every), min(self.points, len(every)), replace=False))
-        ids = np.asarray(every[rows], np.int64)
+        rows = np.sort(rng.choice(len(all_ids), min(self.points, len(all_ids)), replace=False))
+        ids = np.asarray(all_ids[rows], np.int64)
         vectors = np.array(self.index.vectors_of(ids.tolist()), np.float32)
         name = f"map-{digest(ids, vectors)}.npy"
         cached = self._cached(name, len(ids))
@@ -75,24 +75,24 @@ class IndexMap:
             threading.Thread(target=self._improve, args=work, name="map", daemon=True).start()
 
     def _improve(self, ids: NDArray[np.int64], vectors: torch.Tensor, name: str) -> None:
-        places = None
+        coordinates = None
         try:
             if self._acquire():
                 try:
-                    places = project_tsne(vectors, SEED)
+                    coordinates = project_tsne(vectors, SEED)
                 finally:
                     _ONE.release()
         finally:
-            if places is None and self._layout is not None:  # clients must not wait for it
+            if coordinates is None and self._layout is not None:  # clients must not wait for it
                 self._layout = replace(self._layout, final=True)
-        if places is None:
+        if coordinates is None:
             return
         try:
             with atomically(cache_folder() / name) as draft, draft.open("wb") as file:
-                np.save(file, places, allow_pickle=False)
+                np.save(file, coordinates, allow_pickle=False)
         except (OSError, BadInput):
             pass  # it is computed again next time
-        self._layout = Layout(ids, places, "t-sne", final=True)
+        self._layout = Layout(ids, coordinates, "t-sne", final=True)
 
     def _acquire(self) -> bool:
         """Wait until no other map is computed; False: this one has been retired meanwhile.
@@ -107,8 +107,8 @@ class IndexMap:
 
     def _cached(self, name: str, count: int) -> NDArray[np.float64] | None:
         try:
-            places = np.load(cache_folder() / name, allow_pickle=False)
+            coordinates = np.load(cache_folder() / name, allow_pickle=False)
         except (OSError, ValueError, EOFError, BadInput):
             return None
-        good = places.shape == (count, 2) and places.dtype == np.float64
-        return places if good and np.isfinite(places).all() else None
+        valid = coordinates.shape == (count, 2) and coordinates.dtype == np.float64
+        return coordinates if valid and np.isfinite(coordinates).all() else None

@@ -191,9 +191,9 @@ class Metrics:
         self.age.set(max(0.0, time.time() - self._index_updated))
         if not self._shared:
             return generate_latest(self.registry)
-        every = CollectorRegistry()
-        MultiProcessCollector(every)  # type: ignore[no-untyped-call]
-        return generate_latest(every)
+        all_workers = CollectorRegistry()
+        MultiProcessCollector(all_workers)  # type: ignore[no-untyped-call]
+        return generate_latest(all_workers)
 
 
 class Observer:
@@ -211,8 +211,8 @@ class Observer:
             await self.app(scope, receive, send)
             return
         start, status = time.perf_counter(), 0
-        asked = Headers(scope=scope).get(REQUEST_ID, "")
-        name = asked if GOOD_ID.fullmatch(asked) else secrets.token_hex(8)
+        sent_id = Headers(scope=scope).get(REQUEST_ID, "")
+        name = sent_id if GOOD_ID.fullmatch(sent_id) else secrets.token_hex(8)
 
         async def named(message: Message) -> None:
             nonlocal status

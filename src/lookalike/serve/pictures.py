@@ -37,23 +37,23 @@ class BoundedCache:
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self.held_bytes = 0
-        self._kept: OrderedDict[str, Thumbnail] = OrderedDict()
+        self._thumbnails: OrderedDict[str, Thumbnail] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: str, make: Callable[[], Thumbnail]) -> Thumbnail:
         """The thumbnail under ``key``, made if it is not there."""
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        made = make()
+            if key in self._thumbnails:
+                self._thumbnails.move_to_end(key)
+                return self._thumbnails[key]
+        thumbnail = make()
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = made
-                self.held_bytes += len(made.data)
-            while self.held_bytes > self.most_bytes and self._kept:
-                self.held_bytes -= len(self._kept.popitem(last=False)[1].data)
-        return made
+            if key not in self._thumbnails:
+                self._thumbnails[key] = thumbnail
+                self.held_bytes += len(thumbnail.data)
+            while self.held_bytes > self.most_bytes and self._thumbnails:
+                self.held_bytes -= len(self._thumbnails.popitem(last=False)[1].data)
+        return thumbnail
 
 
 class Pictures:
@@ -166,8 +166,8 @@ def size_in_header(file: BinaryIO) -> tuple[int, int]:
 
 def unknown_format(start: bytes) -> str:
     """The sentence that refuses a file that is not a picture, or has an unknown format."""
-    taken = "a JPEG, PNG, WebP, GIF, BMP, TIFF or PPM picture is needed"
+    formats = "a JPEG, PNG, WebP, GIF, BMP, TIFF or PPM picture is needed"
     if start[4:8] == b"ftyp":
         with suppress(UnicodeDecodeError):
-            return f"This is a file of the kind '{start[8:12].decode('ascii').strip()}'; {taken}."
-    return f"This is not a picture that can be read; {taken}."
+            return f"This is a file of the kind '{start[8:12].decode('ascii').strip()}'; {formats}."
+    return f"This is not a picture that can be read; {formats}."

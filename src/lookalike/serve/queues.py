@@ -16,6 +16,8 @@ from lookalike.serve.limits import overloaded
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
+CLOSING_SECONDS = 5.0
+"""How long what runs may still take when a queue is closed: a picture may be on a slow network."""
 
 
 class Admission:
@@ -143,8 +145,9 @@ class Batcher(Generic[T, R]):
             for task in self._queue:
                 task.future.cancel()
             self._changed.notify_all()
+        until = time.monotonic() + CLOSING_SECONDS
         for thread in self._threads:
-            thread.join(5)
+            thread.join(max(0.0, until - time.monotonic()))
 
     def _loop(self) -> None:
         while True:
@@ -156,10 +159,10 @@ class Batcher(Generic[T, R]):
                 self._gather()
                 tasks = self._take()
                 self._idle -= 1
-            wanted = [task for task in tasks if task.future.set_running_or_notify_cancel()]
-            if wanted:
-                self._compute(wanted)
-            del tasks, wanted  # nothing of a request is kept while waiting for the next one
+            active = [task for task in tasks if task.future.set_running_or_notify_cancel()]
+            if active:
+                self._compute(active)
+            del tasks, active  # nothing of a request is kept while waiting for the next one
             with self._changed:
                 self._idle += 1
 
@@ -182,15 +185,15 @@ class Batcher(Generic[T, R]):
         if not self._queue:
             return []
         key = self._queue[0].key
-        chosen: list[Task[T, R]] = []
+        batch: list[Task[T, R]] = []
         others: deque[Task[T, R]] = deque()
-        while self._queue and len(chosen) < self._most:
+        while self._queue and len(batch) < self._most:
             task = self._queue.popleft()
             if task.future.cancelled():
                 continue
-            (chosen if task.key == key else others).append(task)
+            (batch if task.key == key else others).append(task)
         self._queue.extendleft(reversed(others))
-        return chosen
+        return batch
 
     def _compute(self, tasks: list[Task[T, R]]) -> None:
         start = time.perf_counter()

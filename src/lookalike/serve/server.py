@@ -159,8 +159,8 @@ def server_config(app: Any, options: Options, **more: Any) -> uvicorn.Config:
 def allow_connections(count: int) -> None:
     """Let this process have a file for each connection, as far as the system lets it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count + 512
-    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    needed = count + 512
+    most = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
     if soft < most:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -41,22 +41,22 @@ class Tokens:
         Raises:
             BadInput: A name or a token is invalid, or occurs twice.
         """
-        found: dict[str, bytes] = {}
+        digests: dict[str, bytes] = {}
         for name, token in tokens:
             if not NAME.fullmatch(name):
                 raise BadInput(
                     f"the name '{name}' of a token is invalid: letters, digits, '.', '_', '-'"
                 )
-            if name in found:
+            if name in digests:
                 raise BadInput(f"the name '{name}' stands for two tokens")
             if len(token) < SHORTEST_TOKEN:
                 raise BadInput(f"{SHORTEST_SENTENCE}; that of '{name}' has {len(token)}")
             if not TOKEN.fullmatch(token):
                 raise BadInput(f"the token of '{name}' is invalid: write it in ASCII characters")
-            found[name] = digest(token)
-        if len(set(found.values())) < len(found):
+            digests[name] = digest(token)
+        if len(set(digests.values())) < len(digests):
             raise BadInput("two names have the same token")
-        return cls(tuple(found.items()))
+        return cls(tuple(digests.items()))
 
     @classmethod
     def read(cls, path: Path) -> list[tuple[str, str]]:
@@ -104,20 +104,20 @@ class Tokens:
         """A short hash of all tokens."""
         return hashlib.blake2b(b"".join(d for _, d in self.digests), digest_size=4).hexdigest()
 
-    def name_of(self, given: str) -> str | None:
+    def name_of(self, token: str) -> str | None:
         """Recognise a token, in a time that does not depend on it.
 
         Args:
-            given: What a client has sent.
+            token: What a client has sent.
 
         Returns:
             The name of the token; None: it is unknown.
         """
-        wanted, found = digest(given), None
+        sent, owner = digest(token), None
         for name, known in self.digests:
-            if hmac.compare_digest(wanted, known):
-                found = name
-        return found
+            if hmac.compare_digest(sent, known):
+                owner = name
+        return owner
 
 
 def digest(token: str) -> bytes:
@@ -216,5 +216,6 @@ class Buckets:
         return seconds
 
     def _slot(self, key: str) -> int:
-        own = self._slots.get(key)
-        return len(self._slots) + zlib.crc32(key.encode()) % self.OTHERS if own is None else own
+        if key in self._slots:
+            return self._slots[key]
+        return len(self._slots) + zlib.crc32(key.encode()) % self.OTHERS

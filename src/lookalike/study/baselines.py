@@ -55,8 +55,8 @@ class FoldFeatures:
 
 def baselines(
     folds: Sequence[FoldFeatures], dim: int, metric: str, metrics: tuple[str, ...]
-) -> list[dict[str, Any]]:
-    """Raw features, PCA and LDA to ``dim``: validation and test scores.
+) -> tuple[list[dict[str, Any]], dict[str, RowClasses]]:
+    """Raw features, PCA and LDA to ``dim``: validation and test scores, and by name by class.
 
     LDA's shrinkage is chosen on validation classes, before the test set is read; without any
     (``protocol.name=paper``) there is no LDA. With ``dim`` 0 there are only the raw features.
@@ -78,7 +78,7 @@ def baselines(
         made.append((name, projections, parameters, validation, time.monotonic() - begun))
     tests = [fold.split.final_test() for fold in folds]
     features = [fold.features(test) for fold, test in zip(folds, tests, strict=True)]
-    rows = []
+    rows, classes = [], {}
     for name, projections, parameters, validation, seconds in made:
         begun = time.monotonic()
         embedded = [project(rows) for project, rows in zip(projections, features, strict=True)]
@@ -96,11 +96,12 @@ def baselines(
                 "validation": validation,
                 "separate": found.separate,
                 "concatenated": found.concatenated,
-                "classes": found.classes.as_text() if found.classes.separate else None,
                 "seconds": round(seconds + time.monotonic() - begun, 3),
             }
         )
-    return rows
+        if found.classes.separate:
+            classes[name] = found.classes
+    return rows, classes
 
 
 @dataclass(frozen=True)

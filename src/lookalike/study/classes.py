@@ -3,11 +3,10 @@
     STUDY/<data set>/<method>.classes.npz
 
 Arrays: ``classes`` and ``queries`` [C], ``metrics`` [M], ``cells`` [N, 2] (repeat and fold) with
-``separate`` [N, C, M], ``repeats`` [R] with ``concatenated`` [R, C, M]. The record of a task holds
-the same bytes as text.
+``separate`` [N, C, M], ``repeats`` [R] with ``concatenated`` [R, C, M]. The database of the study
+holds the same bytes of each task.
 """
 
-import base64
 import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 Cell = tuple[int, int]
 """Repeat and fold."""
+WHOLE = ""
+"""The name of the tables of a repeat in its record; those of baselines have their names."""
 
 
 @dataclass(frozen=True)
@@ -101,15 +102,6 @@ class RowClasses:
             {(repeat, fold): table(values) for (repeat, fold), values in separate},
             {repeat: table(values) for repeat, values in concatenated},
         )
-
-    def as_text(self) -> str:
-        """For a record, which is JSON."""
-        return base64.b64encode(self.as_bytes()).decode("ascii")
-
-    @staticmethod
-    def from_text(text: str) -> "RowClasses":
-        """What :meth:`as_text` returned."""
-        return RowClasses.from_bytes(base64.b64decode(text))
 
 
 def _stacked(

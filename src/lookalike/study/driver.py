@@ -15,7 +15,6 @@ from optuna.storages import RDBStorage
 from sqlalchemy.exc import SQLAlchemyError
 
 from lookalike.errors import LookalikeError
-from lookalike.files import refuse_links
 from lookalike.progress import Watcher, duration
 from lookalike.study.clock import Clock, rows_without_time
 from lookalike.study.config import StudyConfig
@@ -24,7 +23,7 @@ from lookalike.study.plan import Plan, make_plan, results_folder
 from lookalike.study.progress import MethodProgress
 from lookalike.study.result_files import load_results
 from lookalike.study.results import StudyResults
-from lookalike.study.runner import UNWRITTEN, Outcome, Task
+from lookalike.study.runner import UNWRITTEN, Task, TaskResult
 from lookalike.study.tuning import to_optuna
 
 
@@ -42,7 +41,7 @@ class Executor(Protocol):
     def submit(self, task: Task) -> None:
         """Start a task."""
 
-    def wait(self, timeout: float) -> list[Outcome]:
+    def wait(self, timeout: float) -> list[TaskResult]:
         """Finished tasks; empty after ``timeout`` seconds."""
 
 
@@ -62,21 +61,17 @@ def run_study(
     folder = results_folder(study, folder)
     watcher = watcher or Watcher()
     plan = make_plan(study, folder)
-    known = plan.known()
-    folder.mkdir(parents=True, exist_ok=True)
-    refuse_links(folder)  # SQLite writes to whatever its file leads to
-    with open_ledger(folder) as ledger:
-        ledger.add(known)
-        with executor() as pool:
-            for name in plan.restart_outdated(ledger):
-                watcher.note(f"{name} was outdated and is trained again")
-            plan.write_head(pool.size)
-            for sentence in plan.without_effect():
-                watcher.note(sentence)
-            watcher.note(plan.summary())
-            if plan.read_before():
-                watcher.note(plan.read_before())
-            _drive(plan, ledger, pool, watcher, clock)
+    plan.resume()
+    with open_ledger(folder) as ledger, executor() as pool:
+        for name in plan.restart_outdated(ledger):
+            watcher.note(f"{name} was outdated and is trained again")
+        plan.write_head(pool.size)
+        for sentence in plan.without_effect():
+            watcher.note(sentence)
+        watcher.note(plan.summary())
+        if plan.read_before():
+            watcher.note(plan.read_before())
+        _drive(plan, ledger, pool, watcher, clock)
     return load_results(folder)
 
 
@@ -107,7 +102,7 @@ def _drive(
                 record = {"error": outcome.reason, "seconds": 0.0}
             if UNWRITTEN in record:
                 raise LookalikeError(f"{record[UNWRITTEN]}; the same command resumes")
-            ledger.add({key: record})
+            ledger.add(key, record)
             searching = [one for one in plan.methods if not one.tuned]
             plan.take({key: record})
             for text in filter(None, map(_found, searching)):

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lookalike.errors import LookalikeError
-from lookalike.files import checksum, locked, parse_json, refuse_journal
+from lookalike.files import checksum, locked, parse_json, refuse_links
+from lookalike.study.classes import RowClasses
 
 Made = TypeVar("Made")
 
@@ -20,7 +21,13 @@ DATABASE = "study.db"
 """The name of the file in the folder of a study; Optuna has its tables in it, too."""
 BUSY_SECONDS = 2.0
 """How long to wait for a process that is about to end."""
-CREATE = "CREATE TABLE IF NOT EXISTS records (key TEXT PRIMARY KEY, record TEXT, checksum TEXT)"
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS records (key TEXT PRIMARY KEY, record TEXT, checksum TEXT)",
+    "CREATE TABLE IF NOT EXISTS classes "
+    "(key TEXT, name TEXT, tables BLOB, PRIMARY KEY (key, name))",
+)
+CLASSES = "classes"
+"""The key of a record that has scores per test class, by name; they have their own table."""
 
 
 @contextmanager
@@ -29,7 +36,11 @@ def open_ledger(folder: Path) -> Iterator["Ledger"]:
 
     Raises:
         LookalikeError: Another process works on the study, or the file cannot be used.
+        BadInput: There is a link in the folder, or a journal that names another file: SQLite writes
+            to whatever its files lead to.
     """
+    folder.mkdir(parents=True, exist_ok=True)
+    refuse_links(folder)
     path = folder / DATABASE
     with locked(path.with_suffix(".lock"), BUSY_SECONDS) as mine:
         if not mine:
@@ -55,7 +66,6 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        refuse_journal(path.with_name(f"{path.name}-journal"))
         # each statement is a transaction of its own: what is added is on disk
         self.connection = self._sentence(
             lambda: sqlite3.connect(path, timeout=60, isolation_level=None)
@@ -63,21 +73,22 @@ class Ledger:
         ((found,),) = self._execute("PRAGMA integrity_check(1)")
         if found != "ok":
             raise self.damaged(str(found).strip().partition("\n")[0])
-        self._execute(CREATE)
+        for create in TABLES:
+            self._execute(create)
 
-    def add(self, records: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write records; one that is there already stays."""
-        texts = {key: json.dumps(record) for key, record in records.items()}
-        rows = [(key, text, checksum(text)) for key, text in texts.items()]
-        self._sentence(
-            lambda: self.connection.executemany(
-                "INSERT OR IGNORE INTO records VALUES (?, ?, ?)", rows
-            )
-        )
+    def add(self, key: str, record: Mapping[str, Any]) -> None:
+        """Write the record of a task, after its scores per class; one that is there stays."""
+        for name, found in record.get(CLASSES, {}).items():
+            insert = "INSERT OR REPLACE INTO classes VALUES (?, ?, ?)"
+            self._execute(insert, key, name, found.as_bytes())
+        text = json.dumps({name: value for name, value in record.items() if name != CLASSES})
+        insert = "INSERT OR IGNORE INTO records VALUES (?, ?, ?)"
+        self._execute(insert, key, text, checksum(text))
 
     def remove(self, prefix: str) -> None:
         """Remove the records whose key begins with ``prefix``."""
-        self._execute("DELETE FROM records WHERE substr(key, 1, ?) = ?", len(prefix), prefix)
+        for table in ("records", "classes"):
+            self._execute(f"DELETE FROM {table} WHERE substr(key, 1, ?) = ?", len(prefix), prefix)
 
     def records(self, prefixes: Collection[str]) -> dict[str, dict[str, Any]]:
         """The records whose key begins with one of ``prefixes``.
@@ -87,12 +98,22 @@ class Ledger:
         """
         rows = self._execute("SELECT key, record, checksum FROM records")
         wanted = tuple(prefixes)
-        return {key: self._parsed(key, *row) for key, *row in rows if key.startswith(wanted)}
+        found = {key: self._parsed(key, *row) for key, *row in rows if key.startswith(wanted)}
+        for key, name, tables in self._execute("SELECT key, name, tables FROM classes"):
+            if key in found:
+                found[key].setdefault(CLASSES, {})[name] = self._tables(key, tables)
+        return found
 
     def _parsed(self, key: str, text: str, written: str) -> dict[str, Any]:
         if checksum(text) != written:
             raise self.damaged(f"the record of {key}")
         return dict(parse_json(text))
+
+    def _tables(self, key: str, content: bytes) -> RowClasses:
+        try:
+            return RowClasses.from_bytes(content)
+        except Exception as error:  # NumPy and zlib raise almost anything for a damaged file
+            raise self.damaged(f"the scores per class of {key}") from error
 
     def _execute(self, statement: str, *values: Any) -> list[Any]:
         return self._sentence(lambda: self.connection.execute(statement, values).fetchall())

@@ -22,7 +22,7 @@ import torch
 
 from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
-from lookalike.study.runner import Outcome, Task, TaskRunner
+from lookalike.study.runner import Task, TaskResult, TaskRunner
 from lookalike.training.signals import Interrupted
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -76,12 +76,12 @@ class LocalExecutor:
         with suppress(OSError):  # it is dead: ``wait`` will return its task
             worker.connection.send(task)
 
-    def wait(self, timeout: float) -> list[Outcome]:
+    def wait(self, timeout: float) -> list[TaskResult]:
         """Finished tasks; empty after ``timeout`` seconds.
 
         The task of a worker that died is given to another one, at most ``ATTEMPTS`` times.
         """
-        outcomes: list[Outcome] = []
+        outcomes: list[TaskResult] = []
         by_connection = {worker.connection: worker for worker in self.workers}
         for connection in wait(list(by_connection), timeout):
             worker = by_connection[connection]  # type: ignore[index]
@@ -91,7 +91,7 @@ class LocalExecutor:
                 outcomes += self._reap(worker)
         return outcomes
 
-    def _handle(self, worker: Worker, message: dict[str, Any]) -> list[Outcome]:
+    def _handle(self, worker: Worker, message: dict[str, Any]) -> list[TaskResult]:
         if "ready" in message:
             self.failed_starts = 0
             return []
@@ -99,7 +99,7 @@ class LocalExecutor:
             self.watcher.stage(*message["stage"])
             return []
         task, worker.task = worker.task, None
-        return [Outcome(task, message)] if task is not None else []
+        return [TaskResult(task, message)] if task is not None else []
 
     def _start(self) -> Worker:
         ours, theirs = Pipe()
@@ -117,7 +117,7 @@ class LocalExecutor:
         self.workers.append(Worker(process, ours))
         return self.workers[-1]
 
-    def _reap(self, worker: Worker) -> list[Outcome]:
+    def _reap(self, worker: Worker) -> list[TaskResult]:
         worker.connection.close()
         code = worker.process.wait()
         self.workers.remove(worker)
@@ -131,7 +131,7 @@ class LocalExecutor:
             return []
         self.deaths[task.key] += 1
         if self.deaths[task.key] == ATTEMPTS:
-            return [Outcome(task, None, f"{ATTEMPTS} workers died of it, the last one {reason}")]
+            return [TaskResult(task, None, f"{ATTEMPTS} workers died of it, the last one {reason}")]
         self.watcher.note(f"a worker died ({reason}); another one does its task")
         self.submit(task)
         return []

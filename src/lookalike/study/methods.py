@@ -64,7 +64,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Cell:
+class RowGroup:
     """Rows that share a data set and the values of axes, before the data are loaded."""
 
     dataset: str
@@ -74,7 +74,7 @@ class Cell:
     resolve: Callable[[DatasetFacts], Sequence[Method]]
 
 
-def cells(study: StudyConfig) -> list[Cell]:
+def cells(study: StudyConfig) -> list[RowGroup]:
     """All combinations of data sets and axes, or the rows of a study one by one."""
     if study.rows:
         return [_row_cell(study, row) for row in study.rows]
@@ -85,9 +85,9 @@ def cells(study: StudyConfig) -> list[Cell]:
     ]
 
 
-def _cell(study: StudyConfig, data: StudyData, axes: Mapping[str, str]) -> Cell:
+def _cell(study: StudyConfig, data: StudyData, axes: Mapping[str, str]) -> RowGroup:
     base = base_config(study, data, axes)
-    return Cell(
+    return RowGroup(
         dataset_name(study, data, axes),
         axes,
         shared_config(base) if study.axes else base,
@@ -95,10 +95,10 @@ def _cell(study: StudyConfig, data: StudyData, axes: Mapping[str, str]) -> Cell:
     )
 
 
-def _row_cell(study: StudyConfig, row: RowConfig) -> Cell:
+def _row_cell(study: StudyConfig, row: RowConfig) -> RowGroup:
     config = row_config(study, row)
     dataset = row.dataset or config.data.name
-    return Cell(
+    return RowGroup(
         dataset,
         row.axes,
         shared_config(config),

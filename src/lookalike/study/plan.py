@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from lookalike import models
@@ -14,8 +13,8 @@ from lookalike.errors import BadInput
 from lookalike.study.classes import RowClasses
 from lookalike.study.config import REPLACED_BY_ROWS, StudyConfig
 from lookalike.study.ledger import Ledger
-from lookalike.study.methods import NOT_AXES, Cell, DatasetFacts, Method, cells, hash_of
-from lookalike.study.progress import MethodProgress, records_of
+from lookalike.study.methods import NOT_AXES, DatasetFacts, Method, RowGroup, cells, hash_of
+from lookalike.study.progress import MethodProgress, readings_of
 from lookalike.study.result_files import (
     baseline_classes,
     load_results,
@@ -27,9 +26,8 @@ from lookalike.study.result_files import (
     write_method,
     write_study,
 )
-from lookalike.study.results import BaselineRow, MethodRow, Reading, StudyResults
+from lookalike.study.results import BaselineRow, StudyResults
 from lookalike.study.runner import Task
-from lookalike.study.tuning import best_trial
 from lookalike.training.building import load_images, splits_of
 
 
@@ -57,13 +55,9 @@ class BaselineProgress:
             self.error = str(record.get("error", ""))
             rows = record.get("rows", ())
             own = {"dataset": self.dataset, "group": self.group}
-            kept = [{k: v for k, v in row.items() if k != "classes"} for row in rows]
-            self.rows = tuple(BaselineRow(**row | own) for row in kept)
-            self.classes = {
-                (self.group, row["baseline"]): RowClasses.from_text(row["classes"])
-                for row in rows
-                if row.get("classes")
-            }
+            self.rows = tuple(BaselineRow(**row | own) for row in rows)
+            kept = record.get("classes", {})
+            self.classes = {(self.group, name): found for name, found in kept.items()}
 
 
 @dataclass
@@ -131,9 +125,8 @@ class Plan:
                 classes = {key: found for one in same for key, found in one.classes.items()}
                 write_baselines(self.folder, baseline.dataset, rows, classes)
 
-    def known(self) -> dict[str, dict[str, Any]]:
-        """The records of the files in the folder; files of another study are an error."""
-        found: dict[str, dict[str, Any]] = {}
+    def resume(self) -> None:
+        """Continue after what the files in the folder have; those of another study are an error."""
         for progress in self.methods:
             method = progress.method
             row = read_method(self.folder, method.dataset, method.label)
@@ -145,21 +138,16 @@ class Plan:
                     f"'{path}' was made with other settings, data or weights; give another folder "
                     "(--results), or remove it"
                 )
-            progress.former = readings_of(row)
-            found |= records_of(method, row, method_classes(self.folder, row))
+            progress.resume(row, method_classes(self.folder, row))
         stored = (self.folder / "study.json").is_file()
         former = load_results(self.folder).facts if stored else {}
         for baseline in self.baselines:
-            stored_rows = read_baselines(self.folder, baseline.dataset)
-            rows = [row for row in stored_rows if (row.group or row.dataset) == baseline.group]
-            if rows and former.get(baseline.group) == self.facts[baseline.group]:
-                values = [vars(row) | {"classes": self._kept_classes(row)} for row in rows]
-                found[baseline.task.key] = {"rows": values, "seconds": 0.0}
-        return found
-
-    def _kept_classes(self, row: BaselineRow) -> str | None:
-        found = baseline_classes(self.folder, row)
-        return found.as_text() if found else None
+            rows = read_baselines(self.folder, baseline.dataset)
+            if former.get(baseline.group) == self.facts[baseline.group]:
+                baseline.rows = tuple(r for r in rows if (r.group or r.dataset) == baseline.group)
+                for one in baseline.rows:
+                    if (found := baseline_classes(self.folder, one)) is not None:
+                        baseline.classes[one.group, one.baseline] = found
 
     def restart_outdated(self, ledger: Ledger) -> list[str]:
         """Clear the rows that are marked as outdated, here and in the ledger; their names."""
@@ -239,16 +227,6 @@ class Plan:
         )
 
 
-def readings_of(row: MethodRow) -> tuple[Reading, ...]:
-    """The readings of a stored row; of one from before they were counted, that of its repeats."""
-    if row.readings or not row.repeats:
-        return row.readings
-    best = best_trial(row.trials, row.trials_asked)
-    scores = [repeat.score(row.metric, "separate") for repeat in row.repeats]
-    number = best.number if best else 0
-    return (Reading(number, row.trials_asked, len(scores), fmean(scores)),)
-
-
 def results_folder(study: StudyConfig, given: Path | None = None) -> Path:
     """The folder of a study's results: as given, else ``results/<name>``."""
     return given or study.results or Path("results") / study.name
@@ -291,13 +269,13 @@ def make_plan(study: StudyConfig, folder: Path) -> Plan:
     return plan
 
 
-def _groups(found: Sequence[Cell]) -> dict[str, list[Cell]]:
+def _groups(found: Sequence[RowGroup]) -> dict[str, list[RowGroup]]:
     """Cells that share data, protocol and network, by a name: the data set and common axes."""
-    by_key: dict[tuple[str, str], list[Cell]] = {}
+    by_key: dict[tuple[str, str], list[RowGroup]] = {}
     for cell in found:
         key = repr(selected(cell.shared, lambda key: key.baselines == "values"))
         by_key.setdefault((cell.dataset, key), []).append(cell)
-    named: dict[str, list[Cell]] = {}
+    named: dict[str, list[RowGroup]] = {}
     for (dataset, _), group in by_key.items():
         name = dataset
         if sum(other == dataset for other, _ in by_key) > 1:

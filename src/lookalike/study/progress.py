@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lookalike.study.classes import RowClasses
+from lookalike.study.classes import WHOLE, RowClasses
 from lookalike.study.config import StudyConfig
 from lookalike.study.methods import Method, hash_of
 from lookalike.study.results import MethodRow, PlannedRow, Reading, Repeat, Trial
@@ -27,8 +27,8 @@ class MethodProgress:
     trials: list[Trial] = field(default_factory=list)
     """Finished ones, by number, without a gap."""
     repeats: list[Repeat] = field(default_factory=list)
-    classes: dict[int, str] = field(default_factory=dict)
-    """By repeat: its scores per test class, as its record has them."""
+    classes: dict[int, RowClasses] = field(default_factory=dict)
+    """By repeat: its scores per test class."""
     errors: list[str] = field(default_factory=list)
     ready: list[Task] = field(default_factory=list)
     begun: bool = False
@@ -37,6 +37,8 @@ class MethodProgress:
     asked: dict[int, dict[str, Any]] = field(default_factory=dict)
     former: tuple[Reading, ...] = ()
     """Winners whose test scores were read before, as the row's file has them."""
+    stored: dict[str, tuple[Repeat, RowClasses]] = field(default_factory=dict)
+    """By the key of a task: a repeat that the row's file has, and its scores per test class."""
 
     def __post_init__(self) -> None:
         self.trials_asked = trials_asked(self.study.tuner, self.method.search)
@@ -84,8 +86,28 @@ class MethodProgress:
             return 0
         return (self.trials_asked + self.study.repeats - self.size) * self.folds
 
+    def resume(self, row: MethodRow, classes: RowClasses | None) -> None:
+        """Continue after what the file of the row has.
+
+        A repeat that was not tested by every metric is trained again.
+        """
+        self.former = readings_of(row)
+        self.trials = list(row.trials[: self.trials_asked])
+        best = best_trial(row.trials, row.trials_asked)
+        if best is not None and len(row.trials) == row.trials_asked:
+            metrics = set(self.method.config.protocol.metrics)
+            self.stored = {
+                repeat_key(self.method, best.number, repeat.number): (
+                    repeat,
+                    (classes or RowClasses()).of_repeat(repeat.number),
+                )
+                for repeat in row.repeats
+                if all(metrics <= set(scores) for scores in repeat.separate)
+            }
+        self.update({})
+
     def update(self, records: Records) -> None:
-        """Derive everything from all records."""
+        """Derive everything from all records, and from what the row's file has."""
         self.ready = []
         self._update_trials(records)
         if self.tuned:
@@ -140,8 +162,7 @@ class MethodProgress:
 
     def row_classes(self) -> RowClasses:
         """The scores per test class so far."""
-        parts = {repeat: RowClasses.from_text(text) for repeat, text in self.classes.items()}
-        return RowClasses.joined(parts)
+        return RowClasses.joined(self.classes)
 
     def _update_trials(self, records: Records) -> None:
         """Continue after the finished trials; what follows them may be finished, too."""
@@ -154,10 +175,8 @@ class MethodProgress:
             history = self.trials[:seen]
             if number not in self.asked:
                 seed = int(self.method.identity[:7], 16) ^ self.study.seed  # one for each method
-                first = records.get(fold_key(self.method, number, 0), {})
-                self.asked[number] = first.get("parameters") or suggest(
-                    self.study.tuner, self.method.search, seed, number, history
-                )
+                tuner, search = self.study.tuner, self.method.search
+                self.asked[number] = suggest(tuner, search, seed, number, history)
             trial = self._trial(number, history, records)
             if trial is None:
                 unfinished += 1
@@ -197,7 +216,10 @@ class MethodProgress:
         for number in range(self.study.repeats):
             key, seed = repeat_key(self.method, best.number, number), self.study.seed + 1 + number
             record = records.get(key)
-            if record is None:
+            if key in self.stored:
+                repeat, self.classes[number] = self.stored[key]
+                self.repeats.append(repeat)
+            elif record is None:
                 title = f"repeat {number + 1}"
                 self.ready.append(self._task(key, "repeat", best.parameters, title, seed=seed))
             elif "error" in record:
@@ -207,7 +229,7 @@ class MethodProgress:
                 concatenated, seconds = record["concatenated"], record["seconds"]
                 runs = tuple(record.get("runs", ()))
                 if record.get("classes"):
-                    self.classes[number] = record["classes"]
+                    self.classes[number] = record["classes"][WHOLE]
                 self.repeats.append(
                     Repeat(number, seed, validation, separate, concatenated, seconds, runs)
                 )
@@ -250,30 +272,11 @@ def repeat_key(method: Method, trial: int, repeat: int) -> str:
     return f"{method.identity}/winner-{trial:03d}/repeat-{repeat}-{tested}"
 
 
-def records_of(
-    method: Method, row: MethodRow, classes: RowClasses | None = None
-) -> dict[str, dict[str, Any]]:
-    """The records that a row of a results file was made of."""
-    found: dict[str, dict[str, Any]] = {}
-    for trial in row.trials:
-        share = trial.seconds / max(1, len(trial.folds) + (trial.state == "failed"))
-        known = {"parameters": trial.parameters, "seconds": share}
-        for fold, score in enumerate(trial.folds):
-            last = {"last": trial.last[fold]} if trial.last else {}
-            found[fold_key(method, trial.number, fold)] = known | {"score": score} | last
-        if trial.state == "failed":
-            key = fold_key(method, trial.number, len(trial.folds))
-            found[key] = known | {"error": trial.error}
+def readings_of(row: MethodRow) -> tuple[Reading, ...]:
+    """The readings of a stored row; of one from before they were counted, that of its repeats."""
+    if row.readings or not row.repeats:
+        return row.readings
     best = best_trial(row.trials, row.trials_asked)
-    metrics = set(method.config.protocol.metrics)
-    if best is not None and len(row.trials) == row.trials_asked:
-        for repeat in row.repeats:
-            if not all(metrics <= set(scores) for scores in repeat.separate):
-                continue  # a metric was added since: its model is trained again, and tested
-            names = ("validation", "separate", "concatenated", "seconds", "runs")
-            values = {name: getattr(repeat, name) for name in names}
-            of_repeat = classes.of_repeat(repeat.number) if classes else None
-            if of_repeat and of_repeat.separate:
-                values["classes"] = of_repeat.as_text()
-            found[repeat_key(method, best.number, repeat.number)] = values
-    return found
+    scores = [repeat.score(row.metric, "separate") for repeat in row.repeats]
+    number = best.number if best else 0
+    return (Reading(number, row.trials_asked, len(scores), statistics.fmean(scores)),)

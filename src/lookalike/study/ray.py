@@ -18,7 +18,7 @@ import torch
 from lookalike.errors import BadInput
 from lookalike.progress import Watcher
 from lookalike.registry import TRUSTED
-from lookalike.study.runner import Outcome, Task, TaskRunner
+from lookalike.study.runner import Task, TaskResult, TaskRunner
 
 RETRIES = 4
 """How often Ray executes a task again whose worker or node died."""
@@ -169,7 +169,7 @@ class RayExecutor:
         arguments = (self.name, self.actor, threads, list(self.arguments), task)
         self.running[self.remote.remote(*arguments)] = task
 
-    def wait(self, timeout: float) -> list[Outcome]:
+    def wait(self, timeout: float) -> list[TaskResult]:
         """Finished tasks; empty after ``timeout`` seconds."""
         if not self.running:
             time.sleep(timeout)
@@ -177,13 +177,15 @@ class RayExecutor:
         ready, _ = self.ray.wait(list(self.running), num_returns=1, timeout=timeout)
         return [self._outcome(reference) for reference in ready]
 
-    def _outcome(self, reference: Any) -> Outcome:
+    def _outcome(self, reference: Any) -> TaskResult:
         task = self.running.pop(reference)
         try:
-            return Outcome(task, self.ray.get(reference))
+            return TaskResult(task, self.ray.get(reference))
         except self.ray.exceptions.RayError as error:
             name = type(error).__name__
-            return Outcome(task, None, f"{RETRIES + 1} workers died of it, the last one by {name}")
+            return TaskResult(
+                task, None, f"{RETRIES + 1} workers died of it, the last one by {name}"
+            )
 
 
 def places_on(node: Mapping[str, float], needs: Mapping[str, float]) -> int:

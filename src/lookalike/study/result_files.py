@@ -55,10 +55,9 @@ class Head:
     """What reading the rows of a ``study.json`` needs."""
 
     datasets: tuple[str, ...]
-    methods: tuple[str, ...]
     study: Settings
     metric: str
-    planned: tuple[dict[str, Any], ...] | None = None
+    planned: tuple[PlannedRow, ...]
 
 
 def is_file_name(name: str) -> bool:
@@ -78,14 +77,12 @@ def load_results(folder: Path | str) -> StudyResults:
         raise BadInput(f"'{folder}' does not hold a study: it has no study.json")
     head = _read(path)
     told = _parse(path, Head, head)
-    listed = _product(head) if told.planned is None else told.planned
-    planned = [_parse(path, PlannedRow, row) for row in listed]
-    for dataset in (*told.datasets, *(row.dataset for row in planned)):
+    for dataset in (*told.datasets, *(row.dataset for row in told.planned)):
         if not is_file_name(dataset):
             raise BadInput(
                 f"'{path}': the data set {dataset[:80]!r} cannot be the name of a folder"
             )
-    found = (read_method(folder, *row.key) for row in planned)
+    found = (read_method(folder, *row.key) for row in told.planned)
     rows = [row for row in found if row is not None]
     baselines = [row for dataset in told.datasets for row in read_baselines(folder, dataset)]
     for row in rows:
@@ -95,22 +92,8 @@ def load_results(folder: Path | str) -> StudyResults:
     for base in baselines:
         where = row_file(folder, base.dataset, "baselines")
         _refuse_untested(base, told.metric, f"'{where}' is damaged: {base.baseline[:80]!r}")
-    parts = {"folder": folder, "planned": planned, "rows": rows, "baselines": baselines}
+    parts = {"folder": folder, "planned": told.planned, "rows": rows, "baselines": baselines}
     return _parse(path, StudyResults, head | parts)
-
-
-def _product(head: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a file that does not list them: every method on every data set."""
-    study = head["study"]
-    parts = (study.get(name) for name in ("protocol", "tuner"))
-    protocol, tuner = (part if isinstance(part, dict) else {} for part in parts)
-    work = {
-        "axes": {},
-        "trials": tuner.get("trials") or 0,
-        "repeats": study.get("repeats", 1),
-        "folds": protocol.get("folds") if protocol.get("name") == "cross-validation" else 1,
-    }
-    return [{"dataset": d, "method": m} | work for d in head["datasets"] for m in head["methods"]]
 
 
 def without_folders(text: str) -> str:
@@ -139,8 +122,7 @@ def write_study(results: StudyResults) -> None:
     """Write ``study.json``; rows have their own files."""
     names = ("name", "metric", "datasets", "methods", "facts", "study")
     values = {name: getattr(results, name) for name in names}
-    if results.planned:
-        values["planned"] = [dataclasses.asdict(row) for row in results.planned]
+    values["planned"] = [dataclasses.asdict(row) for row in results.planned]
     values = _for_others(values)
     write_json(results.folder / "study.json", {"format": FORMAT} | values, sealed=True)
 

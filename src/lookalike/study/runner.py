@@ -26,6 +26,7 @@ from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, RunIsBusy, test_embeddings
 from lookalike.study.baselines import FoldFeatures, baselines, final_scores
+from lookalike.study.classes import WHOLE
 from lookalike.study.result_files import without_folders
 from lookalike.training.batches import embed
 from lookalike.training.building import (
@@ -77,7 +78,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskResult:
     """The record of a task, or None if every process that executed it died."""
 
     task: Task
@@ -186,7 +187,7 @@ class TaskRunner:
             "concatenated": together,
         }
         if scores.classes.separate:
-            found["classes"] = scores.classes.as_text()
+            found["classes"] = {WHOLE: scores.classes}
         if runs and task.keep:
             found["runs"] = [run.folder.name for run in runs]
         for run in () if task.keep else runs:
@@ -195,8 +196,9 @@ class TaskRunner:
 
     def baselines(self, config: RunConfig) -> dict[str, Any]:
         """Raw features, PCA and LDA."""
-        folds, train = self.fold_features(config), config.train
-        return {"rows": baselines(folds, config.model.dim, train.metric, config.protocol.metrics)}
+        folds, metrics = self.fold_features(config), config.protocol.metrics
+        rows, classes = baselines(folds, config.model.dim, config.train.metric, metrics)
+        return {"rows": rows, "classes": classes}
 
     def fold_features(self, config: RunConfig) -> list[FoldFeatures]:
         """Every fold, and the inputs of the head by subset; no test label is read."""

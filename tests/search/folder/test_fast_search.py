@@ -40,7 +40,7 @@ def test_each_precision_reaches_the_recall_that_it_claims(tmp_path, small, preci
     index.commit(records(0, 4_000), rows)
     index.optimize(Watcher())
     assert how in index.approximation
-    assert index.manifest.segments[0].fast.recall >= 0.95
+    assert index.contents.manifest.segments[0].fast.recall >= 0.95
     queries = clustered(100, seed=4)
     for where in (None, "price < 50", "label = 'label3'"):
         found = index.search(queries, 10, where=where)
@@ -53,17 +53,17 @@ def test_each_precision_reaches_the_recall_that_it_claims(tmp_path, small, preci
 
 def test_new_and_removed_pictures_count_at_once(many):
     many.optimize(Watcher())
-    (built,) = many.manifest.segments
+    (built,) = many.contents.manifest.segments
     extra = clustered(20, seed=8)
     many.commit([Record(f"new{i}.png") for i in range(20)], extra)
     many.optimize(Watcher())
-    assert many.manifest.segments[0] == built  # still the same files
+    assert many.contents.manifest.segments[0] == built  # still the same files
     hits = many.search(extra, 1)
     assert [one[0].path for one in hits] == [f"new{i}.png" for i in range(20)]
     query = many.vectors[5].copy()
     near = [hit.id for hit in many.search(query, 30, exact=True)[0]]
     many.remove(near[:25])
-    assert many.manifest.segments[0] == built
+    assert many.contents.manifest.segments[0] == built
     after = [hit.id for hit in many.search(query, 30)[0]]
     assert len(after) == 30
     assert not set(near[:25]) & set(after)
@@ -72,36 +72,36 @@ def test_new_and_removed_pictures_count_at_once(many):
 
 def test_removing_much_writes_the_segment_anew_and_few_pictures_end_fast_search(many):
     many.optimize(Watcher())
-    (before,) = many.manifest.segments
+    (before,) = many.contents.manifest.segments
     many.remove(many.ids[::3].tolist())
-    (after,) = many.manifest.segments
+    (after,) = many.contents.manifest.segments
     assert after.count == len(many) == 2_000
-    assert many.manifest.removed is None
-    assert not (many.folder / "segments" / before.name).exists()
+    assert many.contents.manifest.removed is None
+    assert not (many.store.folder / "segments" / before.name).exists()
     many.remove(many.ids[:1_500].tolist())
     assert many.approximation is None
-    assert not list(many.folder.glob("quantiser-*"))
+    assert not list(many.store.folder.glob("quantiser-*"))
     assert len(many.search(many.vectors[0], 5)[0]) == 5
 
 
 def test_the_quantiser_is_kept_until_four_fold_growth(many):
     many.optimize(Watcher())
-    (first,) = many.manifest.quantisers
+    (first,) = many.contents.manifest.quantisers
     many.commit(records(3_000, 5_000), clustered(2_000, seed=2))
     many.optimize(Watcher())
-    assert many.manifest.quantisers == (first,)
-    assert [note.count for note in many.manifest.segments] == [3_000, 2_000]
-    assert all(note.fast for note in many.manifest.segments)
+    assert many.contents.manifest.quantisers == (first,)
+    assert [note.count for note in many.contents.manifest.segments] == [3_000, 2_000]
+    assert all(note.fast for note in many.contents.manifest.segments)
     many.compact(Watcher())
-    assert many.manifest.quantisers == (first,)
-    assert [note.count for note in many.manifest.segments] == [5_000]
+    assert many.contents.manifest.quantisers == (first,)
+    assert [note.count for note in many.contents.manifest.segments] == [5_000]
     queries = clustered(50, seed=4)
     assert agreement(many.search(queries), many.search(queries, exact=True)) > 0.93
     many.commit(records(5_000, 12_001), clustered(7_001, seed=3))
     many.optimize(Watcher())
-    (second,) = many.manifest.quantisers
+    (second,) = many.contents.manifest.quantisers
     assert second.trained_on == 12_001
-    assert [note.count for note in many.manifest.segments] == [12_001]
+    assert [note.count for note in many.contents.manifest.segments] == [12_001]
     assert agreement(many.search(queries), many.search(queries, exact=True)) > 0.93
 
 
@@ -163,7 +163,7 @@ def test_vectors_without_structure_stay_exact_when_the_fast_way_misses(many, mon
 def test_damaged_cells_are_noticed(many, name, harm):
     many.optimize(Watcher())
     pattern = "quantiser-*" if name == "quantiser" else f"segments/*/{name}"
-    (path,) = many.folder.glob(pattern)
+    (path,) = many.store.folder.glob(pattern)
     whole = path.read_bytes()
     if harm == "gone":
         path.unlink()

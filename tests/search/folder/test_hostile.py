@@ -38,19 +38,19 @@ def contents(folder):
 
 def reseal(index, **changes):
     """Write the manifest as a stranger would, with the right checksum."""
-    index.manifest.model_copy(update=changes).write(index.folder)
+    index.contents.manifest.model_copy(update=changes).write(index.store.folder)
 
 
 def renoted(index, name):
     """The manifest's segments with the file ``name`` of the first one noted as it is now."""
-    first = index.manifest.segments[0]
-    note = FileNote.of(index.folder / "segments" / first.name / name)
+    first = index.contents.manifest.segments[0]
+    note = FileNote.of(index.store.folder / "segments" / first.name / name)
     return (first.model_copy(update={"files": {**first.files, name: note}}),)
 
 
 def test_a_folder_of_segments_that_leads_elsewhere_is_refused(bare, precious):
-    (bare.folder / "segments").rmdir()
-    (bare.folder / "segments").symlink_to(precious)
+    (bare.store.folder / "segments").rmdir()
+    (bare.store.folder / "segments").symlink_to(precious)
     before = contents(precious)
     writes = (
         lambda: bare.commit(records(0, 1), clustered(1)),
@@ -65,7 +65,7 @@ def test_a_folder_of_segments_that_leads_elsewhere_is_refused(bare, precious):
 
 @pytest.mark.parametrize("name", ["segments/s000000", "removed-000001.log", "model"])
 def test_any_link_inside_an_index_is_refused_by_writers(bare, precious, name):
-    (bare.folder / name).symlink_to(precious)
+    (bare.store.folder / name).symlink_to(precious)
     with pytest.raises(BadInput, match="is a symbolic link"):
         bare.commit(records(0, 1), clustered(1))
 
@@ -73,22 +73,24 @@ def test_any_link_inside_an_index_is_refused_by_writers(bare, precious, name):
 def test_writers_remove_only_what_writers_name(bare):
     kept = ["segments/notes", "segments/s000009/holiday.jpg", "state-1/x", "removed-me.txt"]
     for name in kept:
-        (bare.folder / name).parent.mkdir(exist_ok=True)
-        (bare.folder / name).write_text("mine")
+        (bare.store.folder / name).parent.mkdir(exist_ok=True)
+        (bare.store.folder / name).write_text("mine")
     bare.commit(records(0, 1), clustered(1))
     bare.compact(Watcher())
-    assert all((bare.folder / name).read_text() == "mine" for name in kept)
+    assert all((bare.store.folder / name).read_text() == "mine" for name in kept)
 
 
 def test_the_names_that_writers_give_are_those_that_they_remove(many):
     many.optimize(Watcher())
     many.commit([], np.empty((0, DIM), np.float32), [1])
-    names = [path.name for path in many.folder.rglob("*") if path.is_file()]
-    segments = {path.name for path in (many.folder / "segments").rglob("*") if path.is_file()}
+    names = [path.name for path in many.store.folder.rglob("*") if path.is_file()]
+    segments = {path.name for path in (many.store.folder / "segments").rglob("*") if path.is_file()}
     assert segments == set(disk.SEGMENT_FILES)
     other = {"index.json", disk.WRITE_LOCK, disk.COMPACTION_LOCK}
     assert all(writer.OURS.fullmatch(name) for name in set(names) - segments - other)
-    assert all(writer.OURS.fullmatch(path.name) for path in (many.folder / "segments").iterdir())
+    assert all(
+        writer.OURS.fullmatch(path.name) for path in (many.store.folder / "segments").iterdir()
+    )
 
 
 @pytest.mark.parametrize("name", ["../home/diary.txt", "/etc/passwd", "a/b", "..", ""])
@@ -96,7 +98,7 @@ def test_a_manifest_names_no_file_elsewhere(bare, precious, name):
     bare.commit(records(0, 2), clustered(2))
     bare.commit([], np.empty((0, DIM), np.float32), [1])
     before = contents(precious)
-    segment, log = bare.manifest.segments[0], bare.manifest.removed
+    segment, log = bare.contents.manifest.segments[0], bare.contents.manifest.removed
     for changes in (
         {"removed": log.model_copy(update={"file": name})},
         {"segments": (segment.model_copy(update={"name": name}),)},
@@ -111,7 +113,7 @@ def test_a_manifest_names_no_file_elsewhere(bare, precious, name):
 def test_offsets_beyond_the_data_are_refused_before_they_are_followed(bare):
     """In a process of its own: where they are followed it ends by a signal."""
     bare.commit([Record(f"{i:04}.png", "a label") for i in range(200)], clustered(200))
-    path = bare.folder / "segments" / bare.manifest.segments[0].name / table.FILE
+    path = bare.store.folder / "segments" / bare.contents.manifest.segments[0].name / table.FILE
     data = bytearray(path.read_bytes())
     offsets = np.arange(0, 201 * 8, 8, dtype=np.int64).tobytes()
     at = data.index(offsets)
@@ -120,7 +122,7 @@ def test_offsets_beyond_the_data_are_refused_before_they_are_followed(bare):
     data[at : at + len(offsets)] = wrong.tobytes()
     path.write_bytes(data)
     reseal(bare, segments=renoted(bare, table.FILE))
-    assert "items.arrow cannot be read" in damage_of(bare.folder, Watcher())[0]
+    assert "items.arrow cannot be read" in damage_of(bare.store.folder, Watcher())[0]
     program = (
         "from lookalike.search import Index\n"
         f"index = Index.open({str(bare.place)!r})\n"
@@ -134,7 +136,7 @@ def test_offsets_beyond_the_data_are_refused_before_they_are_followed(bare):
 @pytest.mark.parametrize("kind", ["columns", "nulls", "text"])
 def test_other_tables_are_refused(bare, kind):
     bare.commit(records(0, 3), clustered(3))
-    path = bare.folder / "segments" / bare.manifest.segments[0].name / table.FILE
+    path = bare.store.folder / "segments" / bare.contents.manifest.segments[0].name / table.FILE
     schema = table.schema_of(("price",))
     values = {
         field.name: pa.array(
@@ -159,8 +161,8 @@ def test_other_tables_are_refused(bare, kind):
 
 def test_cells_beyond_the_end_of_their_file_are_refused(many):
     many.optimize(Watcher())
-    home = many.folder / "segments" / many.manifest.segments[0].name
-    sizes = many.snapshot.segments[0].cells._index.invlists
+    home = many.store.folder / "segments" / many.contents.manifest.segments[0].name
+    sizes = many.contents.segments[0].cells._index.invlists
     lengths = np.array([sizes.list_size(at) for at in range(sizes.nlist)], np.uint64).tobytes()
     data = bytearray((home / cells.FILE).read_bytes())
     at = data.index(lengths)
@@ -178,8 +180,8 @@ def test_cells_of_longer_vectors_are_refused(many, tmp_path):
     other = Index.create(tmp_path / "other.index", None, dim=2 * DIM)
     other.commit(records(0, 3_000), clustered(3_000, 2 * DIM))
     other.optimize(Watcher())
-    mine, theirs = many.manifest.quantisers[0], other.manifest.quantisers[0]
-    (many.folder / mine.file).write_bytes((other.folder / theirs.file).read_bytes())
+    mine, theirs = many.contents.manifest.quantisers[0], other.contents.manifest.quantisers[0]
+    (many.store.folder / mine.file).write_bytes((other.store.folder / theirs.file).read_bytes())
     reseal(many, quantisers=(theirs.model_copy(update={"file": mine.file}),))
     with pytest.raises(BadInput, match=r"quantiser.* is not of vectors of 16 numbers"):
         Index.open(many.place)
@@ -187,10 +189,10 @@ def test_cells_of_longer_vectors_are_refused(many, tmp_path):
 
 def test_a_pipe_instead_of_a_file_is_refused(bare):
     bare.commit(records(0, 3), clustered(3))
-    path = bare.folder / "segments" / bare.manifest.segments[0].name / "keys.npy"
+    path = bare.store.folder / "segments" / bare.contents.manifest.segments[0].name / "keys.npy"
     path.unlink()
     os.mkfifo(path)
-    segment = bare.manifest.segments[0]
+    segment = bare.contents.manifest.segments[0]
     note = {**segment.files, "keys.npy": FileNote(size=0, crc=0)}
     reseal(bare, segments=(segment.model_copy(update={"files": note}),))
     with pytest.raises(BadInput, match=re.escape("keys.npy does not have")):
@@ -213,7 +215,7 @@ def test_a_record_of_a_folder_that_the_index_does_not_name_has_no_file(bare):
 def test_numbers_beyond_the_end_are_refused_before_they_are_followed(many, name, sentence):
     """FAISS adds a vector to any cell that it is told, also one that it does not have."""
     many.optimize(Watcher())
-    path = many.folder / "segments" / many.manifest.segments[0].name / name
+    path = many.store.folder / "segments" / many.contents.manifest.segments[0].name / name
     numbers = np.load(path)
     numbers[..., ::7] = 2**31 + 5
     np.save(path, numbers)
@@ -228,8 +230,8 @@ def test_a_file_of_another_kind_of_search_is_refused(many):
     import faiss
 
     many.optimize(Watcher())
-    note = many.manifest.quantisers[0]
-    path = many.folder / note.file
+    note = many.contents.manifest.quantisers[0]
+    path = many.store.folder / note.file
     other = faiss.index_factory(DIM, f"IVF{note.cells},SQ8", faiss.METRIC_INNER_PRODUCT)
     other.train(clustered(3_000))
     faiss.write_index(other, str(path))
@@ -258,7 +260,7 @@ def test_a_file_of_another_kind_of_search_is_refused(many):
 def test_a_manifest_of_impossible_numbers_is_refused(many, changes):
     many.optimize(Watcher())
     many.commit([], np.empty((0, DIM), np.float32), [1])
-    found = many.manifest
+    found = many.contents.manifest
     ((key, value),) = changes.items()
     first, quantiser = found.segments[0], found.quantisers[0]
     if key == "segments":
@@ -279,7 +281,7 @@ def test_a_manifest_of_impossible_numbers_is_refused(many, changes):
 
 def test_tombstones_that_are_not_there_reserve_no_memory(many):
     many.commit([], np.empty((0, DIM), np.float32), [1])
-    log = many.manifest.removed.model_copy(update={"entries": 3_000})
+    log = many.contents.manifest.removed.model_copy(update={"entries": 3_000})
     reseal(many, removed=log)
     with pytest.raises(BadInput, match="is cut off"):
         Index.open(many.place)

@@ -48,7 +48,7 @@ def run_kills(place, kills, seed):
         assert not (gone - doubtful) & found, "a removed picture is back"
         there = found
     index.commit([], np.empty((0, DIM), np.float32))  # the next writer tidies up
-    used = {note.name for note in index.manifest.segments}
+    used = {note.name for note in index.contents.manifest.segments}
     assert {path.name for path in (place / "segments").iterdir()} == used
     assert not list(place.glob(".index.json.*"))
     assert len(list(place.glob("removed-*"))) <= 1

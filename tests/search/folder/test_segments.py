@@ -9,7 +9,7 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import Watcher
 from lookalike.search import Embedder, Index, Record
 from lookalike.search.folder import compaction, disk, log, segment, snapshot, table
-from lookalike.search.folder import index as folder_index
+from lookalike.search.folder import store as folder_store
 from lookalike.search.folder.manifest import Manifest
 from tests.search.folder.collection import DIM, clustered, records
 
@@ -32,7 +32,7 @@ def test_one_picture_and_then_none(bare):
     assert [hit.path for hit in bare.search(clustered(1), 10)[0]] == ["a.png"]
     bare.remove([0])
     assert (len(bare), bare.search(clustered(1), 10)) == (0, [[]])
-    assert bare.manifest.segments == ()
+    assert bare.contents.manifest.segments == ()
     bare.commit([Record("a.png")], clustered(1))
     assert bare.ids.tolist() == [1]  # ids are never used again
 
@@ -73,7 +73,7 @@ def test_metadata_columns_may_differ_between_segments(bare):
         assert [hit.path for hit in bare.search(np.ones(DIM), where="root = 'r'")[0]] == ["c"]
         assert list(bare.records) == before
         bare.compact(Watcher())
-    assert len(bare.manifest.segments) == 1
+    assert len(bare.contents.manifest.segments) == 1
     assert bare.item(2).metadata == {"size": "9", "root": "r"}
 
 
@@ -106,7 +106,7 @@ def test_many_small_segments_are_merged_and_nothing_changes(bare):
     for at in range(40):
         bare.commit(records(at, at + 1), rows[at : at + 1], [at - 3] if at % 5 == 4 else [])
         bare.optimize(Watcher())
-        assert len(bare.manifest.segments) <= compaction.MOST
+        assert len(bare.contents.manifest.segments) <= compaction.MOST
     gone = {at - 3 for at in range(40) if at % 5 == 4}
     left = [at for at in range(40) if at not in gone]
     for one in (bare, Index.open(bare.place)):
@@ -117,9 +117,9 @@ def test_many_small_segments_are_merged_and_nothing_changes(bare):
         assert [one.label_names[code] for code in one.label_codes] == list(one.labels)
         assert sum(one.label_counts().values()) == len(left)
     bare.compact(Watcher())
-    assert len(bare.manifest.segments) == 1
-    assert bare.manifest.removed is None
-    assert sorted(path.name for path in bare.folder.iterdir()) == [
+    assert len(bare.contents.manifest.segments) == 1
+    assert bare.contents.manifest.removed is None
+    assert sorted(path.name for path in bare.store.folder.iterdir()) == [
         ".compact.lock",
         ".lock",
         "index.json",
@@ -151,13 +151,13 @@ def test_latest_shares_the_model_and_the_segments_that_have_not_changed(index, p
     other.remove([0])
     now = index.latest()
     assert now.embedder is model
-    assert now.snapshot.segments[0] is index.snapshot.segments[0]
+    assert now.contents.segments[0] is index.contents.segments[0]
     assert len(now) == 11
 
 
 def test_another_index_in_its_place_is_read_anew(index, tmp_path):
     """As when a collection is embedded again by another model, under the same name."""
-    model, folder = index.embedder, index.folder
+    model, folder = index.embedder, index.store.folder
     index.remove([0, 1])
     index.compact(Watcher())
     index.remove([2])
@@ -175,14 +175,14 @@ def test_another_index_in_its_place_is_read_anew(index, tmp_path):
 def test_two_processes_create_one_index(tmp_path, monkeypatch):
     """The slower one finds the index of the other, and leaves it alone."""
     place = tmp_path / "new.index"
-    lock = folder_index.writing
+    lock = folder_store.writing
 
     def slow_lock(folder):
-        monkeypatch.setattr(folder_index, "writing", lock)
+        monkeypatch.setattr(folder_store, "writing", lock)
         Index.create(place, None, dim=DIM).commit([Record("kept")], clustered(1))
         return lock(folder)
 
-    monkeypatch.setattr(folder_index, "writing", slow_lock)
+    monkeypatch.setattr(folder_store, "writing", slow_lock)
     with pytest.raises(BadInput, match="there is an index in"):
         Index.create(place, None, dim=DIM)
     assert list(Index.open(place).paths) == ["kept"]
@@ -202,7 +202,10 @@ def test_two_objects_write_in_turn_and_roots_keep_their_numbers(bare, tmp_path):
 
 def test_a_writer_waits_and_then_says_why(bare, monkeypatch):
     monkeypatch.setattr(disk, "LOCK_SECONDS", 0.05)
-    with disk.writing(bare.folder), pytest.raises(LookalikeError, match="another process has been"):
+    with (
+        disk.writing(bare.store.folder),
+        pytest.raises(LookalikeError, match="another process has been"),
+    ):
         bare.commit(records(0, 1), clustered(1))
 
 
@@ -210,18 +213,18 @@ def test_two_compactions_exclude_each_other(bare, monkeypatch):
     monkeypatch.setattr(disk, "COMPACTION_SECONDS", 0.05)
     for at in range(20):
         bare.commit(records(at, at + 1), clustered(1))
-    with disk.compacting(bare.folder) as mine:
+    with disk.compacting(bare.store.folder) as mine:
         assert mine
         with pytest.raises(LookalikeError, match="another process is compacting"):
             bare.compact(Watcher())
         bare.optimize(Watcher())  # by rule: somebody else does it
-        assert len(bare.manifest.segments) == 20
+        assert len(bare.contents.manifest.segments) == 20
 
 
 def test_the_files_of_a_running_compaction_stay_and_those_of_a_killed_one_go(bare):
-    work = bare.folder / "segments" / "m000099"
+    work = bare.store.folder / "segments" / "m000099"
     work.mkdir()
-    with disk.compacting(bare.folder):
+    with disk.compacting(bare.store.folder):
         bare.commit(records(0, 1), clustered(1))
         assert work.exists()
     bare.commit(records(1, 2), clustered(1))
@@ -247,7 +250,7 @@ def test_adding_and_removing_during_a_merge(bare, monkeypatch):
     for one in (bare, Index.open(bare.place)):
         assert one.ids.tolist() == expected
         assert one.records[len(one) - 1].path == "meanwhile"
-    assert bare.manifest.removed.entries == 1
+    assert bare.contents.manifest.removed.entries == 1
 
 
 def test_bad_vectors_are_refused(bare):
@@ -259,7 +262,7 @@ def test_bad_vectors_are_refused(bare):
         bare.commit([Record("caf\udce9")], clustered(1))
     assert len(Index.open(bare.place)) == 0
     with pytest.raises(BadInput, match="needs the length"):
-        Index.create(bare.folder.parent / "other", None)
+        Index.create(bare.store.folder.parent / "other", None)
 
 
 def test_a_commit_reads_what_it_needs_only(bare, monkeypatch):
@@ -275,7 +278,7 @@ def test_a_commit_reads_what_it_needs_only(bare, monkeypatch):
 
 def test_large_files_are_verified_by_check_only(bare, monkeypatch):
     bare.commit(records(0, 50), clustered(50))
-    (path,) = bare.folder.glob("segments/*/vectors.npy")
+    (path,) = bare.store.folder.glob("segments/*/vectors.npy")
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(BadInput, match=r"content of vectors\.npy"):
@@ -288,7 +291,7 @@ def test_large_files_are_verified_by_check_only(bare, monkeypatch):
 def test_a_full_log_of_a_killed_writer_is_ignored(bare):
     bare.commit(records(0, 10), clustered(10))
     bare.remove([1])
-    (path,) = bare.folder.glob(f"{log.LOG}*")
+    (path,) = bare.store.folder.glob(f"{log.LOG}*")
     with path.open("ab") as file:
         file.write(b"\x05" + 20 * b"\0")  # not valid: the manifest does not count it
     assert len(Index.open(bare.place)) == 9
@@ -305,7 +308,7 @@ def test_a_segment_of_several_batches(bare, monkeypatch):
     bare.commit(records(100, 140), clustered(40, seed=1), [3, 50])
     for _ in range(2):
         index = Index.open(bare.place)
-        assert len(index.snapshot.segments[0].table.batches) > 5
+        assert len(index.contents.segments[0].table.batches) > 5
         assert list(index.records) == [*given[:3], *given[4:50], *given[51:], *records(100, 140)]
         (hits,) = index.search(rows[77], 138, where="price < 30")
         assert sorted(hit.id for hit in hits) == [
@@ -322,7 +325,7 @@ def test_answers_of_few_filters_are_remembered(bare):
     bare.commit(records(0, 100), clustered(100))
     for price in range(40):
         assert len(bare.search(np.ones(DIM), 3, where=f"price <> {price}")[0]) == 3
-    assert len(bare.snapshot._selections) <= segment.REMEMBERED + 1
+    assert len(bare.contents._selections) <= segment.REMEMBERED + 1
 
 
 def test_a_full_disk_names_the_index(tmp_path):
@@ -348,14 +351,14 @@ def test_a_manifest_of_another_format_is_named(tmp_path):
 
 def test_any_flipped_bit_of_index_json_is_named_or_harmless(bare):
     bare.commit(records(0, 3), clustered(3))
-    path = bare.folder / "index.json"
-    content, whole, unnamed = path.read_bytes(), Manifest.read(bare.folder), []
+    path = bare.store.folder / "index.json"
+    content, whole, unnamed = path.read_bytes(), Manifest.read(bare.store.folder), []
     for bit in range(8 * len(content)):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         try:
-            assert Manifest.read(bare.folder) == whole  # other spaces
+            assert Manifest.read(bare.store.folder) == whole  # other spaces
         except LookalikeError as error:
             unnamed += [str(error)] * ("index.json" not in str(error))
     assert unnamed == []

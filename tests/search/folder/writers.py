@@ -15,7 +15,7 @@ DIM = 8
 
 # Forked from a process that has imported all this and done nothing: quick to start, no threads.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([__name__, "faiss", "pyarrow", "lookalike.search.folder.index"])
+PROCESSES.set_forkserver_preload([__name__, "faiss", "pyarrow", "lookalike.search.folder.store"])
 
 
 def vector_for(path):

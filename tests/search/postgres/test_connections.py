@@ -13,13 +13,13 @@ import pytest
 
 from lookalike.errors import LookalikeError
 from lookalike.search import Index, Record
-from lookalike.search.postgres import PostgresIndex, database
+from lookalike.search.postgres import database
 
 DIM = 8
 
 
 def fill(place, folder, rows, records):
-    made = PostgresIndex.create_empty(place, None, DIM)
+    made = Index.create(place, None, dim=DIM)
     made.root_number(folder)
     made.commit(records, rows)
     return made
@@ -72,7 +72,9 @@ def test_queries_run_in_parallel(place, tmp_path, unit_rows, records):
         return run("SELECT count(*) FROM {schema}.item").fetchone()[0]
 
     with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(index.database.run, index.schema, work) for _ in range(4)]
+        futures = [
+            pool.submit(index.store.tables.database.run, index.store.schema, work) for _ in range(4)
+        ]
         assert [future.result() for future in futures] == [5] * 4
 
 
@@ -81,9 +83,9 @@ def test_all_indexes_of_a_database_share_its_connections(place, tmp_path, unit_r
     address, _, schema = place.partition("#")
     place = f"{address}&application_name=shared#{schema}"
     index = fill(place, tmp_path, unit_rows(5, DIM), records(5))
-    assert Index.open(place).database is index.database
-    assert index.latest().database is index.database
-    pool = index.database.pool
+    assert Index.open(place).store.tables.database is index.store.tables.database
+    assert index.latest().store.tables.database is index.store.tables.database
+    pool = index.store.tables.database.pool
     assert not pool.closed
     del index
     gc.collect()
@@ -104,7 +106,7 @@ def test_killed_connections_cost_no_answer(place, tmp_path, unit_rows, records):
             answered[thread] += 1
 
     with (
-        psycopg.connect(index.url, autocommit=True) as connection,
+        psycopg.connect(index.store.url, autocommit=True) as connection,
         ThreadPoolExecutor(4) as pool,
     ):
         asking = [pool.submit(ask, thread) for thread in range(4)]
@@ -132,7 +134,7 @@ def test_a_commit_whose_connection_dies_is_done_once(place, tmp_path, unit_rows,
     def killing(run, text, values=None, **parts):
         if "SET generation" in text and not killed:
             killed.append(run.cursor.connection.info.backend_pid)
-            with psycopg.connect(index.url, autocommit=True) as connection:
+            with psycopg.connect(index.store.url, autocommit=True) as connection:
                 connection.execute("SELECT pg_terminate_backend(%s, 10000)", killed)
         return real(run, text, values, **parts)
 

@@ -11,8 +11,8 @@ from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
 from lookalike.search import Index
 from lookalike.search.filters import Filter
-from lookalike.search.postgres import PostgresIndex, graph, nearest
-from lookalike.search.postgres import index as postgres_index
+from lookalike.search.postgres import graph, nearest
+from lookalike.search.postgres import store as postgres_store
 
 DIM = 16
 COUNT = 2_000
@@ -28,9 +28,9 @@ class Notes(Watcher):
 
 @pytest.fixture
 def index(place, tmp_path, unit_rows, records, monkeypatch):
-    monkeypatch.setattr(postgres_index, "EXACT_BELOW", 1_000)
+    monkeypatch.setattr(postgres_store, "EXACT_BELOW", 1_000)
     monkeypatch.setattr(nearest, "FEW", 300)
-    made = PostgresIndex.create_empty(place, None, DIM)
+    made = Index.create(place, None, dim=DIM)
     made.root_number(tmp_path)
     made.commit(records(COUNT), unit_rows(COUNT, DIM))
     return made
@@ -86,25 +86,29 @@ def test_what_a_kill_left_is_dropped_and_built_again(index, postgres):
         psycopg.connect(postgres, autocommit=True) as killer,
         ThreadPoolExecutor(1) as pool,
     ):
-        writer.execute(f"LOCK TABLE {index.schema}.item IN ROW EXCLUSIVE MODE")
-        building = pool.submit(graph.build, index.url, index.schema, "vector", False, Watcher())
-        while killer.execute(graph.INDEXES, [index.schema]).fetchall() != [("item_graph", False)]:
+        writer.execute(f"LOCK TABLE {index.store.schema}.item IN ROW EXCLUSIVE MODE")
+        building = pool.submit(
+            graph.build, index.store.url, index.store.schema, "vector", False, Watcher()
+        )
+        while killer.execute(graph.INDEXES, [index.store.schema]).fetchall() != [
+            ("item_graph", False)
+        ]:
             assert not building.done()
             time.sleep(0.02)
         killer.execute(f"SELECT pg_terminate_backend(pid, 10000) FROM ({builder}) AS builders")
         with pytest.raises(LookalikeError, match="does not answer"):
             building.result()
-    assert dict(index._all(graph.INDEXES, [index.schema])) == {"item_graph": False}
+    assert dict(index.contents.all(graph.INDEXES, [index.store.schema])) == {"item_graph": False}
     assert len(index.search(index.vectors[:2], 5)) == 2
     watcher = Notes()
     index.optimize(watcher)
     assert "dropping an HNSW graph that was not finished" in watcher.said
-    assert dict(index._all(graph.INDEXES, [index.schema])) == {"item_graph": True}
-    assert "HNSW" in Index.open(f"{index.url}#{index.schema}").approximation
+    assert dict(index.contents.all(graph.INDEXES, [index.store.schema])) == {"item_graph": True}
+    assert "HNSW" in Index.open(f"{index.store.url}#{index.store.schema}").approximation
 
 
 def test_a_graph_that_was_not_measured_is_measured(index):
-    assert graph.build(index.url, index.schema, "vector", False, Watcher())
+    assert graph.build(index.store.url, index.store.schema, "vector", False, Watcher())
     assert index.latest() is index
     assert index.approximation is None
     watcher = Notes()
@@ -114,7 +118,9 @@ def test_a_graph_that_was_not_measured_is_measured(index):
 
 def test_only_one_process_builds(index, postgres):
     with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute("SELECT pg_advisory_lock(hashtext(%s))", [f"graph of {index.schema}"])
+        connection.execute(
+            "SELECT pg_advisory_lock(hashtext(%s))", [f"graph of {index.store.schema}"]
+        )
         watcher = Notes()
         index.optimize(watcher)
         assert watcher.said == ["another process is building the HNSW graph"]
@@ -125,6 +131,6 @@ def test_compact_builds_anew(index):
     index.optimize(Watcher())
     index.remove(index.ids[:900].tolist())
     index.compact(Watcher())
-    assert dict(index._all(graph.INDEXES, [index.schema])) == {"item_graph": True}
+    assert dict(index.contents.all(graph.INDEXES, [index.store.schema])) == {"item_graph": True}
     assert index.count() == len(index.ids) == COUNT - 900
     assert index.count(Filter.parse("price < 950")) == 50

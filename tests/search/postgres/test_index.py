@@ -10,7 +10,7 @@ from PIL import Image
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import Watcher
 from lookalike.search import Embedder, Index, Record
-from lookalike.search.postgres import index as postgres_index
+from lookalike.search.postgres import store as postgres_store
 
 
 def test_it_answers_as_the_folder_does(stored, index, embedder):
@@ -66,7 +66,7 @@ def test_metadata_is_kept(place, embedder, photos):
 
 
 def test_many_get_a_graph_that_agrees_with_exact_search(place, embedder, tmp_path, monkeypatch):
-    monkeypatch.setattr(postgres_index, "EXACT_BELOW", 1_000)
+    monkeypatch.setattr(postgres_store, "EXACT_BELOW", 1_000)
     random = np.random.default_rng(0)
     centres = random.normal(size=(30, embedder.dim))
     rows = centres[random.integers(0, 30, 2_000)] + 0.7 * random.normal(size=(2_000, embedder.dim))
@@ -79,7 +79,7 @@ def test_many_get_a_graph_that_agrees_with_exact_search(place, embedder, tmp_pat
     assert "HNSW" in opened.approximation
     assert float(opened.approximation.partition("recall@10 ")[2][:5]) >= 0.95
     plan = "EXPLAIN SELECT id FROM {schema}.item ORDER BY embedding <#> %s LIMIT 10"
-    assert "Index Scan using item_graph" in str(opened._all(plan, [rows[0]]))
+    assert "Index Scan using item_graph" in str(opened.contents.all(plan, [rows[0]]))
     queries = rows[:40] + 0.02 * random.normal(size=(40, embedder.dim)).astype(np.float32)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     truth = np.argsort(-(queries @ rows.T), axis=1)[:, :10]
@@ -117,7 +117,9 @@ def test_what_is_not_there_or_there_already_is_refused(stored, place, postgres, 
         Index.create(place, embedder)
     with pytest.raises(BadInput, match="there is no index 'nothing'"):
         Index.open(f"{postgres}#nothing")
-    stored.database.run(stored.schema, lambda run: run("UPDATE {schema}.model SET version = 9"))
+    stored.store.tables.database.run(
+        stored.store.schema, lambda run: run("UPDATE {schema}.model SET version = 9")
+    )
     with pytest.raises(BadInput, match="version 9, and this lookalike reads version 3;"):
         Index.open(place)
 

@@ -11,7 +11,6 @@ from lookalike.addresses import parse_address
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.search import Index, Record
 from lookalike.search.filters import Filter
-from lookalike.search.postgres import PostgresIndex
 from lookalike.search.postgres.loading import LOCK
 
 DIM = 6
@@ -19,7 +18,7 @@ DIM = 6
 
 @pytest.fixture
 def index(place, tmp_path):
-    made = PostgresIndex.create_empty(place, None, DIM)
+    made = Index.create(place, None, dim=DIM)
     made.root_number(tmp_path)
     return made
 
@@ -35,7 +34,7 @@ def test_the_same_path_replaces(index, unit_rows):
         ("a", "z"),
         ("c", "last"),
     ]
-    assert len(index) == index._all("SELECT count(*) FROM {schema}.item")[0][0] == 3
+    assert len(index) == index.contents.all("SELECT count(*) FROM {schema}.item")[0][0] == 3
     np.testing.assert_array_equal(index.vectors, rows[[1, 2, 4]])
     assert before[0] not in index.ids
     assert index.ids[0] == before[1]
@@ -101,11 +100,11 @@ def test_a_model_is_not_needed(index, place, unit_rows):
     with pytest.raises(BadInput, match="has no model"):
         _ = opened.embedder
     with pytest.raises(BadInput, match="needs the length"):
-        PostgresIndex.create_empty(f"{place}2", None)
+        Index.create(f"{place}2", None)
 
 
 def test_half_precision(place, tmp_path, unit_rows):
-    index = PostgresIndex.create_empty(place, None, DIM, "float16")
+    index = Index.create(place, None, dim=DIM, vectors="float16")
     index.root_number(tmp_path)
     rows = unit_rows(50, DIM)
     index.commit([Record(f"{i}") for i in range(50)], rows)
@@ -125,7 +124,7 @@ def test_a_state_stays_until_the_next_is_asked_for(index, place, unit_rows, reco
     assert (len(other), len(now)) == (4, 6)
     assert now.generation == 2
     assert now.updated > other.updated
-    assert now.database is other.database
+    assert now.store.tables.database is other.store.tables.database
     with pytest.raises(LookalikeError, match="another process has changed"):
         _ = other.records
     assert len(now.records) == len(now.vectors) == len(now.label_codes) == 6
@@ -192,7 +191,7 @@ def test_many_are_streamed(index, unit_rows, records):
 
 def test_the_tables_hold_no_half_of_a_model(index):
     with (
-        psycopg.connect(index.url, autocommit=True) as connection,
+        psycopg.connect(index.store.url, autocommit=True) as connection,
         pytest.raises(psycopg.errors.CheckViolation),
     ):
-        connection.execute(f"UPDATE {index.schema}.model SET fingerprint = 'x'")
+        connection.execute(f"UPDATE {index.store.schema}.model SET fingerprint = 'x'")

@@ -15,7 +15,7 @@ from lookalike.progress import Watcher
 from lookalike.search.folder import cells, disk
 from lookalike.search.folder.cells import Quantiser
 from lookalike.search.folder.log import extend_log, read_log
-from lookalike.search.folder.manifest import LogNote, Manifest, SegmentNote
+from lookalike.search.folder.manifest import LogNote, Manifest, SegmentNote, mark_of
 from lookalike.search.folder.merging import Merge, merge
 from lookalike.search.folder.selection import Selection
 from lookalike.search.folder.snapshot import Snapshot
@@ -23,6 +23,8 @@ from lookalike.search.folder.writer import MERGED, QUANTISER, remove_unused
 
 MOST = 16
 """Segments; of more the smaller half is merged, so that a picture is copied a few times only."""
+CROWDED = 64
+"""Segments after which also a long ingest pauses to merge some."""
 REMOVED = 0.2
 PER_CELL = 64
 
@@ -98,6 +100,7 @@ def _merge(snapshot: Snapshot, sources: list[Selection], watcher: Watcher) -> Sn
         following.write(folder)
         remove_unused(folder, following, compactor=True)
         snapshot = Snapshot(folder, following, newest)
+        snapshot.mark = mark_of(folder)
     if note is not None and note.fast is not None:
         watcher.note(f"search: {following.approximation}")
     return snapshot

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from lookalike.errors import BadInput
 from lookalike.files import parse_json, read_text, write_json
+from lookalike.search.contents import State
 from lookalike.search.folder.disk import FileNote, damaged, fsync
 from lookalike.search.items import Precision
 from lookalike.search.recall import NEIGHBOURS
@@ -146,6 +147,20 @@ class Manifest(_Note):
         return f"{HOW[self.vectors]}, nprobe {note.nprobe}; {found}, on {note.sample} pictures"
 
     @property
+    def state(self) -> State:
+        """The facts of this state."""
+        return State(
+            fingerprint=self.model,
+            dim=self.dim,
+            dtype=self.vectors,
+            generation=self.generation,
+            updated=self.updated,
+            count=self.count,
+            roots=tuple(map(Path, self.roots)),
+            approximation=self.approximation,
+        )
+
+    @property
     def files(self) -> dict[str, FileNote]:
         """Every file that the manifest names, but the tombstones, relative to the folder."""
         found = {quantiser.file: quantiser.note for quantiser in self.quantisers}
@@ -172,7 +187,7 @@ def read_values(folder: Path) -> dict[str, Any]:
     return values
 
 
-def mark(folder: Path) -> tuple[int, int, int]:
+def mark_of(folder: Path) -> tuple[int, int, int]:
     """What changes whenever ``index.json`` is replaced."""
     try:
         status = os.stat(folder / NAME)

@@ -1,4 +1,4 @@
-"""The nearest pictures of a snapshot: by cells where a segment has them, else exactly.
+"""The nearest of the selected rows of segments: by cells where a segment has them, else exactly.
 
 A filter is applied inside the search. The cells that hold none of the chosen rows are not visited,
 and the nearest of the others are, until as many rows have been compared as without a filter;
@@ -6,15 +6,15 @@ where a filter leaves few rows, these are compared one and all. So its recall is
 without a filter, wherever the chosen rows lie.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from lookalike.inference.encoder import Vectors
-from lookalike.search.filters import Filter
 from lookalike.search.folder import cells, exact
 from lookalike.search.folder.cells import Cells
 from lookalike.search.folder.segment import Ints
 from lookalike.search.folder.selection import Selection
-from lookalike.search.folder.snapshot import Snapshot
 
 FEW = 5_000
 """So many rows are compared exactly: no cells are quicker."""
@@ -23,13 +23,13 @@ WIDER = 2
 
 
 def nearest(
-    snapshot: Snapshot, queries: Vectors, k: int, where: Filter | None, all_rows: bool
+    selections: Sequence[Selection], queries: Vectors, k: int, all_rows: bool
 ) -> tuple[Vectors, Ints]:
     """Similarities and ids [queries, k or as many as there are], nearest first.
 
     With ``all_rows`` every picture is compared.
     """
-    chosen = [one for one in snapshot.selections(where) if one.count]
+    chosen = [one for one in selections if one.count]
     k = min(k, sum(one.count for one in chosen))
     if not k:
         return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)

@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any, Self, overload
 
 import numpy as np
+import pyarrow as pa
 
 from lookalike.errors import BadInput
 from lookalike.inference.encoder import Vectors
+from lookalike.search.contents import Contents
 from lookalike.search.filters import Filter
 from lookalike.search.folder import cells, keys
 from lookalike.search.folder.cells import Quantiser
 from lookalike.search.folder.disk import damaged
 from lookalike.search.folder.log import read_log
-from lookalike.search.folder.manifest import Manifest
+from lookalike.search.folder.manifest import Manifest, mark_of
+from lookalike.search.folder.nearest import nearest
 from lookalike.search.folder.segment import (
     REMEMBERED,
     Ints,
@@ -25,14 +28,15 @@ from lookalike.search.folder.segment import (
     without,
 )
 from lookalike.search.folder.selection import Selection
-from lookalike.search.items import Record
+from lookalike.search.folder.table import TEXT
+from lookalike.search.items import Hit, Record
 
 BLOCK = 10_000
 VERIFIED = 64 << 20
 """Files of so many bytes together are compared with their checksums when an index is opened."""
 
 
-class Snapshot:
+class Snapshot(Contents):
     """The segments that a manifest names.
 
     Opening reads no data but the tombstones: files are mapped, and their sizes compared with the
@@ -46,8 +50,12 @@ class Snapshot:
         former: A state of the same index, whose segments are used again.
     """
 
+    mark: tuple[int, int, int] = (0, 0, 0)
+    """What tells that the index has changed since it was opened."""
+
     def __init__(self, folder: Path, manifest: Manifest, former: "Snapshot | None" = None) -> None:
         self.folder, self.manifest = folder, manifest
+        self.state = manifest.state
         known = former.manifest.files if former else {}
         verify(folder, manifest, known)
         self.quantisers: dict[str, Quantiser] = dict(former.quantisers) if former else {}
@@ -74,15 +82,17 @@ class Snapshot:
     @classmethod
     def open(cls, folder: Path, former: "Snapshot | None" = None) -> Self:
         """The newest state; a writer may remove files while they are being opened."""
-        manifest = Manifest.read(folder)
+        mark, manifest = mark_of(folder), Manifest.read(folder)
         while True:
             try:
-                return cls(folder, manifest, former)
+                found = cls(folder, manifest, former)
+                found.mark = mark
+                return found
             except FileNotFoundError as error:
                 newer = Manifest.read(folder)
                 if newer.generation == manifest.generation:
                     raise damaged(folder, f"'{error.filename}' is missing") from error
-                manifest = newer
+                mark, manifest = mark_of(folder), newer
 
     def _rows_removed(self, former: "Snapshot | None") -> list[Ints]:
         """The removed rows of each segment; every tombstone must have one."""
@@ -158,8 +168,8 @@ class Snapshot:
     def _no_picture(self, id: int) -> BadInput:
         return BadInput(f"there is no picture {id} in the index '{self.folder}'")
 
-    def lookup(self, wanted: Sequence[tuple[int, str]]) -> Iterator[tuple[int, int, int, int]]:
-        """Place among the wanted (root, path), id, segment and row of pictures that are there."""
+    def lookup(self, wanted: Sequence[tuple[int, str]]) -> Iterator[tuple[int, int]]:
+        """Place among the wanted (root, path), and id of pictures that are there."""
         if not wanted:
             return
         hashes = keys.hash_keys(wanted)
@@ -167,10 +177,105 @@ class Snapshot:
             gone = self._removed_rows[number]
             for place, row in segment.lookup(wanted, hashes):
                 if not contains(gone, row):
-                    yield place, int(segment.ids[row]), number, row
+                    yield place, int(segment.ids[row])
 
-    def __len__(self) -> int:
-        return self.manifest.count
+    @property
+    def ids(self) -> Ints:
+        """The id of each picture, ascending."""
+        return self.layout[0]
+
+    @cached_property
+    def vectors(self) -> Vectors:
+        """All vectors; mapped where one segment holds them as float32, else copied."""
+        chosen = self.selections()
+        if len(chosen) == 1 and chosen[0].bits is None and self.manifest.vectors == "float32":
+            return chosen[0].segment.vectors
+        return self.decoded(*self.layout[1:])
+
+    @cached_property
+    def records(self) -> Sequence[Record]:
+        """What is stored about each picture."""
+        return Records(self)
+
+    @cached_property
+    def labels(self) -> Sequence[str | None]:
+        """The label of each picture."""
+        _, numbers, rows = self.layout
+        found = np.full(len(rows), None, object)
+        for number, segment in enumerate(self.segments):
+            mine = numbers == number
+            column = pa.chunked_array(segment.table.column("label"), TEXT)
+            found[mine] = column.take(pa.array(rows[mine])).to_pylist()
+        return list(found)
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The names of the metadata columns, sorted."""
+        return sorted({name for note in self.manifest.segments for name in note.columns})
+
+    def count(self, where: Filter) -> int:
+        """How many pictures match a filter."""
+        return sum(one.count for one in self.selections(where))
+
+    def ids_where(self, where: Filter) -> Ints:
+        """The ids of the pictures that match a filter, ascending."""
+        parts = [np.empty(0, np.int64)]
+        for one in self.selections(where):
+            parts.append(one.segment.ids_at(np.arange(one.count) if one.rows is None else one.rows))
+        return np.sort(np.concatenate(parts))
+
+    def ids_of(self, records: Sequence[Record]) -> Ints:
+        """The id of the picture with the same folder and path; -1: there is none."""
+        found = np.full(len(records), -1)
+        for place, id in self.lookup([record.key for record in records]):
+            found[place] = id
+        return found
+
+    def records_of(self, ids: Sequence[int]) -> list[Record]:
+        """What is stored about some pictures."""
+        return self.records_at(*self.where_is(ids))
+
+    def vectors_of(self, ids: Sequence[int]) -> Vectors:
+        """The unit vectors of some pictures."""
+        return self.decoded(*self.where_is(ids))
+
+    @cached_property
+    def _only(self) -> Segment | None:
+        """The segment, where there is one with cells and nothing of it was removed."""
+        selections = self.selections()
+        plain = len(selections) == 1 and selections[0].bits is None
+        return selections[0].segment if plain and self.segments[0].cells is not None else None
+
+    def search(
+        self, queries: Vectors, k: int, where: Filter | None, exact: bool
+    ) -> list[list[Hit]]:
+        """The nearest pictures and what is known about them."""
+        similar, ids = self.nearest(queries, k, where, exact)
+        only, flat = self._only, ids.ravel()
+        if only is not None and only.gapless and len(only.table.batches) == 1:
+            items = only.table.batches[0].items(flat - only.note.first)
+        else:
+            known = self.records_at(*self.locate(flat))
+            items = (
+                [record.path for record in known],
+                [record.label for record in known],
+                [record.metadata for record in known],
+            )
+        hits = list(map(Hit, flat.tolist(), *items, np.minimum(similar, 1).ravel().tolist()))
+        k = ids.shape[1]
+        return [hits[at * k : (at + 1) * k] for at in range(len(ids))]
+
+    def nearest(
+        self, queries: Vectors, k: int, where: Filter | None, exact: bool
+    ) -> tuple[Vectors, Ints]:
+        """Similarities and ids of the nearest pictures."""
+        only = self._only
+        if only is not None and only.cells is not None and where is None and not exact:
+            # The common case needs no look at removed rows and other segments.
+            similar, rows = only.cells.search(queries, min(k, len(only)))
+            if (rows[0, -1] if len(rows) == 1 else rows[:, -1:].min(initial=0)) >= 0:
+                return similar, only.ids_at(rows)
+        return nearest(self.selections(where), queries, k, exact)
 
     @cached_property
     def layout(self) -> tuple[Ints, Ints, Ints]:
@@ -220,7 +325,7 @@ class Records(Sequence[Record]):
         self._snapshot = snapshot
 
     def __len__(self) -> int:
-        return len(self._snapshot)
+        return self._snapshot.state.count
 
     @overload
     def __getitem__(self, row: int) -> Record: ...

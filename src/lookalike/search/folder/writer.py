@@ -48,7 +48,7 @@ def append(
         vectors = vectors[rows]
     gone = np.fromiter(dropped, np.int64)
     gone = gone[newest.locate(gone)[0] >= 0]
-    replaced = [id for _, id, _, _ in newest.lookup(list(unique))]
+    replaced = [id for _, id in newest.lookup(list(unique))]
     values: dict[str, Any] = {
         "generation": former.generation + 1,
         "updated": time.time(),

@@ -5,6 +5,6 @@ the state of the index and how it searches), ``root``, ``metadata_column`` and `
 changes together changes in one transaction.
 """
 
-from lookalike.search.postgres.index import PostgresIndex
+from lookalike.search.postgres.store import PostgresStore
 
-__all__ = ["PostgresIndex"]
+__all__ = ["PostgresStore"]

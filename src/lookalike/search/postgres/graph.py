@@ -89,7 +89,7 @@ def measure(search: Search, count: int) -> None:
         vectors = [row[1].to_numpy() for row in rows]
         return Drawn([row[0] for row in rows], np.array(vectors, np.float32))
 
-    drawn = search.database.run(search.schema, draw)
+    drawn = search.run(draw)
     if not drawn.ids:
         return
 
@@ -98,4 +98,4 @@ def measure(search: Search, count: int) -> None:
 
     ef_search, recall = least_setting(EF_SEARCHES, drawn.ids, near(None), near)
     values = [ef_search, recall, len(drawn.ids)]
-    search.database.run(search.schema, lambda run: run(MEASURED, values))
+    search.run(lambda run: run(MEASURED, values))

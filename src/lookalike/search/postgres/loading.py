@@ -78,11 +78,9 @@ class NewRoot:
 
     path: Path
 
-    def __call__(self, run: Statements) -> tuple[Path, ...]:
-        """Store it unless it is there; return all folders by number."""
+    def __call__(self, run: Statements) -> None:
+        """Store it unless it is there."""
         run(LOCK, [run.schema])
         stored = [row[0] for row in run("SELECT path FROM {schema}.root ORDER BY number")]
         if str(self.path) not in stored:
             run("INSERT INTO {schema}.root VALUES (%s, %s)", [len(stored), str(self.path)])
-            stored.append(str(self.path))
-        return tuple(map(Path, stored))

@@ -6,8 +6,9 @@ Exact search orders by an expression that no index answers. The HNSW graph is se
 few, the search is exact.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from psycopg.sql import SQL
 
@@ -17,6 +18,8 @@ from lookalike.search.items import Hit
 from lookalike.search.postgres.conditions import Where
 from lookalike.search.postgres.database import Database, Statements
 from lookalike.search.postgres.loading import KINDS
+
+T = TypeVar("T")
 
 AT_ONCE = 256
 """Queries of one statement."""
@@ -61,6 +64,14 @@ class Search:
     iterative: bool
     simple_case: bool
 
+    def run(self, work: Callable[[Statements], T]) -> T:
+        """Do work on the tables in one transaction."""
+        return self.database.run(self.schema, work)
+
+    def all(self, statement: Any, values: Any = None, **parts: Any) -> list[tuple[Any, ...]]:
+        """The rows of a statement."""
+        return self.run(lambda run: run(statement, values, **parts).fetchall())
+
     def where(self, chosen: Filter | None) -> Where:
         """A filter for this server."""
         return Where(chosen, self.simple_case)
@@ -74,7 +85,7 @@ class Search:
             found = run(SOME, values, where=where.condition).fetchone()
             return int(found[0]) if found else 0
 
-        return self.database.run(self.schema, count) < FEW
+        return self.run(count) < FEW
 
     def nearest(
         self,
@@ -131,7 +142,7 @@ class Search:
                     hits[number - 1].append(hit)
                 return hits
 
-        return self.database.run(self.schema, work)
+        return self.run(work)
 
     def _settings(self, k: int, ef_search: int | None) -> dict[str, str]:
         """The settings of one search by the graph."""
