@@ -16,7 +16,7 @@ from lookalike import models
 from lookalike.config import load
 from lookalike.errors import BadInput
 from lookalike.training import train
-from lookalike.training.distributed.devices import check_devices
+from lookalike.training.runner import check
 
 SETTINGS = [
     "loss.name=proxy-anchor",
@@ -140,7 +140,7 @@ def test_what_only_the_processes_find_out_is_said_once(tmp_path):
 )
 def test_what_cannot_be_shared_is_refused_before_anything_starts(settings, sentence):
     with pytest.raises(BadInput, match=sentence):
-        check_devices(load(None, ["train.device=cpu", *settings]))
+        check(load(None, ["train.device=cpu", *settings]))
 
 
 def test_devices_do_not_name_a_run(tmp_path):
