@@ -113,6 +113,7 @@ Metric = Annotated[
 Anyway = Annotated[
     bool, typer.Option("--anyway", help="Rank rows that differ beyond the method, and say so.")
 ]
+Place = Annotated[str, typer.Argument(metavar="INDEX", help="A folder, or postgresql://...")]
 Network = Annotated[str | None, typer.Option(help="A pretrained network instead of a run.")]
 Weights = Annotated[
     str, typer.Option(help="The file of a pretrained network's weights; else ImageNet's.")

@@ -13,6 +13,7 @@ from lookalike.cli.console import (
     AsJson,
     Group,
     Network,
+    Place,
     Transform,
     Weights,
     print_next,
@@ -45,7 +46,6 @@ index = typer.Typer(
     help="Make pictures searchable: 'lookalike index RUN photos/ -o shop.index'.",
 )
 
-Place = Annotated[str, typer.Argument(metavar="INDEX", help="A folder, or postgresql://...")]
 Store = Annotated[
     str | None,
     typer.Option(help="Keep it in PostgreSQL: postgresql://HOST/DATABASE, or .../DATABASE#NAME."),

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from lookalike.cli.console import AsJson
+from lookalike.cli.console import AsJson, Place
 
 
 def search(
-    place: Annotated[str, typer.Argument(metavar="INDEX", help="A folder, or postgresql://...")],
+    place: Place,
     queries: Annotated[list[Path], typer.Argument(help="The query pictures.")],
     k: Annotated[int, typer.Option("-k", min=1, help="The number of results.")] = 10,
     label: Annotated[str | None, typer.Option(help="Search this label only.")] = None,

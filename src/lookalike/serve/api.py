@@ -3,6 +3,7 @@
 import asyncio
 import math
 import time
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,7 +21,6 @@ from lookalike.serve import answers, query
 from lookalike.serve.attribution import attribute, seen_part
 from lookalike.serve.collection import View
 from lookalike.serve.engine import SearchTask, milliseconds_since
-from lookalike.serve.examples import Examples
 from lookalike.serve.limits import (
     EXAMPLES,
     FILTER_LENGTH,
@@ -89,26 +89,22 @@ def api_router(service: "Service") -> APIRouter:
     router = APIRouter(prefix="/api", responses=ALWAYS)
 
     async def answer(
-        start: float,
-        view: View,
-        examples: Examples,
-        k: int,
-        label: str | None,
-        where: str | None,
-        at_least: float,
+        start: float, view: View, wanted: query.Query, uploads: Sequence[Vectors] = ()
     ) -> Response:
         def plan() -> SearchTask:
-            chosen = view.chosen(where, label)
-            vector = examples.combined(view)
-            return SearchTask(view, vector, k + len(examples.excluded), chosen)
+            condition = view.chosen(wanted.where, wanted.label)
+            vector = wanted.combined(view, uploads)
+            return SearchTask(view, vector, wanted.k + len(wanted.excluded), condition)
 
-        wanted = await service.lookups.run(plan)
-        hits = await engine.search(wanted)
-        gone = examples.excluded
-        found = [hit for hit in hits if hit.id not in gone and hit.similarity >= at_least]
+        hits = await engine.search(await service.lookups.run(plan))
+        neighbours = [
+            answers.NeighbourAnswer.model_validate(hit)
+            for hit in hits
+            if hit.id not in wanted.excluded and hit.similarity >= wanted.at_least
+        ]
         return as_json(
             answers.NeighboursAnswer(
-                neighbours=[answers.NeighbourAnswer.model_validate(hit) for hit in found[:k]],
+                neighbours=neighbours[: wanted.k],
                 milliseconds=milliseconds_since(start),
                 generation=view.index.generation,
             )
@@ -233,8 +229,9 @@ def api_router(service: "Service") -> APIRouter:
     ) -> Response:
         """The pictures most similar to an indexed one, without itself."""
         start, view = time.perf_counter(), collection.view
+        wanted = query.Query(items=[id], k=k, label=label, where=where, at_least=at_least)
         with engine.admission.slot():
-            return await answer(start, view, Examples(items=[id]), k, label, where, at_least)
+            return await answer(start, view, wanted)
 
     @router.post(
         "/search",
@@ -263,6 +260,18 @@ def api_router(service: "Service") -> APIRouter:
         Ids, labels and marks may be given too; they mean the same as in ``/api/query``.
         """
         start, view = time.perf_counter(), collection.view
+        wanted = query.Query(
+            items=item,
+            positive_ids=positive_ids,
+            negative_ids=negative_ids,
+            plus=plus,
+            minus=minus,
+            weight=weight,
+            k=k,
+            label=label,
+            where=where,
+            at_least=at_least,
+        )
         files = [one.file for one in image]
         with (
             engine.admission.slot(),
@@ -274,8 +283,7 @@ def api_router(service: "Service") -> APIRouter:
             finally:
                 for task in tasks:
                     task.cancel()
-            examples = Examples(vectors, item, positive_ids, negative_ids, plus, minus, weight)
-            return await answer(start, view, examples, k, label, where, at_least)
+            return await answer(start, view, wanted, vectors)
 
     @router.post(
         "/query",
@@ -293,19 +301,8 @@ def api_router(service: "Service") -> APIRouter:
             except ClientDisconnect as error:
                 raise Refusal(400, "The body cannot be read.") from error
             kind = request.headers.get("content-type", "")
-            body = await service.parsing.run(query.parse, text, kind)
-            examples = Examples(
-                body.vectors,
-                body.items,
-                body.positive_ids,
-                body.negative_ids,
-                body.plus,
-                body.minus,
-                body.weight,
-            )
-            return await answer(
-                start, view, examples, body.k, body.label, body.where, body.at_least
-            )
+            wanted = await service.parsing.run(query.parse, text, kind)
+            return await answer(start, view, wanted)
 
     @router.post("/why", tags=["search"], responses=UNKNOWN | UPLOADED)
     @service.analyses.threaded

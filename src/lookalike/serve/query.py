@@ -1,11 +1,22 @@
-"""The body of ``POST /api/query``."""
+"""What a search starts from: pictures, ids, labels and marks, combined to one vector."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi.exceptions import RequestValidationError
+from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from lookalike.serve.limits import EXAMPLES, FILTER_LENGTH, LABEL_LENGTH, NEIGHBOURS
+from lookalike.inference.encoder import Vectors
+from lookalike.serve.collection import View
+from lookalike.serve.limits import EXAMPLES, FILTER_LENGTH, LABEL_LENGTH, NEIGHBOURS, Refusal
+
+POSITIVE, NEGATIVE = 0.75, 0.15
+"""The weights of marks, beta and gamma."""
+SHORTEST = 1e-6
+CANCELLED = "These examples cancel each other out: nothing is left to search with."
+Precise = NDArray[np.float64]
 
 Id = Annotated[int, Field(ge=0, lt=2**63)]
 Ids = Annotated[list[Id], Field(max_length=EXAMPLES)]
@@ -15,7 +26,7 @@ Vector = Annotated[list[FiniteFloat], Field(min_length=1, max_length=65_536)]
 
 
 class Query(BaseModel):
-    """A search by ids, vectors and labels."""
+    """A search by ids, vectors and labels: the body of ``POST /api/query``."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -38,6 +49,75 @@ class Query(BaseModel):
     at_least: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] = Field(
         -1.0, description="Leave out neighbours less similar than this."
     )
+
+    @property
+    def excluded(self) -> set[int]:
+        """What the answer leaves out: the query itself, and what is wrong."""
+        return {*self.items, *self.negative_ids}
+
+    def combined(self, view: View, uploads: Sequence[Vectors] = ()) -> Vectors:
+        """The unit vector to search with.
+
+        The query is the mean of the unit vectors of all pictures, scaled to unit length; of each
+        label the mean is added or subtracted::
+
+            q = unit(mean(x)),  q = unit(q + weight (sum of plus - sum of minus))
+
+        Marks move it as Rocchio's relevance feedback does, towards the mean of what is right
+        and away from the mean of what is wrong::
+
+            q = unit(q + 0.75 mean(positive) - 0.15 mean(negative))
+
+        (Rocchio, "Relevance feedback in information retrieval", 1971; the weights are those of
+        Manning, Raghavan and Schuetze, "Introduction to Information Retrieval", 2008, 9.1.1.)
+
+        Args:
+            view: The state of the index that is searched.
+            uploads: The vectors of uploaded pictures.
+        """
+        view.check(*self.items, *self.positive_ids, *self.negative_ids)
+        vectors: list[ArrayLike] = [*uploads, *self.vectors]
+        if not (vectors or self.items or self.plus or self.positive_ids):
+            raise Refusal(422, "Give a picture, an id, a vector or a label to search with.")
+        query: Precise = np.zeros(view.index.dim)
+        units = [_unit(_checked(view, vector)) for vector in vectors]
+        units += map(_unit, view.index.vectors_of(self.items)) if self.items else []
+        if units:
+            query = _unit_sum(np.mean(units, 0))
+        if self.plus or self.minus:
+            plus = sum((view.label_mean(label) for label in self.plus), np.zeros(len(query)))
+            minus = sum((view.label_mean(label) for label in self.minus), np.zeros(len(query)))
+            query = _unit_sum(query + self.weight * (plus - minus))
+        if self.positive_ids or self.negative_ids:
+            for ids, weight in ((self.positive_ids, POSITIVE), (self.negative_ids, -NEGATIVE)):
+                if ids:
+                    marked = view.index.vectors_of(ids)
+                    query = query + weight * marked.mean(0, dtype=np.float64)
+            query = _unit_sum(query)
+        return query.astype(np.float32)
+
+
+def _unit_sum(total: Precise) -> Precise:
+    """A sum of unit vectors scaled to unit length, unless rounding is all that is left."""
+    if np.linalg.norm(total) < SHORTEST:
+        raise Refusal(422, CANCELLED)
+    return _unit(total)
+
+
+def _checked(view: View, vector: ArrayLike) -> Precise:
+    numbers = np.asarray(vector, np.float64)
+    if len(numbers) != view.index.dim:
+        raise Refusal(422, f"A vector needs {view.index.dim} numbers, not {len(numbers)}.")
+    return numbers
+
+
+def _unit(vector: NDArray[np.floating]) -> Precise:
+    """A vector scaled to unit length; nothing is refused."""
+    largest = float(np.abs(vector).max(initial=0.0))
+    if not np.isfinite(largest) or largest == 0:
+        raise Refusal(422, CANCELLED)
+    scaled: Precise = np.asarray(vector, np.float64) / largest
+    return scaled / np.linalg.norm(scaled)
 
 
 DESCRIPTION: dict[str, Any] = {
