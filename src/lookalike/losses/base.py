@@ -335,7 +335,10 @@ class ProxyLoss(Loss):
 
     def class_vectors(self) -> Tensor:
         """The learned vectors as rows, in order of their classes."""
-        return self.get_parameter(self.columns).T if self.columns else self.proxies
+        if not self.columns:
+            return self.proxies
+        columns: Tensor = getattr(self, self.columns)
+        return columns.T
 
     def vectors_of(self, classes: Tensor | None) -> Tensor:
         """The learned vectors of some classes as rows; None: of all."""

@@ -56,9 +56,12 @@ class SoftTripleLoss(ProxyLoss):
 
     def vectors_of(self, classes: Tensor | None) -> Tensor:
         """The k-th centres of all classes side by side: a softmax over k then runs along them."""
-        centres = super().vectors_of(classes)
-        by_class = torch.unflatten(centres, 0, (-1, self.centers_per_class))
-        return by_class.transpose(0, 1).flatten(0, 1)
+        size = self.embedding_size, self.num_classes, self.centers_per_class
+        columns: Tensor = getattr(self, self.columns)
+        centres = columns.view(size)
+        if classes is not None:
+            centres = centres.index_select(1, classes)
+        return centres.permute(2, 1, 0).reshape(-1, self.embedding_size)
 
     def similarities(self, embeddings: Tensor, classes: Tensor | None = None) -> Tensor:
         """The soft maximum over the centres of each class."""

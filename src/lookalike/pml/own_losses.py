@@ -62,7 +62,7 @@ class ManifoldLoss(BaseMetricLossFunction):
     def compute_loss(
         self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
     ) -> dict[str, Any]:
-        """The formula, one value per image; ``indices_tuple`` [N] names the proxy of each."""
+        """The two parts, one value per image; ``indices_tuple`` [N] names the proxy of each."""
         if labels is not None or ref_labels is not None:
             raise BadInput("ManifoldLoss takes no labels; indices_tuple may name the proxies")
         if ref_emb is not embeddings:
@@ -160,7 +160,7 @@ class P2SGradLoss(BaseMetricLossFunction):
     def compute_loss(
         self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
     ) -> dict[str, Any]:
-        """The formula, one value per image."""
+        """The mean squared error of the cosines, one value per image."""
         alone = ref_emb is embeddings and ref_labels is labels
         if labels is None or indices_tuple is not None or not alone:
             raise BadInput("P2SGradLoss takes embeddings and labels, and nothing else")
@@ -208,7 +208,7 @@ class DynamicSoftMarginLoss(PairLoss):
             super().check_given(labels, indices_tuple, ref_emb)
 
     def terms(self, relations: Relations) -> Terms:
-        """The formula, one value per triplet."""
+        """``CDF(d_ap - d_an) (d_ap - d_an)``, one value per triplet."""
         if relations.labels is None and not len(relations.listed_pairs[0]):
             found = _hardest(relations.similarity)
             return Terms(self.weighed(found, torch.ones_like(found)))

@@ -6,7 +6,6 @@
 """
 
 from lookalike.reducers.base import *
-from lookalike.reducers.means import *
 from lookalike.reducers.weighted import *
 from lookalike.registry import REDUCERS
 

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.ops.sync import can_sync
-from lookalike.reducers.base import Reducer, ReducerLike, Terms, build
-from lookalike.reducers.means import MeanReducer, mean
+from lookalike.reducers.base import MeanReducer, Reducer, ReducerLike, Terms, build, mean
 from lookalike.registry import REDUCERS
 from lookalike.relations import Relations
 
