@@ -139,7 +139,7 @@ def _copy(
                 batches += source.segment.table.taken(rows, schema)
                 order.append(inside)
             back = np.argsort(np.concatenate(order), kind="stable")
-            together = pa.Table.from_batches(batches, schema).take(pa.array(back))
+            together = pa.Table.from_batches(batches, schema).take(table.indices(back))
             out.write_batch(together.combine_chunks().to_batches()[0])
 
 

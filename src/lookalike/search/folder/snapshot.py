@@ -28,7 +28,7 @@ from lookalike.search.folder.segment import (
     without,
 )
 from lookalike.search.folder.selection import Selection
-from lookalike.search.folder.table import TEXT
+from lookalike.search.folder.table import TEXT, indices
 from lookalike.search.items import Hit, Record
 
 BLOCK = 10_000
@@ -205,7 +205,7 @@ class Snapshot(Contents):
         for number, segment in enumerate(self.segments):
             mine = numbers == number
             column = pa.chunked_array(segment.table.column("label"), TEXT)
-            found[mine] = column.take(pa.array(rows[mine])).to_pylist()
+            found[mine] = column.take(indices(rows[mine])).to_pylist()
         return list(found)
 
     @cached_property

@@ -42,6 +42,12 @@ def columns_of(records: Iterable[Record]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for record in records for name in record.metadata))
 
 
+def indices(rows: Ints) -> pa.Array:
+    """Rows for ``take``; ``pa.array`` would import pandas, which takes longer than a search."""
+    whole = np.ascontiguousarray(rows, np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(whole), [None, pa.py_buffer(whole)])
+
+
 class Batch:
     """Some rows of a segment: the columns that a filter reads, and single records."""
 
@@ -75,7 +81,7 @@ class Batch:
 
     def items(self, rows: Ints) -> tuple[list[Any], list[Any], list[dict[str, str]]]:
         """Paths, labels and metadata of pictures."""
-        taken = self._texts.take(pa.array(rows)).to_pydict()
+        taken = self._texts.take(indices(rows)).to_pydict()
         paths, labels, *columns = taken.values()
         if not columns:
             return paths, labels, [{} for _ in paths]
@@ -91,7 +97,7 @@ class Batch:
 
     def records(self, rows: Ints) -> list[Record]:
         """Everything that is stored about pictures."""
-        numbers = self._batch.select(["root", "size", "modified"]).take(pa.array(rows))
+        numbers = self._batch.select(["root", "size", "modified"]).take(indices(rows))
         columns = (*self.items(rows), *numbers.to_pydict().values())
         return [Record(*values) for values in zip(*columns, strict=True)]
 
@@ -101,7 +107,7 @@ class Batch:
         for field in schema:
             at = self._batch.schema.get_field_index(field.name)
             missing = pa.nulls(len(rows), field.type)
-            arrays.append(missing if at < 0 else self._batch.column(at).take(pa.array(rows)))
+            arrays.append(missing if at < 0 else self._batch.column(at).take(indices(rows)))
         return pa.record_batch(arrays, schema=schema)
 
 
