@@ -17,23 +17,6 @@ import plotly.graph_objects as go
 from lookalike.compare.contenders import Contender
 from lookalike.report.formatting import template_text
 
-__all__ = [
-    "COLOURS",
-    "THEME",
-    "Chart",
-    "Style",
-    "chart",
-    "colour",
-    "escaped",
-    "json_of",
-    "labelled_rows",
-    "method_styles",
-    "plain_style",
-    "points",
-    "styles",
-    "year_axis",
-]
-
 COLOURS: dict[str, tuple[str, str]] = {
     name: (light, dark)
     for name, light, dark in re.findall(

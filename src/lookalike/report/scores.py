@@ -21,17 +21,6 @@ from lookalike.report.tables import Cell, Column, Row, Table
 from lookalike.study.intervals import Interval
 from lookalike.study.results import Which
 
-__all__ = [
-    "compact",
-    "main_table",
-    "reference",
-    "score_table",
-    "settings_tables",
-    "shown_best",
-    "telling_marks",
-    "unbeaten",
-]
-
 BASELINE = "baseline"
 """The kind of rows that were not trained."""
 FACTS = ("trials", "trainings", "seconds", "chosen_epoch")

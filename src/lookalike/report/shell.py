@@ -10,8 +10,6 @@ from lookalike.report.charts import COLOURS, THEME, Chart, Style, json_of
 from lookalike.report.formatting import template, template_text
 from lookalike.report.tables import Table, as_html
 
-__all__ = ["Shell", "swatch"]
-
 SCRIPTS = ("base", "map")
 WIDTH = 130
 """Characters of a table's line at a width of 1280 px; wider tables are cut between groups."""

@@ -9,8 +9,6 @@ from matplotlib.figure import Figure
 
 from lookalike.report.charts import Chart, json_of
 
-__all__ = ["as_svg"]
-
 INCH = 96
 """Pixels."""
 WIDTH = 760

@@ -20,19 +20,6 @@ from rich.markup import escape
 
 from lookalike.report.formatting import NOTHING
 
-__all__ = [
-    "Cell",
-    "Column",
-    "Row",
-    "Table",
-    "as_csv",
-    "as_html",
-    "as_latex",
-    "as_markdown",
-    "as_text",
-    "escape_latex",
-]
-
 TERMINAL = 80
 """Columns of a terminal."""
 
