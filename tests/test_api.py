@@ -55,8 +55,8 @@ def test_settings_take_the_place_of_text(runs):
 
 def test_runs_are_compared_and_reported(runs, tmp_path):
     found = la.compare(*runs)
-    assert [row.name for row in found.tables[0].trained]
-    assert "<table>" in found._repr_html_()
+    assert [row.name for row in found.tables[0].rows]
+    assert "<table" in found._repr_html_()
     assert "triplet" in str(found)
     frame = found.to_pandas()
     assert {"method", "map@r"} <= set(frame.columns)

@@ -32,7 +32,8 @@ from lookalike.progress import ConsoleWatcher, Watcher
 from lookalike.registry import NETWORKS, trust
 from lookalike.report.descriptions import leading_sentence, title_of
 from lookalike.report.page import write_page
-from lookalike.report.tables import ScoreTable, as_csv, as_html, as_markdown, main_table
+from lookalike.report.scores import main_table
+from lookalike.report.tables import Table, as_csv, as_html, as_markdown
 from lookalike.runs.run import Run
 from lookalike.search.index import Index
 from lookalike.study.clock import Clock
@@ -289,7 +290,7 @@ class Compared:
     comparison: Comparison
 
     @property
-    def tables(self) -> list[ScoreTable]:
+    def tables(self) -> list[Table]:
         """The table of each data set, ordered by score where that is fair."""
         found = self.comparison
         return [main_table(part, found.metric, found.which) for part in found.datasets]

@@ -32,7 +32,7 @@ def test_json_says_what_each_needs(lookalike):
 
 def test_the_catalogue_is_listed_without_loading_torch():
     code = (
-        "import sys; from lookalike.papers.cells import needs; "
+        "import sys; from lookalike.papers.selection import needs; "
         "from lookalike.papers.catalogue import entries; "
         "print(len([needs(one) for one in entries().values()])); "
         "assert not {'torch', 'scipy.stats'} & set(sys.modules)"
@@ -71,7 +71,7 @@ def test_a_drawing_of_losses_needs_no_training(lookalike, tmp_path):
     assert "Nothing is trained: the figure shows the losses themselves." in told
     lookalike("reproduce", "thesis/proxies", "--scale", "small", "--results", str(tmp_path))
     text = (tmp_path / "proxies.html").read_text(encoding="utf-8")
-    assert text.count('class="proxies"') == 3
+    assert text.count('class="chart"') == 3
     assert "Nothing is trained" in text
     assert {path.name for path in tmp_path.iterdir()} == {"proxies.html", "proxies.json"}
 
@@ -91,7 +91,7 @@ def test_one_command_trains_a_table_and_writes_its_page(lookalike, tmp_path):
     assert 'class="banner"' in page
     assert "lookalike reproduce thesis/fixed-validation" in page
     found = {path.suffix for path in tmp_path.glob("fixed-validation-small.*")}
-    assert found == {".html", ".csv", ".md", ".tex", ".json"}
+    assert found >= {".html", ".csv", ".md", ".tex", ".json"}
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,25 @@
-"""Synthetic outcomes of real entries of the catalogue: planned rows with made-up scores."""
+"""Synthetic outcomes of real entries of the catalogue: studies with made-up scores, on disk."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.papers.catalogue import entry
-from lookalike.papers.claims import judge
-from lookalike.papers.deviations import deviations
-from lookalike.papers.outcome import Outcome, OutcomeRow, baselines_of
-from lookalike.papers.selection import heading, printed_rows, rows
+from lookalike.papers.plan import make_plan
+from lookalike.papers.run import RUNS, drawn_outcome, outcome_of
 from lookalike.study.classes import RowClasses
-from lookalike.study.results import BaselineRow, MethodRow, Repeat, Trial
-from lookalike.study.tuning import TunerConfig
+from lookalike.study.result_files import write_baselines, write_method, write_study
+from lookalike.study.results import (
+    BaselineRow,
+    MethodRow,
+    PlannedRow,
+    Repeat,
+    StudyResults,
+    Trial,
+)
 
 METRICS = ("recall@1", "recall@2", "map@r")
 TRAINING = (
@@ -33,7 +39,7 @@ def scores_of(rng, level):
 
 
 @pytest.fixture(scope="session")
-def make_outcome():
+def make_outcome(tmp_path_factory):
     """An outcome of an entry: the first row scores lowest, each further one a little higher."""
 
     def make(
@@ -46,22 +52,34 @@ def make_outcome():
         runs=None,
         keep=None,
         classes=False,
+        base=0.30,
     ):
         rng = np.random.default_rng(0)
         one = entry(name)
         given = ["data.name=cub", "data.root=nowhere"] if one.photographs else []
-        planned = rows(one, scale, given)[:keep]
+        plan = make_plan(one, scale, given, repeats)
+        plan = replace(plan, rows=plan.rows[:keep])
+        command = f"lookalike reproduce {name} --scale {scale}"
+        if one.drawn:
+            return drawn_outcome(plan, command)
+        folder = tmp_path_factory.mktemp("study")
+        (folder / RUNS).mkdir()
         found = []
-        for at, row in enumerate(planned):
+        for at, row in enumerate(plan.rows):
             level = 0.4 + step * at
+            kept = runs[at] if runs else ()
+            for run in kept:
+                if not (folder / RUNS / run.name).exists():
+                    (folder / RUNS / run.name).symlink_to(run, target_is_directory=True)
             made = tuple(
                 Repeat(
                     number=number,
                     seed=number,
-                    validation=(level + 0.05,) * folds,
+                    validation=(level + 0.05,) * folds if _validates(row) else (),
                     separate=tuple(scores_of(rng, level) for _ in range(folds)),
                     concatenated=scores_of(rng, level + 0.1),
                     seconds=1.0,
+                    runs=tuple(run.name for run in kept) if number == 0 else (),
                 )
                 for number in range(repeats)
             )
@@ -73,30 +91,26 @@ def make_outcome():
                 validation=level,
                 trials=tuple(tried(trials, level)),
                 repeats=made,
+                repeats_asked=repeats,
+                trials_asked=trials,
                 metric="recall@1",
+                axes=row.axes,
             )
-            tables = classes_of(rng, made) if classes else RowClasses()
-            found.append(OutcomeRow(row, result, tuple(runs[at]) if runs else (), tables))
-        told = deviations(one, scale, planned, repeats, TunerConfig())
-        claims = [judge(claim, found, printed_rows(one), 200) for claim in one.claims]
-        command = f"lookalike reproduce {name} --scale {scale}"
-        if one.drawn:
-            return Outcome(
-                one, one.heading, scale, (), (), (), command=command, drawn=tuple(planned)
-            )
-        bases = untrained(rng, found[0].result.dataset, folds)
-        return Outcome(
-            one,
-            heading(one, planned),
-            scale,
-            tuple(found),
-            tuple(told),
-            tuple(claims),
-            command=command,
-            baselines=tuple(baselines_of(bases, found)),
-        )
+            write_method(folder, result, classes_of(rng, made) if classes else None)
+            found.append(result)
+        datasets = tuple(dict.fromkeys(row.dataset for row in found))
+        planned = [PlannedRow(r.dataset, r.method, r.axes, trials, repeats, folds) for r in found]
+        methods = tuple(dict.fromkeys(row.method for row in found))
+        write_study(StudyResults(folder, name, "recall@1", {}, datasets, methods, tuple(planned)))
+        for dataset in datasets:
+            write_baselines(folder, dataset, tuple(untrained(rng, dataset, folds, base)))
+        return outcome_of(plan, folder, command)
 
     return make
+
+
+def _validates(row):
+    return row.config.protocol.name != "paper"
 
 
 def classes_of(rng, repeats, number=20):
@@ -112,11 +126,11 @@ def classes_of(rng, repeats, number=20):
     return RowClasses(found)
 
 
-def untrained(rng, dataset, folds):
+def untrained(rng, dataset, folds, base):
     """The baselines of a study."""
     return [
         BaselineRow(dataset, name, 64, {}, (), (scores,) * folds, scores, 1.0)
-        for name, level in (("raw-features", 0.30), ("pca", 0.29))
+        for name, level in (("raw-features", base), ("pca", base - 0.01))
         for scores in [scores_of(rng, level)]
     ]
 

@@ -11,8 +11,8 @@ from lookalike.errors import BadInput
 from lookalike.papers import entries, entry, find_entries, make_plan, rows
 from lookalike.papers.catalogue import CLAIM_KINDS, Claim
 from lookalike.papers.claims import METRIC
-from lookalike.papers.lists import list_names, list_table
 from lookalike.papers.selection import quoted
+from lookalike.papers.tables import LISTS, list_table
 from lookalike.published import hyperparameters
 from lookalike.study.tuning import grid_values, trials_asked
 from lookalike.training.runner import check
@@ -94,7 +94,7 @@ def test_views_share_the_trainings_of_their_table():
 def test_figures_and_claims_name_what_is_there(plans):
     for one in entries().values():
         if one.lists:
-            assert one.lists in list_names()
+            assert one.lists in LISTS
             continue
         found = plans[one.study].rows
         values = {axis: {row.axes[axis] for row in found} for axis in one.axes}
@@ -409,12 +409,12 @@ def test_a_claim_is_of_one_kind():
         Claim(says="Two things.", best=("a",), worst=("b",))
 
 
-@pytest.mark.parametrize("name", list_names())
+@pytest.mark.parametrize("name", LISTS)
 def test_lists_have_no_gaps(name):
     table = list_table(name)
     assert table.rows
-    assert all(len(row) == len(table.columns) for row in table.rows)
-    assert {one.lists for one in entries().values() if one.lists} == set(list_names())
+    assert all(len(row.cells) == len(table.columns) for row in table.rows)
+    assert {one.lists for one in entries().values() if one.lists} == set(LISTS)
 
 
 def test_lists_have_what_the_page_prints():
@@ -422,6 +422,9 @@ def test_lists_have_what_the_page_prints():
     assert len(list_table("transforms").rows) == 18
     assert len(list_table("reported-contrastive").rows) == 11
     assert len(list_table("reported-triplet").rows) == 11
-    horde = list_table("reported-triplet").mappings[-1]
-    assert (horde["cub"], horde["cars"], horde["sop"]) == ("50.5", "65.2", "")
+    horde = list_table("reported-triplet").rows[-1].name
+    shown = [
+        list_table("reported-triplet").cell(horde, name).text for name in ("cub", "cars", "sop")
+    ]
+    assert shown == ["50.5", "65.2", ""]
     assert len(list_table("reality-check-hyperparameters").rows) == 36

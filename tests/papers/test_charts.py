@@ -5,77 +5,93 @@ import pytest
 from scipy import stats
 
 from lookalike import published
-from lookalike.papers import charts, claimed
-from lookalike.papers.figures import part_of
-from lookalike.papers.heat import heat_maps
-from lookalike.papers.proxies import proxy_drawings
+from lookalike.papers import charts
+from lookalike.papers.charts import heat_maps
+from lookalike.papers.page import part_of
+from lookalike.papers.proxies import proxy_charts
 from lookalike.papers.selection import quoted
+from lookalike.report.papers import reported_chart
 
 
 def mean(row, metric="recall@1"):
     return 100 * row.ours[metric].mean
 
 
+def series(chart):
+    """The traces of a chart by name."""
+    return {trace.name: trace for trace in chart.figure.data}
+
+
+def labels(chart):
+    """What stands above the rows of a chart."""
+    return [one.text for one in chart.figure.layout.annotations]
+
+
 def test_score_by_size_has_a_line_for_each_loss_and_the_published_beside(make_outcome):
     outcome = make_outcome("thesis/sizes-cub-resnet50", step=0.005)
     ours, theirs = charts.by_axis(outcome.rows, "size", "method", "recall@1")
-    assert (ours.kind, ours.values) == ("log", ("64", "128", "512", "1024"))
-    assert len(ours.series) == len(theirs.series) == 10
-    line = next(one for one in ours.series if one.name == "margin")
-    rows = {row.axes["size"]: row for row in outcome.rows if row.method == "margin"}
-    assert line.y == pytest.approx([mean(rows[size]) for size in line.x])
-    assert line.half == pytest.approx([100 * rows[s].ours["recall@1"].half for s in line.x])
-    printed = next(one for one in theirs.series if one.name == "margin")
-    assert printed.y == [rows[size].published["recall@1"].value for size in printed.x]
+    axis = ours.figure.layout.xaxis
+    assert (axis.type, axis.ticktext) == ("log", ("64", "128", "512", "1024"))
+    assert len(series(ours)) == len(series(theirs)) == 10
+    line = series(ours)["margin"]
+    rows = [row for row in outcome.rows if row.method == "margin"]
+    assert list(line.x) == [float(row.axes["size"]) for row in rows]
+    assert list(line.y) == pytest.approx([mean(row) for row in rows])
+    halves = [100 * row.ours["recall@1"].half for row in rows]
+    assert list(line.error_y.array) == pytest.approx(halves)
+    printed = series(theirs)["margin"]
+    assert list(printed.y) == [row.published["recall@1"].value for row in rows]
 
 
 def test_other_axes_are_averaged_and_the_chart_says_so(make_outcome):
     outcome = make_outcome("thesis/tournament")
     ours = charts.by_axis(outcome.rows, "size", "network", "recall@1")[0]
     assert ours.note == "Each point is the mean over method."
-    line = ours.series[0]
+    line = ours.figure.data[0]
     same = [r for r in outcome.rows if r.axes == {"network": line.name, "size": "64"}]
     assert len(same) == 10
     assert line.y[0] == pytest.approx(np.mean([mean(row) for row in same]))
-    assert line.half == [None] * 4
+    assert line.error_y.array is None
 
 
 def test_an_axis_of_words_keeps_the_order_and_one_value_is_no_chart(make_outcome):
     outcome = make_outcome("roth/sampler-cub")
     chart = charts.by_axis(outcome.rows, "sampler", "method", "recall@1")[0]
-    assert chart.kind == "category"
-    assert chart.values[:3] == ("spc-2", "spc-4", "spc-8")
+    axis = chart.figure.layout.xaxis
+    assert axis.type == "category"
+    assert axis.categoryarray[:3] == ("spc-2", "spc-4", "spc-8")
     assert charts.by_axis(outcome.rows, "network", "method", "recall@1") == []
 
 
 def test_split_ratios_show_validation_and_test(make_outcome):
     outcome = make_outcome("thesis/split-ratio")
     ours, theirs = charts.by_axis(outcome.rows, "ratio", "method", "recall@1")
-    assert [one.name for one in ours.series] == ["test classes", "validation classes"]
-    assert ours.series[1].y == pytest.approx([100 * r.validation.mean for r in outcome.rows])
-    printed = [row.planned.published_validation["recall@1"].value for row in outcome.rows]
-    assert theirs.series[1].y == printed
+    assert [*series(ours)] == ["test classes", "validation classes"]
+    validated = series(ours)["validation classes"]
+    assert list(validated.y) == pytest.approx([100 * r.validation.mean for r in outcome.rows])
+    printed = [row.published_validation["recall@1"].value for row in outcome.rows]
+    assert list(series(theirs)["validation classes"].y) == printed
 
 
 def test_years_are_in_order_and_untrained_rows_are_left_out(make_outcome):
     outcome = make_outcome("reality-check/papers-versus-reality-cub", folds=4, repeats=2)
     (chart,) = charts.by_year(outcome.rows, "map@r")
-    years = [int(name.partition(" ")[0]) for name in chart.values]
+    names = labels(chart)
+    years = [int(name.partition(" ")[0]) for name in names]
     assert years == sorted(years)
     assert len(years) == len(outcome.rows) - 1
-    assert not any("untrained" in name for name in chart.values)
-    ours = dict(zip(chart.series[0].y, chart.series[0].x, strict=True))
+    assert not any("untrained" in name for name in names)
+    ours = series(chart)["ours"]
     row = next(row for row in outcome.rows if row.method == "triplet")
-    assert ours[f"{row.year} triplet"] == pytest.approx(mean(row, "map@r"))
+    at = names.index(f"{row.year} triplet")
+    assert ours.x[list(ours.y).index(at)] == pytest.approx(mean(row, "map@r"))
 
 
 def test_published_scores_stand_beside_ours_by_year(make_outcome):
     outcome = make_outcome("thesis/years-cub-resnet50")
     (chart,) = charts.by_year(outcome.rows, "recall@1")
-    assert [(one.name, one.hollow) for one in chart.series] == [
-        ("ours", False),
-        ("published", True),
-    ]
+    hollow = {name: one.marker.symbol == "circle-open" for name, one in series(chart).items()}
+    assert hollow == {"ours": False, "published": True}
 
 
 def test_ranks_are_those_of_scipy_beside_the_published(make_outcome):
@@ -86,11 +102,13 @@ def test_ranks_are_those_of_scipy_beside_the_published(make_outcome):
     found = {(row.method, *row.axes.values()): mean(row) for row in outcome.rows}
     scores = np.array([[found[(m, *cell)] for m in methods] for cell in cells])
     expected = stats.rankdata(-scores, axis=1)
-    ours, theirs = chart.series
-    at = [methods.index(name) for name in ours.y]
-    assert ours.x == pytest.approx(expected.mean(0)[at])
-    assert ours.half == pytest.approx(expected.std(0, ddof=1)[at])
-    assert dict(zip(theirs.y, theirs.x, strict=True))["proxy-anchor"] == 1
+    ours, theirs = series(chart).values()
+    names = labels(chart)
+    at = [methods.index(name) for name in names]
+    assert list(ours.x) == pytest.approx(expected.mean(0)[at])
+    half = np.minimum(expected.std(0, ddof=1)[at], len(methods) - expected.mean(0)[at])
+    assert list(ours.error_x.array) == pytest.approx(half)
+    assert theirs.x[list(theirs.y).index(names.index("proxy-anchor"))] == 1
     assert charts.ranks([row for row in outcome.rows if row.method == "margin"], ()) is None
 
 
@@ -108,7 +126,8 @@ def test_a_correlation_is_that_of_scipy_over_rows(make_outcome):
         told = f"r = {wanted.statistic:+.2f}, 95% interval {low:+.2f} to {high:+.2f} (Fisher's)"
         assert told in chart.note
         points = [(one[name], one["recall@1"]) for row in outcome.rows for one in row.trainings]
-        drawn = sorted((a, b) for one in chart.series for a, b in zip(one.x, one.y, strict=True))
+        traces = chart.figure.data
+        drawn = sorted((a, b) for one in traces for a, b in zip(one.x, one.y, strict=True))
         assert drawn == sorted((a, 100 * b) for a, b in points)
 
 
@@ -117,12 +136,11 @@ def test_losses_beside_their_plain_form(make_outcome):
     pairs = outcome.entry.claims[0].better
     (chart,) = charts.in_pairs(outcome.rows, pairs, "recall@1")
     by_method = {row.method: mean(row) for row in outcome.rows}
-    plain, other = chart.series
-    assert plain.y == pytest.approx([by_method[base] for _, base in pairs])
-    assert other.y == pytest.approx([by_method[name] for name, _ in pairs])
-    assert float(other.texts[0].replace("−", "-")) == pytest.approx(
-        other.y[0] - plain.y[0], abs=0.051
-    )
+    plain, other = series(chart).values()
+    assert list(plain.x) == pytest.approx([by_method[base] for _, base in pairs])
+    assert list(other.x) == pytest.approx([by_method[name] for name, _ in pairs])
+    told = float(labels(chart)[0].rpartition("  ")[2].replace("−", "-"))
+    assert told == pytest.approx(other.x[0] - plain.x[0], abs=0.051)
 
 
 def test_pairs_name_no_plain_form_where_there_is_none(make_outcome):
@@ -134,7 +152,7 @@ def test_pairs_name_no_plain_form_where_there_is_none(make_outcome):
     assert [style.name for style in ours.legend] == ["before the arrow", "after the arrow"]
     assert [style.colour for style in ours.legend] == [None, 0]
     assert "plain" not in ours.note
-    assert "-0.0" not in {text for one in ours.series for text in one.texts}
+    assert not any(label.endswith(" -0.0") for label in labels(ours))
 
 
 def test_papers_and_reality_share_one_axis(make_outcome):
@@ -145,17 +163,14 @@ def test_papers_and_reality_share_one_axis(make_outcome):
     assert reported.title.startswith("What papers report")
     assert tested.title == "What this test finds on cub"
     assert claims.title.startswith("What papers claim to gain")
-    assert {chart.kind for chart in part.charts} == {"year"}
-    (span,) = {chart.span for chart in part.charts}
-    for chart in part.charts:
-        for series in chart.series:
-            for score, half in zip(series.y, series.half, strict=True):
-                assert span[0] <= score - (half or 0)
-                assert score + (half or 0) <= span[1]
-    years = {series.name: series.x for series in tested.series}
+    (span,) = {chart.figure.layout.yaxis.range for chart in part.charts}
+    for trace in (trace for chart in part.charts for trace in chart.figure.data):
+        assert trace.cliponaxis is False
+        assert all(span[0] <= y <= span[1] for y in trace.y if y is not None)
+    years = {name: list(one.x) for name, one in series(tested).items()}
     assert years["contrastive"] == [2006]
     row = next(row for row in outcome.rows if row.method == "triplet")
-    assert next(s for s in tested.series if s.name == "triplet").y == pytest.approx([mean(row)])
+    assert list(series(tested)["triplet"].y) == pytest.approx([mean(row)])
 
 
 def test_the_tournament_is_a_table_too(make_outcome):
@@ -166,27 +181,28 @@ def test_the_tournament_is_a_table_too(make_outcome):
     found = {(row.method, *row.axes.values()): mean(row) for row in outcome.rows}
     scores = np.array([[found[(m, *cell)] for m in methods] for cell in cells])
     ranks = stats.rankdata(-scores, axis=1)
-    shown = {row.method: row.ours for row in part.ranks}
+    shown = {row.name: [cell.text for cell in row.cells[1:]] for row in part.table.rows}
     assert len(shown) == 10
     for at, method in enumerate(methods):
-        total, rank, deviation = shown[method]
+        total, rank, deviation = shown[method][:3]
         assert float(total) == ranks[:, at].sum()
         assert float(rank) == pytest.approx(ranks[:, at].mean(), abs=0.006)
         assert float(deviation) == pytest.approx(ranks[:, at].std(ddof=1), abs=0.006)
-    published = {row.method: row.published for row in part.ranks}
-    assert published["proxy-anchor"] == ("12", "1.00", "0.00")
-    assert published["soft-triple"] == ("38", "3.16", "1.19")
+    assert shown["proxy-anchor"][3:] == ["12", "1.00", "0.00"]
+    assert shown["soft-triple"][3:] == ["38", "3.16", "1.19"]
 
 
 def test_a_heat_map_has_the_best_of_each_pair_of_values(make_outcome):
     outcome = make_outcome("thesis/grid-search", trials=40, repeats=1)
     row = outcome.rows[0]
     (chart,) = heat_maps(row)
-    assert (chart.x, chart.y) == ("loss.margin", "optim.lr")
-    assert chart.xs == ["0.1", "0.2", "0.3", "0.4", "0.5"]
-    assert chart.ys == ["1e-05", "0.0001", "0.001", "0.01"]
-    best = max(trial.value for trial in row.result.trials)
-    assert chart.scores[1][2] == pytest.approx(100 * best)
+    axes = chart.figure.layout
+    assert (axes.xaxis.title.text, axes.yaxis.title.text) == ("loss.margin", "optim.lr")
+    (heat,) = chart.figure.data
+    assert list(heat.x) == ["0.1", "0.2", "0.3", "0.4", "0.5"]
+    assert list(heat.y) == ["1e-05", "0.0001", "0.001", "0.01"]
+    best = max(trial.value for trial in row.trials)
+    assert heat.z[1][2] == pytest.approx(100 * best)
 
 
 def test_a_search_without_a_grid_has_no_heat_map(make_outcome):
@@ -194,35 +210,35 @@ def test_a_search_without_a_grid_has_no_heat_map(make_outcome):
 
 
 def test_what_papers_report_and_claim():
-    chart = claimed.reported_by_year("cub")
+    chart = reported_chart("cub", quoted_only=True)
     rows = [
         row
         for row in published.load("reality-check", "cub", "recall@1")
         if row.method == "contrastive" and row.value is not None
     ]
-    assert chart.series[0].y == [row.value for row in rows]
-    gains = claimed.claims_by_year("cub")
-    first = gains.series[0]
-    assert (first.x[:2], first.y[:2]) == ([2016, 2016], [26.4, 43.57])
-    assert claimed.reported_by_year("glyphs") is None
-    assert claimed.claims_by_year("glyphs") is None
+    assert list(series(chart)["contrastive"].y) == [row.value for row in rows]
+    first = charts.claims_by_year("cub").figure.data[0]
+    assert (first.x[:2], first.y[:2]) == ((2016, 2016), (26.4, 43.57))
+    assert reported_chart("glyphs", quoted_only=True) is None
+    assert charts.claims_by_year("glyphs") is None
 
 
 def test_the_drawing_shows_what_each_loss_compares(make_outcome):
-    anchor, first, second = proxy_drawings(make_outcome("thesis/proxies").drawn)
-    assert len(anchor.nodes) == len(first.nodes) == 12
-    assert len(anchor.edges) == 27  # every proxy with every sample
-    for drawing in (first, second):
-        signs = [edge.association for edge in drawing.edges]
-        assert (signs.count("positive"), signs.count("negative")) == (9, 3)
-    assert max(edge.width for edge in anchor.edges) == 7
-    places = {(node.x, node.y) for node in anchor.nodes}
-    assert all((e.x1, e.y1) in places and (e.x2, e.y2) in places for e in anchor.edges)
+    drawn = proxy_charts(make_outcome("thesis/proxies").rows)
+    for chart, positive, negative in zip(drawn, (9, 9, 9), (18, 3, 3), strict=True):
+        *edges, nodes = chart.figure.data
+        assert len(nodes.x) == 12
+        signs = [edge.line.dash for edge in edges]
+        assert (signs.count("solid"), signs.count("dash")) == (positive, negative)
+        assert max(edge.line.width for edge in edges) == pytest.approx(7)
+        places = set(zip(nodes.x, nodes.y, strict=True))
+        assert all(place in places for edge in edges for place in zip(edge.x, edge.y, strict=True))
 
 
 def test_published_numbers_stand_where_the_document_has_them(make_outcome):
     outcome = make_outcome("thesis/networks", scale="small")
     ours, theirs = charts.by_axis(outcome.rows, "network", "method", "recall@1")
-    assert set(ours.values) == {"resnet10t", "small-cnn", "mobilenetv3_small_050"}
-    assert set(theirs.values) == {"resnet50", "bn-inception", "googlenet"}
-    assert set(theirs.series[0].x) <= set(theirs.values)
+    values = [set(chart.figure.layout.xaxis.categoryarray) for chart in (ours, theirs)]
+    assert values[0] == {"resnet10t", "small-cnn", "mobilenetv3_small_050"}
+    assert values[1] == {"resnet50", "bn-inception", "googlenet"}
+    assert set(theirs.figure.data[0].x) <= values[1]

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from tests.reproduce.worlds import Scored, World, by_class, scored
 
 from lookalike.compare.sampling import sample_of
 from lookalike.compare.uncertainty import differences
@@ -14,6 +13,7 @@ from lookalike.papers.catalogue import Claim, entries, entry
 from lookalike.papers.claims import correlation, judge
 from lookalike.papers.selection import printed_rows
 from lookalike.published import Published
+from tests.papers.worlds import Scored, World, by_class, scored
 
 GOOD = scored("good", 0.70, 0.712, 0.69)
 FAIR = scored("fair", 0.60, 0.611, 0.59)

@@ -25,10 +25,10 @@ decision depends on the last digits of a number.
 
 import numpy as np
 import pytest
-from tests.reproduce.worlds import World
 
 from lookalike.papers.catalogue import Claim
 from lookalike.papers.claims import judge
+from tests.papers.worlds import World
 
 WORLDS = {
     "classes": World(of_class=0.02, of_training=0.0005),

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from lookalike import losses
-from lookalike.errors import BadInput
-from lookalike.papers.drawing import proxy_graph, proxy_to_proxy_parts
+from lookalike.papers.proxies import proxy_edges
 
 ALPHA, MARGIN = 4.0, 0.1
 NAMES = ("proxy-anchor", "proxy-to-proxy-1", "proxy-to-proxy-2")
@@ -40,23 +39,26 @@ def push(values, other):
     return ALPHA * terms[other] / (1 + sum(terms.values())) / 4
 
 
-def by_pair(graph):
-    return {(edge.first, edge.second): edge for edge in graph.edges}
+def by_pair(loss, embeddings):
+    """The sign and the weight of each pair."""
+    pulled, pushed = proxy_edges(loss, embeddings, LABELS)
+    found = {(a, b): ("positive", weight) for a, b, weight in pulled}
+    return found | {(a, b): ("negative", weight) for a, b, weight in pushed}
 
 
 def test_proxy_anchor():
     loss, embeddings = made("proxy-anchor")
     s, _ = cosines(loss, embeddings)
-    edges = by_pair(proxy_graph(loss, embeddings, LABELS))
+    edges = by_pair(loss, embeddings)
     assert len(edges) == 24
     for w in range(4):
         negatives = {x: s[w][x] for x in range(6) if LABELS[x] != w}
         for x in range(6):
-            edge = edges[w, 4 + x]
+            sign, weight = edges[w, 4 + x]
             positive = bool(LABELS[x] == w)
-            assert edge.association == ("positive" if positive else "negative")
+            assert sign == ("positive" if positive else "negative")
             expected = pull(s, w, x) if positive else push(negatives, x)
-            assert edge.weight == pytest.approx(expected)
+            assert weight == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -75,44 +77,24 @@ def test_proxy_to_proxy(name, options):
         between = [
             [share * sum(s[w][x] * s[v][x] for x in range(6)) for v in range(4)] for w in range(4)
         ]
-    edges = by_pair(proxy_graph(loss, embeddings, LABELS))
+    edges = by_pair(loss, embeddings)
     assert len(edges) == 6 + 6  # each sample with its proxy, each two proxies once
     for x in range(6):
-        edge = edges[int(LABELS[x]), 4 + x]
-        assert edge.association == "positive"
-        assert edge.weight == pytest.approx(pull(s, int(LABELS[x]), x))
+        sign, weight = edges[int(LABELS[x]), 4 + x]
+        assert sign == "positive"
+        assert weight == pytest.approx(pull(s, int(LABELS[x]), x))
     others = [{v: between[w][v] for v in range(4) if v != w} for w in range(4)]
     for w in range(4):
         for v in range(w + 1, 4):
-            assert edges[w, v].association == "negative"
-            assert edges[w, v].weight == pytest.approx(push(others[w], v) + push(others[v], w))
-
-
-@pytest.mark.parametrize("name", NAMES[1:])
-def test_the_parts_make_the_loss(name):
-    loss, embeddings = made(name)
-    relations = loss.relations(embeddings, LABELS)
-    parts = proxy_to_proxy_parts(loss, relations, loss.between(relations))
-    assert sum(parts).item() == pytest.approx(loss(embeddings, LABELS).item())
+            sign, weight = edges[w, v]
+            assert sign == "negative"
+            assert weight == pytest.approx(push(others[w], v) + push(others[v], w))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nodes_are_proxies_and_samples_on_the_circle(name):
+def test_drawing_changes_no_loss(name):
     loss, embeddings = made(name)
     before = loss.proxies.detach().clone()
-    nodes = proxy_graph(loss, embeddings, LABELS).nodes
-    assert [node.kind for node in nodes] == ["proxy"] * 4 + ["sample"] * 6
-    assert [node.label for node in nodes] == [0, 1, 2, 3, *LABELS.tolist()]
-    assert [math.hypot(node.x, node.y) for node in nodes] == pytest.approx([1] * 10)
-    x, y = embeddings[2].tolist()
-    assert math.atan2(nodes[6].y, nodes[6].x) == pytest.approx(math.atan2(y, x))
+    proxy_edges(loss, embeddings, LABELS)
     assert torch.equal(loss.proxies, before)
     assert loss.proxies.grad is None
-
-
-def test_refusals():
-    loss, embeddings = made("proxy-anchor")
-    with pytest.raises(BadInput, match="two dimensions"):
-        proxy_graph(loss, torch.randn(6, 3), LABELS)
-    with pytest.raises(BadInput, match="TripletMarginLoss has no proxies"):
-        proxy_graph(losses.create("triplet"), embeddings, LABELS)

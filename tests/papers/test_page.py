@@ -11,9 +11,9 @@ import torch
 from lookalike.config import RunConfig
 from lookalike.errors import BadInput
 from lookalike.papers.catalogue import entries, entry
+from lookalike.papers.charts import by_axis, distance_charts
 from lookalike.papers.page import write_list_page, write_page
 from lookalike.papers.retrieval import beside
-from lookalike.papers.space import distance_charts
 from lookalike.runs.run import test_embeddings as embeddings_of
 
 PAGES = {
@@ -54,7 +54,7 @@ def look(browser, path, width, scheme="light"):
     tab.on("pageerror", lambda error: complaints.append(str(error)))
     tab.on("request", lambda r: None if r.url.startswith(LOCAL) else complaints.append(r.url))
     tab.goto(path.as_uri())
-    charts = tab.locator("[id^=chart-], [id^=heat-]")
+    charts = tab.locator("[id^=chart-]")
     for at in range(charts.count()):
         charts.nth(at).scroll_into_view_if_needed()
         tab.wait_for_selector(f"#{charts.nth(at).get_attribute('id')} .main-svg")
@@ -82,38 +82,27 @@ LOCAL = ("file:", "data:", "blob:")
 @pytest.mark.parametrize("name", PAGES)
 def test_every_figure_is_drawn_without_complaint(browser, make_outcome, tmp_path, name):
     path = written(tmp_path, make_outcome(name, **PAGES[name]))
-    data = data_of(path)
-    drawn = len(data["charts"]) + len(data["heat"])
+    drawn = len([key for key in data_of(path)["figures"] if key.startswith("chart-")])
     assert look(browser, path, 1280) == drawn
     assert look(browser, path, 390, "dark") == drawn
 
 
-def test_error_bars_end_where_scores_do(browser, make_outcome, tmp_path):
+def test_error_bars_end_where_scores_do(make_outcome):
     outcome = make_outcome("thesis/split-ratio")
     row = outcome.rows[0]
-    wide = [
-        replace(one, separate=({"recall@1": value},))
-        for one, value in zip(row.result.repeats, (0.9, 0.99, 1.0), strict=True)
-    ]
-    first = replace(row, result=replace(row.result, repeats=tuple(wide)))
-    path = written(tmp_path, replace(outcome, rows=(first, *outcome.rows[1:])))
-    tab = browser.new_page()
-    tab.goto(path.as_uri())
-    tab.locator("#chart-0").scroll_into_view_if_needed()
-    tab.wait_for_selector("#chart-0 .main-svg")
-    above, below = tab.evaluate(
-        "(([{y, error_y: e}]) => [y[0] + e.array[0], y[0] - e.arrayminus[0]])"
-        "(document.getElementById('chart-0').data)"
-    )
-    tab.close()
-    assert above == pytest.approx(100)
-    assert below < 85
+    scores = dict(enumerate((0.9, 0.99, 1.0)))
+    cells = {(n, 0): {"recall@1": value} for n, value in scores.items()}
+    wide = replace(row, contender=replace(row.contender, cells=cells))
+    rows = (wide, *outcome.rows[1:])
+    line = by_axis(rows, "ratio", "method", "recall@1")[0].figure.data[0]
+    assert line.y[0] + line.error_y.array[0] == pytest.approx(100)
+    assert line.y[0] - line.error_y.arrayminus[0] < 85
 
 
 def test_the_first_lines_say_what_differs_and_whether_the_claim_held(make_outcome, tmp_path):
     outcome = make_outcome("metrix/cub", scale="small")
     text = written(tmp_path, outcome).read_text(encoding="utf-8")
-    lead = text[text.index("<h1>") : text.index("</header>")]
+    lead = text[text.index("<h1>") : text.index('id="published-and-ours"')]
     assert "Small scale." in lead
     assert "It Takes Two to Tango" in lead
     assert "metrix/cub" in lead
@@ -166,21 +155,16 @@ def test_the_published_numbers_are_judged_beside_ours(make_outcome, tmp_path):
 
 
 def test_an_untrained_network_above_every_row_is_in_the_first_lines(make_outcome, tmp_path):
-    outcome = make_outcome("thesis/cub-resnet50-64", step=-0.02)
-    (high, *rest) = outcome.baselines
-    found = replace(high, ours={"recall@1": replace(high.ours["recall@1"], mean=0.9)})
-    text = written(tmp_path, replace(outcome, baselines=(found, *rest))).read_text("utf-8")
-    lead = text[text.index("<h1>") : text.index("</header>")]
-    assert "Higher in Recall@1 than every trained row: the untrained network (90.00)" in lead
+    outcome = make_outcome("thesis/cub-resnet50-64", step=-0.02, base=0.9)
+    text = written(tmp_path, outcome).read_text("utf-8")
+    lead = text[text.index("<h1>") : text.index('id="published-and-ours"')]
+    assert "Higher in Recall@1 than every trained row: raw features of the untrained" in lead
 
 
 def test_content_is_escaped_and_nothing_is_fetched(browser, make_outcome, tmp_path):
     outcome = make_outcome("metrix/alpha", keep=5)
     bad = "</script><img src=x onerror=alert(1)>"
-    rows = [
-        replace(row, planned=replace(row.planned, method=bad), result=row.result)
-        for row in outcome.rows
-    ]
+    rows = [replace(row, method=bad) for row in outcome.rows]
     outcome = replace(
         outcome,
         rows=tuple(rows),
@@ -196,7 +180,8 @@ def test_content_is_escaped_and_nothing_is_fetched(browser, make_outcome, tmp_pa
 
 
 def test_rows_that_are_not_finished_are_named(make_outcome, tmp_path):
-    outcome = replace(make_outcome("metrix/cub"), rows=(), unfinished=("contrastive-input",))
+    outcome = replace(make_outcome("metrix/cub"), rows=(), gathered=None)
+    outcome = replace(outcome, unfinished=("contrastive-input",))
     text = written(tmp_path, outcome).read_text(encoding="utf-8")
     assert "contrastive-input" in text
     assert "No row has a test score yet." in text
@@ -256,10 +241,10 @@ def test_histograms_of_clean_and_mixed_pairs_have_an_area_of_one(two_runs):
     charts = distance_charts("plain", embeddings_of(two_runs[0]))
     assert [chart.title for chart in charts] == ["plain: clean pairs", "plain: mixed pairs"]
     for chart in charts:
-        for one in chart.series:
+        for one in chart.figure.data:
             width = 2 / len(one.x)  # of distances from 0 to 2
             assert sum(one.y) * width == pytest.approx(1, abs=1e-3)
-    means = [np.average(s.x, weights=s.y) for s in charts[0].series]
+    means = [np.average(one.x, weights=one.y) for one in charts[0].figure.data]
     assert means[0] < means[1]
 
 
@@ -276,13 +261,13 @@ def test_pages_with_embeddings(browser, make_outcome, two_runs, tmp_path, name, 
     outcome = make_outcome(name, scale="small", runs=folders, keep=2)
     path = written(tmp_path, outcome)
     text = path.read_text(encoding="utf-8")
-    assert f'id="{kind}-0"' in text
+    assert "Not drawn" not in text
     if kind == "retrieval":
         assert text.count('class="shot') > 50
     elif kind == "projection":
-        assert data_of(path)["blocks"][0]["map"]["layouts"]
+        assert data_of(path)["maps"]["0"]["layouts"]
     else:
-        assert len(data_of(path)["charts"]) == 4
+        assert [key for key in data_of(path)["figures"] if key == "chart-3"]
     look(browser, path, 1280)
     look(browser, path, 390)
 

@@ -53,26 +53,24 @@ def test_published_numbers_stand_beside_ours(table):
     assert found.unfinished == ()
     row = found.rows[0]
     assert row.published["recall@1"].value == 64.7
-    scores = [repeat.separate[0]["recall@1"] for repeat in row.result.repeats]
+    scores = [repeat.separate[0]["recall@1"] for repeat in row.contender.row.repeats]
     assert row.ours["recall@1"].mean == pytest.approx(statistics.mean(scores))
     assert row.ours["recall@1"].count == 2
     assert row.difference("recall@1") is None  # of other images and another network
     assert row.concatenated == {}
-    assert (row.result.validated, row.validation) == (False, None)
+    assert (row.contender.row.validated, row.validation) == (False, None)
     assert len(found.claims) == len(plan.entry.claims)
     assert {claim.verdict for claim in found.claims} <= {"yes", "no", "not shown"}
     assert [claim.published for claim in found.claims] == ["yes", "yes"]
     assert all("test classes too" in claim.evidence for claim in found.claims)
     assert found.rows[0].contender.class_blocks("recall@1").keys() == {(0, 0), (1, 0)}
-    assert [one.method for one in found.baselines] == [
-        "untrained network",
-        "untrained network, PCA",
-    ]
+    assert [one.name for one in found.baselines] == ["raw features", "PCA"]
     shown = result_table(found).rows
-    assert [row.trained for row in shown] == [True] * 12 + [False] * 2
-    assert shown[-1].cells[1][0] == f"{100 * found.baselines[-1].ours['recall@1'].mean:.1f}"
+    assert [row.kind for row in shown] == [""] * 12 + ["baseline"] * 2
+    score = found.baselines[-1].interval("recall@1").mean
+    assert shown[-1].cells[2].text == f"{100 * score:.1f}"
     stored = json.loads((folder / f"cub{plan.suffix}.json").read_text())
-    assert stored["baselines"][0]["method"] == "untrained network"
+    assert stored["baselines"][0]["method"] == "raw features"
     assert stored["scale"] == "small"
     assert stored["rows"][0]["validated"] is False
     assert stored["rows"][0]["scores"]["recall@1"]["published"] == 0.647
@@ -84,9 +82,10 @@ def test_published_numbers_stand_beside_ours(table):
 def test_a_finished_table_trains_nothing_again(in_process, table):
     plan, folder, found = table
     again = in_process()
-    assert reproduce(plan, lambda: again, folder=folder, command=found.command) == found
+    repeated = reproduce(plan, lambda: again, folder=folder, command=found.command)
+    assert repeated.as_mapping() == found.as_mapping()
     assert again.done == []
-    assert outcome_of(plan, folder, found.command) == found
+    assert outcome_of(plan, folder, found.command).as_mapping() == found.as_mapping()
 
 
 def test_an_interruption_loses_nothing(in_process, table, tmp_path):
@@ -108,7 +107,7 @@ def test_folds_have_a_deviation_and_a_concatenated_score(in_process, tiny, tmp_p
     found = reproduce(plan, in_process, folder=tmp_path)
     assert plan.repeats == 1
     for row in found.rows:
-        (repeat,) = row.result.repeats
+        (repeat,) = row.contender.row.repeats
         scores = [fold["recall@1"] for fold in repeat.separate]
         ours = row.ours["recall@1"]
         assert (ours.over, ours.count) == ("folds", 2)
@@ -137,8 +136,8 @@ def test_a_search_has_the_values_it_found(in_process, tiny, tmp_path):
     assert summary == "9 trainings: 3 rows, 6 points of a grid, 1 repeat of each row"
     found = reproduce(plan, in_process, folder=tmp_path)
     for row in found.rows:
-        assert len(row.result.trials) == 2
-        assert set(row.result.tuned) == set(row.planned.search)
+        assert len(row.trials) == 2
+        assert set(row.tuned) == set(row.search)
     whole = make_study_plan(
         study_of(
             make_plan(entry("thesis/grid-search"), "small", tiny, trials=10**9), tmp_path / "w"

@@ -2,7 +2,6 @@
 
 import csv
 import io
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -13,9 +12,25 @@ from lookalike.papers.catalogue import entry
 from lookalike.papers.deviations import open_questions
 from lookalike.papers.plan import make_plan
 from lookalike.papers.selection import printed_rows
-from lookalike.papers.tables import as_csv, as_latex, as_markdown, as_text, result_table
+from lookalike.papers.tables import result_table
 from lookalike.published import hyperparameters
-from lookalike.study.intervals import interval
+from lookalike.report.tables import as_csv, as_latex, as_markdown, as_text
+
+
+def whats(table, metric):
+    """What the columns of a metric are."""
+    return [c.name for c in table.columns if c.group == metric]
+
+
+def cells(table, what):
+    """The cells of the first column of this name, by method."""
+    at = next(n for n, c in enumerate(table.columns) if c.group and c.name == what)
+    return {row.name: row.cells[at] for row in table.rows}
+
+
+def lines_of(table):
+    """The table as programs read it."""
+    return list(csv.DictReader(io.StringIO(as_csv([table]))))
 
 
 def text_of(table):
@@ -27,83 +42,81 @@ def text_of(table):
 def test_published_ours_and_difference_stand_side_by_side(make_outcome):
     outcome = make_outcome("metrix/cub")
     table = result_table(outcome)
-    kinds = [(c.metric, c.what) for c in table.columns[:3]]
-    assert kinds == [("recall@1", w) for w in ("published", "ours", "difference")]
+    assert whats(table, "Recall@1") == ["published", "ours", "difference"]
     row = outcome.rows[0]
-    published, ours, difference = table.rows[0].cells[:3]
-    assert published == (f"{row.published['recall@1'].value:.1f}", "")
     score = row.ours["recall@1"]
-    assert ours == (f"{100 * score.mean:.1f}", f"{100 * score.half:.1f}")
+    published, ours, difference = table.rows[0].cells[1:4]
+    assert published.line() == f"{row.published['recall@1'].value:.1f}"
+    assert ours.line().strip("*") == f"{100 * score.mean:.1f} ± {100 * score.half:.1f}"
     expected = 100 * score.mean - row.published["recall@1"].value
-    assert float(difference[0].replace("−", "-")) == pytest.approx(expected, abs=0.051)
+    assert float(difference.text.replace("−", "-")) == pytest.approx(expected, abs=0.051)
     assert row.difference("recall@1") == pytest.approx(expected / 100)
-    assert [at for at, one in enumerate(table.rows) if 1 in one.best] == [
-        max(range(12), key=lambda at: round(outcome.rows[at].ours["recall@1"].mean, 3))
+    assert [name for name, cell in cells(table, "ours").items() if cell.best] == [
+        max(outcome.rows, key=lambda row: round(row.ours["recall@1"].mean, 3)).method
     ]
 
 
 def test_quoted_numbers_stand_beside(make_outcome):
     table = result_table(make_outcome("thesis/in-paper-cub-resnet50"))
-    assert [c.what for c in table.columns[:4]] == ["in paper", "published", "ours", "difference"]
-    assert {row.method: row.cells[0][0] for row in table.rows if row.trained} == {
+    assert whats(table, "Recall@1") == ["in paper", "published", "ours", "difference"]
+    quoted = {name: cell.text for name, cell in cells(table, "in paper").items()}
+    assert {name: text for name, text in quoted.items() if text != "–"} == {
         "margin": "63.6",
         "generalized-lifted-structure": "43.6",
         "triplet": "42.6",
     }
     assert any(note.startswith("In paper, by network: margin resnet50, ") for note in table.notes)
     default = result_table(make_outcome("thesis/fixed-validation"))
-    assert default.columns[0].what == "authors' default setup"
+    assert default.columns[1].name == "authors' default setup"
     assert "average rank" not in str(result_table(make_outcome("thesis/tournament")).columns)
 
 
 def test_folds_have_a_deviation_and_a_concatenated_score(make_outcome):
     outcome = make_outcome("thesis/cross-validation", repeats=1, folds=10)
     table = result_table(outcome)
-    whats = [c.what for c in table.columns if c.metric == "recall@1"]
-    assert whats == ["published", "ours", "difference", "concatenated"]
+    assert whats(table, "Recall@1") == ["published", "ours", "difference", "concatenated"]
     row = outcome.rows[0]
     assert row.ours["recall@1"].over == "folds"
-    assert table.rows[0].cells[1][1] == f"{100 * row.ours['recall@1'].sd:.1f}"
+    assert cells(table, "ours")[row.method].spread == f"{100 * row.ours['recall@1'].sd:.1f}"
     assert row.published["recall@1"].spread is not None
-    assert table.rows[0].cells[0][1] == f"{row.published['recall@1'].spread:.1f}"
+    spread = cells(table, "published")[row.method].spread
+    assert spread == f"{row.published['recall@1'].spread:.1f}"
     assert any("not a confidence interval" in note for note in table.notes)
 
 
 def test_split_ratios_have_validation_columns(make_outcome):
     table = result_table(make_outcome("thesis/split-ratio"))
-    whats = [c.what for c in table.columns if c.metric == "recall@1"]
-    assert whats[-2:] == ["published validation", "our validation"]
-    assert table.axes == ("ratio",)
+    assert whats(table, "Recall@1")[-2:] == ["published validation", "our validation"]
+    assert table.columns[1].name == "ratio"
 
 
 def test_small_scale_is_said_everywhere(make_outcome):
     outcome = make_outcome("metrix/alpha", scale="small")
     table = result_table(outcome)
-    for text in (text_of(table), as_markdown(table), as_latex(table)):
+    for text in (text_of(table), as_markdown([table]), as_latex([table])):
         assert "SMALL SCALE" in text
-    lines = list(csv.DictReader(io.StringIO(as_csv(outcome))))
-    assert {line["scale"] for line in lines} == {"small"}
-    assert "SMALL SCALE" not in as_markdown(result_table(make_outcome("metrix/cub")))
+    assert {line["scale"] for line in lines_of(table)} == {"small"}
+    assert "SMALL SCALE" not in as_markdown([result_table(make_outcome("metrix/cub"))])
 
 
 def test_measures_of_structure_are_no_percentages(make_outcome):
     outcome = make_outcome("metrix/embedding-space")
     table = result_table(outcome)
-    at = [c.metric for c in table.columns].index("uniformity")
-    assert table.rows[0].cells[at][0] == f"{outcome.rows[0].ours['uniformity'].mean:.3f}"
+    at = [c.group for c in table.columns].index("Uniformity")
+    assert table.rows[0].cells[at].text == f"{outcome.rows[0].ours['uniformity'].mean:.3f}"
 
 
 @pytest.mark.parametrize("name", ["metrix/cub", "thesis/tournament", "dr/cub"])
 def test_scores_of_other_images_are_not_subtracted_from_published_ones(make_outcome, name):
     """Glyphs by a small network, minus CUB by ResNet-50: that is no difference."""
     small = make_outcome(name, scale="small")
-    assert all(column.what != "difference" for column in result_table(small).columns)
-    assert {line["difference"] for line in csv.DictReader(io.StringIO(as_csv(small)))} == {""}
+    assert all(column.name != "difference" for column in result_table(small).columns)
+    assert not any("difference" in key for key in lines_of(result_table(small))[0])
     stored = small.as_mapping()["rows"]
     assert {one["difference"] for row in stored for one in row["scores"].values()} == {None}
     assert any(one["published"] for row in stored for one in row["scores"].values())
     paper = make_outcome(name)
-    assert any(column.what == "difference" for column in result_table(paper).columns)
+    assert any(column.name == "difference" for column in result_table(paper).columns)
 
 
 def test_the_heading_names_what_was_used(make_outcome):
@@ -111,7 +124,7 @@ def test_the_heading_names_what_was_used(make_outcome):
     for name in ("thesis/cub-resnet50-64", "metrix/cub", "roth/size-cub", "thesis/tournament"):
         small, paper = make_outcome(name, scale="small"), make_outcome(name)
         assert small.heading.startswith("Glyphs, ")
-        assert small.rows[0].planned.config.model.network in small.heading
+        assert small.rows[0].config.model.network in small.heading
         for theirs in ("CUB", "ResNet50", "resnet50"):
             assert theirs not in small.heading
             assert theirs not in result_table(small).title.removeprefix(name)
@@ -164,21 +177,19 @@ def test_values_that_are_the_reality_checks_are_said_to_be():
 
 def test_untrained_networks_above_every_row_are_named(make_outcome):
     """LDA of the untrained network was above all trained rows, and no page said so."""
-    outcome = make_outcome("thesis/cub-resnet50-64")
-    assert outcome.unbeaten == []
-    high = replace(outcome.baselines[0], ours={"recall@1": interval([0.9])}, method="LDA")
-    found = replace(outcome, baselines=(high, *outcome.baselines[1:]))
-    best = max(outcome.rows, key=lambda row: row.ours["recall@1"].mean)
-    (told,) = found.unbeaten
-    assert told.startswith("Higher in Recall@1 than every trained row: the LDA (90.00)")
+    assert make_outcome("thesis/cub-resnet50-64").unbeaten == []
+    found = make_outcome("thesis/cub-resnet50-64", base=0.9)
+    best = max(found.rows, key=lambda row: row.ours["recall@1"].mean)
+    told, _ = found.unbeaten
+    assert told.startswith("Higher in Recall@1 than every trained row: raw features of the untr")
     assert f"{best.label}, has {100 * best.ours['recall@1'].mean:.2f}" in told
     assert told in result_table(found).notes
-    assert found.as_mapping()["unbeaten"] == [told]
+    assert found.as_mapping()["unbeaten"] == found.unbeaten
 
 
 def test_a_deviation_is_never_zero(make_outcome):
     outcome = make_outcome("thesis/cross-validation", repeats=1, folds=10)
-    shown = [half for row in result_table(outcome).rows for _, half in row.cells]
+    shown = [cell.spread for row in result_table(outcome).rows for cell in row.cells]
     assert not {"0.0", "0.000"} & set(shown)
 
 
@@ -187,30 +198,28 @@ def test_a_wide_table_is_cut_between_metrics(make_outcome, room):
     table = result_table(make_outcome("thesis/cross-validation", repeats=1, folds=10))
     parts = table.parts(room)
     assert len(parts) > 1
-    assert [c for part in parts for c in part.columns] == list(table.columns)
+    own = [c for c in table.columns if c.group]
+    assert [c for part in parts for c in part.columns if c.group] == own
     for row, *cut in zip(table.rows, *(part.rows for part in parts), strict=True):
-        assert tuple(cell for one in cut for cell in one.cells) == row.cells
-    metrics = [{c.metric for c in part.columns} for part in parts]
-    assert sum(map(len, metrics)) == len(set().union(*metrics))
-    best = sum(len(row.best) for part in parts for row in part.rows)
-    assert best == sum(len(row.best) for row in table.rows)
+        assert {one.name for one in cut} == {row.name}
+    groups = [{c.group for c in part.columns if c.group} for part in parts]
+    assert sum(map(len, groups)) == len(set().union(*groups))
 
 
 def test_the_csv_has_all_digits(make_outcome):
     outcome = make_outcome("metrix/cub")
-    lines = list(csv.DictReader(io.StringIO(as_csv(outcome))))
-    first, row = lines[0], outcome.rows[0]
-    assert (first["method"], first["metric"]) == ("contrastive-baseline", "recall@1")
-    assert float(first["ours"]) == row.ours["recall@1"].mean
-    assert float(first["published"]) == row.published["recall@1"].value / 100
-    assert float(first["difference"]) == row.difference("recall@1")
+    first, row = lines_of(result_table(outcome))[0], outcome.rows[0]
+    assert first["method"] == "contrastive-baseline"
+    assert float(first["recall@1 ours"]) == row.ours["recall@1"].mean
+    assert float(first["recall@1 published"]) == row.published["recall@1"].value / 100
+    assert float(first["recall@1 difference"]) == row.difference("recall@1")
     assert first["recipe"] == "metrix/cub/contrastive-baseline"
 
 
 def test_rows_without_published_numbers_say_so(make_outcome):
     table = result_table(make_outcome("roth/sampler-cub"))
     assert "No published numbers of these rows are stored." in table.notes
-    assert all(column.what == "" for column in table.columns)
+    assert all(column.name == "" for column in table.columns if column.group)
 
 
 @pytest.mark.parametrize("name", ["metrix/cub", "metrix/alpha", "thesis/tournament"])
@@ -220,6 +229,6 @@ def test_the_table_fits_a_terminal(make_outcome, name):
     console.print(as_text(table))
     lines = console.file.getvalue().splitlines()
     assert all(len(line) <= 80 for line in lines)
-    assert sum(row.method in line for row in table.rows[:1] for line in lines) >= 1
+    assert sum(row.name in line for row in table.rows[:1] for line in lines) >= 1
     assert any("ours" in line or "Recall@1" in line for line in lines)
     assert "In the files:" in console.file.getvalue()

@@ -19,12 +19,17 @@ def table_of(gathered):
     from lookalike.report import score_table
 
     def make(runs, **options):
-        found = gathered(runs)
-        (part,) = compare(found, chosen_metric(found), **options).datasets
+        part = part_of_runs(runs, **options)
         return score_table(
             part, [m for m in runs[0].result["test"] if m not in ("rho", "uniformity")]
         )
 
+    def part_of_runs(runs, **options):
+        found = gathered(runs)
+        (part,) = compare(found, chosen_metric(found), **options).datasets
+        return part
+
+    make.part = part_of_runs
     return make
 
 

@@ -1,7 +1,13 @@
 import pytest
 
 from lookalike.compare.contenders import gather
-from lookalike.report.charts import curves, recall_curves, scatters, validation_metric
+from lookalike.report.charts import json_of, method_styles, points, styles
+from lookalike.report.method_charts import (
+    property_charts,
+    recall_chart,
+    training_charts,
+    validation_metric,
+)
 
 
 @pytest.fixture(scope="module")
@@ -9,13 +15,22 @@ def study(make_study, tmp_path_factory):
     return gather([make_study(tmp_path_factory.mktemp("s") / "s", trials=20)])
 
 
+def by_name(contenders):
+    return {style.name: style for style in method_styles(contenders)}
+
+
+def training(contenders):
+    return training_charts(contenders, by_name(contenders))
+
+
 def test_curves_of_trained_runs_only(three_runs, gathered):
-    found = curves(gathered(three_runs).contenders)
-    assert [curve.name for curve in found] == [run.name for run in three_runs[1:]]
-    assert found[0].epochs == found[0].validated == [1, 2, 3]
-    assert found[0].loss == [1, 1 / 2, 1 / 3]
-    assert found[0].scores == [0.6, 0.7, 0.8]
-    assert found[0].chosen_epoch == 2
+    validation, *losses = training(gathered(three_runs).contenders)
+    assert [chart.title for chart in losses] == [run.name for run in three_runs[1:]]
+    first, _, rings = validation.figure.data
+    assert list(first.x) == list(losses[0].figure.data[0].x) == [1, 2, 3]
+    assert list(losses[0].figure.data[0].y) == [1, 1 / 2, 1 / 3]
+    assert list(first.y) == pytest.approx([60, 70, 80])
+    assert list(rings.x) == [2, 2]
 
 
 def test_the_metric_is_the_one_that_chose_the_epoch(make_run, gathered):
@@ -23,7 +38,9 @@ def test_the_metric_is_the_one_that_chose_the_epoch(make_run, gathered):
         [make_run("a", epochs=0), make_run("b", overrides=["train.metric=recall@1"])]
     ).contenders
     assert validation_metric(runs) == "recall@1"
-    assert curves(runs)[0].scores == [0.6 + 0.1 * e for e in (1, 2, 3)]
+    validation, _ = training(runs)
+    assert validation.title == "Recall@1 on validation classes"
+    assert list(validation.figure.data[0].y) == pytest.approx([70, 80, 90])
 
 
 def test_epochs_that_were_not_validated_leave_a_gap(make_run, gathered):
@@ -32,32 +49,61 @@ def test_epochs_that_were_not_validated_leave_a_gap(make_run, gathered):
     lines[1] = '{"epoch": 2, "loss": 0.5}'
     run.run.log.write_text("\n".join(lines))
     run.run.finish(run.run.result, 12.34)
-    curve = curves(gathered([run]).contenders)[0]
-    assert curve.epochs == [1, 2, 3]
-    assert curve.validated == [1, 3]
+    validation, loss = training(gathered([run]).contenders)
+    assert list(loss.figure.data[0].x) == [1, 2, 3]
+    assert list(validation.figure.data[0].x) == [1, 3]
 
 
-def test_recall_curves_have_all_k(study):
-    curve = recall_curves(study.contenders)[0]
-    assert curve.ks == [1, 2, 4, 8]
-    assert curve.scores == [study.contenders[0].interval(f"recall@{k}").mean for k in (1, 2, 4, 8)]
-    base = recall_curves([c for c in study.contenders if c.baseline])[0]
-    assert base.halves == [None] * 4
+def test_recall_has_all_k_above_the_median(study):
+    rows = study.contenders
+    chart = recall_chart(rows, by_name(rows))
+    line = chart.figure.data[0]
+    assert list(line.x) == [1, 2, 4, 8]
+    assert chart.figure.layout.xaxis.type == "log"
+    for n, k in enumerate(line.x):
+        scores = sorted(100 * one.interval(f"recall@{k}").mean for one in rows[:8])
+        middle = (scores[(len(scores) - 1) // 2] + scores[len(scores) // 2]) / 2
+        expected = 100 * rows[0].interval(f"recall@{k}").mean - middle
+        assert line.y[n] == pytest.approx(expected)
+    bare = next(t for t in chart.figure.data if t.name == "raw features")
+    assert bare.error_y.array is None
 
 
-def test_scatters_only_where_something_varies(study):
-    found = scatters(study.contenders, "map@r", {})
-    assert [chart.key for chart in found] == ["size", "pi-ratio", "rho"]
-    trained = [one for one in study.contenders if not one.baseline]
-    assert [c.key for c in scatters(trained, "map@r", {})] == ["pi-ratio", "rho"]
+def test_properties_only_where_something_varies(study):
+    rows = study.contenders
+
+    def titles(contenders):
+        found = property_charts(contenders, "map@r", {}, by_name(rows))
+        return [chart.title for chart in found]
+
+    names = [
+        f"MAP@R by {what}" for what in ("embedding size", "embedding density", "spectral decay")
+    ]
+    assert titles(rows) == names
+    assert titles([one for one in rows if not one.baseline]) == names[1:]
 
 
 def test_structure_of_embeddings_fills_what_results_do_not_tell(three_runs, gathered):
-    contenders = gathered(three_runs).contenders
-    assert [chart.key for chart in scatters(contenders, "map@r", {})] == []
-    known = {one.name: {"rho": 0.1 * at} for at, one in enumerate(contenders)}
-    (chart,) = scatters(contenders, "map@r", known)
-    assert chart.key == "rho"
-    assert {point.name: point.x for point in chart.points} == pytest.approx(
-        {name: values["rho"] for name, values in known.items()}
-    )
+    rows = gathered(three_runs).contenders
+    assert property_charts(rows, "map@r", {}, by_name(rows)) == []
+    known = {one.name: {"rho": 0.1 * at} for at, one in enumerate(rows)}
+    (chart,) = property_charts(rows, "map@r", known, by_name(rows))
+    assert sorted(trace.x[0] for trace in chart.figure.data) == pytest.approx([0, 0.1, 0.2])
+
+
+def test_intervals_end_where_scores_do():
+    (style,) = styles("a")
+    trace = points([1, 2], [99, 50], style, half=[3, 3])
+    assert list(trace.error_y.array) == [1, 3]
+    assert list(trace.error_y.arrayminus) == [3, 3]
+    assert points([1], [2], style, half=[None]).error_y.array is None
+
+
+def test_names_are_no_markup():
+    (style,) = styles(["<b>a</b> & b"])
+    assert points([1], [2], style).name == "&lt;b&gt;a&lt;/b&gt; &amp; b"
+
+
+def test_a_figure_does_not_bring_the_theme(study):
+    rows = study.contenders
+    assert "template" not in json_of(recall_chart(rows, by_name(rows)).figure)["layout"]

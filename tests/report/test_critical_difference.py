@@ -1,34 +1,34 @@
-import xml.etree.ElementTree as ET
-from dataclasses import replace
+"""The chart of average ranks."""
+
+from xml.etree import ElementTree
 
 import pytest
 
 from lookalike.compare.comparison import compare
 from lookalike.compare.contenders import gather
-from lookalike.report.critical_difference import critical_difference_diagram
+from lookalike.report.method_charts import ranks_chart
+from lookalike.report.static import as_svg
 
 
 @pytest.fixture(scope="module")
-def study(make_study, tmp_path_factory):
-    return gather([make_study(tmp_path_factory.mktemp("s") / "s", trials=20)])
+def tournament(make_study, tmp_path_factory):
+    folder = make_study(tmp_path_factory.mktemp("s") / "s", trials=20)
+    return compare(gather([folder]), "map@r").tournament
 
 
-def test_the_diagram_of_ranks_is_sound(study):
-    result = compare(study, "map@r").tournament
-    for alone in (True, False):
-        root = ET.fromstring(critical_difference_diagram(result, alone=alone))
-        texts = [e.text for e in root.iter("{http://www.w3.org/2000/svg}text")]
-        for one in result.standings:
-            assert any(one.name in text and f"{one.rank:.2f}" in text for text in texts)
-        bars = [e for e in root.iter() if e.get("class") == "group"]
-        assert len(bars) == len(result.groups)
-        width = float(root.get("viewBox").split()[2])
-        xs = [float(e.get(k)) for e in root.iter() for k in ("x1", "x2", "x") if e.get(k)]
-        assert 0 <= min(xs) <= max(xs) <= width
-    assert "critical difference" not in critical_difference_diagram(result)
+def test_ranks_are_in_order_and_a_bar_stands_beside_each_group(tournament):
+    chart = ranks_chart(tournament)
+    ranks, *bars = chart.figure.data
+    assert list(ranks.x) == [one.rank for one in tournament.standings]
+    labels = [note.text for note in chart.figure.layout.annotations]
+    names = [one.name for one in tournament.standings]
+    assert [label.partition("  ")[0] for label in labels] == names
+    assert len(bars) == len(tournament.groups)
+    for bar, group in zip(bars, tournament.groups, strict=True):
+        inside = [name for at, name in enumerate(names) if min(bar.y) <= at <= max(bar.y)]
+        assert inside == list(group)
+    assert tournament.about in chart.note
 
 
-def test_names_cannot_break_the_diagram(study):
-    result = compare(study, "map@r").tournament
-    bad = tuple(replace(one, name=f"<b>{one.name}&") for one in result.standings)
-    ET.fromstring(critical_difference_diagram(replace(result, standings=bad, groups=())))
+def test_it_is_a_file_too(tournament):
+    ElementTree.fromstring(as_svg(ranks_chart(tournament)))

@@ -1,14 +1,18 @@
 """The figures of differences to the best and of power."""
 
-import re
 from xml.etree import ElementTree
 
 import pytest
 
 from lookalike.compare.comparison import compare
 from lookalike.compare.contenders import gather
-from lookalike.report.differences import difference_figure, difference_rows
-from lookalike.report.power import power_figure, power_sentence
+from lookalike.report.method_charts import (
+    difference_chart,
+    difference_rows,
+    power_chart,
+    power_sentence,
+)
+from lookalike.report.static import as_svg
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +35,7 @@ def test_rows_are_minus_the_best_the_nearest_first(part_of):
     assert (
         far.classes.low < far.trainings.low < far.mean < far.trainings.high < far.classes.high < 0
     )
-    assert (far.kind, far.verdict, far.share) == ("sure", "worse", 0.0)
+    assert (far.colour, far.verdict, far.share) == ("wrong", "worse", 0.0)
     assert rows["circle"].verdict in ("cannot be told apart", "lower, these classes only")
 
 
@@ -39,11 +43,10 @@ def test_a_baseline_above_the_best_method_is_better(part_of):
     part = part_of(methods={"contrastive": 0.5, "triplet": 0.45})
     (row, *_) = [row for row in difference_rows(part) if row.name == "LDA, shrunk"]
     assert row.mean > 0
-    assert (row.kind, row.verdict) == ("above", "better")
+    assert (row.colour, row.verdict) == ("right", "better")
     assert row.classes.low > 0
 
 
-@pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize(
     ("options", "thick", "thin"),
     [
@@ -52,46 +55,38 @@ def test_a_baseline_above_the_best_method_is_better(part_of):
         ({"classes": 0}, 6, 0),
     ],
 )
-def test_the_figure_has_a_mark_for_each_interval(part_of, narrow, options, thick, thin):
+def test_the_chart_has_a_mark_for_each_interval(part_of, options, thick, thin):
     part = part_of(methods=METHODS, **options)
-    svg = difference_figure(part, "map@r", narrow=narrow)
-    ElementTree.fromstring(svg)
-    assert svg.count('class="thick"') == thick
-    assert svg.count('class="thin"') == thin
-    assert svg.count("<circle") == 6
-    width = float(re.search(r'viewBox="0 0 (\d+)', svg)[1])
-    places = [float(x) for x in re.findall(r'c?x[12]?="([\d.]+)"', svg)]
-    assert all(0 <= x <= width for x in places)
-    for row in difference_rows(part):
-        assert f">{row.name}</text>" in svg
+    chart = difference_chart(part, "map@r")
+    widths = [trace.line.width for trace in chart.figure.data if trace.mode == "lines"]
+    assert (widths.count(9), widths.count(2)) == (thick, thin)
+    dots = [trace.x[0] for trace in chart.figure.data if trace.mode == "markers"]
+    rows = difference_rows(part)
+    assert dots == pytest.approx([100 * row.mean for row in rows])
+    labels = [note.text for note in chart.figure.layout.annotations]
+    assert all(label.startswith(row.name) for label, row in zip(labels, rows, strict=True))
+    assert all(label.endswith(row.verdict) for label, row in zip(labels, rows, strict=True))
 
 
-@pytest.mark.parametrize("scale", [1, 1e3, 1e8])
-def test_the_axis_has_a_few_ticks_whatever_the_metric(part_of, scale):
-    part = part_of(methods={name: scale * score for name, score in METHODS.items()})
-    svg = difference_figure(part, "map@r")
-    assert 2 <= svg.count('class="grid"') <= 9
-
-
-def test_a_file_of_its_own_has_its_style(part_of):
-    assert "<style>" in difference_figure(part_of(), "map@r", alone=True)
-    assert "<style>" not in difference_figure(part_of(), "map@r")
+def test_the_same_chart_is_an_svg_file(part_of):
+    part = part_of(methods={"a <b> & c": 0.6, "d $x$": 0.66})
+    root = ElementTree.fromstring(as_svg(difference_chart(part, "map@r")))
+    texts = [one.text or "" for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert any(text.startswith("a <b> & c") for text in texts)
+    assert any("points of MAP@R" in text for text in texts)
 
 
 def test_power_by_classes_and_trainings(part_of):
-    part = part_of(methods=METHODS)
-    for narrow in (False, True):
-        svg = power_figure(part, "map@r", narrow=narrow)
-        ElementTree.fromstring(svg)
-        assert svg.count("<polyline") >= 3
-        assert svg.count('class="now"') == 1
-        assert "this study: " in svg
-        labels = [float(y) for y in re.findall(r'y="([\d.]+)">\d+ trainings?<', svg)]
-        gaps = [abs(a - b) for at, a in enumerate(labels) for b in labels[:at]]
-        assert min(gaps) >= 14  # none covers another
-    assert "1 training<" in power_figure(part_of(repeats=1), "map@r")
-    assert power_figure(part_of(classes=0), "map@r") is None
-    assert power_figure(part_of(methods={"triplet": 0.6}), "map@r") is None
+    chart = power_chart(part_of(methods=METHODS), "map@r")
+    lines = [trace for trace in chart.figure.data if trace.mode == "lines"]
+    assert len(lines) == len(chart.legend) >= 3
+    assert [line.line.width for line in lines].count(3) == 1
+    assert all(list(line.y) == sorted(line.y, reverse=True) for line in lines)
+    assert "this study: " in chart.figure.data[-1].text[0]
+    (only,) = power_chart(part_of(repeats=1), "map@r").legend
+    assert only.name == "1 training"
+    assert power_chart(part_of(classes=0), "map@r") is None
+    assert power_chart(part_of(methods={"triplet": 0.6}), "map@r") is None
 
 
 def test_the_smallest_difference_that_a_study_tells_is_said(part_of):

@@ -1,11 +1,11 @@
-import json
-from dataclasses import asdict, replace
-from types import SimpleNamespace
+"""Optuna's plots of the trials of each method."""
+
+from dataclasses import replace
 
 import pytest
 
 from lookalike.compare.contenders import gather
-from lookalike.report.formatting import template
+from lookalike.report.charts import json_of
 from lookalike.report.tuning import tunings
 
 
@@ -16,45 +16,54 @@ def gathered(make_study, tmp_path_factory):
 
 def test_the_parameter_that_decides_is_the_most_important(gathered):
     for one in tunings(gathered.contenders):
-        assert one.parameters[0].name == "optim.lr"  # the only one that the scores follow
-        assert sum(p.importance for p in one.parameters) == pytest.approx(1)
-        assert one.parameters[0].log
-        assert not next(p for p in one.parameters if p.name == "loss.margin").log
-        assert one.scores[one.best] == max(one.scores)
-        assert (len(one.scores), one.failed, one.pruned) == (18, 1, 1)
-        assert one.errors == ["the loss is nan"]
-        assert 3 not in one.numbers
+        assert max(one.importances, key=one.importances.get) == "optim.lr"  # scores follow it
+        assert sum(one.importances.values()) == pytest.approx(1)
+        first, *others = one.slices
+        assert (first.title, first.figure.layout.xaxis.type) == ("optim.lr", "log")
+        margin = next(chart for chart in others if chart.title == "loss.margin")
+        assert margin.figure.layout.xaxis.type is None
+        assert (
+            one.note == "18 trials complete, 1 given up early, 1 failed. Failures: the loss is nan."
+        )
+
+
+def test_the_ring_is_round_the_best_trial(gathered):
+    row = gathered.contenders[0].row
+    best = max((t for t in row.trials if t.value is not None), key=lambda t: t.value)
+    one = tunings(gathered.contenders)[0]
+    assert one.history.figure.data[-1].y[0] == pytest.approx(100 * best.value)
+    for chart in one.slices:
+        ring = chart.figure.data[-1]
+        assert ring.x[0] == pytest.approx(best.parameters[chart.title])
+        assert ring.y[0] == pytest.approx(100 * best.value)
+    for chart in one.contours:
+        axes, ring = chart.figure.layout, chart.figure.data[-1]
+        assert ring.x[0] == pytest.approx(best.parameters[axes.xaxis.title.text])
+        assert ring.y[0] == pytest.approx(best.parameters[axes.yaxis.title.text])
 
 
 def test_exact_ties_are_not_one_winner(gathered):
     """Where a loss spoils every head the start is kept: five trials had the same best score."""
     first = gathered.contenders[0]
     best = max(t.value for t in first.row.trials if t.value is not None)
-    assert tunings([first])[0].tied == 1
+    assert tunings([first])[0].tie == ""
     tied = [n for n, t in enumerate(first.row.trials) if t.value is not None][:5]
     trials = tuple(
         replace(t, value=best + 0.01 if n in tied else t.value)
         for n, t in enumerate(first.row.trials)
     )
     (found,) = tunings([replace(first, row=replace(first.row, trials=trials))])
-    assert found.tied == 5
-    shown = template("parts/tuning.html.j2").render(
-        blocks=[SimpleNamespace(tunings=[found, tunings([first])[0]])]
-    )
-    told = f"{first.name}: 5 of {len(found.scores)} trials have exactly the same best score"
-    assert told in " ".join(shown.split())
-    assert shown.count("exactly the same best score") == 1
-    assert "The ring is the winner" not in shown
+    assert found.tie.startswith(f"{first.name}: 5 of 18 trials have exactly the same best score")
 
 
 def test_contours_go_through_the_trials(gathered):
     one = tunings(gathered.contenders)[0]
-    assert [(c.x, c.y)[0] for c in one.contours].count("optim.lr") == 2
-    for contour in one.contours:
-        inside = [v for row in contour.scores for v in row if v is not None]
-        assert min(one.scores) - 1e-5 <= min(inside) <= max(inside) <= max(one.scores) + 1e-5
-        assert len(contour.xs) == len(contour.scores[0]) == 25
-    json.dumps([asdict(one)], allow_nan=False)
+    assert len(one.contours) == 3
+    assert sum("optim.lr" in chart.title for chart in one.contours) == 2
+    for chart in one.contours:
+        field, dots, *_ = chart.figure.data
+        assert field.type == "contour"
+        assert len(dots.x) == 18
 
 
 def with_trials(contender, change):
@@ -67,16 +76,20 @@ def with_trials(contender, change):
     "change",
     [
         lambda trial, n: {"optim.lr": 0.1},
-        lambda trial, n: {"a": float(n), "b": 2.0 * n},  # on one line: no triangle
-        lambda trial, n: {"name": ["x", "y"][n % 2], "on": n % 3 == 0},
+        lambda trial, n: {"<b>a</b>": float(n), "b": 2.0 * n},
+        lambda trial, n: {"name": ["<i>x</i>", "y"][n % 2], "on": n % 3 == 0},
         lambda trial, n: {"a": 1.0} if n % 2 else {"b": float(n)},
         lambda trial, n: {},
     ],
 )
 def test_odd_search_spaces(gathered, change):
-    found = tunings([with_trials(gathered.contenders[0], change)])
-    json.dumps([asdict(one) for one in found], allow_nan=False)
-    assert all(not one.contours for one in found)
+    for one in tunings([with_trials(gathered.contenders[0], change)]):
+        charts = [one.history, *one.slices, *one.contours]
+        charts += [one.importance] if one.importance else []
+        for chart in charts:
+            text = str(json_of(chart.figure))
+            assert "<b>" not in text
+            assert "<i>" not in text
 
 
 def test_untuned_rows_have_no_plots(make_study, tmp_path):

@@ -54,14 +54,15 @@ def print_part(found: "Comparison", part: "OnDataset") -> None:
     from rich.console import Console
 
     from lookalike.report.formatting import metric_label
-    from lookalike.report.tables import as_text, main_table
+    from lookalike.report.scores import compact, main_table
+    from lookalike.report.tables import as_text
 
     table = main_table(part, found.metric, found.which)
     several = any(one.concatenated for one in part.contenders)
     scored = {"separate": "the folds' separate models", "concatenated": "concatenated embeddings"}
     of = f", of {scored[found.which]}" if several else ""
     print(f"{part.label}, by {metric_label(found.metric)}{of}")
-    Console(highlight=False).print(as_text(table))
+    Console(highlight=False).print(as_text(compact(table)))
     print_settings(part)
     for number, flaw in enumerate(part.audit.flaws, 1):
         print(f"  [{number}] {flaw.sentence}")
@@ -88,7 +89,7 @@ def print_settings(part: "OnDataset") -> None:
 
 def print_claims(part: "OnDataset") -> None:
     """Print what holds, what holds for these classes only, and the number of open pairs."""
-    from lookalike.report.power import power_sentence
+    from lookalike.report.method_charts import power_sentence
 
     if part.differences:
         print(part.basis)

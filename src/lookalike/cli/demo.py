@@ -21,10 +21,11 @@ def demo(
 
     from lookalike.compare.comparison import chosen_metric, compare, ranking_metrics
     from lookalike.report.demo import run_demo
-    from lookalike.report.tables import as_text, score_table
+    from lookalike.report.scores import compact, score_table
+    from lookalike.report.tables import as_text
 
     with ConsoleWatcher() as watcher:
         methods, page = run_demo(output, watcher)
     (part,) = compare(methods, chosen_metric(methods)).datasets
-    Console().print(as_text(score_table(part, ranking_metrics(methods))))
+    Console().print(as_text(compact(score_table(part, ranking_metrics(methods)))))
     print(f"The page: {page}")

@@ -108,9 +108,10 @@ def command(given: list[str]) -> str:
 
 def show_outcome(found: "Outcome", pages: list[Path]) -> None:
     """Print the table, what became of each claim, and what was written."""
-    from lookalike.papers.tables import as_text, result_table
+    from lookalike.papers.tables import result_table
+    from lookalike.report.tables import as_text
 
-    if found.rows:
+    if found.gathered:
         Console(highlight=False).print(as_text(result_table(found)))
     for sentence in found.deviations:
         print(f"differs: {sentence}")
@@ -125,7 +126,7 @@ def show_outcome(found: "Outcome", pages: list[Path]) -> None:
 
 def show_entries(found: list["Entry"], as_json: bool) -> None:
     """Print one line each, or everything with what it needs."""
-    from lookalike.papers.cells import needs
+    from lookalike.papers.selection import needs
 
     if as_json:
         listed = [
@@ -150,14 +151,16 @@ def show_entries(found: list["Entry"], as_json: bool) -> None:
 
 def show_list(chosen: "Entry", as_json: bool) -> None:
     """Print a list of the document."""
-    from lookalike.papers.lists import list_table
+    from lookalike.papers.tables import list_table
 
     table = list_table(chosen.lists)
+    names = [column.name for column in table.columns]
+    rows = [[cell.text for cell in row.cells] for row in table.rows]
     if as_json:
-        print(json.dumps(table.mappings, indent=2))
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
         return
     print(f"{chosen.title}  [{chosen.source}]\n")
-    widths = [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
-    for line in (table.columns, *table.rows):
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    for line in (names, *rows):
         cells = (text.ljust(width) for text, width in zip(line, widths, strict=True))
         print("  ".join(cells).rstrip())

@@ -213,7 +213,7 @@ class Entry(Strict):
     quotes: tuple[str, ...] = ()
     """Sources of published numbers that belong to no recipe."""
     lists: str = ""
-    """The list of :mod:`lookalike.papers.lists` that it shows."""
+    """The list of :mod:`lookalike.papers.tables` that it shows."""
     notes: str = ""
     """What the document leaves open."""
 

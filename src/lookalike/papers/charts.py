@@ -1,37 +1,37 @@
-"""The data of a reproduction's charts: score by an axis, by year, in pairs, by rank."""
+"""The charts of a reproduction: score by an axis, by year, in pairs, by rank, over trials."""
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Literal
+from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
+import torch
 
 from lookalike.compare.statistics import Standing, tournament
+from lookalike.evaluation.histograms import Mixes, distance_histogram
 from lookalike.evaluation.metrics import more_is_better
+from lookalike.mixing.pairs import random_pairs
+from lookalike.ops.rows import normalize_rows
 from lookalike.papers.claims import CONFIDENCE, METRIC, correlation
-from lookalike.papers.outcome import OutcomeRow
-from lookalike.published import Published
-from lookalike.report.charts import Method, styles
-from lookalike.report.formatting import metric_label, signed
-
-__all__ = [
-    "Chart",
-    "Series",
-    "by_axis",
-    "by_year",
-    "correlations",
-    "in_pairs",
-    "ranking",
-    "ranks",
-    "side_by_side",
-    "tested_by_year",
-]
-
-Mark = Literal["lines", "points", "bars", "areas", "spans", "rows"]
-Kind = Literal["category", "log", "linear", "year"]
+from lookalike.papers.selection import Row
+from lookalike.published import Published, claimed_gains
+from lookalike.report.charts import (
+    SCORES,
+    Chart,
+    Style,
+    chart,
+    escaped,
+    labelled_rows,
+    points,
+    styles,
+    year_axis,
+)
+from lookalike.report.formatting import NOTHING, metric_label, signed
+from lookalike.report.tables import Cell, Column, Table
+from lookalike.report.tables import Row as TableRow
+from lookalike.runs.run import TestEmbeddings
 
 OURS, PUBLISHED = "ours", "published"
 STRUCTURE = {
@@ -44,84 +44,59 @@ STRUCTURE = {
     "train-pi-intra-cosine": "1 - cosine inside training classes",
     "train-pi-inter-cosine": "1 - cosine between training classes",
 }
-
-
-@dataclass(frozen=True)
-class Series:
-    """Points of one colour; scores in per cent."""
-
-    name: str
-    x: list[float | str]
-    y: list[float | str]
-    half: list[float | None]
-    """What is drawn as ±: half an interval, or a deviation."""
-    texts: list[str]
-    """What a point is, besides its values."""
-    style: Method
-    hollow: bool = False
-
-
-@dataclass(frozen=True)
-class Chart:
-    """One chart of the page."""
-
-    title: str
-    mark: Mark
-    x: str
-    y: str
-    series: list[Series]
-    kind: Kind = "category"
-    """Of the horizontal axis."""
-    values: tuple[str, ...] = ()
-    """The ticks, in order, where only these values exist."""
-    note: str = ""
-    span: tuple[float, float] | None = None
-    """What the vertical axis shows, where charts side by side share it."""
-    bounds: tuple[float, float] | None = None
-    """What a score can be at least and at most; ± ends there."""
-
-    @property
-    def legend(self) -> list[Method]:
-        """The styles to explain; none where there is one series."""
-        return [one.style for one in self.series] if len(self.series) > 1 else []
-
+BINS = 60
+MIXES = 20_000
+ALPHA = 2.0
+MOST_ITEMS = 4_000
+MOST_MAPS = 3
+SHARED = 2
+"""A value of a grid is tried at least as often on average."""
 
 Score = tuple[float, float | None]
 """A score and what is drawn as ±, in the unit of the chart."""
+Place = Callable[[Row], Mapping[str, str]]
 
 
-def points(metric: str) -> float:
+def unit(metric: str) -> float:
     """By what a metric is multiplied to be shown: scores are shown in per cent."""
     return 100.0 if more_is_better(metric) else 1.0
 
 
-def bounds(metric: str) -> tuple[float, float] | None:
+def limits(metric: str) -> tuple[float, float] | None:
     """What a metric can be at least and at most, as it is shown."""
-    return (0.0, 100.0) if more_is_better(metric) else None
+    return SCORES if more_is_better(metric) else None
 
 
-def our_score(row: OutcomeRow, metric: str) -> Score | None:
+def our_score(row: Row, metric: str) -> Score | None:
     """The score of a row with half its interval, to be shown."""
-    found = row.ours.get(metric)
-    if found is None:
-        return None
-    factor = points(metric)
-    return factor * found.mean, None if found.half is None else factor * found.half
+    found, factor = row.ours.get(metric), unit(metric)
+    return (factor * found.mean, found.half and factor * found.half) if found else None
 
 
-def published_score(row: OutcomeRow, metric: str) -> Score | None:
+def published_score(row: Row, metric: str) -> Score | None:
     """The published score of a row with its deviation."""
     found = row.published.get(metric)
     return None if found is None or found.value is None else (found.value, found.spread)
 
 
-SIDES: tuple[tuple[str, Callable[[OutcomeRow, str], Score | None]], ...] = (
-    (OURS, our_score),
-    (PUBLISHED, published_score),
-)
+def _place(row: Row) -> Mapping[str, str]:
+    return {"method": row.method} | dict(row.axes)
 
 
-def by_axis(rows: Sequence[OutcomeRow], x: str, line: str, metric: str) -> list[Chart]:
+def _published_place(row: Row) -> Mapping[str, str]:
+    """Where the document has the row: at small scale, data set and network are others."""
+    place, original = _place(row), row.as_published or row.config
+    theirs = {"dataset": original.data.name, "network": original.model.network}
+    return {axis: theirs.get(axis, value) for axis, value in place.items()}
+
+
+SIDES: dict[str, tuple[Callable[[Row, str], Score | None], Place]] = {
+    OURS: (our_score, _place),
+    PUBLISHED: (published_score, _published_place),
+}
+
+
+def by_axis(rows: Sequence[Row], x: str, line: str, metric: str) -> list[Chart]:
     """The score by the values of an axis, ours and the document's.
 
     Args:
@@ -137,110 +112,158 @@ def by_axis(rows: Sequence[OutcomeRow], x: str, line: str, metric: str) -> list[
     if len(_values(rows, x)) < 2:
         return []
     found = []
-    for title, score_of in SIDES:
-        place = PLACES[title]
-        values, lines = _values(rows, x, place), _values(rows, line, place) or [""]
-        style = {one.name: one for one in styles(lines)}
+    for side, (score_of, place) in SIDES.items():
+        values, lines = _values(rows, x, place), _values(rows, line, place) or [OURS]
         scored = [(place(row), score_of(row, metric)) for row in rows]
-        series = [_line(scored, x, values, line, name, style) for name in lines]
+        series = {name: _line(scored, x, values, line, name) for name in lines}
         if x == "ratio" and len(series) == 1:
-            test = replace(series[0].style, name="test classes")
-            series = [replace(series[0], name=test.name, style=test)]
-            series.append(_on_validation(rows, values, metric, title))
-        series = [one for one in series if one.x]
-        if series:
-            found.append(
-                Chart(
-                    title=f"{metric_label(metric)} by {x}, {title}",
-                    mark="lines",
-                    x=x,
-                    y=metric_label(metric),
-                    series=series,
-                    kind=_kind(values),
-                    values=tuple(values),
-                    note=_averaged(rows, x, line),
-                    bounds=bounds(metric),
-                )
+            on_test, on_validation = "test classes", _on_validation(rows, metric, side)
+            series = {on_test: next(iter(series.values())), "validation classes": on_validation}
+        series = {name: scores for name, scores in series.items() if scores}
+        if not series:
+            continue
+        legend = styles(series)
+        kind = _kind(values)
+        number: Callable[[str], Any] = str if kind == "category" else float
+        ticks: dict[str, Any] = {"type": kind}
+        ticks |= (
+            {"categoryorder": "array", "categoryarray": list(map(escaped, values))}
+            if kind == "category"
+            else {"tickvals": list(map(float, values)), "ticktext": values}
+        )
+        traces = []
+        for style, scores in zip(legend, series.values(), strict=True):
+            means = {value: fmean(score for score, _ in own) for value, own in scores.items()}
+            half = [own[0][1] if len(own) == 1 else None for own in scores.values()]
+            texts = [f"mean of {len(own)}" if len(own) > 1 else "" for own in scores.values()]
+            at = [escaped(v) if kind == "category" else number(v) for v in means]
+            made = points(
+                at,
+                [*means.values()],
+                style,
+                half=half,
+                lines=True,
+                texts=texts,
+                limits=limits(metric),
             )
+            traces.append(made)
+        title, label = f"{metric_label(metric)} by {x}, {side}", metric_label(metric)
+        note = _averaged(rows, x, line)
+        found.append(chart(title, traces, x=x, y=label, xaxis=ticks, note=note, legend=legend))
     return found
 
 
-def by_year(rows: Sequence[OutcomeRow], metric: str) -> list[Chart]:
-    """The score of each method in chronological order, ours and the document's.
+def _line(
+    scored: Sequence[tuple[Mapping[str, str], Score | None]],
+    x: str,
+    values: Sequence[str],
+    line: str,
+    name: str,
+) -> dict[str, list[Score]]:
+    """The scores of one line at each value; several where something else varies."""
+    found: dict[str, list[Score]] = {value: [] for value in values}
+    for place, score in scored:
+        if place.get(line, OURS) == name and x in place and score is not None:
+            found[place[x]].append(score)
+    return {value: scores for value, scores in found.items() if scores}
 
-    Args:
-        rows: What was trained.
-        metric: The score.
 
-    Returns:
-        One chart, the year of each method's paper before its name; none where no year is known.
-    """
-    dated = [(row.year, row) for row in rows if row.year and row.planned.config.train.epochs]
-    dated.sort(key=lambda one: one[0])
-    names = {id(row): f"{year} {row.label}" for year, row in dated}
-    series = []
-    for at, (title, score_of) in enumerate(SIDES):
-        found = [(names[id(row)], score_of(row, metric)) for _, row in dated]
-        known = [(name, score) for name, score in found if score is not None]
-        if known:
-            style = Method(title, None if at else 0, 0)
-            x: list[float | str] = [score[0] for _, score in known]
-            y: list[float | str] = [name for name, _ in known]
-            halves = [score[1] for _, score in known]
-            series.append(Series(title, x, y, halves, [""] * len(x), style, hollow=at == 1))
-    if not series:
+def _on_validation(rows: Sequence[Row], metric: str, side: str) -> dict[str, list[Score]]:
+    """The score on validation classes by the split ratio, beside the one on test classes."""
+    scores: dict[str, list[Score]] = {}
+    for row in rows:
+        told, printed = row.validation, row.published_validation.get(metric)
+        if side == PUBLISHED and printed is not None and printed.value is not None:
+            scores[row.axes["ratio"]] = [(printed.value, printed.spread)]
+        elif side == OURS and told is not None and row.validation_metric == metric:
+            half = told.half and unit(metric) * told.half
+            scores[row.axes["ratio"]] = [(unit(metric) * told.mean, half)]
+    return scores
+
+
+def by_year(rows: Sequence[Row], metric: str) -> list[Chart]:
+    """The score of each method in chronological order, ours and the document's."""
+    dated = sorted(
+        ((row.year, row) for row in rows if row.year and row.config.train.epochs),
+        key=lambda one: one[0],
+    )
+    traces, legend = [], []
+    for at, (side, (score_of, _)) in enumerate(SIDES.items()):
+        found = [(n, score) for n, (_, row) in enumerate(dated) if (score := score_of(row, metric))]
+        if found:
+            legend.append(Style(side, None if at else 0))
+            x, half = zip(*(score for _, score in found), strict=True)
+            at_rows = [number for number, _ in found]
+            trace = points(x, at_rows, legend[-1], half=half, across=True, hollow=at == 1,
+                           limits=limits(metric), hover="%{x:.4~g}")  # fmt: skip
+            traces.append(trace)
+    if not traces:
         return []
     label = metric_label(metric)
     title = f"{label} in chronological order of the methods"
-    values = tuple(names.values())
-    return [Chart(title, "rows", label, "", series, "linear", values, bounds=bounds(metric))]
+    names = [f"{year} {row.label}" for year, row in dated]
+    return [labelled_rows(title, names, traces, x=label, legend=legend, above=0.4)]
 
 
-def tested_by_year(rows: Sequence[OutcomeRow], metric: str) -> Chart | None:
-    """What was found for each method, at the year of its paper.
-
-    Args:
-        rows: What was trained.
-        metric: The score.
-
-    Returns:
-        The chart, a colour for each row; None where no year is known.
-    """
-    dated = [row for row in rows if row.year and row.planned.config.train.epochs]
-    style = {one.name: one for one in styles(row.label for row in dated)}
-    series = [
-        Series(row.label, [row.year or 0], [found[0]], [found[1]], [""], style[row.label])
-        for row in dated
-        if (found := our_score(row, metric)) is not None
-    ]
-    if not series:
+def tested_by_year(rows: Sequence[Row], metric: str) -> Chart | None:
+    """What was found for each method, at the year of its paper; None where no year is known."""
+    dated = [(row, row.year) for row in rows if row.year and row.config.train.epochs]
+    known = [(row, year, s) for row, year in dated if (s := our_score(row, metric))]
+    if not known:
         return None
-    title = f"What this test finds on {', '.join(sorted({r.result.dataset for r in dated}))}"
-    label = metric_label(metric)
-    return Chart(title, "points", "year of the paper", label, series, "year", bounds=bounds(metric))
+    legend = styles(row.label for row, _, _ in known)
+    traces = [
+        points([year], [score], style, half=[half], limits=limits(metric))
+        for style, (_, year, (score, half)) in zip(legend, known, strict=True)
+    ]
+    data = ", ".join(sorted({row.config.data.name for row, _, _ in known}))
+    return chart(
+        f"What this test finds on {data}",
+        traces,
+        x="year of the paper",
+        y=metric_label(metric),
+        xaxis=year_axis(year for _, year, _ in known),
+        legend=legend,
+    )
 
 
-def side_by_side(shown: Sequence[Chart]) -> list[Chart]:
-    """Charts whose vertical axes show the same span, so that they can be compared.
+def claims_by_year(dataset: str) -> Chart | None:
+    """Each paper's own claimed gain: from what it reports for an older method to its own.
 
-    Args:
-        shown: Charts of scores.
-
-    Returns:
-        The same charts with the span of all their points and intervals.
+    None where no document prints both numbers of a paper.
     """
-    low, high = math.inf, -math.inf
-    for one in (series for chart in shown for series in chart.series):
-        for value, half in zip(one.y, one.half, strict=True):
-            low = min(low, float(value) - (half or 0))
-            high = max(high, float(value) + (half or 0))
-    room = 0.05 * (high - low) + 0.5
-    return [replace(one, span=(low - room, high + room)) for one in shown]
+    gains = [
+        (one, one.baseline, one.own)
+        for one in claimed_gains()
+        if one.dataset == dataset and one.own is not None and one.baseline is not None
+    ]
+    if not gains:
+        return None
+    legend = styles(f"over {one.over}" for one, _, _ in gains)
+    traces = []
+    for style in legend:
+        x: list[Any] = []
+        y: list[Any] = []
+        texts: list[str] = []
+        for one, base, own in gains:
+            if f"over {one.over}" == style.name:
+                x += [one.year, one.year, None]
+                y += [base, own, None]
+                texts += [f"{one.title}: {one.over}", f"{one.title}: {one.method}", ""]
+        traces.append(points(x, y, style, lines=True, texts=texts, hover="%{y:.1f}"))
+    return chart(
+        f"What papers claim to gain on {dataset}",
+        traces,
+        x="year of the paper",
+        y="Recall@1",
+        xaxis=year_axis(one.year for one, _, _ in gains),
+        legend=legend,
+        note="A line goes from what a paper reports for the older method to what it reports for "
+        "its own; papers of which the documents print one number only are left out.",
+    )
 
 
-def in_pairs(
-    rows: Sequence[OutcomeRow], pairs: Iterable[tuple[str, str]], metric: str
-) -> list[Chart]:
+def in_pairs(rows: Sequence[Row], pairs: Iterable[tuple[str, str]], metric: str) -> list[Chart]:
     """Methods in the pairs of which claims say that the first is better.
 
     Args:
@@ -249,107 +272,44 @@ def in_pairs(
         metric: The score.
 
     Returns:
-        Bars of ours, and of published numbers where there are any.
+        A chart of ours, and of published numbers where there are any.
     """
     by_method = {row.method: row for row in rows}
-    sides = (Method("before the arrow", None, 0), Method("after the arrow", 0, 0))
+    known = [(by_method[a], by_method[b]) for a, b in pairs if a in by_method and b in by_method]
+    legend = (Style("before the arrow", None), Style("after the arrow", 0))
     found = []
-    for title, score_of in SIDES:
-        columns: dict[str, tuple[Score, Score]] = {}
-        for name, base in pairs:
-            both = (by_method.get(base), by_method.get(name))
-            scores = [None if row is None else score_of(row, metric) for row in both]
-            if scores[0] is not None and scores[1] is not None:
-                columns[f"{base} → {name}"] = (scores[0], scores[1])
-        if not columns:
+    for side, (score_of, _) in SIDES.items():
+        labels, before, after = [], [], []
+        for row, base in known:
+            first, second = score_of(base, metric), score_of(row, metric)
+            if first and second:
+                gain = signed((second[0] - first[0]) / 100)
+                labels.append(f"{base.method} → {row.method}  {gain}")
+                before.append(first)
+                after.append(second)
+        if not labels:
             continue
-        names: list[float | str] = list(columns)
-        series = [
-            Series(
-                style.name,
-                names,
-                [one[at][0] for one in columns.values()],
-                [one[at][1] for one in columns.values()],
-                [signed((one[1][0] - one[0][0]) / 100) if at else "" for one in columns.values()],
-                style,
-            )
-            for at, style in enumerate(sides)
-        ]
-        heading = f"{metric_label(metric)} in pairs, {title}"
-        note = "The figure in a bar is the method after the arrow minus the one before, in points."
+        traces = [
+            points([score for score, _ in scores], range(len(labels)), style,
+                   half=[half for _, half in scores], across=True, hover="%{x:.1f}")
+            for style, scores in zip(legend, (before, after), strict=True)
+        ]  # fmt: skip
+        title = f"{metric_label(metric)} in pairs, {side}"
+        note = "The figure is the method after the arrow minus the one before, in points."
         label = metric_label(metric)
-        found.append(Chart(heading, "bars", "", label, series, note=note, bounds=bounds(metric)))
+        found.append(labelled_rows(title, labels, traces, x=label, note=note, legend=legend))
     return found
 
 
-def ranks(
-    rows: Sequence[OutcomeRow], quoted: Sequence[Published], metric: str = "recall@1"
-) -> Chart | None:
-    """Average ranks of methods over all cells, that is over all values of the axes.
+def ranking(rows: Sequence[Row], metric: str = METRIC) -> list[Standing]:
+    """The standings of methods over all cells, that is over all values of axes, the best first.
 
-    Args:
-        rows: What was trained.
-        quoted: The published ranks.
-        metric: What ranks.
-
-    Returns:
-        Ranks with their deviation over cells, beside those of the document; None where fewer than
-        two methods are in every cell, or there are fewer than two cells.
-    """
-    standings = ranking(rows, metric)
-    if not standings:
-        return None
-    cells, methods = standings[0].ranks, standings
-    order: list[float | str] = [one.name for one in standings]
-    ours = Series(
-        OURS,
-        [one.rank for one in standings],
-        order,
-        [one.deviation for one in standings],
-        [f"{len(cells)} cells"] * len(standings),
-        Method(OURS, 0, 0),
-    )
-    printed = {(row.method, row.metric): row.value for row in quoted}
-    theirs = [(name, printed.get((str(name), "rank-mean"))) for name in order]
-    shown = [(name, rank) for name, rank in theirs if rank is not None]
-    published = Series(
-        PUBLISHED,
-        [rank for _, rank in shown],
-        [name for name, _ in shown],
-        [printed.get((str(name), "rank-std")) for name, _ in shown],
-        [""] * len(shown),
-        Method(PUBLISHED, None, 0),
-        hollow=True,
-    )
-    return Chart(
-        title=f"Average rank by {metric_label(metric)} over {len(cells)} cells",
-        mark="rows",
-        x="average rank, 1 is best",
-        y="",
-        series=[ours, published] if shown else [ours],
-        kind="linear",
-        values=tuple(map(str, order)),
-        note="± one standard deviation over cells.",
-        bounds=(1.0, float(len(methods))),
-    )
-
-
-def ranking(rows: Sequence[OutcomeRow], metric: str = "recall@1") -> list[Standing]:
-    """The standings of methods over all cells, the best first.
-
-    Args:
-        rows: What was trained.
-        metric: What ranks.
-
-    Returns:
-        Total, mean and deviation of each method's ranks; none where fewer than two methods are in
-        every cell, or there are fewer than two cells.
+    None where fewer than two methods are in every cell, or there are fewer than two cells.
     """
     cells: dict[tuple[str, ...], dict[str, float]] = {}
     for row in rows:
         if metric in row.ours:
-            place = tuple(row.axes.values())
-            cells.setdefault(place, {})[row.method] = row.ours[metric].mean
+            cells.setdefault(tuple(row.axes.values()), {})[row.method] = row.ours[metric].mean
     methods = [m for m in _values(rows, "method") if all(m in cell for cell in cells.values())]
     if len(methods) < 2 or len(cells) < 2:
         return []
@@ -357,33 +317,84 @@ def ranking(rows: Sequence[OutcomeRow], metric: str = "recall@1") -> list[Standi
     return tournament(scores, methods)
 
 
-def correlations(rows: Sequence[OutcomeRow], of: Sequence[str]) -> list[Chart]:
+def ranks(rows: Sequence[Row], quoted: Sequence[Published], metric: str = METRIC) -> Chart | None:
+    """Average ranks with their deviation over cells, beside those of the document."""
+    standings = ranking(rows, metric)
+    if not standings:
+        return None
+    printed = {(row.method, row.metric): row.value for row in quoted}
+    ours = [(n, one.rank, one.deviation) for n, one in enumerate(standings)]
+    theirs = [
+        (n, rank, printed.get((one.name, "rank-std")))
+        for n, one in enumerate(standings)
+        if (rank := printed.get((one.name, "rank-mean"))) is not None
+    ]
+    legend = [Style(OURS, 0), *([Style(PUBLISHED, None)] if theirs else [])]
+    span = (1.0, float(len(standings)))
+    traces = []
+    for style, series in zip(legend, (ours, theirs), strict=False):
+        at_rows, x, half = zip(*series, strict=True)
+        hollow = style.name == PUBLISHED
+        trace = points(x, at_rows, style, half=half, across=True, hollow=hollow, limits=span,
+                       hover="%{x:.2f}")  # fmt: skip
+        traces.append(trace)
+    title = f"Average rank by {metric_label(metric)} over {len(standings[0].ranks)} cells"
+    return labelled_rows(
+        title,
+        [one.name for one in standings],
+        traces,
+        x="average rank, 1 is best",
+        note="± one standard deviation over cells.",
+        legend=legend,
+        above=0.4,
+    )
+
+
+def rank_table(rows: Sequence[Row], quoted: Sequence[Published], metric: str) -> Table | None:
+    """The tournament as a table: total, mean and deviation of ranks, best first."""
+    standings = ranking(rows, metric)
+    names = ("total", "mean rank", "deviation")
+    printed = {(row.method, row.metric): row.value for row in quoted}
+    shown = []
+    for one in standings:
+        theirs = [printed.get((one.name, f"rank-{what}")) for what in ("total", "mean", "std")]
+        values = (one.total, one.rank, one.deviation, *theirs)
+        texts = [_rank_text(at % 3, value) for at, value in enumerate(values)]
+        shown.append(TableRow((Cell(one.name), *map(Cell, texts))))
+    columns = [Column("method"), *(Column(name, side) for side in SIDES for name in names)]
+    title = "The tournament as a table"
+    return Table(title, tuple(columns), tuple(shown), kind="results") if shown else None
+
+
+def _rank_text(at: int, value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return f"{value:.2f}" if at else f"{value:g}"
+
+
+def correlations(rows: Sequence[Row], of: Sequence[str]) -> list[Chart]:
     """The score of every training against a property of its embeddings.
 
-    Args:
-        rows: What was trained.
-        of: Metrics of structure.
-
-    Returns:
-        One chart for each metric that at least two rows have, its correlation in the note.
+    One chart for each metric that at least two trainings have, its correlation in the note.
     """
-    by, metric = _shown_by(rows), METRIC
-    style = {one.name: one for one in styles(map(by, rows))}
+    several = len({row.method for row in rows}) > 1 or not rows[0].axes
+    groups = {row.label: row.method if several else next(iter(row.axes.values())) for row in rows}
+    legend = styles(groups[row.label] for row in rows)
     found = []
     for name in of:
-        series = []
-        for group, same in itertools.groupby(sorted(rows, key=by), by):
+        traces = []
+        for style in legend:
             known = [
-                (one[name], one[metric], row.label)
-                for row in same
+                (one[name], unit(METRIC) * one[METRIC], row.label)
+                for row in rows
+                if groups[row.label] == style.name
                 for one in row.trainings
-                if name in one and metric in one
+                if name in one and METRIC in one
             ]
             if known:
-                x, y, texts = (list(column) for column in zip(*known, strict=True))
-                scores = [points(metric) * value for value in y]
-                series.append(Series(group, x, scores, [None] * len(x), texts, style[group]))
-        if sum(len(one.x) for one in series) < 2:
+                x, y, texts = zip(*known, strict=True)
+                traces.append(points(x, y, style, texts=texts))
+        if sum(len(trace.x) for trace in traces) < 2:
             continue
         told = correlation(rows, name)
         note = "Too few rows for a correlation."
@@ -393,37 +404,71 @@ def correlations(rows: Sequence[OutcomeRow], of: Sequence[str]) -> list[Chart]:
                 f"{told.high:+.2f} (Fisher's), of {told.rows} rows, each the mean of its trainings."
             )
         label = STRUCTURE.get(name, metric_label(name))
-        heading = f"{metric_label(metric)} against {metric_label(name)}"
-        chart = Chart(heading, "points", label, metric_label(metric), series, "linear", note=note)
-        found.append(chart)
+        heading = f"{metric_label(METRIC)} against {metric_label(name)}"
+        y_label = metric_label(METRIC)
+        found.append(chart(heading, traces, x=label, y=y_label, note=note, legend=legend))
     return found
 
 
-def _shown_by(rows: Sequence[OutcomeRow]) -> Callable[[OutcomeRow], str]:
-    """What a training's colour tells: its method or, of one method, the first axis."""
-    if len({row.method for row in rows}) > 1 or not rows[0].axes:
-        return lambda row: row.method
-    return lambda row: next(iter(row.axes.values()))
+def heat_maps(row: Row) -> list[Chart]:
+    """The best validation score of each pair of values that a search on a grid tried.
+
+    Three at most; none where values do not repeat, that is where no grid was searched.
+    """
+    done = [trial for trial in row.trials if trial.value is not None]
+    keys = dict.fromkeys(key for trial in done for key in trial.parameters)
+    values = {key: {_shown(trial.parameters.get(key)) for trial in done} for key in keys}
+    varied = [key for key, there in values.items() if 1 < len(there) <= len(done) / SHARED]
+    found = []
+    for x, y in list(itertools.combinations(varied, 2))[:MOST_MAPS]:
+        best: dict[tuple[str, str], float] = {}
+        for trial in done:
+            place = (_shown(trial.parameters.get(x)), _shown(trial.parameters.get(y)))
+            best[place] = max(best.get(place, 0.0), 100 * (trial.value or 0.0))
+        xs, ys = (sorted({place[side] for place in best}, key=_by_size) for side in (0, 1))
+        grid = [[best.get((a, b)) for a in xs] for b in ys]
+        told = f"{escaped(x)} %{{x}}<br>{escaped(y)} %{{y}}: %{{z:.1f}}<extra></extra>"
+        bar = {"thickness": 10, "outlinewidth": 0}
+        heat = go.Heatmap(x=list(map(escaped, xs)), y=list(map(escaped, ys)), z=grid, xgap=1,
+                          ygap=1, hoverongaps=False, colorbar=bar, hovertemplate=told)  # fmt: skip
+        kind = {"type": "category", "showgrid": False}
+        title = f"{row.label}: {x} and {y}"
+        found.append(chart(title, [heat], x=x, y=y, xaxis=kind, yaxis=kind))
+    return found
 
 
-Place = Callable[[OutcomeRow], Mapping[str, str]]
+def _shown(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _place(row: OutcomeRow) -> Mapping[str, str]:
-    return {"method": row.method} | dict(row.axes)
+def _by_size(text: str) -> tuple[bool, float, str]:
+    return (False, float(text), "") if _is_number(text) else (True, 0.0, text)
 
 
-def _published_place(row: OutcomeRow) -> Mapping[str, str]:
-    """Where the document has the row: at small scale, data set and network are others."""
-    place, original = _place(row), row.planned.as_published or row.planned.config
-    theirs = {"dataset": original.data.name, "network": original.model.network}
-    return {axis: theirs.get(axis, value) for axis, value in place.items()}
+def distance_charts(name: str, tested: TestEmbeddings, seed: int = 0) -> list[Chart]:
+    """Distances of clean pairs, and of images to mixes that contain their class, as densities."""
+    step = -(-len(tested.labels) // MOST_ITEMS)
+    embeddings = normalize_rows(tested.embeddings[::step].float())
+    labels = torch.from_numpy(tested.labels[::step].copy())
+    pairs = random_pairs(labels, min(MIXES, 10 * len(labels)), ALPHA, seed)
+    mixed = normalize_rows(pairs.of(embeddings))
+    mixes = Mixes(mixed, labels[pairs.first], labels[pairs.second], pairs.share)
+    legend = styles(("positive", "negative"))
+    found = []
+    for kind, partners in (("clean", None), ("mixed", mixes)):
+        histogram = distance_histogram(embeddings, labels, partners, bins=BINS)
+        middles = ((histogram.edges[:-1] + histogram.edges[1:]) / 2).tolist()
+        traces = []
+        for style, density in zip(legend, histogram.densities(), strict=True):
+            y = [round(float(value), 5) for value in density]
+            area = points(middles, y, style, lines=True, limits=None)
+            traces.append(area.update(mode="lines", fill="tozeroy", opacity=0.7))
+        title, zero = f"{name}: {kind} pairs", {"rangemode": "tozero"}
+        found.append(chart(title, traces, x="distance", y="density", yaxis=zero, legend=legend))
+    return found
 
 
-PLACES: dict[str, Place] = {OURS: _place, PUBLISHED: _published_place}
-
-
-def _values(rows: Sequence[OutcomeRow], axis: str, place: Place = _place) -> list[str]:
+def _values(rows: Sequence[Row], axis: str, place: Place = _place) -> list[str]:
     """The values of an axis, or methods: numbers by size, others in the order of rows."""
     found = list(dict.fromkeys(v for row in rows if (v := place(row).get(axis)) is not None))
     return sorted(found, key=float) if all(map(_is_number, found)) else found
@@ -437,7 +482,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _kind(values: Sequence[str]) -> Kind:
+def _kind(values: Sequence[str]) -> str:
     """Numbers that grow by factors are drawn by their logarithm."""
     if not all(map(_is_number, values)):
         return "category"
@@ -445,55 +490,7 @@ def _kind(values: Sequence[str]) -> Kind:
     return "log" if low > 0 and high / low >= 4 else "linear" if low >= 0.01 else "category"
 
 
-def _line(
-    scored: Sequence[tuple[Mapping[str, str], Score | None]],
-    x: str,
-    values: Sequence[str],
-    line: str,
-    name: str,
-    style: Mapping[str, Method],
-) -> Series:
-    """The mean over everything but the two axes, at each value."""
-    found: dict[str, list[Score]] = {value: [] for value in values}
-    for place, score in scored:
-        if place.get(line, "") == name and x in place and score is not None:
-            found[place[x]].append(score)
-    known = {value: scores for value, scores in found.items() if scores}
-    return Series(
-        name or OURS,
-        list(known),
-        [fmean(score for score, _ in scores) for scores in known.values()],
-        [scores[0][1] if len(scores) == 1 else None for scores in known.values()],
-        ["" if len(scores) == 1 else f"mean of {len(scores)}" for scores in known.values()],
-        style[name],
-    )
-
-
-def _on_validation(
-    rows: Sequence[OutcomeRow], values: Sequence[str], metric: str, side: str
-) -> Series:
-    """The score on validation classes by the split ratio, beside the one on test classes."""
-    scores: dict[str, Score] = {}
-    for row in rows:
-        told, printed = row.validation, row.planned.published_validation.get(metric)
-        if side == PUBLISHED and printed is not None and printed.value is not None:
-            scores[row.axes["ratio"]] = (printed.value, printed.spread)
-        elif side == OURS and told is not None and row.result.metric == metric:
-            half = None if told.half is None else points(metric) * told.half
-            scores[row.axes["ratio"]] = (points(metric) * told.mean, half)
-    known = [(value, *scores[value]) for value in values if value in scores]
-    name = "validation classes"
-    return Series(
-        name,
-        [value for value, _, _ in known],
-        [score for _, score, _ in known],
-        [half for _, _, half in known],
-        [""] * len(known),
-        Method(name, 1, 1),
-    )
-
-
-def _averaged(rows: Sequence[OutcomeRow], x: str, line: str) -> str:
+def _averaged(rows: Sequence[Row], x: str, line: str) -> str:
     """What a point is the mean of."""
     others = [axis for axis in ("method", *rows[0].axes) if axis not in (x, line)]
     varied = [axis for axis in others if len(_values(rows, axis)) > 1]

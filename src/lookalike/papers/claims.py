@@ -83,7 +83,7 @@ class Measured(Printed, Protocol):
     """A row that was trained."""
 
     @property
-    def contender(self) -> MethodResult:
+    def contender(self) -> MethodResult | None:
         """Its scores by training and test class, under a name of its own."""
 
 
@@ -202,7 +202,7 @@ def judge(
     if claim.correlates:
         answers = [_correlates(claim, of, rows) for of in claim.correlates]
     else:
-        known = [row for row in rows if row.contender.blocks(METRIC)]
+        known = [row for row in rows if row.contender and row.contender.blocks(METRIC)]
         places = [Place(_at(row), _mean(row), row.dataset) for row in known]
         answers = _answers(_contrasts(claim, places), known, resamples)
     verdict, scope = _verdict(claim, answers)
@@ -233,7 +233,8 @@ def correlation(rows: Sequence[Measured], of: str) -> Correlation | None:
     """
     points = []
     for row in rows:
-        cells = [one for one in row.contender.cells.values() if METRIC in one]
+        scores = row.contender.cells.values() if row.contender else ()
+        cells = [one for one in scores if METRIC in one]
         if of == "year":
             known = [] if row.year is None else [float(row.year)]
         else:
@@ -263,7 +264,7 @@ def _at(row: Printed | Measured) -> dict[str, str]:
 
 
 def _mean(row: Measured) -> float:
-    found = row.contender.interval(METRIC)
+    found = row.contender.interval(METRIC) if row.contender else None
     return math.nan if found is None else found.mean
 
 
@@ -370,7 +371,7 @@ def _answers(asked: Sequence[Contrast], rows: Sequence[Measured], resamples: int
     Each limit is a method of its own, the contrast minus the limit, beside one that scores zero.
     """
     used = sorted({row for one in asked for row in one.weights})
-    sample = sample_of([rows[at].contender for at in used], METRIC)
+    sample = sample_of([tested for at in used if (tested := rows[at].contender)], METRIC)
     if not sample.trainings:
         return [Answer(0, "open", f"{one.name}: not tested") for one in asked]
     zeros = np.zeros((sample.trainings, len(sample.queries)))

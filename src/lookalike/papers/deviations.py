@@ -9,9 +9,8 @@ from lookalike.config.schema import weights_kind
 from lookalike.data.presets import preset_name
 from lookalike.models import preset_of
 from lookalike.papers.catalogue import Entry
-from lookalike.papers.cells import FILE_ONLY
 from lookalike.papers.scale import Scale
-from lookalike.papers.selection import Row
+from lookalike.papers.selection import FILE_ONLY, Row
 from lookalike.study.tuning import TunerConfig, trials_asked
 from lookalike.training.building import mixes_pixels
 

@@ -6,10 +6,9 @@ from typing import Any
 
 from lookalike import published
 from lookalike.papers.catalogue import Entry
-from lookalike.papers.cells import trainings_of
 from lookalike.papers.deviations import deviations, open_questions
 from lookalike.papers.scale import Scale
-from lookalike.papers.selection import Row, heading, rows
+from lookalike.papers.selection import Row, heading, rows, trainings_of
 from lookalike.study.tuning import TunerConfig, trials_asked
 
 __all__ = ["Plan", "make_plan"]

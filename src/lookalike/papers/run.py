@@ -6,25 +6,29 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lookalike.compare.contenders import MethodResult, ResultSet, gather
 from lookalike.errors import BadInput
 from lookalike.files import write_json
 from lookalike.papers.catalogue import Entry, entries
 from lookalike.papers.claims import judge
 from lookalike.papers.deviations import open_questions
-from lookalike.papers.outcome import Outcome, OutcomeRow, baselines_of
+from lookalike.papers.outcome import Outcome
 from lookalike.papers.plan import Plan
 from lookalike.papers.selection import Row, check_data, heading, printed_rows
 from lookalike.progress import Watcher
-from lookalike.study.classes import RowClasses
+from lookalike.runs.run import Run
 from lookalike.study.config import StudyConfig, parse_study
 from lookalike.study.driver import Executor, run_study
-from lookalike.study.result_files import load_results, method_classes
+from lookalike.study.result_files import load_results
 from lookalike.study.results import StudyResults
 
 __all__ = [
+    "RUNS",
+    "drawn_outcome",
     "folder_of",
     "main_metric",
     "needs_runs",
@@ -159,18 +163,7 @@ def reproduce(
     """
     folder = folder_of(plan, folder)
     if plan.entry.drawn:
-        questions = tuple(open_questions(plan.entry, plan.rows))
-        found = Outcome(
-            entry=plan.entry,
-            heading=plan.entry.heading,
-            scale=plan.scale,
-            rows=(),
-            deviations=(),
-            claims=(),
-            open_questions=questions,
-            command=command,
-            drawn=plan.rows,
-        )
+        found = drawn_outcome(plan, command)
     else:
         check_data(plan.entry, plan.rows)
         study = study_of(plan, folder)
@@ -178,6 +171,20 @@ def reproduce(
         found = outcome_of(plan, folder, command)
     write_json(page_of(plan, folder).with_suffix(".json"), found.as_mapping())
     return found
+
+
+def drawn_outcome(plan: Plan, command: str = "") -> Outcome:
+    """The outcome of a figure that shows the losses themselves: nothing is trained."""
+    return Outcome(
+        entry=plan.entry,
+        heading=plan.entry.heading,
+        scale=plan.scale,
+        rows=plan.rows,
+        deviations=(),
+        claims=(),
+        open_questions=tuple(open_questions(plan.entry, plan.rows)),
+        command=command,
+    )
 
 
 def outcome_of(plan: Plan, folder: Path, command: str = "") -> Outcome:
@@ -195,7 +202,8 @@ def outcome_of(plan: Plan, folder: Path, command: str = "") -> Outcome:
         BadInput: The folder has no results.
     """
     results = load_results(folder)
-    found = [(row, _outcome_row(row, results)) for row in plan.rows]
+    gathered = _gathered(folder, results)
+    found = [(row, _tested(row, gathered)) for row in plan.rows]
     rows = tuple(one for _, one in found if one is not None)
     printed = printed_rows(plan.entry)
     return Outcome(
@@ -208,22 +216,32 @@ def outcome_of(plan: Plan, folder: Path, command: str = "") -> Outcome:
         open_questions=tuple(open_questions(plan.entry, plan.rows)),
         unfinished=tuple(_unfinished(row, results) for row, one in found if one is None),
         command=command,
-        baselines=tuple(baselines_of(results.baselines, rows)),
+        gathered=gathered,
     )
 
 
-def _outcome_row(row: Row, results: StudyResults) -> OutcomeRow | None:
-    """The row with its scores; None before it was tested."""
-    result = results.row(row.config.data.name, row.method, row.axes)
-    if result is None or not result.repeats:
+def _gathered(folder: Path, results: StudyResults) -> ResultSet | None:
+    """The study with the runs that it kept; None where nothing is tested yet."""
+    if not results.chosen or not any(row.repeats for row in results.rows):
         return None
-    names = [name for repeat in result.repeats for name in repeat.runs]
-    return OutcomeRow(
-        row,
-        result,
-        tuple(results.folder / RUNS / name for name in names),
-        method_classes(results.folder, result) or RowClasses(),
-    )
+    found = gather([folder])
+    return replace(found, contenders=tuple(_with_runs(one, folder) for one in found.contenders))
+
+
+def _with_runs(one: MethodResult, folder: Path) -> MethodResult:
+    repeats = one.row.repeats if one.row else ()
+    runs = [Run(folder / RUNS / name) for repeat in repeats for name in repeat.runs]
+    return replace(one, runs=tuple(r for r in runs if (r.folder / "test.safetensors").is_file()))
+
+
+def _tested(row: Row, gathered: ResultSet | None) -> Row | None:
+    """The row with its scores; None before it was tested."""
+    for one in gathered.contenders if gathered else ():
+        theirs = one.row
+        if theirs and (theirs.dataset, theirs.label) == (row.config.data.name, row.label):
+            named = replace(one.experiment, name=row.label)
+            return replace(row, contender=replace(one, experiment=named))
+    return None
 
 
 def _unfinished(row: Row, results: StudyResults) -> str:

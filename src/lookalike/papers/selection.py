@@ -1,25 +1,50 @@
-"""From an entry of the catalogue to its rows: recipes as run configurations, published numbers."""
+"""From an entry of the catalogue to its rows: recipes as run configurations, published numbers.
+
+A row of a reproduction is a row of a study that carries what its document prints, and later what
+the study found. Nothing here imports torch before it must, so that the catalogue is listed at once.
+"""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from lookalike import data, published
-from lookalike.config import RunConfig, parse
-from lookalike.config.loading import override, set_keys
+from pydantic import TypeAdapter, ValidationError
+
+from lookalike import published
+from lookalike.config import RunConfig, parse, recipes
+from lookalike.config.grids import Choice, Grid, as_list
+from lookalike.config.loading import merge, override, set_keys
 from lookalike.errors import BadInput, did_you_mean
-from lookalike.losses.tuned import SHOWN
-from lookalike.papers.catalogue import Entry
-from lookalike.papers.cells import FILE_ONLY, Cell, cells, folds_of, recipe_config
-from lookalike.papers.scale import Laptop, Scale, laptop_for, small
+from lookalike.papers.catalogue import Entry, Selection
 from lookalike.published import Hyperparameter, Published, hyperparameters
 from lookalike.registry import LOSSES
-from lookalike.study.tuning import SearchSpace
-from lookalike.training.runner import check
+from lookalike.study.config import shipped_methods
+from lookalike.study.intervals import Interval, summarize
+from lookalike.study.results import Trial
+from lookalike.study.tuning import SearchSpace, TunerConfig, trials_asked
 
-__all__ = ["Row", "check_data", "heading", "printed_rows", "quoted", "rows"]
+if TYPE_CHECKING:
+    from lookalike.compare.contenders import MethodResult
+    from lookalike.papers.scale import Laptop, Scale
 
+__all__ = [
+    "FILE_ONLY",
+    "Row",
+    "check_data",
+    "folds_of",
+    "heading",
+    "needs",
+    "printed_rows",
+    "quoted",
+    "rows",
+    "trainings_of",
+]
+
+FILE_ONLY = ("bn-inception",)
+"""Networks whose weights are on no hub."""
 WEIGHTS = "weights."
 """``weights.NETWORK=PATH`` gives one network of several its weights."""
 
@@ -41,6 +66,8 @@ class Row:
     """What the document's own search found."""
     as_published: RunConfig | None = None
     """The recipe's configuration, where this one is another."""
+    contender: "MethodResult | None" = field(default=None, compare=False)
+    """What the study found, under the label of this row; None before it was tested."""
 
     @property
     def label(self) -> str:
@@ -72,8 +99,72 @@ class Row:
         """How many models one repeat trains."""
         return folds_of(self.config)
 
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """The trials of its search."""
+        return self.contender.row.trials if self.contender and self.contender.row else ()
 
-def rows(entry: Entry, scale: Scale = "paper", overrides: Iterable[str] = ()) -> list[Row]:
+    @property
+    def tuned(self) -> dict[str, Any]:
+        """What its search found."""
+        return self.contender.row.tuned if self.contender and self.contender.row else {}
+
+    @property
+    def validation_metric(self) -> str:
+        """What chose the epoch and the best trial, on validation classes."""
+        return self.contender.row.metric if self.contender and self.contender.row else ""
+
+    @property
+    def runs(self) -> tuple[Path, ...]:
+        """The folders of its runs, where they were kept."""
+        return tuple(run.folder for run in self.contender.runs) if self.contender else ()
+
+    @cached_property
+    def trainings(self) -> list[Mapping[str, float]]:
+        """The scores of each training, by metric; a fold's model is a training."""
+        return list(self.contender.cells.values()) if self.contender else []
+
+    @cached_property
+    def ours(self) -> dict[str, Interval]:
+        """The scores over trainings, by metric."""
+        return scores_of(self.contender) if self.contender else {}
+
+    @cached_property
+    def concatenated(self) -> dict[str, Interval]:
+        """Those of the folds' concatenated embeddings; empty where there is one fold."""
+        return joined_scores_of(self.contender) if self.contender else {}
+
+    @cached_property
+    def validation(self) -> Interval | None:
+        """The score on validation classes, by the metric that chose the epoch."""
+        repeats = self.contender.row.repeats if self.contender and self.contender.row else ()
+        found = [repeat.validation for repeat in repeats if repeat.validation]
+        return summarize(found) if found else None
+
+    def difference(self, metric: str) -> float | None:
+        """Ours minus the published number, between -1 and 1.
+
+        None where ours is of other images or another network than the paper's.
+        """
+        printed = self.published.get(metric)
+        if printed is None or printed.value is None or metric not in self.ours:
+            return None
+        return self.ours[metric].mean - printed.value / 100 if self.as_in_the_paper else None
+
+
+def scores_of(one: "MethodResult") -> dict[str, Interval]:
+    """The scores of a method by metric."""
+    names = dict.fromkeys(metric for scores in one.cells.values() for metric in scores)
+    return {name: found for name in names if (found := one.interval(name)) is not None}
+
+
+def joined_scores_of(one: "MethodResult") -> dict[str, Interval]:
+    """The scores of the folds' concatenated embeddings by metric; empty where there is one fold."""
+    found = ((name, one.interval(name, "concatenated")) for name in scores_of(one))
+    return {name: score for name, score in found if score is not None and one.concatenated}
+
+
+def rows(entry: Entry, scale: "Scale" = "paper", overrides: Iterable[str] = ()) -> list[Row]:
     """What an entry trains.
 
     Args:
@@ -87,6 +178,9 @@ def rows(entry: Entry, scale: Scale = "paper", overrides: Iterable[str] = ()) ->
     Raises:
         BadInput: A setting is invalid, or makes two rows the same.
     """
+    from lookalike.papers.scale import laptop_for
+    from lookalike.training.runner import check
+
     given = list(overrides)
     of_recipes = printed_rows(entry)
     if not of_recipes:
@@ -128,6 +222,8 @@ def heading(entry: Entry, found: Sequence[Row]) -> str:
     """
     if all(row.as_in_the_paper for row in found):
         return entry.heading
+    from lookalike.losses.tuned import SHOWN
+
     configs = [row.config for row in found]
     images = dict.fromkeys(SHOWN.get(one.data.name, one.data.name) for one in configs)
     sizes = {one.model.dim for one in configs}
@@ -146,7 +242,7 @@ def printed_rows(entry: Entry) -> list[Row]:
     Returns:
         The rows, in the order of the document; none for a list.
     """
-    return [_row(cell) for cell in cells(entry)]
+    return [_row(entry, *found) for found in _selected(entry)]
 
 
 def check_data(entry: Entry, found: Sequence[Row]) -> None:
@@ -159,6 +255,8 @@ def check_data(entry: Entry, found: Sequence[Row]) -> None:
     Raises:
         BadInput: A data set has no root or another content, or a network has no weights.
     """
+    from lookalike import data
+
     if entry.drawn:
         return
     for name, root in dict.fromkeys((r.config.data.name, r.config.data.root) for r in found):
@@ -198,22 +296,43 @@ def _on_hub(config: RunConfig) -> bool:
     return config.model.weights == "imagenet"
 
 
-def _row(cell: Cell) -> Row:
-    printed, search = _published().get(cell.recipe, ()), cell.search
+def _row(entry: Entry, selection: Selection, grid: Grid, choice: Choice) -> Row:
+    """One recipe of a grid, with the entry's settings on top."""
+    recipe = grid.name(choice)
+    space = shipped_methods()[entry.space.format(**choice)] if entry.space else {}
+    try:
+        given = space.get("search", entry.search)
+        search: SearchSpace = TypeAdapter(SearchSpace).validate_python(given)
+    except ValidationError as error:
+        raise BadInput(f"'{entry.name}': the search space is invalid: {error}") from None
+    printed = _published().get(recipe, ())
     return Row(
-        method=cell.method,
-        axes=cell.axes,
-        recipe=cell.recipe,
-        config=cell.config,
+        method=selection.method.format(**choice),
+        axes={axis: choice[axis] for axis in entry.axes},
+        recipe=recipe,
+        config=_config(entry, recipe, space),
         published={row.metric: row for row in printed if row.part == "test"},
         published_validation={row.metric: row for row in printed if row.part == "validation"},
         search=search,
-        printed=_found_by_search(cell) if search else (),
+        printed=_found_by_search(entry, grid, choice) if search else (),
     )
+
+
+def _config(entry: Entry, recipe: str, space: Mapping[str, Any]) -> RunConfig:
+    changes = entry.set
+    if entry.metrics:
+        changes = merge(changes, {"protocol": {"metrics": list(entry.metrics)}})
+    changes = merge(changes, {part: space[part] for part in ("loss", "miner") if part in space})
+    config = recipe_config(recipe)
+    if not changes:
+        return config
+    return parse(merge(config.model_dump(mode="json"), changes), f"recipe:{recipe}")
 
 
 @cache
 def _check_recipe(name: str) -> None:
+    from lookalike.training.runner import check
+
     check(recipe_config(name))
 
 
@@ -226,22 +345,24 @@ def _published() -> dict[str, tuple[Published, ...]]:
     return found
 
 
-def _found_by_search(cell: Cell) -> tuple[Hyperparameter, ...]:
-    """The printed hyper-parameters of a cell that a search found."""
-    config = recipe_config(cell.recipe)
-    names = {pattern.format_map(cell.choice) for pattern in cell.grid.spec.printed[-1:]}
+def _found_by_search(entry: Entry, grid: Grid, choice: Choice) -> tuple[Hyperparameter, ...]:
+    """The printed hyper-parameters of a recipe that a search found."""
+    config = recipe_config(grid.name(choice))
+    names = {pattern.format_map(choice) for pattern in grid.spec.printed[-1:]}
     return tuple(
         row
         for row in hyperparameters()
-        if row.paper == cell.entry.paper
+        if row.paper == entry.paper
         and row.method in names
         and row.dataset in ("", config.data.name)
         and row.batch in (None, config.sampler.arguments["batch_size"])
     )
 
 
-def _small(row: Row, entry: Entry, laptop: Laptop) -> Row:
+def _small(row: Row, entry: Entry, laptop: "Laptop") -> Row:
     """The row at small scale, its axes named by the data set and network that are used."""
+    from lookalike.papers.scale import small
+
     config = small(row.config, entry, laptop)
     used = {"dataset": config.data.name, "network": config.model.network}
     axes = {axis: used.get(axis, value) for axis, value in row.axes.items()}
@@ -276,7 +397,7 @@ def _overridden(row: Row, given: Sequence[str], found: Sequence[Row]) -> Row:
     return replace(row, config=config, as_published=row.as_published or row.config)
 
 
-def _collapsed(found: Sequence[Row], axes: Sequence[str], laptop: Laptop) -> list[Row]:
+def _collapsed(found: Sequence[Row], axes: Sequence[str], laptop: "Laptop") -> list[Row]:
     """Rows without the axes that a laptop cannot vary.
 
     The first of several rows at equal values remains. Where data sets are compared, only those
@@ -294,3 +415,96 @@ def _collapsed(found: Sequence[Row], axes: Sequence[str], laptop: Laptop) -> lis
         replace(row, axes={axis: value for axis, value in row.axes.items() if axis not in single})
         for row in remaining
     ]
+
+
+def _selected(entry: Entry) -> Iterator[tuple[Selection, Grid, Choice]]:
+    """The recipes that an entry selects, in the order of the document; none for a list."""
+    grids = _grids()
+    for selection in entry.select:
+        if selection.grid not in grids:
+            close = did_you_mean(selection.grid, grids)
+            raise BadInput(f"'{entry.name}': there is no grid '{selection.grid}'; {close}")
+        grid = grids[selection.grid]
+        choices = list(grid.choices())
+        for axis, values in selection.only.items():
+            known = {choice.get(axis, "") for choice in choices}
+            for value in as_list(values):
+                if value not in known:
+                    close = did_you_mean(value, known)
+                    raise BadInput(f"'{entry.name}': no {axis} '{value}'; {close}")
+        for choice in choices:
+            if all(choice[axis] in as_list(values) for axis, values in selection.only.items()):
+                yield selection, grid, choice
+
+
+@cache
+def recipe_config(name: str) -> RunConfig:
+    """The configuration of a recipe.
+
+    Args:
+        name: The name of the recipe.
+
+    Returns:
+        The configuration, always the same object.
+    """
+    return parse(recipes.recipe(name).values(), f"recipe:{name}")
+
+
+def folds_of(config: RunConfig) -> int:
+    """How many models one repeat trains.
+
+    Args:
+        config: A run.
+
+    Returns:
+        The number of folds.
+    """
+    protocol = config.protocol
+    return protocol.folds if protocol.name == "cross-validation" else 1
+
+
+def trainings_of(config: RunConfig, search: SearchSpace, tuner: TunerConfig, repeats: int) -> int:
+    """How many models a row trains: trials and repeats, on every fold.
+
+    Args:
+        config: Its run.
+        search: What is searched for.
+        tuner: How.
+        repeats: Trainings with new seeds.
+
+    Returns:
+        The number of trainings.
+    """
+    if not config.train.epochs:
+        return 0
+    return (trials_asked(tuner, search) + repeats) * folds_of(config)
+
+
+def needs(entry: Entry) -> dict[str, Any]:
+    """What an entry needs, as JSON values.
+
+    Args:
+        entry: The table or figure.
+
+    Returns:
+        Data sets, networks and trainings at the paper's scale, and what images small scale needs.
+    """
+    tuner = TunerConfig(name=entry.tuner.name, trials=entry.tuner.trials, prune=False)
+    found = [] if entry.drawn else [(row.config, row.search) for row in printed_rows(entry)]
+    networks = sorted({config.model.network for config, _ in found})
+    return {
+        "data": sorted({config.data.name for config, _ in found}),
+        "networks": networks,
+        "weights": {n: "file" if n in FILE_ONLY else "imagenet" for n in networks},
+        "photographs": entry.photographs,
+        "trainings": sum(
+            trainings_of(config, search, tuner, entry.repeats) for config, search in found
+        ),
+        "small": None if not found else ("photographs" if entry.photographs else "glyphs"),
+    }
+
+
+@cache
+def _grids() -> dict[str, Grid]:
+    sources = (one.source for one in recipes.all_recipes().values())
+    return {source[0].spec.name: source[0] for source in sources if isinstance(source, tuple)}

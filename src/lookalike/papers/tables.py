@@ -1,121 +1,41 @@
-"""The table of a reproduction: published, ours, difference; as text, CSV, Markdown and LaTeX."""
+"""The tables of a reproduction: published numbers beside ours, and the lists of the documents."""
 
-import csv
-import io
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from rich import box
-from rich.markup import escape
-from rich.table import Table
-
+from lookalike import published
+from lookalike.errors import BadInput, did_you_mean
 from lookalike.evaluation.metrics import more_is_better
-from lookalike.papers.outcome import Baseline, Outcome, OutcomeRow
-from lookalike.papers.selection import quoted
-from lookalike.published import Published
+from lookalike.papers.outcome import Outcome
+from lookalike.papers.selection import Row, joined_scores_of, quoted, scores_of
+from lookalike.published import (
+    Published,
+    claimed_gains,
+    hyperparameters,
+    literature,
+    unfair_comparisons,
+)
 from lookalike.report.formatting import NOTHING, metric_label, percent, signed
-from lookalike.report.tables import escape_latex
+from lookalike.report.scores import BASELINE
+from lookalike.report.tables import Cell, Column, Table
+from lookalike.report.tables import Row as TableRow
 from lookalike.study.intervals import Interval
 
-__all__ = ["ResultTable", "as_csv", "as_latex", "as_markdown", "as_text", "result_table"]
+__all__ = ["LISTS", "list_table", "result_table"]
 
 SMALL_MARK = "SMALL SCALE"
 NEGLIGIBLE = 1e-9
 """Rounding of values that are the same."""
-TERMINAL = 80
-"""Columns of a terminal."""
+RANKED = ("published", "ours", "concatenated", "published validation", "our validation")
+"""Columns whose highest score is emphasized."""
+PARTS = ("mean", "sd", "low", "high", "count", "over")
+ENDINGS = ("", " sd", " low", " high", " count", " over")
+
+Quotes = Mapping[tuple[str, str], Mapping[str, Published]]
+"""Numbers that the document quotes: by where they stand and metric, then by method."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column of numbers."""
-
-    metric: str
-    what: str
-    """published, ours, difference, concatenated, validation, or where a quoted number stands;
-    empty: the only one of its metric."""
-    quoted: Mapping[str, Published] = field(default_factory=dict)
-    """Numbers that the document quotes, by method."""
-
-
-@dataclass(frozen=True)
-class ResultRow:
-    """One row as text, a cell for each column."""
-
-    method: str
-    axes: tuple[str, ...]
-    cells: tuple[tuple[str, str], ...]
-    """What is shown, and what is shown after ±."""
-    best: frozenset[int] = field(default_factory=frozenset)
-    """The columns in which no other row is higher."""
-    trained: bool = True
-    """False: a baseline."""
-
-
-@dataclass(frozen=True)
-class ResultTable:
-    """Everything that the table shows."""
-
-    title: str
-    axes: tuple[str, ...]
-    columns: tuple[Column, ...]
-    rows: tuple[ResultRow, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def groups(self) -> list[tuple[str, int]]:
-        """The metrics, and how many columns each has."""
-        names = dict.fromkeys(column.metric for column in self.columns)
-        return [(name, sum(c.metric == name for c in self.columns)) for name in names]
-
-    @property
-    def heads(self) -> list[str]:
-        """One line of column titles."""
-        numbers = [f"{metric_label(c.metric)} {c.what}".strip() for c in self.columns]
-        return ["method", *self.axes, *numbers]
-
-    def parts(self, room: int) -> "list[ResultTable]":
-        """Tables below each other that are not wider, each with the metrics that fit, one at least.
-
-        Args:
-            room: Characters of a line, with one space between columns.
-
-        Returns:
-            Tables of the same rows, whose columns are those of this one in their order.
-        """
-        first = 1 + len(self.axes)
-        heads = [max(metric_label(c.metric), c.what, key=len) for c in self.columns]
-        widths = [len(text) for text in ("method", *self.axes, *heads)]
-        for row in self.rows:
-            widths = [max(w, len(text)) for w, text in zip(widths, self.line(row), strict=True)]
-        taken = sum(widths[:first]) + first
-        cuts, end, width = [0], 0, taken
-        for _, count in self.groups:
-            own = sum(widths[first + end : first + end + count]) + count
-            if end > cuts[-1] and width + own > room:
-                cuts.append(end)
-                width = taken
-            end, width = end + count, width + own
-        return [self._cut(start, stop) for start, stop in pairwise((*cuts, end))]
-
-    def _cut(self, start: int, end: int) -> "ResultTable":
-        rows = [
-            replace(
-                row,
-                cells=row.cells[start:end],
-                best=frozenset(at - start for at in row.best if start <= at < end),
-            )
-            for row in self.rows
-        ]
-        return replace(self, columns=self.columns[start:end], rows=tuple(rows))
-
-    def line(self, row: ResultRow, between: str = " ± ") -> list[str]:
-        """A row as text."""
-        return [row.method, *row.axes, *(between.join(filter(None, cell)) for cell in row.cells)]
-
-
-def result_table(outcome: Outcome) -> ResultTable:
+def result_table(outcome: Outcome) -> Table:
     """The table of an outcome.
 
     Args:
@@ -127,66 +47,81 @@ def result_table(outcome: Outcome) -> ResultTable:
         difference.
     """
     axes = tuple(dict.fromkeys(axis for row in outcome.rows for axis in row.axes))
-    columns = tuple(_columns(outcome))
-    rows = [
-        ResultRow(
-            row.method,
-            tuple(row.axes.get(axis, "") for axis in axes),
-            tuple(_cell(row, column) for column in columns),
-        )
-        for row in outcome.rows
+    quotes = _quotes(outcome)
+    places = list(_columns(outcome, quotes))
+    found = []
+    for row in outcome.rows:
+        names = [Cell(row.method), *(Cell(row.axes.get(axis, "")) for axis in axes)]
+        cells = [_cell(row, metric, what, quotes) for metric, what in places]
+        told = Cell(values={"": row.recipe}), Cell(values={"": outcome.scale})
+        found.append(TableRow((*names, *cells, *told)))
+    if not axes and len(found) > 1:
+        found = _with_best(found, places)
+    for one in outcome.baselines:
+        ours, joined = scores_of(one), joined_scores_of(one)
+        sources = {"": ours, "ours": ours, "concatenated": joined}
+        names = [Cell(one.name), *(Cell(one.axes.get(axis, "")) for axis in axes)]
+        cells = [_ours(metric, sources.get(what, {}).get(metric)) for metric, what in places]
+        blank = Cell(values={"": None}), Cell(values={"": outcome.scale})
+        found.append(TableRow((*names, *cells, *blank), kind=BASELINE))
+    columns = [Column("method"), *(Column(axis, words=True) for axis in axes)]
+    columns += [
+        Column(what, metric_label(metric), f"{metric} {what or 'ours'}", kind=_kind(what))
+        for metric, what in places
     ]
-    if not axes and len(rows) > 1:
-        rows = [
-            ResultRow(row.method, row.axes, row.cells, _best(row, rows, columns)) for row in rows
-        ]
-    rows += [
-        ResultRow(
-            one.method,
-            tuple(one.axes.get(axis, "") for axis in axes),
-            tuple(_baseline_cell(one, column) for column in columns),
-            trained=False,
-        )
-        for one in outcome.baselines
-    ]
-    return ResultTable(_title(outcome), axes, columns, tuple(rows), tuple(_notes(outcome)))
-
-
-def _title(outcome: Outcome) -> str:
+    columns += [Column(name, shown=False) for name in ("recipe", "scale")]
     mark = f" ({SMALL_MARK})" if outcome.scale == "small" else ""
-    return f"{outcome.entry.name}: {outcome.heading}{mark}"
+    return Table(
+        f"{outcome.entry.name}: {outcome.heading}{mark}",
+        tuple(columns),
+        tuple(found),
+        tuple(_notes(outcome, quotes)),
+        about=_about(outcome),
+        kind="results",
+    )
 
 
-def _columns(outcome: Outcome) -> Iterator[Column]:
+def _kind(what: str) -> str:
+    """The style of a column: ours stands out."""
+    return "ours" if what in ("", "ours", "our validation", "concatenated") else "published"
+
+
+def _about(outcome: Outcome) -> str:
+    trainings = sum(len(row.trainings) for row in outcome.rows)
+    trials = sum(len(row.trials) for row in outcome.rows)
+    known = (row.contender.classes.separate.values() for row in outcome.rows if row.contender)
+    classes = max((len(table.classes) for tables in known for table in tables), default=0)
+    counts = ((trainings, "training runs"), (trials, "trials"), (classes, "test classes"))
+    return ", ".join(f"{count:,} {what}" for count, what in counts if count)
+
+
+def _columns(outcome: Outcome, quotes: Quotes) -> Iterator[tuple[str, str]]:
+    """The metric of each column, and what of it: published, ours, difference, ..."""
     rows = outcome.rows
     validated = {
-        row.result.metric
+        row.validation_metric
         for row in rows
-        if row.validation is not None and (row.planned.published_validation or "ratio" in row.axes)
+        if row.validation is not None and (row.published_validation or "ratio" in row.axes)
     }
     printed = {m for row in rows for m, one in row.published.items() if one.value is not None}
     joined = {metric for row in rows for metric in row.concatenated}
-    quotes = _quotes(outcome)
     for metric in outcome.metrics:
         several = metric in printed | joined | validated | {of for _, of in quotes}
-        for (place, of), by_method in quotes.items():
-            if of == metric:
-                yield Column(metric, place, by_method)
+        yield from ((metric, place) for place, of in quotes if of == metric)
         if metric in printed:
-            yield Column(metric, "published")
-        yield Column(metric, "ours" if several else "")
+            yield metric, "published"
+        yield metric, "ours" if several else ""
         if any(row.difference(metric) is not None for row in rows):
-            yield Column(metric, "difference")
+            yield metric, "difference"
         if metric in joined:
-            yield Column(metric, "concatenated")
+            yield metric, "concatenated"
         if metric in validated:
-            if any(metric in row.planned.published_validation for row in rows):
-                yield Column(metric, "published validation")
-            yield Column(metric, "our validation")
+            if any(metric in row.published_validation for row in rows):
+                yield metric, "published validation"
+            yield metric, "our validation"
 
 
-def _quotes(outcome: Outcome) -> dict[tuple[str, str], dict[str, Published]]:
-    """Numbers that the document quotes: by where they stand and metric, then by method."""
+def _quotes(outcome: Outcome) -> Quotes:
     found: dict[tuple[str, str], dict[str, Published]] = {}
     for one in quoted(outcome.entry):
         place = one.source.rpartition(", ")[2]
@@ -194,44 +129,42 @@ def _quotes(outcome: Outcome) -> dict[tuple[str, str], dict[str, Published]]:
     return found
 
 
-def _cell(row: OutcomeRow, column: Column) -> tuple[str, str]:
-    metric = column.metric
-    if column.quoted:
-        return _published(column.quoted.get(row.method))
-    match column.what:
+def _cell(row: Row, metric: str, what: str, quotes: Quotes) -> Cell:
+    if (what, metric) in quotes:
+        return _published(quotes[what, metric].get(row.method))
+    match what:
         case "published":
             return _published(row.published.get(metric))
         case "difference":
-            return signed(row.difference(metric)), ""
+            difference = row.difference(metric)
+            return Cell(signed(difference), values={"": difference})
         case "concatenated":
             return _ours(metric, row.concatenated.get(metric))
         case "published validation":
-            return _published(row.planned.published_validation.get(metric))
+            return _published(row.published_validation.get(metric))
         case "our validation":
-            return _ours(metric, row.validation if row.result.metric == metric else None)
+            return _ours(metric, row.validation if row.validation_metric == metric else None)
     return _ours(metric, row.ours.get(metric))
 
 
-def _baseline_cell(one: Baseline, column: Column) -> tuple[str, str]:
-    if column.what in ("", "ours"):
-        return _ours(column.metric, one.ours.get(column.metric))
-    joined = one.concatenated.get(column.metric) if column.what == "concatenated" else None
-    return _ours(column.metric, joined)
-
-
-def _published(found: Published | None) -> tuple[str, str]:
+def _published(found: Published | None) -> Cell:
     if found is None or found.value is None:
-        return NOTHING, ""
-    return f"{found.value:.1f}", "" if found.spread is None else f"{found.spread:.1f}"
+        return Cell(values={"": None})
+    spread = "" if found.spread is None else f"{found.spread:.1f}"
+    values: dict[str, float] = {"": found.value / 100}
+    values |= {} if found.spread is None else {" deviation": found.spread / 100}
+    return Cell(f"{found.value:.1f}", spread, values=values)
 
 
-def _ours(metric: str, found: Interval | None) -> tuple[str, str]:
+def _ours(metric: str, found: Interval | None) -> Cell:
     """Scores in per cent with one decimal, other measures with three."""
     if found is None:
-        return NOTHING, ""
+        return Cell(values={"": None})
+    own = found.as_mapping()
+    values = {ending: own[part] for ending, part in zip(ENDINGS, PARTS, strict=True)}
     if more_is_better(metric):
-        return percent(found.mean), _half(found, 100, 1)
-    return f"{found.mean:.3f}", _half(found, 1, 3)
+        return Cell(percent(found.mean), _half(found, 100, 1), values=values)
+    return Cell(f"{found.mean:.3f}", _half(found, 1, 3), values=values)
 
 
 def _half(found: Interval, factor: float, digits: int) -> str:
@@ -242,23 +175,20 @@ def _half(found: Interval, factor: float, digits: int) -> str:
     return text if float(text) else f"< {10**-digits:.{digits}f}"
 
 
-def _best(row: ResultRow, rows: Sequence[ResultRow], columns: Sequence[Column]) -> frozenset[int]:
-    found = set()
-    for at, column in enumerate(columns):
-        shown = [float(one.cells[at][0]) for one in rows if _is_score(one.cells[at][0])]
-        ranks = more_is_better(column.metric) and column.what != "difference"
-        ranks = ranks and not column.quoted
-        own = row.cells[at][0]
-        if ranks and _is_score(own) and float(own) == max(shown):
-            found.add(at)
-    return frozenset(found)
+def _with_best(rows: Sequence[TableRow], places: Sequence[tuple[str, str]]) -> list[TableRow]:
+    """The rows with the highest score of each column emphasized."""
+    found = [list(row.cells) for row in rows]
+    for at, (metric, what) in enumerate(places, 1):
+        if not more_is_better(metric) or what not in ("", *RANKED):
+            continue
+        shown = [float(cells[at].text) for cells in found if cells[at].text != NOTHING]
+        for cells in found:
+            if cells[at].text != NOTHING and float(cells[at].text) == max(shown):
+                cells[at] = replace(cells[at], best=True)
+    return [replace(row, cells=tuple(cells)) for row, cells in zip(rows, found, strict=True)]
 
 
-def _is_score(text: str) -> bool:
-    return text != NOTHING and not text.startswith(("+", "−", "±"))
-
-
-def _notes(outcome: Outcome) -> Iterator[str]:
+def _notes(outcome: Outcome, quotes: Quotes) -> Iterator[str]:
     if outcome.scale == "small":
         yield (
             f"{SMALL_MARK}: the same experiment with another network, other or smaller images "
@@ -277,20 +207,20 @@ def _notes(outcome: Outcome) -> Iterator[str]:
     if any(row.concatenated for row in outcome.rows):
         yield "Concatenated: one embedding of all folds' models side by side."
     if outcome.baselines:
-        starts = any(row.planned.config.model.head_init == "pca" for row in outcome.rows)
+        starts = any(row.config.model.head_init == "pca" for row in outcome.rows)
         yield (
-            "Untrained network: its features, raw and reduced to the size of the embedding"
-            + (", where every head starts (PCA)." if starts else ".")
+            "Raw features: the untrained network; PCA: reduced to the size of the embedding"
+            + (", where every head starts." if starts else ".")
         )
     yield from outcome.unbeaten
     if not any(one.value is not None for row in outcome.rows for one in row.published.values()):
         yield "No published numbers of these rows are stored."
-    for (place, metric), by_method in _quotes(outcome).items():
+    for (place, metric), by_method in quotes.items():
         networks = {one.network for one in by_method.values()}
         if metric in outcome.metrics and len(networks) > 1:
             told = ", ".join(f"{method} {one.network}" for method, one in by_method.items())
             yield f"{place[0].upper()}{place[1:]}, by network: {told}."
-    flagged = [row for row in outcome.rows if row.planned.config.protocol.name == "paper"]
+    flagged = [row for row in outcome.rows if row.config.protocol.name == "paper"]
     if flagged:
         yield (
             f"No validation classes in {len(flagged)} of {len(outcome.rows)} rows: the last epoch "
@@ -298,134 +228,108 @@ def _notes(outcome: Outcome) -> Iterator[str]:
         )
 
 
-def as_text(table: ResultTable) -> Table:
-    """For a terminal of 80 columns: as many metrics as fit.
+# Lists of the documents, which need no training.
+
+DATASETS = ("cub", "cars", "sop")
+OF_PAPERS = ("network", "embedding size")
+Texts = Iterator[Sequence[object]]
+
+
+def list_table(name: str) -> Table:
+    """A list of a document.
 
     Args:
-        table: The table.
+        name: One of ``LISTS``.
 
     Returns:
-        A table of :mod:`rich`, the best of each column in bold.
+        The table; an empty cell is something that the document does not say.
+
+    Raises:
+        BadInput: There is no such list.
+
+    >>> len(list_table("transforms").rows)
+    18
     """
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    shown.title = escape(table.title)
-    part, *more = table.parts(TERMINAL)
-    numbers = [f"{metric_label(c.metric)}\n{c.what}".rstrip() for c in part.columns]
-    for at, head in enumerate(["method", *part.axes, *numbers]):
-        shown.add_column(escape(head), justify="right" if at else "left", overflow="fold")
-    for row in part.rows:
-        cells = [escape(text) for text in part.line(row)]
-        for at in row.best:
-            place = 1 + len(part.axes) + at
-            cells[place] = f"[bold]{cells[place]}[/bold]"
-        shown.add_row(*cells)
-    left = [metric_label(metric) for one in more for metric, _ in one.groups]
-    notes = [*table.notes, *([f"In the files: {', '.join(left)}."] if left else [])]
-    shown.caption = escape("\n".join(notes)) or None
-    return shown
+    if name not in LISTS:
+        raise BadInput(f"there is no list '{name}'; {did_you_mean(name, LISTS)}")
+    columns, rows = LISTS[name]
+    texts = [["" if value is None else _text(value) for value in row] for row in rows()]
+    return Table.of_texts("", columns, texts, kind="list")
 
 
-def as_csv(outcome: Outcome) -> str:
-    """For programs: one line per row and metric, scores as fractions in all digits.
-
-    Args:
-        outcome: What came out of a reproduction.
-
-    Returns:
-        The text of the file.
-    """
-    axes = list(dict.fromkeys(axis for row in outcome.rows for axis in row.axes))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    numbers = ["published", "published deviation", "ours", "sd", "low", "high", "count", "over"]
-    tail = ["difference", "concatenated", "recipe", "scale"]
-    writer.writerow(["method", *axes, "metric", *numbers, *tail])
-    for row in outcome.rows:
-        for metric, found in row.ours.items():
-            printed = row.published.get(metric)
-            value = printed.value if printed else None
-            spread = printed.spread if printed else None
-            own = found.as_mapping()
-            joined = row.concatenated.get(metric)
-            writer.writerow(
-                [
-                    row.method,
-                    *(row.axes.get(axis) for axis in axes),
-                    metric,
-                    None if value is None else value / 100,
-                    None if spread is None else spread / 100,
-                    *(own[key] for key in ("mean", "sd", "low", "high", "count", "over")),
-                    row.difference(metric),
-                    None if joined is None else joined.mean,
-                    row.planned.recipe,
-                    outcome.scale,
-                ]
-            )
-    for base in outcome.baselines:
-        for metric, found in base.ours.items():
-            own = found.as_mapping()
-            joined = base.concatenated.get(metric)
-            writer.writerow(
-                [
-                    base.method,
-                    *(base.axes.get(axis) for axis in axes),
-                    metric,
-                    *(None, None),
-                    *(own[key] for key in ("mean", "sd", "low", "high", "count", "over")),
-                    None,
-                    None if joined is None else joined.mean,
-                    None,
-                    outcome.scale,
-                ]
-            )
-    return text.getvalue()
+def _text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def as_markdown(table: ResultTable) -> str:
-    """For a README or an issue.
-
-    Args:
-        table: The table.
-
-    Returns:
-        The text, the best of each column in bold.
-    """
-    lines = [table.heads, ["---", *["---:"] * (len(table.heads) - 1)]]
-    first = 1 + len(table.axes)
-    for row in table.rows:
-        cells = [text.replace("|", "\\|") for text in table.line(row)]
-        for at in row.best:
-            cells[first + at] = f"**{cells[first + at]}**"
-        lines.append(cells)
-    body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    notes = "".join(f"\n{note}\n" for note in table.notes)
-    return f"### {table.title}\n\n{body}{notes}"
+def _transforms() -> Texts:
+    yield from ((p.title, p.venue, p.year) for p in literature() if p.simple_crop)
 
 
-def as_latex(table: ResultTable) -> str:
-    """For a paper: one ``table`` with booktabs rules.
+def _optimizers() -> Texts:
+    for name in ("SGD", "RMSprop", "Adam", "AdamW"):
+        yield from ((name, p.title, p.venue, p.year) for p in literature() if p.optimizer == name)
 
-    Args:
-        table: The table.
 
-    Returns:
-        The text.
-    """
-    first = 1 + len(table.axes)
-    lines = [
-        r"\begin{table}",
-        r"  \centering",
-        rf"  \caption{{{escape_latex(table.title)}.}}",
-        rf"  \begin{{tabular}}{{{'l' * first}{'r' * len(table.columns)}}}",
-        r"    \toprule",
-        f"    {' & '.join(map(escape_latex, table.heads))} " + r"\\",
-        r"    \midrule",
-    ]
-    for row in table.rows:
-        cells = [escape_latex(text).replace("−", "$-$") for text in table.line(row)]
-        for at in row.best:
-            cells[first + at] = rf"\textbf{{{cells[first + at]}}}"
-        lines.append(f"    {' & '.join(cells)} " + r"\\")
-    lines += [r"    \bottomrule", r"  \end{tabular}"]
-    lines += [rf"  \par\footnotesize {escape_latex(note)}" for note in table.notes]
-    return "\n".join([*lines, r"\end{table}", ""])
+def _unfair(category: str) -> Callable[[], Texts]:
+    return lambda: (
+        (o.title, o.detail, o.url) for o in unfair_comparisons() if o.category == category
+    )
+
+
+def _reported(method: str) -> Callable[[], Texts]:
+    def rows() -> Texts:
+        printed = [row for row in published.load("reality-check") if row.method == method]
+        values = {(row.reported_by, row.dataset): row.value for row in printed}
+        for title, year in {row.reported_by: row.year for row in printed}.items():
+            yield (title, year, *(values.get((title, dataset)) for dataset in DATASETS))
+
+    return rows
+
+
+def _gains() -> Texts:
+    for g in claimed_gains():
+        yield (g.title, g.year, g.dataset, g.method, g.own, g.over, g.baseline, g.gain)
+
+
+SETTINGS = ("cub", "cars", "sop", "cub-256")
+
+
+def _reality_check() -> Texts:
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for row in hyperparameters():
+        if row.paper == "reality-check":
+            place = "cub-256" if row.batch == 256 else row.dataset
+            found.setdefault((row.label, row.parameter), {})[place] = row.value
+    yield from ((*key, *(values.get(s, "") for s in SETTINGS)) for key, values in found.items())
+
+
+def _thesis(wanted: bool) -> Callable[[], Texts]:
+    return lambda: (
+        (r.label, r.dataset, r.parameter, r.value)
+        for r in hyperparameters()
+        if r.paper == "thesis" and (r.parameter in OF_PAPERS) == wanted and r.low is None
+    )
+
+
+_UNFAIR = ("paper", "what the page says", "code")
+_REPORTED = ("paper", "year", *DATASETS)
+_THESIS = ("loss or network", "data", "parameter", "value")
+LISTS: dict[str, tuple[tuple[str, ...], Callable[[], Texts]]] = {
+    "transforms": (("paper", "venue", "year"), _transforms),
+    "optimizers": (("optimizer", "paper", "venue", "year"), _optimizers),
+    "claimed-gains": (
+        ("paper", "year", "data", "method", "own", "over", "reported for it", "gain"),
+        _gains,
+    ),
+    "reported-contrastive": (_REPORTED, _reported("contrastive")),
+    "reported-triplet": (_REPORTED, _reported("triplet")),
+    "unfair-architecture": (_UNFAIR, _unfair("architecture")),
+    "unfair-dimensionality": (_UNFAIR, _unfair("dimensionality")),
+    "unfair-crop-method": (_UNFAIR, _unfair("crop-method")),
+    "unfair-crop-size": (_UNFAIR, _unfair("crop-size")),
+    "unfair-omitted-details": (_UNFAIR, _unfair("omitted-details")),
+    "reality-check-hyperparameters": (("method", "parameter", *SETTINGS), _reality_check),
+    "thesis-networks": (_THESIS, _thesis(True)),
+    "thesis-hyperparameters": (_THESIS, _thesis(False)),
+}
+"""Each list by name: its columns, and its rows."""

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -14,6 +15,7 @@ from lookalike.errors import LookalikeError
 from lookalike.evaluation import evaluate, nearest, score
 from lookalike.evaluation.projection import project_tsne
 from lookalike.evaluation.scoring import ScoreOptions
+from lookalike.report.charts import Chart, chart, colour, json_of
 from lookalike.report.pictures import Pictures, class_label, class_title
 from lookalike.runs.run import TestEmbeddings, test_embeddings
 
@@ -25,6 +27,8 @@ MOST_QUERIES = 4_000
 GALLERY_SIDE = 128
 MAP_SIDE = 80
 STRUCTURE = ("pi-ratio", "rho")
+CLASS_COLOURS = 9
+CLASS_SYMBOLS = ("circle", "diamond", "square", "triangle-up")
 
 
 @dataclass(frozen=True)
@@ -75,12 +79,13 @@ def embedding_views(contenders: Sequence[MethodResult], seed: int) -> EmbeddingV
     strips = [strip for found in galleries for strip in (*found.right, *found.worst)]
     positions = {strip.position for strip in strips}
     positions |= {near.position for strip in strips for near in strip.neighbours}
+    tiny = pictures.are_tiny(tested.indices[:50].tolist())
     return EmbeddingViews(
         names=[one.name for one, _ in shown],
         galleries=galleries,
         shots={position: picture_of(tested, position, pictures) for position in positions},
-        map=_map(runs, pictures, seed),
-        tiny=pictures.are_tiny(tested.indices[:50].tolist()),
+        map=_map(runs, pictures, seed) | {"names": [one.name for one, _ in shown], "tiny": tiny},
+        tiny=tiny,
         structure=structure,
         notes=notes,
     )
@@ -114,9 +119,27 @@ def _map(runs: Sequence[TestEmbeddings], pictures: Pictures, seed: int) -> dict[
         "classes": [class_label(name) for name in class_names],
         "titles": [class_title(name) for name in class_names],
         "numbers": numbers.tolist(),
+        "figure": json_of(_map_chart(layouts[0], numbers).figure),
         "sheet": asdict(pictures.sheet(tested.indices[points].tolist(), MAP_SIDE)),
         "layouts": [{"x": flat[:, 0].tolist(), "y": flat[:, 1].tolist()} for flat in layouts],
     }
+
+
+def _map_chart(flat: NDArray[np.floating[Any]], numbers: Ints) -> Chart:
+    """The points of one layout; the script of the page changes it for another."""
+    marker = {
+        "color": [colour(f"k{number % CLASS_COLOURS}") for number in numbers],
+        "symbol": [CLASS_SYMBOLS[n // CLASS_COLOURS % len(CLASS_SYMBOLS)] for n in numbers],
+        "line": {"width": 1, "color": colour("raised")},
+    }
+    dots = go.Scatter(
+        x=flat[:, 0].tolist(), y=flat[:, 1].tolist(), mode="markers", marker=marker,
+        hoverinfo="none", cliponaxis=False,
+    )  # fmt: skip
+    bare = {"showgrid": False, "showticklabels": False, "range": [-1.06, 1.06]}
+    bare |= {"automargin": False}
+    margin = dict.fromkeys("lrtb", 0)
+    return chart("Map", [dots], xaxis=bare, yaxis=bare, margin=margin, height=None)
 
 
 @dataclass(frozen=True)

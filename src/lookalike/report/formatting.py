@@ -123,7 +123,7 @@ def template(name: str, package: str = "lookalike.report") -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (percent, signed, plus_minus, models_spread, p_value, metric_label)
+    filters = (percent, signed, p_value, metric_label)
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals["policy"] = policy
     return environment.get_template(name)

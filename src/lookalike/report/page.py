@@ -1,40 +1,49 @@
 """One HTML file about runs and studies that fetches nothing, and table files beside it."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from lookalike.compare import comparison
-from lookalike.compare.comparison import Comparison, OnDataset, compare
+from lookalike.compare.comparison import Comparison, OnDataset, Tournament, compare
 from lookalike.compare.contenders import ResultSet
-from lookalike.compare.uncertainty import Difference
+from lookalike.compare.uncertainty import Bounds, Difference, Scope
 from lookalike.errors import BadInput
 from lookalike.files import write_texts
-from lookalike.report import charts, papers
-from lookalike.report.again import again
-from lookalike.report.critical_difference import critical_difference_diagram
+from lookalike.report import method_charts, papers
+from lookalike.report.charts import Chart, Style, method_styles
 from lookalike.report.descriptions import protocols
-from lookalike.report.differences import DifferenceRow, difference_figure, difference_rows
 from lookalike.report.embeddings import EmbeddingViews, embedding_views
-from lookalike.report.formatting import (
-    data_link,
-    metric_label,
-    p_value,
-    signed,
-    template,
-    template_text,
+from lookalike.report.formatting import data_link, p_value, signed
+from lookalike.report.reproduction_steps import again
+from lookalike.report.scores import reference, score_table, settings_tables, shown_best, unbeaten
+from lookalike.report.shell import Shell
+from lookalike.report.static import as_svg
+from lookalike.report.tables import (
+    Cell,
+    Column,
+    Row,
+    Table,
+    as_csv,
+    as_latex,
+    as_markdown,
 )
-from lookalike.report.power import power_figure
-from lookalike.report.tables import ScoreTable, as_csv, as_latex, as_markdown, score_table
 from lookalike.report.tuning import Tuning, tunings
 
-CLASS_COLOURS = 9
 DOWNLOADS = {"CSV": "text/csv", "Markdown": "text/markdown", "LaTeX": "application/x-tex"}
-SCRIPTS = ("base", "curves", "charts", "reality", "tuning", "gallery", "map", "theme")
+SUFFIXES = (".csv", ".md", ".tex")
+PAIRS: dict[Scope, tuple[str, str]] = {
+    "other classes": ("better", "worse"),
+    "these classes": ("higher", "lower"),
+    "these trainings": ("higher", "lower"),
+    "open": ("open", "open"),
+}
+MANY = 16
+"""Of more methods the table of pairs is set smaller."""
+
+Section = Callable[[Shell], Markup]
 
 
 @dataclass(frozen=True)
@@ -42,72 +51,35 @@ class Block:
     """What the page shows for one data set; empty parts are left out."""
 
     part: OnDataset
-    metric: str
-    table: ScoreTable
-    joined: ScoreTable | None
+    styles: list[Style]
+    table: Table
+    joined: Table | None
+    settings: list[Table]
+    best: tuple[str, str] | None
+    reference: str
+    unbeaten: list[str]
     protocol: list[str]
-    published: list[papers.PublishedScores]
+    published: Table | None
     paper: papers.PaperTable | None
-    reality: papers.Reality | None
-    curves: list[charts.Curve]
-    validation: str
+    reality: list[Chart]
+    training: list[Chart]
     tunings: list[Tuning]
-    recall: list[charts.RecallCurve]
-    scatters: list[charts.Scatter]
+    recall: Chart | None
+    scatters: list[Chart]
     views: EmbeddingViews | None
-
-    @property
-    def pairs(self) -> dict[tuple[str, str], dict[str, str]]:
-        """Row minus column, both ways, for the table of pairs."""
-        kinds = {
-            "other classes": ("better", "worse"),
-            "these classes": ("higher", "lower"),
-            "these trainings": ("higher", "lower"),
-            "open": ("open", "open"),
-        }
-        found = {}
-        for one in self.part.differences:
-            better, worse = kinds[one.scope]
-            title = f"{one.better} minus {one.worse}: {', '.join(_intervals(one))}"
-            shown = {"shown": signed(one.mean), "title": title, "kind": better}
-            found[one.better, one.worse] = shown
-            found[one.worse, one.better] = shown | {"shown": signed(-one.mean), "kind": worse}
-        return found
-
-    @property
-    def rows_to_best(self) -> list[DifferenceRow]:
-        """Every other method minus the best."""
-        return difference_rows(self.part)
-
-    @property
-    def figures(self) -> dict[str, Markup]:
-        """The figures of differences to the best and of power, wide and narrow."""
-        if not self.part.to_best:
-            return {}
-        made = {
-            "broad": difference_figure(self.part, self.metric),
-            "narrow": difference_figure(self.part, self.metric, narrow=True),
-            "power-broad": power_figure(self.part, self.metric),
-            "power-narrow": power_figure(self.part, self.metric, narrow=True),
-        }
-        return {name: Markup(svg) for name, svg in made.items() if svg}
+    differences: Chart | None
+    power: Chart | None
+    to_best: Table | None
+    pairs: Table
 
     @property
     def sources(self) -> dict[str, list[str]]:
         """Which methods come from which run or study."""
         found: dict[str, list[str]] = {}
         for row in self.table.rows:
-            found.setdefault(row.run, []).append(row.name)
+            run = self.table.cell(row.name, "run").values[""]
+            found.setdefault(run, []).append(row.name)
         return found
-
-    def for_script(self) -> dict[str, Any]:
-        """What the charts need."""
-        lists = ("curves", "tunings", "recall", "scatters")
-        return {name: [asdict(one) for one in getattr(self, name)] for name in lists} | {
-            "reality": asdict(self.reality) if self.reality else None,
-            "map": self.views.map | {"names": self.views.names} if self.views else None,
-            "tiny": self.views.tiny if self.views else False,
-        }
 
 
 def write_page(
@@ -120,8 +92,10 @@ def write_page(
     metric: str | None = None,
     anyway: bool = False,
     paper: str | None = None,
-    summary: Markup | None = None,
+    summary: Markup | Section | None = None,
+    summary_title: str = "Why",
     css: str = "",
+    tables: Sequence[Table] = (),
     seed: int = 0,
 ) -> list[Path]:
     """Write a page about runs and studies, and its tables beside it.
@@ -135,8 +109,10 @@ def write_page(
         metric: What ranks; the study's own unless given, else map@r.
         anyway: Rank rows that differ beyond the method, and say so.
         paper: A paper in whose table our rows are shown too.
-        summary: A section before the scores.
-        css: Its style sheet.
+        summary: Sections before the scores, with the id ``recommendation``.
+        summary_title: What the link to them is called.
+        css: Their style sheet.
+        tables: What is written beside the page; empty: the scores.
         seed: Of the map.
 
     Returns:
@@ -145,8 +121,7 @@ def write_page(
     Raises:
         BadInput: The path, metric or paper is invalid.
     """
-    if path.suffix != ".html":
-        raise BadInput(f"'{path}' must end in .html")
+    check_path(path)
     if paper:
         papers.check_paper(paper, gathered.datasets)
     metric = metric or comparison.chosen_metric(gathered)
@@ -154,19 +129,56 @@ def write_page(
     joined = None
     if any(one.concatenated for one in gathered.contenders):
         joined = compare(gathered, metric, "concatenated", allow_unfair=anyway)
-    blocks = [_block(part, found, joined, gathered, paper, seed) for part in found.datasets]
-    tables = [block.table for block in blocks]
-    texts = {".csv": as_csv(tables), ".md": as_markdown(tables), ".tex": as_latex(tables)}
+    styles = {style.name: style for style in method_styles(gathered.contenders)}
+    shell = Shell(list(styles.values()), css)
+    blocks = [_block(part, found, joined, gathered, styles, paper, seed) for part in found.datasets]
+    written = list(tables) or [
+        table for block in blocks for table in (block.table, *block.settings)
+    ]
+    values = list(tables) or [block.table for block in blocks]
+    texts = {".csv": as_csv(values), ".md": as_markdown(written), ".tex": as_latex(written)}
+    ranks = None
     if found.tournament and not found.tournament.cells:
-        texts[".svg"] = critical_difference_diagram(found.tournament, alone=True)
-    for number, part in enumerate(found.datasets, 1):
-        if part.to_best:
+        ranks = method_charts.ranks_chart(found.tournament)
+        texts[".svg"] = as_svg(ranks)
+    for number, block in enumerate(blocks, 1):
+        if block.differences:
             suffix = f".differences-{number}.svg" if len(blocks) > 1 else ".differences.svg"
-            texts[suffix] = difference_figure(part, found.metric, alone=True)
-    texts = {
-        ".html": _page(title, lead, commands, found, blocks, gathered, texts, summary, css)
-    } | texts
-    return write_texts(path, texts)
+            texts[suffix] = as_svg(block.differences)
+    repeated = again(gathered, commands)
+    page = shell.render(
+        "page.html.j2",
+        title=title,
+        lead=lead,
+        summary=summary(shell) if callable(summary) else summary,
+        summary_title=summary_title,
+        metric=found.metric,
+        blocks=blocks,
+        tournament=found.tournament,
+        ranks=ranks,
+        ranks_of_cells=_ranks_of_cells(found.tournament) if found.tournament else None,
+        downloads=downloads(texts, "scores"),
+        skipped=gathered.skipped,
+        commands=repeated.commands,
+        files={name: data_link("application/yaml", text) for name, text in repeated.files.items()},
+        software=repeated.software,
+        environments=_environments(gathered),
+    )
+    return write_texts(path, {".html": page} | texts)
+
+
+def check_path(path: Path) -> None:
+    """Refuse a page that would not be HTML."""
+    if path.suffix != ".html":
+        raise BadInput(f"'{path}' must end in .html")
+
+
+def downloads(texts: Mapping[str, str], name: str) -> list[tuple[str, str, str]]:
+    """The tables that a page brings with it: label, file, address."""
+    return [
+        (label, f"{name}{suffix}", data_link(kind, texts[suffix]))
+        for (label, kind), suffix in zip(DOWNLOADS.items(), SUFFIXES, strict=True)
+    ]
 
 
 def _block(
@@ -174,6 +186,7 @@ def _block(
     found: Comparison,
     joined: Comparison | None,
     gathered: ResultSet,
+    styles: Mapping[str, Style],
     paper: str | None,
     seed: int,
 ) -> Block:
@@ -189,68 +202,85 @@ def _block(
     structure = views.structure if views else {}
     return Block(
         part=part,
-        metric=found.metric,
+        styles=[styles[one.name] for one in rows],
         table=score_table(part, metrics),
         joined=other,
+        settings=settings_tables(part),
+        best=shown_best(part),
+        reference=reference(part),
+        unbeaten=unbeaten(part, metrics[0]),
         protocol=protocols(rows),
-        published=papers.published_scores(part.dataset, rows),
+        published=papers.published_table(part.dataset, rows),
         paper=papers.paper_table(paper, part.dataset, rows) if paper else None,
-        reality=papers.papers_and_reality(part.dataset, rows),
-        curves=charts.curves(rows),
-        validation=metric_label(charts.validation_metric(rows)),
+        reality=papers.reality_charts(part.dataset, rows, styles),
+        training=method_charts.training_charts(rows, styles),
         tunings=tunings(rows),
-        recall=charts.recall_curves(rows),
-        scatters=charts.scatters(rows, found.metric, structure),
+        recall=method_charts.recall_chart(rows, styles),
+        scatters=method_charts.property_charts(rows, found.metric, structure, styles),
         views=views,
+        differences=method_charts.difference_chart(part, found.metric) if part.to_best else None,
+        power=method_charts.power_chart(part, found.metric) if part.to_best else None,
+        to_best=_to_best(part) if part.to_best else None,
+        pairs=_pairs(part),
     )
 
 
-def _page(
-    title: str,
-    lead: str,
-    commands: Sequence[str],
-    found: Comparison,
-    blocks: Sequence[Block],
-    gathered: ResultSet,
-    texts: dict[str, str],
-    summary: Markup | None,
-    css: str,
-) -> str:
-    methods = [asdict(method) for method in charts.method_styles(gathered.contenders)]
-    diagram = None
-    if found.tournament and not found.tournament.cells:
-        diagram = critical_difference_diagram(found.tournament)
-    repeated = again(gathered, commands)
-    page: str = template("page.html.j2").render(
-        title=title,
-        lead=lead,
-        summary=summary,
-        metric=found.metric,
-        blocks=blocks,
-        tournament=found.tournament,
-        diagram=Markup(diagram) if diagram else None,
-        methods=methods,
-        by_name={method["name"]: method for method in methods},
-        downloads=[
-            (name, f"scores{suffix}", data_link(kind, texts[suffix]))
-            for (name, kind), suffix in zip(DOWNLOADS.items(), (".csv", ".md", ".tex"), strict=True)
-        ],
-        skipped=gathered.skipped,
-        commands=repeated.commands,
-        files={name: data_link("application/yaml", text) for name, text in repeated.files.items()},
-        software=repeated.software,
-        environments=_environments(gathered),
-        script_data={
-            "methods": methods,
-            "metric": metric_label(found.metric),
-            "classColours": CLASS_COLOURS,
-            "blocks": [block.for_script() for block in blocks],
-        },
-        plotly=Markup(get_plotlyjs()),
-        css=Markup(template_text("page.css") + css),
-        script=Markup("\n".join(template_text(f"script/{name}.js") for name in SCRIPTS)),
-    )
-    return page
+def _to_best(part: OnDataset) -> Table:
+    """The differences to the best as numbers."""
+    columns = [Column(f"minus {part.trained[0].name}"), Column("points")]
+    columns += [Column("95 %, trainings")] if part.trainings > 1 else []
+    over = "trainings x classes" if part.trainings > 1 else "classes"
+    columns += [Column(f"95 %, {over}"), Column("higher in")] if part.classes else []
+    columns += [Column("verdict", words=True)]
+    rows = []
+    for one in method_charts.difference_rows(part):
+        texts = [one.name, signed(one.mean)]
+        texts += [_limits(one.trainings)] if part.trainings > 1 else []
+        share = "" if one.share is None else f"{100 * one.share:.1f} %"
+        texts += [_limits(one.classes), share] if part.classes else []
+        rows.append(Row(tuple(Cell(text) for text in (*texts, one.verdict))))
+    return Table("Differences to the best", tuple(columns), tuple(rows), kind="pairs")
+
+
+def _limits(bounds: Bounds | None) -> str:
+    return f"{signed(bounds.low)} to {signed(bounds.high)}" if bounds else ""
+
+
+def _pairs(part: OnDataset) -> Table:
+    """Row minus column, both ways."""
+    cells: dict[tuple[str, str], Cell] = {}
+    for one in part.differences:
+        better, worse = PAIRS[one.scope]
+        title = f"{one.better} minus {one.worse}: {', '.join(_intervals(one))}"
+        cells[one.better, one.worse] = Cell(signed(one.mean), kind=better, title=title)
+        cells[one.worse, one.better] = Cell(signed(-one.mean), kind=worse, title=title)
+    names = [one.name for one in part.contenders]
+    columns = (Column("row minus column, points"), *(Column(str(n + 1)) for n in range(len(names))))
+    rows = [
+        Row((Cell(f"{number} {name}"), *(cells.get((name, other), Cell("")) for other in names)))
+        for number, name in enumerate(names, 1)
+    ]
+    kind = "pairs many" if len(names) > MANY else "pairs"
+    return Table("Every pair", columns, tuple(rows), kind=kind)
+
+
+def _ranks_of_cells(tournament: Tournament) -> Table:
+    """The ranks of every method in every cell."""
+    rows = [
+        Row(
+            (
+                Cell(one.name),
+                Cell(f"{one.total:g}"),
+                Cell(f"{one.rank:.2f}"),
+                Cell("" if one.deviation is None else f"{one.deviation:.2f}"),
+                *(Cell(f"{rank:g}") for rank in one.ranks[: len(tournament.cells)]),
+            )
+        )
+        for one in tournament.standings
+    ]
+    columns = [Column(name) for name in ("method", "total", "average", "deviation")]
+    columns += [Column("", cell) for cell in tournament.cells]
+    return Table("Average ranks", tuple(columns), tuple(rows), kind="pairs")
 
 
 def _intervals(one: Difference) -> list[str]:

@@ -14,15 +14,15 @@ from lookalike.compare.conditions import conditions_of
 from lookalike.compare.contenders import MethodResult
 from lookalike.config import ModelConfig, RunConfig, parse, recipes
 from lookalike.errors import BadInput
-from lookalike.published import Published
+from lookalike.published import OLD_LOSSES, Published
 from lookalike.report.catalogue import catalogue
-from lookalike.report.tables import telling_marks
+from lookalike.report.charts import Chart, Style, chart, points, year_axis
+from lookalike.report.formatting import NOTHING, metric_label, percent, plus_minus
+from lookalike.report.scores import telling_marks
+from lookalike.report.tables import Cell, Column, Row, Table
 from lookalike.study.intervals import Interval
 
 METRIC = "recall@1"
-OLD_LOSSES = ("contrastive", "triplet")
-"""What every paper compares with, so that its numbers can be followed over the years."""
-
 THEIRS, OURS = "the paper's rows", "our rows"
 
 Identity = tuple[str, str, int | None, str, str]
@@ -30,48 +30,10 @@ Identity = tuple[str, str, int | None, str, str]
 
 
 @dataclass(frozen=True)
-class PublishedScores:
-    """What papers report for a method that we tested, lowest first."""
-
-    name: str
-    ours: Interval
-    condition: str
-    """Our network and size."""
-    published: tuple[Published, ...]
-
-    @property
-    def low(self) -> float:
-        """The lowest published number, in per cent."""
-        return min(row.value for row in self.published if row.value is not None)
-
-    @property
-    def high(self) -> float:
-        """The highest published number, in per cent."""
-        return max(row.value for row in self.published if row.value is not None)
-
-
-@dataclass(frozen=True)
-class PaperRow:
-    """A row of a paper's table, or one of ours in it."""
-
-    label: str
-    network: str
-    size: int | None
-    scores: Mapping[str, float]
-    halves: Mapping[str, float]
-    ours: bool
-    marks: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class PaperTable:
     """One paper's table of one data set with our rows added, and how conditions differ."""
 
-    paper: str
-    title: str
-    dataset: str
-    metrics: tuple[str, ...]
-    rows: tuple[PaperRow, ...]
+    table: Table
     audit: Audit
 
 
@@ -89,25 +51,41 @@ def method_keys(config: RunConfig) -> tuple[str, ...]:
     return (name, f"{name}-baseline")
 
 
-def published_scores(dataset: str, contenders: Sequence[MethodResult]) -> list[PublishedScores]:
-    """The published numbers of each of our methods that has some."""
+def published_table(dataset: str, contenders: Sequence[MethodResult]) -> Table | None:
+    """What papers report for each of our methods that has numbers, beside ours."""
     if dataset not in {row.dataset for row in published.load()}:
-        return []
+        return None
     printed = published.load(dataset=dataset, metric=METRIC)
-    rows = [row for row in printed if row.value is not None and row.part == "test"]
-    found = []
+    known = [(r.value, r) for r in printed if r.value is not None and r.part == "test"]
+    rows = []
     for one in contenders:
         ours = one.interval(METRIC)
         if one.baseline or one.config is None or ours is None:
             continue
         keys = method_keys(one.config)
-        theirs = [row for row in rows if row.method in keys]
+        theirs = sorted((pair for pair in known if pair[1].method in keys), key=lambda p: p[0])
         if theirs:
-            theirs.sort(key=lambda row: row.value or 0)
+            low, high = theirs[0][0], theirs[-1][0]
+            span = f"{low:.1f} to {high:.1f}" if high > low else f"{low:.1f}"
             model = one.config.model
-            condition = f"{model.network}, {model.dim or 'all'}-d"
-            found.append(PublishedScores(one.name, ours, condition, tuple(theirs)))
-    return found
+            told = tuple(f"{value:.1f}: {_where(row)}" for value, row in theirs)
+            count = Cell(f"{len(told)} number{'s' * (len(told) > 1)}", more=told)
+            score = Cell(percent(ours.mean), plus_minus(ours))
+            where = Cell(f"{model.network}, {model.dim or 'all'}-d")
+            rows.append(Row((Cell(one.name), score, where, Cell(span), count)))
+    columns = (
+        Column("method"),
+        Column("ours"),
+        Column("our network", words=True),
+        Column("published"),
+        Column("where", words=True),
+    )
+    return Table("Method by method", columns, tuple(rows), kind="papers") if rows else None
+
+
+def _where(row: Published) -> str:
+    size = f"{row.size}-d" if row.size else ""
+    return ", ".join(filter(None, (row.reported_by or row.paper, row.network, size)))
 
 
 def check_paper(paper: str, datasets: Sequence[str]) -> None:
@@ -125,7 +103,7 @@ def paper_table(paper: str, dataset: str, contenders: Sequence[MethodResult]) ->
     printed = [row for row in published.load(paper, dataset) if "@" in row.metric]
     printed = [row for row in printed if row.part == "test" and row.value is not None]
     metrics = tuple(dict.fromkeys(row.metric for row in printed))
-    theirs = [_their_row(key, printed) for key in dict.fromkeys(map(_identity, printed))]
+    theirs = [_their_row(key, printed, metrics) for key in dict.fromkeys(map(_identity, printed))]
     ours = [
         _our_row(one, one.config.model, metrics, dataset)
         for one in contenders
@@ -137,36 +115,45 @@ def paper_table(paper: str, dataset: str, contenders: Sequence[MethodResult]) ->
         found = _shortened(found, [experiment.name for experiment, _ in side], everyone)
     group_of = {label: experiment.name for experiment, labels in groups for label in labels}
     rows = tuple(
-        replace(row, marks=telling_marks(group_of[row.label], found, found.rows))
+        replace(row, marks=telling_marks(group_of[row.name], found, found.rows))
         for row, _ in (*theirs, *ours)
     )
-    return PaperTable(paper, published.papers()[paper].title, dataset, metrics, rows, found)
+    columns = [Column("method"), Column("network", words=True), Column("size")]
+    columns += [Column("", metric_label(metric), metric) for metric in metrics]
+    title = f"{published.papers()[paper].title}: {dataset}"
+    return PaperTable(Table(title, tuple(columns), rows, kind="papers"), found)
 
 
-def _their_row(key: Identity, printed: Sequence[Published]) -> tuple[PaperRow, Experiment]:
+def _their_row(
+    key: Identity, printed: Sequence[Published], metrics: Sequence[str]
+) -> tuple[Row, Experiment]:
     of_row = [row for row in printed if _identity(row) == key]
-    scores = {row.metric: row.value / 100 for row in of_row if row.value is not None}
+    scores = {row.metric: row.value for row in of_row if row.value is not None}
     first = of_row[0]
     label = _label(first, printed)
-    row = PaperRow(label, first.network, first.size, scores, {}, False, ())
+    cells = [Cell(f"{scores[m]:.1f}") if m in scores else Cell() for m in metrics]
+    row = _table_row(label, first.network, first.size, cells)
     return row, Experiment(label, _conditions(first))
 
 
 def _our_row(
     one: MethodResult, model: ModelConfig, metrics: Sequence[str], dataset: str
-) -> tuple[PaperRow, Experiment]:
+) -> tuple[Row, Experiment]:
     """Our scores, and our conditions as far as a paper can state them too."""
-    found = {m: score for m in metrics if (score := one.interval(m)) is not None}
-    scores = {m: score.mean for m, score in found.items()}
-    halves = {m: half for m, score in found.items() if (half := score.half) is not None}
-    label, size = f"{one.name} (ours)", model.dim or None
+    found = [one.interval(metric) for metric in metrics]
+    cells = [Cell(percent(s.mean if s else None), plus_minus(s)) for s in found]
     known = {k: v for k, v in one.experiment.conditions.items() if k in CONDITIONS}
     experiment = replace(one.experiment, conditions=known | {"data": dataset})
-    return PaperRow(label, model.network, size, scores, halves, True, ()), experiment
+    row = _table_row(f"{one.name} (ours)", model.network, model.dim or None, cells)
+    return replace(row, kind="ours"), experiment
+
+
+def _table_row(label: str, network: str, size: int | None, scores: Sequence[Cell]) -> Row:
+    return Row((Cell(label), Cell(network or NOTHING), Cell(str(size or NOTHING)), *scores))
 
 
 def _grouped(
-    rows: Sequence[tuple[PaperRow, Experiment]], everyone: str
+    rows: Sequence[tuple[Row, Experiment]], everyone: str
 ) -> list[tuple[Experiment, list[str]]]:
     """Rows of equal conditions as one, so that differences can be read."""
     groups: dict[str, tuple[Experiment, list[str]]] = {}
@@ -174,7 +161,7 @@ def _grouped(
         told = {k: v for k, v in experiment.conditions.items() if k not in experiment.tuned}
         own = (sorted(experiment.tuned), experiment.folds, experiment.outdated)
         key = repr((sorted(told.items(), key=str), own))
-        groups.setdefault(key, (experiment, []))[1].append(row.label)
+        groups.setdefault(key, (experiment, []))[1].append(row.name)
     found = []
     for experiment, labels in groups.values():
         more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
@@ -226,55 +213,74 @@ def _conditions(row: Published) -> dict[str, object]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-@dataclass(frozen=True)
-class Reported:
-    """What one paper reports for an old loss."""
-
-    method: str
-    year: int
-    score: float
-    paper: str
-
-
-@dataclass(frozen=True)
-class Tested:
-    """What we find for a method, at the year of its paper."""
-
-    name: str
-    year: int
-    score: float
-    half: float | None
-
-
-@dataclass(frozen=True)
-class Reality:
-    """The two sides of the chart, scores between 0 and 1."""
-
-    reported: list[Reported]
-    tested: list[Tested]
-
-
-def papers_and_reality(dataset: str, contenders: Sequence[MethodResult]) -> Reality | None:
-    """None where papers report nothing about the data set, or we have no test of it."""
-    reported = [
-        Reported(
-            row.method.removesuffix("-baseline"),
-            row.year or published.papers()[row.paper].year,
-            row.value / 100,
-            _source(row),
-        )
-        for row in published.load(metric=METRIC)
-        if row.dataset == dataset and row.value is not None and row.part == "test"
-        if row.method.removesuffix("-baseline") in OLD_LOSSES
-    ]
-    years = _years()
-    tested = []
+def reality_charts(
+    dataset: str, contenders: Sequence[MethodResult], by_name: Mapping[str, Style]
+) -> list[Chart]:
+    """What papers report for two old losses over the years, and what a fair test finds."""
+    tested: list[tuple[Style, int, Interval]] = []
+    years = loss_years()
     for one in contenders:
         score = one.interval(METRIC)
         year = years.get(one.config.loss.name) if one.config else None
         if score is not None and year is not None and not one.baseline:
-            tested.append(Tested(one.name, year, score.mean, score.half))
-    return Reality(reported, tested) if reported and tested else None
+            tested.append((by_name[one.name], year, score))
+    reported = reported_chart(dataset, quoted_only=False)
+    if not reported or not tested:
+        return []
+    told = "%{x}: %{y:.1f}"
+    traces = [
+        points([year], [100 * s.mean], style, half=[s.half and 100 * s.half], hover=told)
+        for style, year, s in tested
+    ]
+    title = "What a fair test finds"
+    legend = [style for style, _, _ in tested]
+    across = year_axis(year for _, year, _ in tested)
+    x = "year of the paper"
+    return side_by_side([reported, chart(title, traces, x=x, xaxis=across, legend=legend)])
+
+
+def reported_chart(dataset: str, *, quoted_only: bool) -> Chart | None:
+    """What papers report for the contrastive and the triplet loss, by their year.
+
+    ``quoted_only``: only what the Reality Check quotes of other papers, without their own tables.
+    """
+    traces, legend = [], []
+    years: list[int] = []
+    for at, loss in enumerate(OLD_LOSSES):
+        rows = [
+            (row.year or published.papers()[row.paper].year, row.value, _source(row))
+            for row in published.load(metric=METRIC)
+            if row.value is not None and (row.dataset, row.part) == (dataset, "test")
+            and row.method.removesuffix("-baseline") == loss
+            and (not quoted_only or (row.method == loss and row.reported_by and row.year))
+        ]  # fmt: skip
+        if rows:
+            x, y, texts = zip(*rows, strict=True)
+            style = Style(loss, at)
+            traces.append(points(x, y, style, texts=texts, hover="%{x}: %{y:.1f}"))
+            legend.append(style)
+            years += x
+    if not traces:
+        return None
+    title = f"What papers report for two old losses on {dataset}"
+    note = "Networks, sizes and tuning differ, not the loss."
+    across = year_axis(years)
+    return chart(title, traces, x="year of the paper", xaxis=across, legend=legend, note=note)
+
+
+def side_by_side(shown: Sequence[Chart]) -> list[Chart]:
+    """Charts of scores whose vertical axes show the same span, so that they can be compared."""
+    edges = []
+    for trace in (trace for one in shown for trace in one.figure.data):
+        above = trace.error_y.array if trace.error_y.array is not None else [0] * len(trace.y)
+        below = trace.error_y.arrayminus if trace.error_y.array is not None else above
+        for y, up, down in zip(trace.y, above, below, strict=True):
+            edges += [] if y is None else [y + up, y - down]
+    room = 0.05 * (max(edges) - min(edges)) + 0.5
+    span = [max(0, min(edges) - room), min(100, max(edges) + room)]
+    for one in shown:
+        one.figure.update_yaxes(range=span)
+    return list(shown)
 
 
 def _source(row: Published) -> str:
@@ -284,7 +290,7 @@ def _source(row: Published) -> str:
     return published.papers()[row.paper].title + (f" ({shown})" if shown else "")
 
 
-def _years() -> dict[str, int]:
+def loss_years() -> dict[str, int]:
     """When each loss was published, where its page says so."""
     found = {row.name: re.findall(r"\b(?:19|20)\d\d\b", row.paper) for row in catalogue("losses")}
     return {name: int(years[0]) for name, years in found.items() if years}

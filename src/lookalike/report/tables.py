@@ -1,499 +1,417 @@
-"""The table of scores, as text, CSV, Markdown, HTML and LaTeX."""
+"""One table for scores, settings, published numbers and lists: as text, CSV, Markdown, LaTeX, HTML.
+
+A :class:`Table` has columns, which may be grouped, rows, and notes below. A cell has what is shown
+and, for programs, its values in all digits. :mod:`lookalike.report.scores` makes those of scores.
+"""
 
 import csv
-import html
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Self
 
+import rich.table
+from markupsafe import Markup
+from markupsafe import escape as escape_html
 from rich import box
 from rich.markup import escape
-from rich.table import Table
 
-from lookalike.compare.audit import Audit, listed
-from lookalike.compare.comparison import OnDataset, Ranking
-from lookalike.compare.contenders import MethodResult
-from lookalike.compare.sampling import class_bounds
-from lookalike.compare.uncertainty import Bounds
-from lookalike.report.formatting import (
-    NOTHING,
-    metric_label,
-    models_spread,
-    percent,
-    plus_minus,
-    signed,
-)
-from lookalike.study.intervals import Interval
-from lookalike.study.results import Which
+from lookalike.report.formatting import NOTHING
+
+TERMINAL = 80
+"""Columns of a terminal."""
 
 
 @dataclass(frozen=True)
-class ScoreRow:
-    """One method: its scores between 0 and 1, its cost, and the flaws that concern it."""
+class Column:
+    """One column.
+
+    Attributes:
+        name: Its title.
+        group: The title that it shares with its neighbours.
+        key: What programs call it; empty: the group and the name.
+        words: Whether it has text, which starts at the left.
+        kind: A class of the style sheet.
+        shown: False: for programs only.
+    """
 
     name: str
-    scores: Mapping[str, Interval]
-    trainings: int
-    trials: int
-    failed: int
-    seconds: float | None
-    epochs: int
-    chosen_epoch: int | None
-    run: str
-    apart: bool
-    """A baseline: not trained, not ranked."""
-    untouched: bool = False
-    """The network as it was before any training."""
-    studies: int = 1
-    """How many whole studies its repeats are; 1: repeats are those of one study."""
-    marks: tuple[int, ...] = ()
-    """Numbers of the audit's sentences below the table."""
-    classes: Mapping[str, Bounds] = field(default_factory=dict)
-    """By metric: the interval over trainings x test classes, where it is known."""
+    group: str = ""
+    key: str = ""
+    words: bool = False
+    kind: str = ""
+    shown: bool = True
 
     @property
-    def spread_over(self) -> str | None:
-        """Over what ± is taken, repeats or folds; None where there is none."""
-        return next((one.over for one in self.scores.values() if one.half is not None), None)
+    def title(self) -> str:
+        """The title on one line."""
+        return f"{self.group} {self.name}".strip()
 
 
 @dataclass(frozen=True)
-class ScoreTable:
-    """The methods on one data set, ordered by score where that is fair; baselines are apart."""
+class Cell:
+    """What stands at a row and a column.
 
-    dataset: str
-    """Its name, with the values of axes where there are any."""
-    metrics: tuple[str, ...]
-    trained: tuple[ScoreRow, ...]
-    apart: tuple[ScoreRow, ...]
-    ranking: Ranking
-    """Whether rows are ranked: "fair", "refused", or "anyway" although it is not fair."""
-    flaws: tuple[str, ...]
-    """The audit's sentences; marks of rows count them from 1."""
-    best: tuple[str, str] | None = None
-    """The row that is shown to be better than every other one, and by which metric."""
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """In which settings rows of one name differ, where they are numbered."""
-    chosen: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """The hyper-parameters that tuning chose, by row."""
+    Attributes:
+        text: What is shown.
+        spread: What stands after ±.
+        bounds: An interval.
+        gain: What stands below, where there is room.
+        values: For programs: by the ending of the column's key. Without: the text.
+        best: Whether it is emphasized.
+        kind: A class of the style sheet.
+        title: What a page says of it under the pointer.
+        more: Lines that can be unfolded.
+    """
+
+    text: str = NOTHING
+    spread: str = ""
+    bounds: str = ""
+    gain: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    best: bool = False
+    kind: str = ""
+    title: str = ""
+    more: tuple[str, ...] = ()
+
+    def line(self, start: str = "", end: str = "", between: str = " ± ") -> str:
+        """Everything on one line, the emphasized part between ``start`` and ``end``."""
+        text = f"{start}{self.text}{end}" if self.best else self.text
+        text += f"{between}{self.spread}" if self.spread else ""
+        return text + (f" [{self.bounds}]" if self.bounds else "")
+
+    def width(self, page: bool) -> int:
+        """How many characters wide it is; on a page intervals stand below, and ± is set smaller."""
+        if not page:
+            return len(self.line())
+        first = 2 + len(self.text) + (round(0.8 * len(self.spread)) + 2 if self.spread else 0)
+        return max(first, round(0.8 * len(self.bounds)), len(self.gain))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row, a cell for each column; ``marks`` are numbers of notes, ``kind`` a class."""
+
+    cells: tuple[Cell, ...]
+    marks: tuple[int, ...] = ()
+    kind: str = ""
 
     @property
-    def rows(self) -> tuple[ScoreRow, ...]:
-        """All rows, baselines last."""
-        return (*self.trained, *self.apart)
+    def name(self) -> str:
+        """What the row is called."""
+        return self.cells[0].text
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns, rows, and what stands below.
+
+    Attributes:
+        title: The heading.
+        columns: The first one has the names of the rows.
+        rows: From the top.
+        notes: Sentences about all of it.
+        flaws: Numbered sentences, to which marks refer.
+        about: How much work is behind it: runs, trials, classes.
+        kind: A class of the style sheet.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    flaws: tuple[str, ...] = ()
+    about: str = ""
+    kind: str = ""
+
+    @classmethod
+    def of_texts(
+        cls, title: str, names: Sequence[str], rows: Sequence[Sequence[str]], **more: Any
+    ) -> Self:
+        """A table of words."""
+        columns = tuple(Column(name, words=True) for name in names)
+        cells = (Row(tuple(Cell(text) for text in row)) for row in rows)
+        return cls(title, columns, tuple(cells), **more)
 
     @property
-    def reference(self) -> ScoreRow | None:
-        """What gains refer to: the network before any training."""
-        return next((row for row in self.apart if row.untouched), None)
+    def shown(self) -> "Table":
+        """The table without the columns that are for programs only."""
+        return self._of_columns([at for at, one in enumerate(self.columns) if one.shown])
 
     @property
-    def spread(self) -> str:
-        """What ± means here; empty where no score has one."""
-        of_folds = [row.name for row in self.trained if row.spread_over == "folds"]
-        of_repeats = any(row.spread_over == "repeats" for row in self.rows)
-        folds = "the standard deviation over the models of the folds, not a confidence interval"
-        repeats = (
-            f"± half the 95 % t-interval of the mean of {self._times}, on these test classes; "
-            "(sd) the standard deviation of single models"
+    def lines(self) -> tuple[str, ...]:
+        """What stands below, flaws with their numbers."""
+        return (*(f"[{n}] {flaw}" for n, flaw in enumerate(self.flaws, 1)), *self.notes)
+
+    def row(self, name: str) -> Row:
+        """The row of a name."""
+        return next(row for row in self.rows if row.name == name)
+
+    def cell(self, name: str, column: str) -> Cell:
+        """The cell of a row in the column with this key or title."""
+        known = [column in (one.key, one.title) for one in self.columns]
+        return self.row(name).cells[known.index(True)]
+
+    def _of_columns(self, chosen: Sequence[int]) -> "Table":
+        return replace(
+            self,
+            columns=tuple(self.columns[at] for at in chosen),
+            rows=tuple(replace(r, cells=tuple(r.cells[at] for at in chosen)) for r in self.rows),
         )
-        if not of_folds:
-            return repeats if of_repeats else ""
-        if not of_repeats:
-            return f"± {folds}"
-        return f"{repeats}; of {listed(of_folds)} ± is {folds}"
 
-    @property
-    def _times(self) -> str:
-        """What a mean is of: "10 repeats of 4 folds"."""
-        rows = [row for row in self.trained if row.spread_over == "repeats"]
-        counts = {one.count for row in rows for one in row.scores.values()}
-        unit = "whole studies" if any(row.studies > 1 for row in rows) else "repeats"
-        if len(counts) != 1:
-            return f"all {unit}"
-        (count,) = counts
-        models = {row.trainings // count for row in rows}
-        if len(models) == 1 and models != {1}:
-            what = "models" if unit == "whole studies" else "folds"
-            return f"{count} {unit} of {models.pop()} {what}"
-        return f"{count} {unit}"
+    def parts(self, room: int, *, page: bool = False) -> "list[Table]":
+        """Tables of at most ``room`` characters a line, cut between groups; one group at least.
 
-    @property
-    def brackets(self) -> str:
-        """What an interval in brackets means here; empty where no score has one."""
-        if not any(row.classes for row in self.rows):
-            return ""
-        several = any(row.spread_over == "repeats" for row in self.trained)
-        over = "trainings x test classes" if several else "test classes"
-        if any(row.studies > 1 for row in self.trained):
-            over = "whole studies x test classes"
-        return f"in brackets the 95 % interval over {over}, searched in this gallery"
-
-    @property
-    def legend(self) -> str:
-        """What ± and brackets mean here; empty where there are none."""
-        return "; ".join(part for part in (self.spread, self.brackets) if part)
-
-    @property
-    def unbeaten(self) -> list[str]:
-        """The baselines that score higher than every trained row, by the first metric."""
-        metric = self.metrics[0]
-        trained = [row.scores[metric].mean for row in self.trained if metric in row.scores]
-        known = [row for row in self.apart if metric in row.scores]
-        return [row.name for row in known if trained and row.scores[metric].mean > max(trained)]
-
-    @property
-    def facts(self) -> tuple[str, ...]:
-        """The columns after the scores that have values."""
-        several = any(row.trainings > 1 for row in self.trained)
-        tuned = any(row.trials for row in self.trained)
-        one_epoch = any(row.epochs for row in self.trained) and not several
-        return (
-            *(("trials",) if tuned else ()),
-            *(("trainings",) if several else ()),
-            "seconds",
-            *(("epoch",) if one_epoch else ()),
-        )
-
-    def fact(self, row: ScoreRow, name: str) -> str:
-        """The text of one of the columns after the scores."""
-        if row.apart:
-            return NOTHING
-        if name == "trials":
-            return f"{row.trials} ({row.failed} failed)" if row.failed else str(row.trials)
-        if name == "epoch":
-            chosen = row.epochs if row.chosen_epoch is None else row.chosen_epoch
-            return f"{chosen} of {row.epochs}" if row.epochs else NOTHING
-        if name == "trainings":
-            return str(row.trainings)
-        if row.seconds is None:
-            return NOTHING
-        return f"{row.seconds:.1f}" if row.seconds < 1000 else f"{row.seconds:,.0f}"
-
-    def is_best(self, row: ScoreRow, metric: str) -> bool:
-        """Whether the row is shown to be better than every other one, baselines too.
-
-        That is tested for the metric that ranks. Nothing is best where a ranking was refused.
+        Columns without a group are in each of them. On a page intervals stand below scores.
         """
-        return self.ranking != "refused" and self.best == (row.name, metric)
-
-    def gain(self, row: ScoreRow, metric: str) -> float | None:
-        """The difference to the untrained network, where there is one."""
-        bare = self.reference
-        if row.apart or bare is None or metric not in row.scores or metric not in bare.scores:
-            return None
-        return row.scores[metric].mean - bare.scores[metric].mean
-
-
-def score_table(part: OnDataset, metrics: Sequence[str], which: Which = "separate") -> ScoreTable:
-    """The table of a comparison on one data set, with ``metrics`` as columns.
-
-    ``which``: scores of single models, or of the concatenated embeddings of all folds.
-    """
-    bounds = {metric: class_bounds(part.contenders, metric, which) for metric in metrics}
-    rows = [_row(one, part, metrics, which, bounds) for one in part.contenders]
-    return ScoreTable(
-        dataset=part.label,
-        metrics=tuple(metrics),
-        trained=tuple(row for row in rows if not row.apart),
-        apart=tuple(row for row in rows if row.apart),
-        ranking=part.ranking,
-        flaws=tuple(flaw.sentence for flaw in part.audit.flaws),
-        best=_shown_best(part),
-        settings={one.name: one.settings for one in part.contenders if one.settings},
-        chosen={
-            one.name: {key: _short(value) for key, value in one.row.tuned.items()}
-            for one in part.contenders
-            if one.row and one.row.tuned
-        },
-    )
-
-
-def _shown_best(part: OnDataset) -> tuple[str, str] | None:
-    """The method whose differences to all others hold, and the metric of the comparison."""
-    worse: dict[str, set[str]] = {}
-    for one in part.differences:
-        if one.holds:
-            worse.setdefault(one.better, set()).add(one.worse)
-    everyone = {one.name for one in part.contenders}
-    found = [one.name for one in part.trained if worse.get(one.name) == everyone - {one.name}]
-    return (found[0], part.metric) if found and len(everyone) > 1 else None
-
-
-def _short(value: Any) -> str:
-    """A value of a hyper-parameter with four digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def main_table(part: OnDataset, metric: str, which: Which = "separate") -> ScoreTable:
-    """The metric that ranks, Recall@1 and MAP@R as columns, where all rows have them.
-
-    Args:
-        part: The comparison on one data set.
-        metric: What ranks.
-        which: Scores of single models, or of the concatenated embeddings of all folds.
-
-    Returns:
-        The table.
-    """
-    names = dict.fromkeys([metric, "recall@1", "map@r"])
-    known = [name for name in names if all(name in one.metrics for one in part.contenders)]
-    return score_table(part, known, which)
-
-
-def _row(
-    one: MethodResult,
-    part: OnDataset,
-    metrics: Sequence[str],
-    which: Which,
-    bounds: Mapping[str, Mapping[str, Bounds]],
-) -> ScoreRow:
-    found = {metric: one.interval(metric, which) for metric in metrics}
-    result = one.runs[0].result if len(one.runs) == 1 else {}
-    seconds = sum(run.seconds for run in one.runs) if one.runs else None
-    return ScoreRow(
-        name=one.name,
-        scores={metric: value for metric, value in found.items() if value is not None},
-        trainings=len(one.cells),
-        trials=len(one.row.trials) if one.row else 0,
-        failed=one.row.failed if one.row else 0,
-        seconds=one.row.seconds if one.row else seconds,
-        epochs=int(result.get("epochs", 0)),
-        chosen_epoch=result.get("chosen_epoch"),
-        run=" ".join(run.folder.name for run in one.runs) or one.source.name,
-        apart=one.baseline,
-        untouched=one.untouched,
-        studies=one.studies,
-        marks=telling_marks(one.name, part.audit, [other.name for other in part.trained]),
-        classes={m: found[one.name] for m, found in bounds.items() if one.name in found},
-    )
-
-
-def telling_marks(row: str, audit: Audit, everyone: Iterable[str]) -> tuple[int, ...]:
-    """Marks of the flaws of a row that do not concern every row."""
-    every, flaws = set(everyone), audit.flaws
-    return tuple(mark for mark in audit.marks(row) if not every <= set(flaws[mark - 1].rows))
-
-
-def as_text(table: ScoreTable) -> Table:
-    """For a terminal of 80 columns, by :mod:`rich`: the best in bold, the first metric's gain.
-
-    The interval over classes is that of the first metric; it takes the place of the cost.
-    """
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    shown.add_column("method", overflow="fold")
-    metrics = [metric_label(metric).replace("Recall@", "R@") for metric in table.metrics]
-    columns = table.facts
-    if table.brackets:
-        metrics.insert(1, "[95 %]")
-        columns = tuple(fact for fact in table.facts if fact not in ("trainings", "seconds"))
-    for header in [*metrics, "gain", *columns]:
-        shown.add_column(header, justify="right", no_wrap=True)
-    for row in table.rows:
-        cells = [
-            _bold(table, row, metric, "[bold]", "[/bold]", " ± ", models=number == 0)
-            for number, metric in enumerate(table.metrics)
+        table = self.shown
+        heads = [max(one.name, one.group if not one.name else "", key=len) for one in table.columns]
+        widths = [
+            1 + max(len(head), *(row.cells[at].width(page) for row in table.rows), 0)
+            for at, head in enumerate(heads)
         ]
-        if table.brackets:
-            cells.insert(1, escape(_bracket(row, table.metrics[0]).strip()) or NOTHING)
-        gain = signed(table.gain(row, table.metrics[0]))
-        if table.apart and row is table.apart[0]:
+        fixed = [at for at, one in enumerate(table.columns) if not one.group]
+        groups: dict[str, list[int]] = {}
+        for at, one in enumerate(table.columns):
+            if one.group:
+                groups.setdefault(one.group, []).append(at)
+        cuts, width = [0], sum(widths[at] for at in fixed)
+        used = width
+        for number, places in enumerate(groups.values()):
+            own = sum(widths[at] for at in places)
+            if number > cuts[-1] and used + own > room:
+                cuts.append(number)
+                used = width
+            used += own
+        kept = list(groups.values())
+        return [
+            table._of_columns(sorted([*fixed, *(at for one in kept[start:end] for at in one)]))
+            for start, end in pairwise((*cuts, len(kept)))
+        ] or [table]
+
+
+def _marks(row: Row) -> str:
+    return f" [{','.join(map(str, row.marks))}]" if row.marks else ""
+
+
+def as_text(table: Table, width: int = TERMINAL) -> rich.table.Table:
+    """For a terminal: as many groups of columns as fit, the best in bold."""
+    shown = rich.table.Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    shown.title = escape(table.title) or None
+    part, *more = table.parts(width - 2)  # both edges
+    for at, one in enumerate(part.columns):
+        head = "\n".join(filter(None, (one.group, one.name)))
+        left = at == 0 or one.words
+        fold: Any = "fold" if left else "ellipsis"
+        justify: Any = "left" if left else "right"
+        shown.add_column(escape(head), justify=justify, overflow=fold, no_wrap=not left)
+    last = ""
+    for row in part.rows:
+        if row.kind != last and row is not part.rows[0]:
             shown.add_section()
-        facts = [table.fact(row, fact) for fact in columns]
-        shown.add_row(escape(row.name + _marks(row)), *cells, gain, *facts)
-    notes = [table.spread] if table.spread else []
-    if table.brackets:
-        notes.append(f"[95 %]: {table.brackets.removeprefix('in brackets the ')}")
-    if table.reference:
-        notes.append(f"gain: {metric_label(table.metrics[0])} over {table.reference.name}")
+        last = row.kind
+        name, *cells = row.cells
+        lines = [
+            re.sub("^\0(.*)\1", r"[bold]\1[/bold]", escape(one.line("\0", "\1"))) for one in cells
+        ]
+        shown.add_row(escape(name.text + _marks(row)), *lines)
+    left_out = dict.fromkeys(one.group for cut in more for one in cut.columns if one.group)
+    notes = [*table.notes, *([f"In the files: {', '.join(left_out)}."] if left_out else [])]
     shown.caption = escape("\n".join(notes)) or None
     return shown
 
 
-def as_csv(tables: Sequence[ScoreTable]) -> str:
-    """For programs: a row per method with scores from 0 to 1 in all digits, cost, run, flaws."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    metrics = list(dict.fromkeys(metric for table in tables for metric in table.metrics))
-    parts = ("mean", "sd", "low", "high", "models")
-    ends = ("", " sd", " low", " high", " models sd", " classes low", " classes high")
-    scores = [f"{metric}{end}" for metric in metrics for end in ends]
-    facts = ["deviation over", "trainings", "trials", "seconds", "chosen_epoch", "epochs", "run"]
-    writer.writerow(["data", "method", *scores, *facts, "ranking", "flaws"])
+def as_csv(tables: Sequence[Table]) -> str:
+    """For programs: a line for each row, all columns of all tables, numbers in all digits."""
+    lines: list[dict[str, Any]] = []
     for table in tables:
         for row in table.rows:
-            cells: list[float | None] = []  # csv: None is empty
-            for metric in metrics:
-                one, bounds = row.scores.get(metric), row.classes.get(metric)
-                values = one.as_mapping() if one else {}
-                cells += [values.get(part) for part in parts]
-                cells += [bounds.low, bounds.high] if bounds else [None, None]
-            flaws = " ".join(table.flaws[mark - 1] for mark in row.marks)
-            cost = [row.trainings, row.trials, row.seconds, row.chosen_epoch, row.epochs or None]
-            start = [table.dataset, row.name, *cells, row.spread_over]
-            writer.writerow([*start, *cost, row.run, table.ranking, flaws])
+            line: dict[str, Any] = {}
+            for column, cell in zip(table.columns, row.cells, strict=True):
+                key = column.key or column.title
+                values = cell.values or {"": None if cell.text == NOTHING else cell.text}
+                line |= {key + ending: value for ending, value in values.items()}
+            lines.append(line)
+    text = io.StringIO()
+    columns = dict.fromkeys(key for line in lines for key in line)
+    writer = csv.DictWriter(text, _in_groups(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
     return text.getvalue()
 
 
-def as_markdown(tables: Sequence[ScoreTable]) -> str:
-    """For a README or an issue: per cent with one decimal, what is shown best in bold."""
-    return "\n".join(_markdown(table, heading=len(tables) > 1) for table in tables)
+def _in_groups(columns: Mapping[str, None]) -> list[str]:
+    """The columns in order, those that begin with another one's name beside it."""
+    starts: dict[str, list[str]] = {}
+    for key in columns:
+        start = next((one for one in starts if key.startswith(f"{one} ")), key)
+        starts.setdefault(start, []).append(key)
+    return [key for keys in starts.values() for key in keys]
 
 
-def _markdown(table: ScoreTable, heading: bool) -> str:
-    headers = ["method", *map(metric_label, table.metrics), *table.facts]
-    lines = [headers, ["---", *["---:"] * (len(headers) - 1)]]
-    for row in table.rows:
-        cells = [
-            _bold(table, row, metric, "**", "**", " ± ") + _bracket(row, metric)
-            for metric in table.metrics
-        ]
-        facts = [table.fact(row, fact) for fact in table.facts]
-        lines.append([row.name.replace("|", "\\|") + _marks(row), *cells, *facts])
-    top = f"### {table.dataset}\n\n" if heading else ""
+def as_markdown(tables: Sequence[Table]) -> str:
+    """For a README or an issue; the best in bold."""
+    return "\n".join(map(_markdown, tables))
+
+
+def _markdown(table: Table) -> str:
+    shown = table.shown
+    numbers = ["---" if one.words else "---:" for one in shown.columns[1:]]
+    lines = [[one.title for one in shown.columns], ["---", *numbers]]
+    for row in shown.rows:
+        name, *cells = (one.line("**", "**").replace("|", "\\|") for one in row.cells)
+        lines.append([name + _marks(row), *cells])
+    top = f"### {table.title}\n\n" if table.title else ""
     body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    spread = [f"{table.legend[:1].upper()}{table.legend[1:]}."] if table.legend else []
-    notes = "".join(f"{line}\n" for line in [*spread, *_notes(table)])
-    return top + body + (f"\n{notes}" if notes else "") + _markdown_settings(table)
+    return top + body + "".join(f"\n{line}\n" for line in table.lines)
 
 
-def _markdown_settings(table: ScoreTable) -> str:
-    """The chosen hyper-parameters and the settings of numbered rows, where there are any."""
-    text = ""
-    for title, rows in (("chosen by tuning", table.chosen), ("settings", table.settings)):
-        if rows:
-            keys = setting_keys(rows)
-            lines = [["method", *keys], ["---"] * (len(keys) + 1)]
-            lines += [[name, *(one.get(key, "") for key in keys)] for name, one in rows.items()]
-            body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-            text += f"\n{title[:1].upper()}{title[1:]}:\n\n{body}"
-    return text
+def as_html(
+    tables: Sequence[Table], before: Mapping[str, Markup] | None = None, anchor: str = ""
+) -> Markup:
+    """For a page or a notebook, everything escaped.
+
+    Args:
+        tables: They stand below each other.
+        before: By name of a row: what stands before it.
+        anchor: Marks link to ``#{anchor}-{number}``; empty: they are no links.
+
+    Returns:
+        The markup; notes are left out where ``anchor`` is given, as the page has them elsewhere.
+    """
+    return Markup("").join(_html(table, before or {}, anchor) for table in tables)
 
 
-def setting_keys(rows: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """The columns of a table of settings, in order of appearance."""
-    return list(dict.fromkeys(key for one in rows.values() for key in one))
+def _html(table: Table, before: Mapping[str, Markup], anchor: str) -> Markup:
+    shown = table.shown
+    body = Markup("").join(_html_row(row, shown, before, anchor) for row in shown.rows)
+    notes = () if anchor else table.lines
+    below = Markup("").join(Markup("<div>{}</div>").format(note) for note in notes)
+    caption = Markup("") if anchor else Markup("<caption>{}</caption>").format(table.title)
+    return Markup(
+        '<div class="wide" tabindex="0" role="region" aria-label="{}, can be scrolled">'
+        '<table class="{}">{}<thead>{}</thead><tbody>{}</tbody></table></div>{}'
+    ).format(table.title or "Table", table.kind, caption, _html_head(shown), body, below)
 
 
-def as_html(tables: Sequence[ScoreTable]) -> str:
-    """For a notebook: per cent with one decimal, the best in bold."""
-    return "".join(map(_html, tables))
+def _html_head(table: Table) -> Markup:
+    columns = table.columns
+    grouped = any(one.group and one.name for one in columns)
+    first, second = Markup(""), Markup("")
+    for at, one in enumerate(columns):
+        kind = " ".join(filter(None, ("words" if one.words else "", one.kind)))
+        head = Markup('<th scope="col" class="{}"{}>{}</th>')
+        new = at == 0 or columns[at - 1].group != one.group
+        if not (grouped and one.group):
+            span = Markup(' rowspan="2"') if grouped else Markup("")
+            first += head.format(kind, span, _breakable(one.title[:1].upper() + one.title[1:]))
+            continue
+        if new:
+            count = sum(other.group == one.group for other in columns)
+            group = Markup('<th scope="colgroup" colspan="{}" class="group">{}</th>')
+            first += group.format(count, one.group)
+        second += head.format(f"{kind}{' start' if new else ''}", "", one.name)
+    return Markup("<tr>{}</tr>").format(first) + (
+        Markup("<tr>{}</tr>").format(second) if grouped else ""
+    )
 
 
-def _html(table: ScoreTable) -> str:
-    head = "".join(f"<th>{html.escape(metric_label(metric))}</th>" for metric in table.metrics)
-    lines = [f"<tr><th>method</th>{head}</tr>"]
-    for row in table.rows:
-        cells = [
-            _bold(table, row, m, "<b>", "</b>", " ± ") + _bracket(row, m) for m in table.metrics
-        ]
-        name = html.escape(row.name + _marks(row))
-        lines.append(f"<tr><td>{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
-    notes = [table.legend] if table.legend else []
-    below = "".join(f"<div>{html.escape(note)}</div>" for note in [*notes, *_notes(table)])
-    caption = f"<caption>{html.escape(table.dataset)}</caption>"
-    return f"<table>{caption}{''.join(lines)}</table>{below}"
+def _breakable(title: str) -> Markup:
+    """A title that may be broken before its @."""
+    name, at, cut = title.partition("@")
+    return escape_html(name) + Markup("<wbr>" if at else "") + at + cut
+
+
+def _html_row(row: Row, table: Table, before: Mapping[str, Markup], anchor: str) -> Markup:
+    links = [
+        Markup('<a href="#{}-{}">{}</a>').format(anchor, n, n) if anchor else escape_html(n)
+        for n in row.marks
+    ]
+    marks = Markup('<sup class="marks">{}</sup>').format(Markup(" ").join(links)) if links else ""
+    name = Markup('<th scope="row"><span class="method">{}<span>{}{}</span></span></th>')
+    line = name.format(before.get(row.name, ""), row.name, marks)
+    columns = pairwise(table.columns)
+    for (left, column), cell in zip(columns, row.cells[1:], strict=True):
+        kinds = (
+            "words" if column.words else "",
+            column.kind,
+            cell.kind,
+            "best" if cell.best else "",
+        )
+        start = "start" if column.group and column.name and left.group != column.group else ""
+        shown = Markup(
+            '<td class="{}" title="{}">{}</td>' if cell.title else '<td class="{}">{}</td>'
+        )
+        values = (" ".join(filter(None, (*kinds, start))), *((cell.title,) if cell.title else ()))
+        line += shown.format(*values, _html_cell(cell))
+    return Markup('<tr class="{}">{}</tr>' if row.kind else "<tr>{}</tr>").format(
+        *((row.kind,) if row.kind else ()), line
+    )
+
+
+def _html_cell(cell: Cell) -> Markup:
+    if cell.text.startswith("https://"):
+        return Markup('<a href="{}">{}</a>').format(cell.text, cell.text.removeprefix("https://"))
+    if cell.more:
+        lines = Markup("").join(Markup("<li>{}</li>").format(one) for one in cell.more)
+        return Markup("<details><summary>{}</summary><ul>{}</ul></details>").format(
+            cell.text, lines
+        )
+    text = Markup("<b>{}</b>" if cell.best else "{}").format(cell.text)
+    parts = [Markup('<span class="score">{}</span>').format(text)]
+    if cell.spread:
+        parts.append(Markup('<span class="half"> ± {}</span>').format(cell.spread))
+    for kind, part in (("range", cell.bounds.replace(", ", " to ")), ("gain", cell.gain)):
+        if part:
+            parts.append(Markup('<span class="{}">{}</span>').format(kind, part))
+    return Markup("").join(parts)
 
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "–": "--",
+    "−": "$-$",
 }  # fmt: skip
-
-
-def as_latex(tables: Sequence[ScoreTable]) -> str:
-    """For a paper: one ``table`` with booktabs rules per data set."""
-    return "\n".join(map(_latex, tables))
-
-
-def _latex(table: ScoreTable) -> str:
-    headers = ["Method", *map(metric_label, table.metrics)]
-    spread = f", {table.legend}" if table.legend else ""
-    lines = [
-        r"\begin{table}",
-        r"  \centering",
-        rf"  \caption{{{escape_latex(table.dataset)}: per cent{escape_latex(spread)}.}}",
-        rf"  \begin{{tabular}}{{l{'r' * len(table.metrics)}}}",
-        r"    \toprule",
-        f"    {' & '.join(map(escape_latex, headers))} " + r"\\",
-        r"    \midrule",
-    ]
-    for row in table.rows:
-        if table.apart and table.trained and row is table.apart[0]:
-            lines.append(r"    \midrule")
-        cells = [
-            _bold(table, row, m, r"\textbf{", "}", r" $\pm$ ") + _bracket(row, m)
-            for m in table.metrics
-        ]
-        marks = "".join(rf"\textsuperscript{{{mark}}}" for mark in row.marks)
-        shown = " & ".join(cells).replace(NOTHING, "--")
-        lines.append(f"    {escape_latex(row.name)}{marks} & {shown} " + r"\\")
-    lines += [r"    \bottomrule", r"  \end{tabular}"]
-    lines += [rf"  \par\footnotesize {escape_latex(note)}" for note in _notes(table)]
-    return "\n".join([*lines, r"\end{table}", *_latex_settings(table), ""])
-
-
-def _latex_settings(table: ScoreTable) -> list[str]:
-    """A table of the chosen hyper-parameters, one row per method and key; keys differ much."""
-    if not table.chosen:
-        return []
-    lines = [
-        r"\begin{table}",
-        r"  \centering",
-        rf"  \caption{{{escape_latex(table.dataset)}: hyper-parameters chosen by tuning.}}",
-        r"  \begin{tabular}{llr}",
-        r"    \toprule",
-        r"    Method & Hyper-parameter & Value \\",
-        r"    \midrule",
-    ]
-    for name, values in table.chosen.items():
-        shown = [name, *[""] * (len(values) - 1)]
-        for first, (key, value) in zip(shown, values.items(), strict=True):
-            cells = " & ".join(map(escape_latex, (first, key, value)))
-            lines.append(rf"    {cells} \\")
-    return [*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
-
-
-def _notes(table: ScoreTable) -> list[str]:
-    notes = [f"[{number}] {sentence}" for number, sentence in enumerate(table.flaws, 1)]
-    if table.ranking != "fair":
-        start = "Ranked although" if table.ranking == "anyway" else "Not ranked:"
-        notes.append(f"{start} the comparison is not fair.")
-    return notes
-
-
-def _bold(
-    table: ScoreTable,
-    row: ScoreRow,
-    metric: str,
-    start: str,
-    end: str,
-    between: str,
-    *,
-    models: bool = True,
-) -> str:
-    score = row.scores.get(metric)
-    shown = percent(None if score is None else score.mean)
-    half = plus_minus(score)
-    if table.is_best(row, metric):
-        shown = f"{start}{shown}{end}"
-    if not half:
-        return shown
-    return f"{shown}{between}{half}{models_spread(score) if models else ''}"
-
-
-def _bracket(row: ScoreRow, metric: str) -> str:
-    """The interval over trainings x test classes, where it is known."""
-    bounds = row.classes.get(metric)
-    return "" if bounds is None else f" [{percent(bounds.low)}, {percent(bounds.high)}]"
-
-
-def _marks(row: ScoreRow) -> str:
-    return f" [{','.join(map(str, row.marks))}]" if row.marks else ""
 
 
 def escape_latex(text: str) -> str:
     """Text that LaTeX prints as it is."""
     return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def as_latex(tables: Sequence[Table]) -> str:
+    """For a paper: a ``table`` with booktabs rules each, its caption and its label."""
+    return "\n".join(map(_latex, tables))
+
+
+def _latex(table: Table) -> str:
+    shown = table.shown
+    caption = ": ".join(filter(None, (table.title, table.about))).rstrip(".")
+    label = re.sub(r"[^a-z0-9]+", "-", table.title.lower()).strip("-")
+    sides = "".join("l" if at == 0 or one.words else "r" for at, one in enumerate(shown.columns))
+    lines = [
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{escape_latex(caption)}.}}",
+        rf"  \label{{tab:{label}}}",
+        rf"  \begin{{tabular}}{{{sides}}}",
+        r"    \toprule",
+        f"    {' & '.join(escape_latex(one.title) for one in shown.columns)} " + r"\\",
+        r"    \midrule",
+    ]
+    for at, row in enumerate(shown.rows):
+        if at and row.kind != shown.rows[at - 1].kind:
+            lines.append(r"    \midrule")
+        name, *cells = row.cells
+        texts = [
+            escape_latex(one.line("\0", "\1")).replace("\0", r"\textbf{").replace("\1", "}")
+            for one in cells
+        ]
+        marks = "".join(rf"\textsuperscript{{{mark}}}" for mark in row.marks)
+        lines.append(f"    {' & '.join([escape_latex(name.text) + marks, *texts])} " + r"\\")
+    lines += [r"    \bottomrule", r"  \end{tabular}"]
+    lines += [rf"  \par\footnotesize {escape_latex(line)}" for line in table.lines]
+    return "\n".join([*lines, r"\end{table}", ""])

@@ -1,39 +1,13 @@
-// What all parts of the page share: data, colours, charts, drawing when near.
-const page = JSON.parse(document.getElementById("data").textContent);
+// What all pages share: figures in the theme's colours, drawn when they come near; choices.
 const root = document.documentElement;
 const byId = (id) => document.getElementById(id);
+const page = JSON.parse(byId("data").textContent);
 
-// Colours live in the style sheet alone; a hidden element tells what they are right now.
-const probe = document.body.appendChild(document.createElement("span"));
-probe.hidden = true;
-const colour = (name) => {
-  probe.style.color = `var(--${name})`;
-  return getComputedStyle(probe).color;
-};
-const colourOf = (method) => colour(method.colour === null ? "bare" : `c${method.colour}`);
-
-const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "triangle-down", "cross"];
-const CLASS_SYMBOLS = ["circle", "diamond", "square", "triangle-up"];
-const DASHES = ["solid", "dash", "dot"];
-const QUIET = { displayModeBar: false, responsive: true, doubleClick: "reset" };
-const font = () => ({ family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("soft") });
-const axis = (more) => ({
-  gridcolor: colour("line"), linecolor: colour("line"), zeroline: false, ticks: "",
-  automargin: true, fixedrange: true, ...more,
-});
-const layout = (more) => ({
-  paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: font(), showlegend: false,
-  margin: { l: 8, r: 10, t: 8, b: 8 }, dragmode: false, hovermode: "closest",
-  hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("soft"), font: { color: colour("ink") } },
-  ...more,
-});
-const lineOf = (method) => ({ color: colourOf(method), width: 2, dash: DASHES[method.line % 3] });
-const epochAxis = (epochs) =>
-  axis({ showgrid: false, title: { text: "epoch", standoff: 6 }, tickformat: "d", nticks: 8, ...(epochs <= 8 ? { dtick: 1 } : {}), rangemode: "tozero" });
-// An axis upwards with its title; Plotly gives its ticks as many digits as they need.
-const upAxis = (title, more) => axis({ title: { text: title, standoff: 6 }, nticks: 6, tickformat: "~g", ...more });
-const methodNamed = (name) => page.methods.find((method) => method.name === name);
-const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+// Figures have the colours of light; dark ones replace them.
+const darkSystem = matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : darkSystem.matches);
+const dark = new Map(Object.entries(page.dark));
+const inTheme = (value) => JSON.parse(JSON.stringify(value), (_, one) => (isDark() && dark.get(one)) || one);
 
 // Plotly sets some styles as attributes, which the page's Content-Security-Policy refuses, as it
 // refuses those of markup that came from data. As properties they are what a script may set.
@@ -55,12 +29,12 @@ const loadPlotly = () => {
   }
   document.head.append(script);
 };
-const plot = (target, traces, shape) => {
+const plot = (target, { data, layout }) => {
   loadPlotly();
-  Plotly.react(target, traces, shape, QUIET);
+  Plotly.react(target, data, { ...layout, template: inTheme(page.theme) }, { displayModeBar: false, responsive: true });
 };
 const whenIdle = window.requestIdleCallback || ((act) => setTimeout(act, 300));
-window.addEventListener("load", () => whenIdle(loadPlotly));
+if (byId("plotly").textContent) window.addEventListener("load", () => whenIdle(loadPlotly));
 
 // A part is drawn when it first comes near the screen, and again when the theme changes.
 const drawn = new Map();
@@ -74,23 +48,45 @@ const drawWhenNear = (element, draw) => {
   }, { rootMargin: "60px" });
   watcher.observe(element);
 };
+Object.entries(page.figures).forEach(([id, figure]) => {
+  const target = byId(id);
+  target.style.height = `${figure.layout.height}px`;
+  drawWhenNear(target, () => plot(target, inTheme(figure)));
+});
 
 const chosen = (group) => Number(document.querySelector(`input[name="${group}"]:checked`).value);
 const onChoice = (group, act) => document.querySelectorAll(`input[name="${group}"]`)
   .forEach((input) => input.addEventListener("change", act));
 
-// One block for each data set; what belongs to the others is hidden.
-const eachBlock = (part, act) => page.blocks.forEach((block, on) => {
-  const there = block[part];
-  if (Array.isArray(there) ? there.length : there) act(there, on, block);
+// Choices that show one panel of several: methods of the gallery, tables, data sets.
+new Set([...document.querySelectorAll(".panel")].map((panel) => panel.dataset.group)).forEach((group) =>
+  onChoice(group, () => document.querySelectorAll(`.panel[data-group="${group}"]`).forEach((panel) => {
+    panel.hidden = Number(panel.dataset.panel) !== chosen(group);
+  })));
+const showDataset = (number) => {
+  document.querySelectorAll(".on").forEach((part) => { part.hidden = Number(part.dataset.on) !== number; });
+  document.querySelectorAll("main > section").forEach((section) => {
+    const parts = [...section.querySelectorAll(":scope > .on")];
+    const empty = parts.every((part) => part.hidden || !part.children.length);
+    section.hidden = parts.length > 0 && empty && !section.querySelector(":scope > .wide, :scope > .drawn");
+  });
+};
+if (document.querySelector('input[name="dataset"]')) {
+  onChoice("dataset", () => showDataset(chosen("dataset")));
+  showDataset(0);
+}
+
+// Light or dark: as the system says, until the button is pressed.
+const recolour = () => {
+  byId("theme").textContent = isDark() ? "Light" : "Dark";
+  byId("theme").setAttribute("aria-label", `Change to ${isDark() ? "light" : "dark"} colours`);
+  const before = [...drawn];
+  drawn.clear();
+  before.forEach(([element, draw]) => drawWhenNear(element, draw));
+};
+byId("theme").addEventListener("click", () => {
+  root.dataset.theme = isDark() ? "light" : "dark";
+  recolour();
 });
-const marker = (method, size) => ({
-  symbol: SYMBOLS[((method.colour ?? 0) + method.line) % SYMBOLS.length], size, color: colourOf(method),
-});
-// Intervals, as far as a score can go: from 0 to 100.
-const errors = (halves, scores, method) => ({
-  type: "data", symmetric: false, visible: halves.some((half) => half),
-  array: halves.map((half, at) => 100 * Math.min(half || 0, 1 - scores[at])),
-  arrayminus: halves.map((half, at) => 100 * Math.min(half || 0, scores[at])),
-  color: colourOf(method), thickness: 1.2, width: 3,
-});
+darkSystem.addEventListener("change", recolour);
+recolour();

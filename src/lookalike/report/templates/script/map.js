@@ -1,41 +1,27 @@
 // The map: points, the picture under the pointer, one class singled out.
-eachBlock("map", (map, on, block) => {
+Object.entries(page.maps).forEach(([on, { figure, sheet, numbers, layouts, titles, names, tiny }]) => {
   const group = `map-${on}`;
-  const { sheet, numbers, layouts, titles, names } = map;
+  const plane = byId(`plane-${on}`), hint = byId(`hint-${on}`), select = byId(`class-${on}`);
+  const single = () => (select.value === "" ? null : Number(select.value));
   const showThumb = (element, point, side) => {
     const column = point % sheet.columns, row = Math.floor(point / sheet.columns);
     Object.assign(element.style, {
       width: `${side}px`, height: `${side}px`, backgroundImage: `url(${sheet.uri})`,
       backgroundSize: `${sheet.columns * side}px ${sheet.rows * side}px`,
       backgroundPosition: `${-column * side}px ${-row * side}px`,
-      imageRendering: block.tiny ? "pixelated" : "auto",
+      imageRendering: tiny ? "pixelated" : "auto",
     });
   };
 
-  const plane = byId(`plane-${on}`), hint = byId(`hint-${on}`), select = byId(`class-${on}`);
-  const single = () => (select.value === "" ? null : Number(select.value));
   let listening = false;
-
   const drawMap = () => {
-    const flat = layouts[chosen(group)], only = single();
-    const palette = Array.from({ length: page.classColours }, (_, number) => colour(`k${number}`));
-    const faded = (number) => only !== null && number !== only;
-    const points = {
-      ...flat, mode: "markers", hoverinfo: "none", type: "scatter", cliponaxis: false,
-      marker: {
-        size: numbers.map((number) => (number === only ? 13 : 10)),
-        color: numbers.map((number) => palette[number % palette.length]),
-        symbol: numbers.map((number) => CLASS_SYMBOLS[Math.floor(number / palette.length) % CLASS_SYMBOLS.length]),
-        opacity: numbers.map((number) => (faded(number) ? 0.12 : 0.92)),
-        line: { width: 1, color: colour("raised") },
-      },
-    };
-    const bare = axis({
-      showgrid: false, showticklabels: false, range: [-1.06, 1.06], fixedrange: false, automargin: false,
-    });
+    const shown = inTheme(figure), only = single();
+    Object.assign(shown.data[0], layouts[chosen(group)]);
+    shown.data[0].marker.size = numbers.map((number) => (number === only ? 13 : 10));
+    shown.data[0].marker.opacity = numbers.map((number) => (only === null || number === only ? 0.92 : 0.12));
     // A finger must be able to scroll past the map, a mouse may zoom into it.
-    const dragmode = matchMedia("(pointer: fine)").matches ? "zoom" : false;
-    plot(plane, [points], layout({ xaxis: bare, yaxis: bare, dragmode, margin: { l: 0, r: 0, t: 0, b: 0 } }));
+    shown.layout.dragmode = matchMedia("(pointer: fine)").matches ? "zoom" : false;
+    plot(plane, shown);
     plane.setAttribute("aria-label", `Map of test embeddings of ${names[chosen(group)]}`);
     if (!listening) {
       listening = true;

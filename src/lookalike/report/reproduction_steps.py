@@ -34,7 +34,7 @@ class Again:
 
 def again(gathered: ResultSet, commands: Sequence[str]) -> Again:
     """What repeats the trainings of a page, and then the ``commands`` that wrote it."""
-    runs = [run for one in gathered.contenders for run in one.runs]
+    runs = [run for one in gathered.contenders if one.row is None for run in one.runs]
     # names, not paths: a page is shown to others
     trained = [f"lookalike train runs/{run.folder.name}/config.yaml" for run in runs[:MOST_RUNS]]
     if len(runs) > MOST_RUNS:
