@@ -49,6 +49,7 @@ KNOWN = {
     "test_multiple_losses.py::test_multiple_losses": RAISES,
     "test_ranked_list_loss.py::test_assertion_raises": RAISES,
     "test_m_per_class_sampler.py::test_mperclass_sampler_with_batch_size": RAISES,
+    "test_cross_batch_memory.py::test_input_indices_tuple": "a memory makes no index tuples here",
     "test_common_functions.py::test_collect_stats_flag": "no statistics are kept here",
     "test_multiple_reducers.py::test_multiple_reducers": BITS,
     "test_threshold_reducer.py::test_threshold_reducer": BITS,

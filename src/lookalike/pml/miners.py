@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lookalike import miners as core
 from lookalike.arguments import Built
 from lookalike.distances import Distance
 from lookalike.errors import BadInput
@@ -117,6 +118,24 @@ class EmbeddingsAlreadyPackagedAsTriplets(Miner):
         negative = (first + 2).unsqueeze(1)
         weights = torch.ones_like(negative)
         return relations.only_triplets(Triplets(first, first + 1, negative, weights))
+
+
+class HDCMiner(core.HDCMiner):  # type: ignore[no-redef]
+    """The hardest share of all pairs; index tuples start with the hardest pair of each kind."""
+
+    @torch.no_grad()
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Positive pairs from the least similar, negative ones from the most similar."""
+        mined = super().forward(*args, **kwargs)
+        similarity = mined.relations.similarity
+        pulled, pushed = tuple(mined)[:2], tuple(mined)[2:]
+        return (*_sorted(pulled, -similarity), *_sorted(pushed, similarity))
+
+
+def _sorted(pairs: tuple[Tensor, ...], hardness: Tensor) -> tuple[Tensor, ...]:
+    """The pairs from the hardest to the easiest; among equals by anchor."""
+    order = hardness[pairs].argsort(descending=True, stable=True)
+    return tuple(part[order] for part in pairs)
 
 
 ship(globals(), Miner, _OfMiners)
