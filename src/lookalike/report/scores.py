@@ -175,7 +175,9 @@ def legend(
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-def _times(rows: Sequence[MethodResult], scores: Mapping[str, Mapping[str, Interval | None]]) -> str:
+def _times(
+    rows: Sequence[MethodResult], scores: Mapping[str, Mapping[str, Interval | None]]
+) -> str:
     """What a mean is of: "10 repeats of 4 folds"."""
     counts = {s.count for one in rows for s in scores[one.name].values() if s}
     unit = "whole studies" if any(one.studies > 1 for one in rows) else "repeats"
