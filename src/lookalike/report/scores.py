@@ -1,5 +1,6 @@
 """Scores of a comparison, and the settings behind them, as tables."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -102,10 +103,15 @@ def compact(table: Table) -> Table:
             cells.append(replace(row.cells[at], bounds="", spread=short))
         cells += [Cell(score.gain or NOTHING), *(row.cells[at] for at in facts)]
         rows.append(replace(row, cells=tuple(cells)))
-    notes = [note.replace("; in brackets the", "; [95 %]: the") for note in table.notes[:1]]
-    notes += [f"gain: {label[first].name} over the untrained network"]
+    notes = [re.sub("(; i|I)n brackets the ", "\n[95 %]: ", note) for note in table.notes[:1]]
+    if any(row.cells[first].gain for row in table.rows):
+        notes.append(f"gain: {label[first].name} over the untrained network")
     return replace(
-        table, title="", columns=tuple(columns), rows=tuple(rows), notes=tuple(filter(None, notes))
+        table,
+        title="",
+        columns=tuple(columns),
+        rows=tuple(rows),
+        notes=tuple(filter(None, map(str.strip, notes))),
     )
 
 
