@@ -24,7 +24,8 @@ class MixedPairs(NamedTuple):
     share: Tensor
 
     def of(self, source: Tensor) -> Tensor:
-        """The mixes of images, feature maps or embeddings, one per pair."""
+        """The mixes of images (uint8 pixels too), feature maps or embeddings, one per pair."""
+        source = source if source.is_floating_point() else source.float()
         share = self.share.to(source.dtype).view(-1, *[1] * (source.ndim - 1))
         return torch.lerp(
             source.index_select(0, self.second), source.index_select(0, self.first), share
