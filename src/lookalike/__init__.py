@@ -10,7 +10,7 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from lookalike.imports import import_libraries_elsewhere
+from lookalike.imports import guard_imports
 
 if TYPE_CHECKING:  # the rooms are imported when first asked for, so that the command starts fast
     from lookalike import (
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 __version__ = version("lookalike")
-import_libraries_elsewhere()
+guard_imports()
 
 _HOMES = {
     "Index": "lookalike.search",

@@ -1,27 +1,52 @@
-"""Libraries that look into the current folder are imported from another one.
+"""Libraries that must not be imported just like that: torch and numba, and FAISS on macOS.
 
 The current folder may be a stranger's. A wheel that torch loads has an empty entry in its search
 path (cuSPARSELt, ``$ORIGIN:``), so that a ``libcuda.so.1`` beside the data would be executed, and a
-``.numba_config.yaml`` can name a folder of pickles, which numba would take for its cache.
+``.numba_config.yaml`` can name a folder of pickles, which numba would take for its cache. They are
+imported from the root folder.
+
+On macOS torch, numba and FAISS each bring an OpenMP, and two that work at the same time crash the
+process (github.com/faiss-wheels/faiss-wheels/issues/73): FAISS gets one thread there.
 """
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-__all__ = ["import_libraries_elsewhere"]
+__all__ = ["faiss_threads", "guard_imports"]
 
-LIBRARIES = ("torch", "numba")
 SETTINGS_OF_NUMBA = "_config_fname"
 """What names the file that numba reads again whenever it compiles."""
 
 
-class _Elsewhere(MetaPathFinder):
+def faiss_threads(wanted: int) -> int:
+    """How many threads FAISS may have."""
+    return 1 if sys.platform == "darwin" else wanted
+
+
+def _settle_numba() -> None:
+    setattr(sys.modules["numba.core.config"], SETTINGS_OF_NUMBA, os.devnull)
+
+
+def _settle_faiss() -> None:
+    if sys.platform == "darwin":
+        sys.modules["faiss"].omp_set_num_threads(1)
+
+
+LIBRARIES: dict[str, Callable[[], object]] = {
+    "torch": lambda: None,
+    "numba": _settle_numba,
+    "faiss": _settle_faiss,
+}
+"""What is guarded, and what is done once it is imported."""
+
+
+class _Guard(MetaPathFinder):
     """Finds what Python finds, and lets it be executed while the current folder is the root."""
 
     def find_spec(
@@ -38,8 +63,7 @@ class _Elsewhere(MetaPathFinder):
             def execute_elsewhere(module: ModuleType) -> None:
                 with _root_folder():
                     execute(module)
-                if fullname == "numba":
-                    setattr(sys.modules["numba.core.config"], SETTINGS_OF_NUMBA, os.devnull)
+                LIBRARIES[fullname]()
 
             loader.exec_module = execute_elsewhere
         return spec
@@ -60,6 +84,8 @@ def _root_folder() -> Iterator[None]:
         os.close(here)
 
 
-def import_libraries_elsewhere() -> None:
-    """Let the libraries that are imported from now on find nothing in the current folder."""
-    sys.meta_path.insert(0, _Elsewhere())
+def guard_imports() -> None:
+    """Let the libraries that are imported from now on be imported safely."""
+    if sys.platform == "darwin":  # else the second OpenMP that is loaded ends the process
+        os.environ.setdefault("KMP_DUPLICATE_LIB_OK", "TRUE")
+    sys.meta_path.insert(0, _Guard())

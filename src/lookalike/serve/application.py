@@ -16,6 +16,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from lookalike.data.parallel import available_cores
 from lookalike.errors import BadInput
+from lookalike.imports import faiss_threads
 from lookalike.inference.encoder import Encoder
 from lookalike.inference.onnx_encoder import OnnxEncoder
 from lookalike.search.index import Index
@@ -93,7 +94,7 @@ def loaded_application(
         buckets: Count how often each token has searched; None: there is no rate.
         threads: How many cores to use.
     """
-    faiss.omp_set_num_threads(threads)
+    faiss.omp_set_num_threads(faiss_threads(threads))
     service = Service(index, options.limits, threads)
     service.load(runtime=options.runtime)
     return application(service, options, buckets)
