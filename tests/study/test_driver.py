@@ -153,6 +153,25 @@ def test_a_finished_study_does_nothing(finished, study_values, timeless):
     assert timeless(again) == timeless(finished)
 
 
+def test_a_trial_of_a_stranger_sets_only_what_the_study_searches(
+    run, finished, study_values, tmp_path, monkeypatch
+):
+    """The winner is trained again with its settings, which would be written to this folder."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "small"
+    shutil.copytree(finished.folder, folder)
+    row = finished.rows[0]
+    elsewhere = {"runs_dir": "elsewhere"}
+    trials = tuple(
+        dataclasses.replace(trial, parameters=trial.parameters | elsewhere) for trial in row.trials
+    )
+    write_method(folder, dataclasses.replace(row, trials=trials, repeats=(), readings=()))
+    (folder / "study.db").unlink()
+    with pytest.raises(BadInput, match=r"triplet\.json' was made with other settings"):
+        run(study_values(checkpoints=True), folder)
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_outdated_rows_are_trained_again_and_no_others(
     in_process, finished, study_values, tmp_path, timeless
 ):
