@@ -172,6 +172,19 @@ def test_a_trial_of_a_stranger_sets_only_what_the_study_searches(
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.parametrize(
+    "record", [{}, {"seconds": "x", "score": 1}, {"seconds": 1, "score": []}, {"seconds": 1}]
+)
+def test_a_record_of_a_stranger_with_other_values_is_a_sentence(
+    run, finished, study_values, tmp_path, record
+):
+    for row in finished.rows:
+        with open_ledger(tmp_path / "small") as ledger:
+            ledger.add(f"{row.identity}/trial-000/fold-0", record)
+    with pytest.raises(LookalikeError, match=r"study\.db' cannot be used: a record has other"):
+        run(study_values(), tmp_path / "small")
+
+
 def test_outdated_rows_are_trained_again_and_no_others(
     in_process, finished, study_values, tmp_path, timeless
 ):
