@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import simplejpeg
 import torch
 
 from lookalike.data import ImageStore, UnreadableImage, load, open_store
+from lookalike.data.store import INDEX, checksum_of, trailer
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.inference.bulk.source import open_source
 
 
 @pytest.fixture
@@ -189,3 +192,42 @@ def test_killed_builds_are_never_used_and_two_at_once_agree(tmp_path, save_image
     assert built == f"begun\n{waited}"
     assert waited.startswith("40 ")
     assert [path.name for path in folder.iterdir() if path != left] == ["shard-00000-of-00001"]
+
+
+def forged_store(folder, data, **fields):
+    """A store of one image, with right checksums."""
+    row = np.zeros(1, INDEX)
+    row["end"] = len(data)
+    for name, value in fields.items():
+        row[name] = value
+    row["checksum"] = checksum_of(row[0], data)
+    folder.mkdir(parents=True)
+    (folder / "shard-00000-of-00001").write_bytes(data + row.tobytes() + trailer(1))
+    return folder
+
+
+@pytest.mark.parametrize("shape", [(5, 5, 3), (-1, 2, 3), (2**31 - 1, 2**31 - 1, 2**31 - 1)])
+def test_pixels_of_another_number_than_their_shape_says_are_refused(tmp_path, shape):
+    place = forged_store(tmp_path / "theirs.store", bytes(12), shape=shape)
+    with pytest.raises(BadInput, match=r"cannot read the store .* do not agree"):
+        open_source(place)
+
+
+@pytest.mark.parametrize(
+    ("data", "shape"),
+    [
+        (b"no jpeg", (2, 2, 3)),
+        (b"", (2, 2, 3)),
+        (simplejpeg.encode_jpeg(np.zeros((40, 30, 1), np.uint8), 50, "GRAY", "Gray"), (2, 2, 1)),
+        (
+            simplejpeg.encode_jpeg(np.zeros((2_000, 60_001, 1), np.uint8), 1, "GRAY", "Gray"),
+            (2_000, 60_001, 1),
+        ),
+    ],
+    ids=["other", "empty", "larger than it says", "too many pixels"],
+)
+def test_a_jpeg_is_decoded_only_if_it_has_the_size_that_its_row_says(tmp_path, data, shape):
+    """A store may come from anyone: a few megabytes may have thousands of millions of pixels."""
+    place = forged_store(tmp_path / "theirs.store", data, shape=shape, quality=95)
+    with pytest.raises(LookalikeError, match=r"damaged \(image 0\)"):
+        open_source(place).read(0)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from contextlib import suppress
 
 import numpy as np
@@ -140,6 +141,16 @@ def test_what_holds_no_vectors(tmp_path, numbers):
     refuse("one of 'labels' for each vector", tmp_path / "number.npz")
     (tmp_path / "cut.npz").write_bytes((tmp_path / "other.npz").read_bytes()[:-200])
     refuse("cannot read", tmp_path / "cut.npz")
+    for header, rest in (
+        ("(((((", b""),  # no end
+        (f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({2**47}, 1), }}", bytes(64)),
+        ("{'descr': '<U1', 'fortran_order': False, 'shape': (2, 1), }", b"\xff" * 8),  # no text
+    ):
+        start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+        with zipfile.ZipFile(tmp_path / "forged.npz", "w") as archive:
+            archive.writestr("vectors.npy", start + rest)
+            archive.writestr("labels.npy", start.replace(b"(2, 1)", b"(2,)  ") + rest)
+        refuse("cannot read", tmp_path / "forged.npz")
     holes = pyarrow.table({"vector": [[1.0]] * 70_000 + [None]})
     pyarrow.parquet.write_table(holes, tmp_path / "holes.parquet")
     with pytest.raises(BadInput, match="row 70000, counted from 0, has no vector"):

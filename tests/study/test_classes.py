@@ -1,3 +1,5 @@
+import io
+
 import numpy as np
 import pytest
 
@@ -61,3 +63,27 @@ def test_one_fold_has_nothing_to_concatenate():
 def test_tables_of_other_classes_are_refused():
     with pytest.raises(ValueError, match="the same classes"):
         RowClasses({(0, 0): table(), (0, 1): table("xyz")}).as_bytes()
+
+
+@pytest.mark.parametrize(
+    ("key", "forged"),
+    [
+        ("classes", np.empty(2**27, "<U0")),
+        ("cells", np.empty((2**27, 0), np.int64)),
+        ("queries", np.array(["1", "2", "3"])),
+        ("queries", np.array([1, 2])),
+        ("separate", np.ones((4, 3, 5), np.float32)),
+        ("separate", np.ones((4, 3, 2), "c8")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{value.dtype}{value.shape}",
+)
+def test_arrays_of_other_shapes_or_types_are_refused_at_once(row, tmp_path, key, forged):
+    """Of texts or rows without a byte a small file has any number: they would fill the memory."""
+    with np.load(io.BytesIO(row.as_bytes())) as found:
+        arrays = {name: found[name] for name in found.files}
+    path = tmp_path / "row.classes.npz"
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays | {key: forged})
+    path.write_bytes(buffer.getvalue())
+    with pytest.raises(LookalikeError, match=r"row\.classes\.npz' is damaged"):
+        read_classes(path)

@@ -153,6 +153,38 @@ def test_a_finished_study_does_nothing(finished, study_values, timeless):
     assert timeless(again) == timeless(finished)
 
 
+def test_a_trial_of_a_stranger_sets_only_what_the_study_searches(
+    run, finished, study_values, tmp_path, monkeypatch
+):
+    """The winner is trained again with its settings, which would be written to this folder."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "small"
+    shutil.copytree(finished.folder, folder)
+    row = finished.rows[0]
+    elsewhere = {"runs_dir": "elsewhere"}
+    trials = tuple(
+        dataclasses.replace(trial, parameters=trial.parameters | elsewhere) for trial in row.trials
+    )
+    write_method(folder, dataclasses.replace(row, trials=trials, repeats=(), readings=()))
+    (folder / "study.db").unlink()
+    with pytest.raises(BadInput, match=r"triplet\.json' was made with other settings"):
+        run(study_values(checkpoints=True), folder)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    "record", [{}, {"seconds": "x", "score": 1}, {"seconds": 1, "score": []}, {"seconds": 1}]
+)
+def test_a_record_of_a_stranger_with_other_values_is_a_sentence(
+    run, finished, study_values, tmp_path, record
+):
+    for row in finished.rows:
+        with open_ledger(tmp_path / "small") as ledger:
+            ledger.add(f"{row.identity}/trial-000/fold-0", record)
+    with pytest.raises(LookalikeError, match=r"study\.db' cannot be used: a record has other"):
+        run(study_values(), tmp_path / "small")
+
+
 def test_outdated_rows_are_trained_again_and_no_others(
     in_process, finished, study_values, tmp_path, timeless
 ):

@@ -13,6 +13,7 @@ import pytest
 
 from lookalike.errors import LookalikeError
 from lookalike.evaluation.class_table import ClassTable
+from lookalike.files import checksum
 from lookalike.study import ledger
 from lookalike.study.classes import RowClasses
 from lookalike.study.ledger import open_ledger
@@ -82,6 +83,33 @@ def test_a_record_that_was_changed_is_a_sentence(tmp_path):
         )
         with noticed, open_ledger(tmp_path) as mine:
             mine.records(["a/"])
+
+
+@pytest.mark.parametrize(
+    ("key", "record", "sealed"),
+    [
+        (b"a/1", "[1]", True),
+        ("a/1", "[]", True),
+        ("a/1", '"text"', True),
+        ("a/1", "{", True),
+        ("a/1", "[" * 100_000, True),
+        ("a/1", '{"classes": 5}', True),
+        ("a/1", None, False),
+        ("a/1", 5, False),
+        ("a/1", b"{}", False),
+    ],
+)
+def test_a_record_of_another_type_is_a_sentence(tmp_path, key, record, sealed):
+    with open_ledger(tmp_path):
+        pass
+    mark = checksum(record) if sealed else "00000000"
+    with sqlite3.connect(tmp_path / "study.db") as connection:
+        insert = "INSERT INTO records VALUES (?, ?, ?)"
+        connection.execute(insert, (None, "{}", checksum("{}")))  # of no task
+        connection.execute(insert, (key, record, mark))
+    noticed = pytest.raises(LookalikeError, match=r"study\.db.*the record of a/1")
+    with noticed, open_ledger(tmp_path) as mine:
+        mine.records(["a/"])
 
 
 def test_a_damaged_database_is_a_sentence(tmp_path):

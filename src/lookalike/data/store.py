@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lookalike.data.image_files import MOST_PIXELS
 from lookalike.errors import LookalikeError
 from lookalike.files import open_regular
 
@@ -104,7 +105,9 @@ class ImageStore:
             data = np.frombuffer(os.pread(self._files[shard].fileno(), size, start), np.uint8)
         if not self._checked[index]:
             row = self._rows[index]
-            if checksum_of(row, data) != row["checksum"]:
+            if checksum_of(row, data) != row["checksum"] or not (
+                self._mapped or is_jpeg(row, data)
+            ):
                 raise LookalikeError(
                     f"the image cache '{self.paths[shard]}' is damaged (image {index}); remove "
                     "it, and the same command makes it again"
@@ -133,6 +136,17 @@ def decode_jpeg(data: bytes | NDArray[np.uint8], channels: int) -> NDArray[np.ui
     return pixels
 
 
+def is_jpeg(row: Any, data: NDArray[np.uint8]) -> bool:
+    """Whether data are a JPEG of the shape in its row, by its header; it may come from anyone."""
+    height, width, _ = row["shape"].tolist()
+    if height * width > MOST_PIXELS:
+        return False
+    try:
+        return bool(simplejpeg.decode_jpeg_header(data)[:2] == (height, width))
+    except ValueError:
+        return False
+
+
 def checksum_of(row: Any, data: Any) -> int:
     """The checksum of a row of :data:`INDEX` and the data of its image."""
     return zlib.crc32(data, zlib.crc32(row.tobytes()[:-4]))
@@ -159,6 +173,9 @@ def read_index(path: Path) -> NDArray[Any]:
             raise ValueError(f"{path} is no shard of an image store, or damaged")
         rows = np.frombuffer(os.pread(file.fileno(), size - length - start, start), INDEX)
     ends = np.concatenate([[0], rows["end"]])
-    if ends[-1] != start or (np.diff(ends) < 0).any():
+    sizes, shapes = np.diff(ends), rows["shape"].astype(np.float64)  # no product is too large
+    raw = rows["quality"] == 0
+    disagree = (ends[1:] < ends[:-1]) | (shapes < 0).any(1) | raw & (shapes.prod(1) != sizes)
+    if ends[-1] != start or disagree.any():
         raise ValueError(f"{path} is damaged: its index and its images do not agree")
     return rows

@@ -90,6 +90,7 @@ class RowClasses:
             if is_bomb(sum(one.file_size for one in found.zip.infolist()), len(content)):
                 raise ValueError("what is in it is far larger than the file")
             arrays = {key: found[key] for key in found.files}
+        _refuse_unlike(arrays)
         names = tuple(map(str, arrays["classes"]))
         metrics = tuple(map(str, arrays["metrics"]))
 
@@ -102,6 +103,28 @@ class RowClasses:
             {(repeat, fold): table(values) for (repeat, fold), values in separate},
             {repeat: table(values) for repeat, values in concatenated},
         )
+
+
+def _refuse_unlike(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse shapes and types that are not those of the module's documentation.
+
+    Of texts without a byte, or rows without a column, a file of a kilobyte may have any number.
+    """
+    cells, repeats = len(arrays["cells"]), len(arrays["repeats"])
+    ends = arrays["classes"].size, arrays["metrics"].size
+    expected = {
+        "classes": ("Uf", ends[:1]),  # of no names NumPy makes an array of numbers
+        "queries": ("iu", ends[:1]),
+        "metrics": ("Uf", ends[1:]),
+        "cells": ("i", (cells, 2)),
+        "separate": ("f", (cells, *ends)),
+        "repeats": ("i", (repeats,)),
+        "concatenated": ("f", (repeats, *ends)),
+    }
+    for key, (kinds, shape) in expected.items():
+        found = arrays[key]
+        if found.dtype.kind not in kinds or found.shape != shape or not found.itemsize:
+            raise ValueError(f"{key} is {found.dtype} {found.shape}, not {shape}")
 
 
 def _stacked(

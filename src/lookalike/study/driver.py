@@ -82,7 +82,12 @@ def _drive(
     running: set[str] = set()
     tables = OptunaTables(ledger)
     begun, trainings = time.monotonic(), 0
-    plan.take(ledger.records(plan.prefixes))
+    try:
+        plan.take(ledger.records(plan.prefixes))
+    except (LookupError, TypeError, ValueError) as error:
+        if isinstance(error, LookalikeError):
+            raise
+        raise ledger.damaged("a record has other values than those of a task") from error
     while not plan.ended:
         if clock is not None:
             each = (time.monotonic() - begun) / trainings if trainings else 0.0

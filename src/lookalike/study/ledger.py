@@ -7,7 +7,7 @@ is refused while the first one works; when that ends, however it ends, the next 
 import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,18 +96,24 @@ class Ledger:
         Raises:
             LookalikeError: A record is not as it was written.
         """
-        rows = self._execute("SELECT key, record, checksum FROM records")
+        rows = self._execute("SELECT CAST(key AS TEXT), record, checksum FROM records")
         wanted = tuple(prefixes)
-        found = {key: self._parsed(key, *row) for key, *row in rows if key.startswith(wanted)}
+        found = {
+            key: self._parsed(key, *row) for key, *row in rows if key and key.startswith(wanted)
+        }
         for key, name, tables in self._execute("SELECT key, name, tables FROM classes"):
             if key in found:
                 found[key].setdefault(CLASSES, {})[name] = self._tables(key, tables)
         return found
 
-    def _parsed(self, key: str, text: str, written: str) -> dict[str, Any]:
-        if checksum(text) != written:
-            raise self.damaged(f"the record of {key}")
-        return dict(parse_json(text))
+    def _parsed(self, key: str, text: Any, written: Any) -> dict[str, Any]:
+        """The record of a task; SQLite keeps a value of any type in any column."""
+        if isinstance(text, str) and checksum(text) == written:
+            with suppress(ValueError):
+                found = parse_json(text)
+                if isinstance(found, dict) and CLASSES not in found:
+                    return found
+        raise self.damaged(f"the record of {key}")
 
     def _tables(self, key: str, content: bytes) -> RowClasses:
         try:

@@ -132,7 +132,9 @@ class Plan:
             row = read_method(self.folder, method.dataset, method.label)
             if row is None or row.outdated:
                 continue
-            if row.identity != method.identity:
+            # of a stranger's trial nothing is set but what the study searches: no folder, no file
+            own = all(trial.parameters.keys() == method.search.keys() for trial in row.trials)
+            if row.identity != method.identity or not own:
                 path = row_file(self.folder, method.dataset, method.label)
                 raise BadInput(
                     f"'{path}' was made with other settings, data or weights; give another folder "

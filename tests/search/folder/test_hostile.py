@@ -285,3 +285,28 @@ def test_tombstones_that_are_not_there_reserve_no_memory(many):
     reseal(many, removed=log)
     with pytest.raises(BadInput, match="is cut off"):
         Index.open(many.place)
+
+
+FORGED_HEADERS = {
+    "cut off": "(((((",
+    "other keys": "{1: 2, 'descr': '<f4', 3: 4}",
+    "large": f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({10**30}, 8), }}",
+    "truth": "{'descr': '<f4', 'fortran_order': False, 'shape': (True, 8), }",
+    "minus": "-" * 9_000 + "1",
+}
+
+
+@pytest.mark.parametrize("header", [None, *FORGED_HEADERS])
+def test_arrays_that_numpy_does_not_expect_are_refused_in_one_sentence(bare, header):
+    """NumPy raises almost any exception for a forged header, and opens an archive as one."""
+    bare.commit(records(0, 3), clustered(3))
+    path = bare.store.folder / "segments" / bare.contents.manifest.segments[0].name / "vectors.npy"
+    if header is None:
+        np.savez(path.with_suffix(".npz"), clustered(3))
+        path.with_suffix(".npz").rename(path)
+    else:
+        text = FORGED_HEADERS[header].encode()
+        path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
+    reseal(bare, segments=renoted(bare, "vectors.npy"))
+    with pytest.raises(BadInput, match=r"damaged: vectors\.npy (cannot be read|is an archive)"):
+        Index.open(bare.place)

@@ -74,9 +74,15 @@ def mapped(path: Path, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """An array in a file, which must have this shape; writing to it changes no file."""
     try:
         mode: Any = "c" if 0 not in shape else None
-        array: NDArray[Any] = np.load(path, mmap_mode=mode, allow_pickle=False)
+        array: Any = np.load(path, mmap_mode=mode, allow_pickle=False)
+    except OSError:
+        raise
     except EOFError as error:
         raise ValueError(f"{path.name} is cut off") from error
+    except Exception as error:  # NumPy raises almost any exception for a forged header
+        raise ValueError(f"{path.name} cannot be read") from error
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path.name} is an archive")
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(f"{path.name} is {array.dtype} {array.shape}, not {shape}")
     return array
