@@ -75,7 +75,7 @@ class RunOutcome:
 
 def outcome(runs: Path) -> RunOutcome | None:
     """The outcome of the only run in ``runs``; None if it has no result."""
-    found = [path for path in runs.glob("*/result.json") if path.parent.name != "latest"]
+    found = [path for path in runs.glob("*/result.json") if not path.parent.is_symlink()]
     if len(found) != 1:
         return None
     folder = found[0].parent

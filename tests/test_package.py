@@ -27,7 +27,7 @@ def test_dir_has_the_public_names_and_nothing_else():
         ),
         (
             lambda: la.samplers.create("spc", LABELS, batch_size=8),
-            "<PerClassSampler(batch_size=8, per_class=4, fewer_classes=False, seed=0) "
+            "<PerClassSampler(batch_size=8, seed=0, per_class=4, fewer_classes=False) "
             "of 20 images, 5 classes>",
         ),
     ],

@@ -10,9 +10,13 @@ from pydantic import BaseModel
 
 from lookalike.losses import Loss
 from lookalike.miners import Miner
+from lookalike.reducers import Reducer
 from lookalike.regularizers import Regularizer
+from lookalike.samplers import BatchSampler
 
 EXAMPLE = re.compile(r"((?:^[ ]*(?:>>>|\.\.\.).*\n?)(?:^[ ]*\S.*\n?)*)", re.MULTILINE)
+DECLARED = (Loss, Miner, Reducer, Regularizer, BatchSampler, BaseModel)
+"""Classes whose arguments are their fields."""
 ROLE = re.compile(r":(?:meth|func|class|mod|attr|data|exc):`~?([^`]+)`")
 
 
@@ -30,9 +34,7 @@ class OurDocstrings(griffe.Extension):
         if not cls.path.startswith("lookalike.") or "__init__" in cls.members:
             return
         found = getattr(importlib.import_module(cls.module.path), cls.name, None)
-        if not (
-            inspect.isclass(found) and issubclass(found, (Loss, Miner, Regularizer, BaseModel))
-        ):
+        if not (inspect.isclass(found) and issubclass(found, DECLARED)):
             return
         empty = inspect.Parameter.empty
         parameters = [

@@ -33,7 +33,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "training": ("training",),
     "search": ("search",),
     "config": ("config",),
-    "published": ("published", "reproduce"),
+    "papers": ("published", "papers"),
     "report": ("report",),
     "registry": ("registry", "progress", "errors"),
 }

@@ -121,7 +121,7 @@ def trained(folder: Path, *fault: str) -> Path:
 
 def interrupted(folder: Path) -> Path:
     """The checkpoints of a run that was killed."""
-    place = trained(folder, "rename:8:kill") / "checkpoints"
+    place = trained(folder, "rename:12:kill") / "checkpoints"
     if checkpoint.latest(place) is None:
         raise RuntimeError("the killed run has no checkpoint")
     return place
@@ -141,7 +141,9 @@ def read_run(folder: Path, _: Path) -> Sequence[Any]:
 
 def read_checkpoint(folder: Path, _: Path) -> Sequence[Any]:
     """What an interrupted run is continued from."""
-    return [checkpoint.latest(folder), *map(checkpoint.read, folder.glob("start-*"))]
+    state = checkpoint.latest(folder)
+    assert state is not None
+    return [state, checkpoint.read(folder / state["progress"]["start"])]
 
 
 def stored(kind: Any) -> Callable[[Path], Path]:
@@ -224,7 +226,8 @@ def read_index(folder: Path, _: Path) -> Sequence[Any]:
 
 SCENARIOS: tuple[Scenario, ...] = (
     DamagedFiles("run", trained, read_run),
-    DamagedFiles("checkpoint", interrupted, read_checkpoint),
+    # without its checkpoint a run starts again
+    DamagedFiles("checkpoint", interrupted, read_checkpoint, ("cut", "flip", "flip")),
     DamagedFiles("raw-store", stored("raw"), reader_of("raw")),
     DamagedFiles("jpeg-store", stored("jpeg"), reader_of("jpeg")),
     DamagedFiles("study", studied, read_study, ("cut", "flip", "flip")),
