@@ -11,7 +11,7 @@ from lookalike.compare.comparison import compare
 from lookalike.compare.contenders import gather
 from lookalike.report import as_csv, as_latex, as_markdown, as_text, score_table
 from lookalike.report.scores import compact, settings_tables, shown_best, unbeaten
-from lookalike.report.tables import escape_latex
+from lookalike.report.tables import Cell, Column, Row, Table, escape_latex
 
 
 def printed(table):
@@ -219,3 +219,32 @@ def test_twenty_methods_have_twenty_marks():
 
     found = {(one.ink, one.symbol) for one in styles(map(str, range(36)))}
     assert len(found) == 36  # the shape, in the legend and in the charts, beside the colour
+
+
+HOSTILE = "<script>x</script> [x](javascript:x) `a`|b\n\n# \\input{/etc/passwd} \x1b[31m\u2028\0\1"
+
+
+def test_hostile_texts_are_text_in_markdown_and_latex():
+    """A name ends neither its line nor its cell, and is no markup."""
+    columns = (Column(HOSTILE), Column("score"))
+    rows = (Row((Cell(HOSTILE), Cell(HOSTILE, best=True))), Row((Cell("[x] *"), Cell("1"))))
+    table = Table(HOSTILE, columns, rows, notes=(HOSTILE,), flaws=(HOSTILE,))
+    markdown, latex = as_markdown([table]), as_latex([table])
+    shown = r"\<script>x\</script> \[x](javascript:x) \`a\`\|b  # "
+    shown += r"\\input{/etc/passwd} \\x1b\[31m \\x00\\x01"
+    assert markdown.splitlines() == [
+        f"### {shown}",
+        "",
+        f"| {shown} | score |",
+        "| --- | ---: |",
+        f"| {shown} | **{shown}** |",
+        r"| \[x] * | 1 |",
+        "",
+        f"[1] {shown}",
+        "",
+        shown,
+    ]
+    assert latex.count("\n\n") == 0
+    assert not set("\0\1\x1b\u2028") & set(latex)
+    assert r"\textbackslash{}input\{/etc/passwd\}" in latex
+    assert "    {}[x] * & 1 " in latex

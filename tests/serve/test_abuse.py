@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import lookalike.serve
 from lookalike.search import Index
 from lookalike.serve import gate, query
 from lookalike.serve.application import Service, application
-from lookalike.serve.limits import Limits, Options
+from lookalike.serve.limits import EXAMPLES, FILTER_LENGTH, LABEL_LENGTH, Limits, Options
 from lookalike.serve.server import server_config
 from lookalike.serve.tokens import DEFAULT_RATE, Rate, Tokens
 from tests.conftest import PLAIN, SECRET
@@ -116,6 +117,39 @@ def test_json_is_parsed_by_a_thread(make, shop, monkeypatch):
     )
     assert found == [200, 422, 422, 422]
     assert {name.rpartition("-")[0] for name in threads} == {"parsing"}
+
+
+def posted(body):
+    """The answer to a search whose body is this text."""
+
+    async def scene(client):
+        headers = {"content-type": "application/json"}
+        return await client.post("/api/query", content=body.encode(), headers=headers)
+
+    return scene
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{" + ",".join(f'"k{number}":1' for number in range(300_000)) + "}",
+        '{"items":[' + ",".join(["[]"] * 1_000_000) + "]}",
+        '{"vectors":[' + ",".join(['["x"]'] * 600_000) + "]}",
+    ],
+    ids=["keys", "empty lists", "short lists"],
+)
+def test_json_of_many_parts_is_refused_before_it_is_parsed(make, body):
+    """Their parser lets no other thread go on for more than a second."""
+    app, _ = make()
+    assert len(body) < Limits().json_bytes
+    answer = ask(app, posted(body))
+    assert (answer.status_code, "too many lists and keys" in answer.text) == (422, True)
+
+
+def test_labels_of_brackets_are_no_parts_too_many():
+    labels = ["[" * LABEL_LENGTH] * EXAMPLES
+    given = {"plus": labels, "minus": labels, "label": labels[0], "where": "[" * FILTER_LENGTH}
+    assert query.parse(json.dumps(given).encode(), "application/json").plus == labels
 
 
 BLOCKING = {

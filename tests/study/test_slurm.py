@@ -47,10 +47,10 @@ def calls(tmp_path):
 def test_it_starts_a_cluster_and_one_study(calls):
     code, told = calls
     assert code == 7  # that of the study
-    start = "--num-cpus=8 --block"
+    start, head = "--num-cpus=8 --block", "--num-cpus=8 --include-dashboard=false --block"
     assert told == [
         "lookalike study run study.yaml --gpus 0.5 --executor ray --address one:22345",
-        f"srun --nodes=1 --ntasks=1 --nodelist=one ray start --head --port=22345 {start}",
+        f"srun --nodes=1 --ntasks=1 --nodelist=one ray start --head --port=22345 {head}",
         f"srun --nodes=2 --ntasks-per-node=1 --exclude=one ray start --address=one:22345 {start}",
     ]
 

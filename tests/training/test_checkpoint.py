@@ -141,6 +141,17 @@ def test_a_full_disk_leaves_the_former_checkpoint(written, monkeypatch):
     assert not list(written.glob(".draft*"))
 
 
+@pytest.mark.parametrize("name", ["2024-best.pt", "1st.pt", "999999.pt", "000009-1f3c5a7.pt"])
+def test_other_files_beside_checkpoints_are_neither_read_nor_removed(tmp_path, name):
+    (tmp_path / name).write_bytes(b"mine")
+    assert checkpoint.latest(tmp_path) is None
+    checkpoint.save(tmp_path, {"step": 1})
+    checkpoint.save(tmp_path, {"step": 2})
+    assert checkpoint.latest(tmp_path) == {"step": 2}
+    assert (tmp_path / name).read_bytes() == b"mine"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_no_checkpoint(tmp_path):
     assert checkpoint.latest_on_all_ranks(tmp_path) is None
 

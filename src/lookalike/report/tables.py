@@ -18,6 +18,7 @@ from markupsafe import escape as escape_html
 from rich import box
 from rich.markup import escape
 
+from lookalike.errors import escaped
 from lookalike.report.formatting import NOTHING
 
 TERMINAL = 80
@@ -259,13 +260,31 @@ def as_markdown(tables: Sequence[Table]) -> str:
 def _markdown(table: Table) -> str:
     shown = table.shown
     numbers = ["---" if one.words else "---:" for one in shown.columns[1:]]
-    lines = [[one.title for one in shown.columns], ["---", *numbers]]
+    lines = [[escape_markdown(one.title) for one in shown.columns], ["---", *numbers]]
     for row in shown.rows:
-        name, *cells = (one.line("**", "**").replace("|", "\\|") for one in row.cells)
-        lines.append([name + _marks(row), *cells])
-    top = f"### {table.title}\n\n" if table.title else ""
+        cells = [replace(one, text=escape_markdown(one.text)) for one in row.cells]
+        name, *texts = (one.line("**", "**") for one in cells)
+        lines.append([name + _marks(row), *texts])
+    top = f"### {escape_markdown(table.title)}\n\n" if table.title else ""
     body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return top + body + "".join(f"\n{line}\n" for line in table.lines)
+    flaws = [f"[{n}] {escape_markdown(flaw)}" for n, flaw in enumerate(table.flaws, 1)]
+    return (
+        top + body + "".join(f"\n{one}\n" for one in (*flaws, *map(escape_markdown, table.notes)))
+    )
+
+
+def escape_markdown(text: str) -> str:
+    """Text that Markdown shows as it is: no markup of HTML, no link, and one line.
+
+    >>> print(escape_markdown("a|b\\n<script>"))
+    a\\|b \\<script>
+    """
+    return re.sub(r"[\\`|<\[]", r"\\\g<0>", _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    """Text without ends of lines, in which other control characters are shown."""
+    return escaped(" ".join(text.splitlines()))
 
 
 def as_html(
@@ -379,7 +398,7 @@ _LATEX = {
 
 def escape_latex(text: str) -> str:
     """Text that LaTeX prints as it is."""
-    return "".join(_LATEX.get(letter, letter) for letter in text)
+    return "".join(_LATEX.get(letter, letter) for letter in _one_line(text))
 
 
 def as_latex(tables: Sequence[Table]) -> str:
@@ -406,12 +425,17 @@ def _latex(table: Table) -> str:
         if at and row.kind != shown.rows[at - 1].kind:
             lines.append(r"    \midrule")
         name, *cells = row.cells
-        texts = [
-            escape_latex(one.line("\0", "\1")).replace("\0", r"\textbf{").replace("\1", "}")
-            for one in cells
-        ]
+        texts = [_latex_cell(one) for one in cells]
         marks = "".join(rf"\textsuperscript{{{mark}}}" for mark in row.marks)
-        lines.append(f"    {' & '.join([escape_latex(name.text) + marks, *texts])} " + r"\\")
+        first = escape_latex(name.text) + marks
+        first = "{}" * first.startswith(("[", "*")) + first  # "\\\\" would take them for its own
+        lines.append(f"    {' & '.join([first, *texts])} " + r"\\")
     lines += [r"    \bottomrule", r"  \end{tabular}"]
     lines += [rf"  \par\footnotesize {escape_latex(line)}" for line in table.lines]
     return "\n".join([*lines, r"\end{table}", ""])
+
+
+def _latex_cell(cell: Cell) -> str:
+    """A cell; what is emphasized in bold."""
+    text, rest = escape_latex(cell.text), escape_latex(replace(cell, text="").line())
+    return (rf"\textbf{{{text}}}" if cell.best else text) + rest

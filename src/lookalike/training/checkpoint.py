@@ -8,6 +8,7 @@ Training goes on meanwhile: everything is copied to memory first, and a thread w
 
 import os
 import random
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ from lookalike.training.distributed.ranks import from_first, on_all_ranks
 
 Weights = dict[str, Tensor]
 CheckpointState = dict[str, Any]
+NAME = re.compile(r"[0-9]{6}-[0-9a-f]{8}\.pt")
+"""The names of checkpoints; nothing else is read as one, or deleted."""
 
 
 def save(folder: Path, state: CheckpointState) -> None:
@@ -99,7 +102,7 @@ def read(path: Path) -> CheckpointState:
 
 def complete(folder: Path) -> list[Path]:
     """The complete checkpoints, oldest first."""
-    return sorted(folder.glob("[0-9]*.pt"))
+    return sorted(path for path in folder.glob("*.pt") if NAME.fullmatch(path.name))
 
 
 class CheckpointWriter:

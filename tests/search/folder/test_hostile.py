@@ -14,6 +14,7 @@ from lookalike.progress import Watcher
 from lookalike.search import Index, Record
 from lookalike.search.folder import cells, disk, table, writer
 from lookalike.search.folder.disk import FileNote
+from lookalike.search.folder.manifest import LogNote
 from lookalike.search.folder.verify import damage_of
 from tests.search.folder.collection import DIM, clustered, records
 
@@ -108,6 +109,19 @@ def test_a_manifest_names_no_file_elsewhere(bare, precious, name):
         with pytest.raises(BadInput, match=r"damaged: index\.json"):
             Index.open(bare.place)
     assert contents(precious) == before
+
+
+@pytest.mark.parametrize("name", ["holiday.jpg", "index.json", "removed-me.txt"])
+def test_tombstones_are_appended_to_no_other_file(bare, name):
+    bare.commit(records(0, 2), clustered(2))
+    path = bare.store.folder / name
+    if not path.exists():
+        path.write_text("mine")
+    reseal(bare, removed=LogNote.model_construct(file=name, entries=0, crc=0))
+    before = path.read_bytes()
+    with pytest.raises(BadInput, match=r"damaged: index\.json"):
+        Index.open(bare.place).commit([], np.empty((0, DIM), np.float32), [1])
+    assert path.read_bytes() == before
 
 
 def test_offsets_beyond_the_data_are_refused_before_they_are_followed(bare):

@@ -26,6 +26,8 @@ SEGMENTS = "segments"
 
 PlainName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """The name of a file or folder that leads nowhere else."""
+LogName: TypeAlias = Annotated[str, Field(pattern=r"^removed-[0-9]{6,}\.log$")]
+"""The name of a file to which writers append; no other file is written to."""
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**48)]
 HOW: dict[Precision, str] = {"float32": "IVF", "float16": "IVF with float16 vectors"}
 
@@ -75,7 +77,7 @@ class SegmentNote(_Note):
 class LogNote(_Note):
     """The tombstones: the first ``entries`` ids of a file, and their CRC-32."""
 
-    file: PlainName
+    file: LogName
     entries: Count
     crc: int
 
