@@ -221,3 +221,27 @@ def test_a_checkpoint_of_another_version_is_a_sentence(tiny, stops_at, tmp_path)
     checkpoint.save(folder, state)
     with pytest.raises(LookalikeError, match="of another version of lookalike; remove the run"):
         train(tiny())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("optimizer", {}),
+        ("optimizer", 5),
+        ("model", {}),
+        ("schedule", {"a": 1}),
+        ("batches", {"a": 1}),
+        ("random", {}),
+        ("progress", 5),
+    ],
+)
+def test_a_checkpoint_of_a_stranger_with_another_content_is_a_sentence(
+    tiny, stops_at, tmp_path, name, value
+):
+    """Its checksum is right."""
+    with pytest.raises(Interrupted):
+        train(tiny(), stops_at(10))
+    (folder,) = (tmp_path / "runs").glob("*/checkpoints")
+    checkpoint.save(folder, checkpoint.latest(folder) | {name: value})
+    with pytest.raises(LookalikeError, match="of another version of lookalike; remove the run"):
+        train(tiny())

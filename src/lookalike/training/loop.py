@@ -342,12 +342,27 @@ class TrainingLoop:
         state = checkpoint.latest_on_all_ranks(self.run.checkpoints)
         if state is None:
             return False
-        parts = {*self.resumable, "progress", "best", "random"}
-        if state.keys() != parts or state["progress"].keys() != vars(self.progress).keys():
+        try:
+            self._restore(state)
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            if isinstance(error, LookalikeError) or "memory" in str(error):
+                raise
             raise LookalikeError(
                 f"the checkpoint in '{self.run.checkpoints}' is of another version of lookalike; "
                 "remove the run's folder, and the same command begins anew"
-            )
+            ) from error
+        if is_first():
+            self.progress.write_log(self.run.log)  # as it was then, whatever has become of the file
+        self.begin_epoch(self.progress.step // self.per_epoch)
+        checkpoint.restore_random(state["random"])  # once more: what an epoch draws is before it
+        self.watcher.note(f"going on from step {self.progress.step} of {self.total}")
+        return True
+
+    def _restore(self, state: checkpoint.CheckpointState) -> None:
+        """Load the content of a checkpoint; any of these exceptions: it has another content."""
+        parts = {*self.resumable, "progress", "best", "random"}
+        if state.keys() != parts or state["progress"].keys() != vars(self.progress).keys():
+            raise ValueError("it has other parts")
         self.progress = TrainingProgress(**state["progress"])
         self.best = state["best"]
         for name, part in self.resumable.items():
@@ -355,9 +370,4 @@ class TrainingLoop:
                 checkpoint.load_optimizer(part, state[name])
             else:
                 part.load_state_dict(state[name])
-        if is_first():
-            self.progress.write_log(self.run.log)  # as it was then, whatever has become of the file
-        self.begin_epoch(self.progress.step // self.per_epoch)
         checkpoint.restore_random(state["random"])
-        self.watcher.note(f"going on from step {self.progress.step} of {self.total}")
-        return True
