@@ -56,7 +56,7 @@ def test_a_run_with_a_link_inside_is_not_written_to(tmp_path):
 
 def test_only_checkpoints_are_removed_for_a_newer_one(tmp_path):
     (tmp_path / "documents").mkdir()
-    for name in ("000001-0.pt", "2024.txt"):
+    for name in ("000001-00000000.pt", "2024.txt"):
         (tmp_path / name).touch()
     save(tmp_path, {})
     kept = sorted(path.name.partition("-")[0] for path in tmp_path.iterdir())
