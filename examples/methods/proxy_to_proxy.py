@@ -57,7 +57,7 @@ optimizer = torch.optim.Adam(
 )
 
 before = recall_at_1()
-for epoch in range(4):
+for epoch in range(8):
     for batch in sampler:
         value = loss(network(train_images[batch]), train_labels[batch])
         optimizer.zero_grad()

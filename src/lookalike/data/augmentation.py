@@ -1,6 +1,7 @@
 """Changes of the pixels of a batch, in place: RandAugment, colour jitter, random erasing."""
 
 import math
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -8,7 +9,7 @@ from torch import Tensor
 from lookalike.config import ColorJitterConfig, ErasingConfig, RandAugmentConfig
 from lookalike.data.image_random import ImageRandom
 
-__all__ = ["apply_erasing", "apply_jitter", "apply_rand_augment"]
+__all__ = ["apply_erasing", "apply_jitter", "apply_rand_augment", "operations"]
 
 LEVELS = 31
 """Magnitudes are 0 to 30."""
@@ -16,38 +17,84 @@ FILL = (124, 116, 104)
 """The mean colour of ImageNet: about 0 after normalisation."""
 TRIES = 10
 
+Operation = Callable[[Tensor, int, int], Tensor]
+"""From an image, a magnitude and a sign to the changed image."""
+
 
 def apply_rand_augment(batch: Tensor, given: RandAugmentConfig, random: ImageRandom) -> None:
     """RandAugment (Cubuk et al., NeurIPS 2020): change each image by random operations, in place.
 
-    The operations are torchvision's. Its class draws from torch's global generator, on which a
-    batch must not depend.
+    The operations are those of torchvision, whose class draws from torch's global generator, on
+    which a batch must not depend.
 
     Args:
         batch: Pixels, uint8 [B, C, H, W] with 1 or 3 channels.
         given: How many operations, and how strong.
         random: Where chance comes from.
     """
-    # Importing torchvision takes seconds.
-    from torchvision.transforms import InterpolationMode
-    from torchvision.transforms.autoaugment import RandAugment, _apply_op
-
-    height, width = batch.shape[2:]
-    space = RandAugment()._augmentation_space(LEVELS, (height, width))
-    operations = [
-        (name, float(levels[given.magnitude]) if levels.ndim else 0.0, signed)
-        for name, (levels, signed) in space.items()
-    ]
-    chosen = random.integers(len(operations), given.num_ops).tolist()
+    known = list(operations().values())
+    chosen = random.integers(len(known), given.num_ops).tolist()
     signs = (random.integers(2, given.num_ops) * 2 - 1).tolist()
     for image, numbers, directions in zip(batch, chosen, signs, strict=True):
         changed = image
         for number, sign in zip(numbers, directions, strict=True):
-            name, magnitude, signed = operations[number]
-            if signed:
-                magnitude *= sign
-            changed = _apply_op(changed, name, magnitude, InterpolationMode.NEAREST, fill=None)
+            changed = known[number](changed, given.magnitude, sign)
         image.copy_(changed)
+
+
+def operations() -> Mapping[str, Operation]:
+    """The 14 operations of RandAugment by torchvision's names, by its public functions.
+
+    Importing torchvision takes seconds, so it is imported here.
+    """
+    from torchvision.transforms import functional
+
+    def level(highest: float, magnitude: int) -> float:
+        return float(torch.linspace(0.0, highest, LEVELS)[magnitude])
+
+    def factor(change: Callable[[Tensor, float], Tensor]) -> Operation:
+        return lambda image, magnitude, sign: change(image, 1 + sign * level(0.9, magnitude))
+
+    def shear(axis: int) -> Operation:
+        def sheared(image: Tensor, magnitude: int, sign: int) -> Tensor:
+            angles = [0.0, 0.0]
+            angles[axis] = math.degrees(math.atan(sign * level(0.3, magnitude)))
+            found: Tensor = functional.affine(image, 0.0, [0, 0], 1.0, angles, center=[0, 0])
+            return found
+
+        return sheared
+
+    def translate(axis: int) -> Operation:
+        def translated(image: Tensor, magnitude: int, sign: int) -> Tensor:
+            shift, side = [0, 0], image.shape[2 - axis]
+            shift[axis] = int(sign * level(150.0 / 331.0 * side, magnitude))
+            found: Tensor = functional.affine(image, 0.0, shift, 1.0, [0.0, 0.0])
+            return found
+
+        return translated
+
+    return {
+        "Identity": lambda image, _magnitude, _sign: image,
+        "ShearX": shear(0),
+        "ShearY": shear(1),
+        "TranslateX": translate(0),
+        "TranslateY": translate(1),
+        "Rotate": lambda image, magnitude, sign: functional.rotate(
+            image, sign * level(30.0, magnitude)
+        ),
+        "Brightness": factor(functional.adjust_brightness),
+        "Color": factor(functional.adjust_saturation),
+        "Contrast": factor(functional.adjust_contrast),
+        "Sharpness": factor(functional.adjust_sharpness),
+        "Posterize": lambda image, magnitude, _sign: functional.posterize(
+            image, 8 - round(magnitude / ((LEVELS - 1) / 4))
+        ),
+        "Solarize": lambda image, magnitude, _sign: functional.solarize(
+            image, float(torch.linspace(255.0, 0.0, LEVELS)[magnitude])
+        ),
+        "AutoContrast": lambda image, _magnitude, _sign: functional.autocontrast(image),
+        "Equalize": lambda image, _magnitude, _sign: functional.equalize(image),
+    }
 
 
 def apply_jitter(batch: Tensor, strength: ColorJitterConfig, random: ImageRandom) -> None:
