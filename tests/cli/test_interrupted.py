@@ -158,7 +158,7 @@ def test_a_closed_terminal_saves_a_training_and_nohup_does_not_stop_it(tmp_path,
     time.sleep(0.3)
     assert kept.poll() is None
     told = stop(kept, signal.SIGTERM)
-    assert "the same command goes on from there" in told
+    assert "the same command resumes from there" in told
     assert_stopped(kept, told)
     assert list((tmp_path / "runs").glob("*/checkpoints/[0-9]*.pt"))
     assert drafts(tmp_path / "runs") == []

@@ -54,7 +54,7 @@ def test_an_error_of_the_thread_is_raised(tmp_path):
     occupied.write_text("no folder")
     writer = checkpoint.CheckpointWriter(occupied)
     writer.save({})
-    with pytest.raises(LookalikeError, match=r"cannot write '.*file'.*the same command goes on"):
+    with pytest.raises(LookalikeError, match=r"cannot write '.*file'.*the same command resumes"):
         writer.wait()
     writer.wait()  # raised once
     writer.save({})

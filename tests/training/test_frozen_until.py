@@ -194,7 +194,7 @@ def test_stopped_and_started_again_it_ends_with_the_same_numbers(
 ):
     whole = train(cut(*overrides, f"runs_dir={tmp_path / 'whole'}"))
     config = cut(*overrides)
-    with pytest.raises(Interrupted, match="the same command goes on"):
+    with pytest.raises(Interrupted, match="the same command resumes"):
         train(config, stops_at(11))
     run = train(config)
     assert run.result == whole.result

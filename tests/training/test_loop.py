@@ -101,7 +101,7 @@ def test_stopped_and_started_again_it_ends_with_the_same_numbers(
     whole = train(tiny(*overrides, f"runs_dir={tmp_path / 'whole'}"))
     config = tiny(*overrides)
     for step in (5, 16):
-        with pytest.raises(Interrupted, match="the same command goes on"):
+        with pytest.raises(Interrupted, match="the same command resumes"):
             train(config, stops_at(step))
     run = train(config)
     assert run.result == whole.result

@@ -168,7 +168,7 @@ def explain_failed_write(path: Path) -> Iterator[None]:
     except (OSError, SafetensorError, RuntimeError) as error:  # torch.save raises the last
         reason = " ".join(str(error).split()) or type(error).__name__
         raise WriteFailed(
-            f"cannot write '{path}': {reason}; free some space, and the same command goes on from "
+            f"cannot write '{path}': {reason}; free some space, and the same command resumes from "
             "the last complete checkpoint"
         ) from error
 

@@ -200,7 +200,7 @@ class TrainingLoop:
             if signals:
                 raise Interrupted(
                     f"stopped at step {self.progress.step} of {self.total}; "
-                    "the same command goes on from there"
+                    "the same command resumes from there"
                 )
 
     def begin_epoch(self, epoch: int) -> None:

@@ -100,7 +100,7 @@ def test_a_killed_process_ends_the_run_and_the_same_command_goes_on(tmp_path, al
     os.kill(children(process)[1], signal.SIGKILL)
     _, complained = said_by(process, 1)
     last = complained.splitlines()[-1]
-    assert "process 1 of 2 was killed by SIGKILL; the same command goes on" in last
+    assert "process 1 of 2 was killed by SIGKILL; the same command resumes" in last
     assert complained.count("lookalike:") == 1
     assert "Traceback" not in complained
     assert not list(tmp_path.glob("*/result.json"))

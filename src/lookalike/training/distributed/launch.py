@@ -150,7 +150,7 @@ class RankProcesses:
         expected = self.killed | set(self.errors)
         dead = [number for number, code in codes.items() if code and number not in expected]
         if stopped and any(codes.values()):
-            raise Interrupted("stopped; the same command goes on from the last checkpoint")
+            raise Interrupted("stopped; the same command resumes from the last checkpoint")
         if dead:
             raise LookalikeError(self.describe_exit(dead[0], codes[dead[0]]))
         for lost in self.errors.values():  # by a process of another machine
@@ -165,7 +165,7 @@ class RankProcesses:
             text = self.stderr_file(number).read_text(encoding="utf-8", errors="replace")
             sys.stderr.write(text)
             reason = f"{name} failed: {(text.strip().splitlines() or ['without a message'])[-1]}"
-        return f"{reason}; the same command goes on from the last checkpoint"
+        return f"{reason}; the same command resumes from the last checkpoint"
 
 
 def error_of(error: str, exit_code: int, text: str) -> LookalikeError:

@@ -142,7 +142,7 @@ def explain_lost_ranks() -> Iterator[None]:
         if world_size() == 1 or not gone:
             raise
         raise LostRank(
-            "another process of this run has ended; the same command goes on from the last "
+            "another process of this run has ended; the same command resumes from the last "
             "checkpoint"
         ) from error
 
