@@ -7,11 +7,19 @@ from torch import Tensor, nn
 
 from lookalike.arguments import declare_arguments, shown_arguments
 from lookalike.errors import BadInput
-from lookalike.ops.rows import normalize_rows, products, without_rounding
+from lookalike.ops.rows import (
+    in_full_precision,
+    normalize_rows,
+    products,
+    safe_sqrt,
+    without_rounding,
+)
 from lookalike.registry import REGULARIZERS
 
 __all__ = [
     "CenterInvariantRegularizer",
+    "CodingRateRegularizer",
+    "KoLeoRegularizer",
     "LpRegularizer",
     "RegularFaceRegularizer",
     "Regularizer",
@@ -112,6 +120,58 @@ class RegularFaceRegularizer(Regularizer):
         cosine = products(rows, unit_rows=True)
         nearest = cosine.detach().clone().fill_diagonal_(-2).argmax(1, keepdim=True)
         return cosine.gather(1, nearest).mean()
+
+
+@REGULARIZERS.register(
+    "koleo", paper="Sablayrolles et al., ICLR 2019", url="https://arxiv.org/abs/1806.03198"
+)
+class KoLeoRegularizer(Regularizer):
+    """Every row away from its nearest one: the Kozachenko-Leonenko estimate of minus the entropy.
+
+    Args:
+        eps: What is added to a distance before its logarithm, for rows that are equal.
+
+    >>> KoLeoRegularizer()(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))  # -log sqrt(2)
+    tensor(-0.3466)
+    """
+
+    eps: float = 1e-8
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """``-1/n sum_i log min_(j != i) |x_i - x_j|`` of unit rows; 0 for a single row."""
+        if rows.shape[0] < 2:
+            return rows.sum() * 0
+        x = normalize_rows(in_full_precision(rows))
+        nearest = products(x.detach()).fill_diagonal_(-2).argmax(1)
+        distance = safe_sqrt((x - x.index_select(0, nearest)).square().sum(1))
+        return -(distance + self.eps).log().mean()
+
+
+@REGULARIZERS.register(
+    "coding-rate", paper="Jiang et al., IEEE TMM 2024", url="https://arxiv.org/abs/2407.03106"
+)
+class CodingRateRegularizer(Regularizer):
+    """Minus the coding rate: rows that fill many directions have a high one (Anti-Collapse).
+
+    Args:
+        eps: The precision of the code; the paper's eps^2 is 0.5.
+
+    >>> CodingRateRegularizer(eps=1)(torch.eye(2))  # -1/2 log det 2 I
+    tensor(-0.6931)
+    """
+
+    eps: float = 0.5**0.5
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """``-1/2 logdet(I + d / (n eps^2) X' X)`` of n unit rows of d numbers; 0 without rows."""
+        number, size = rows.shape
+        if number == 0:
+            return rows.sum()
+        x = normalize_rows(in_full_precision(rows))
+        gram = x @ x.T if number < size else x.T @ x  # both have the same determinant
+        identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+        factor = torch.linalg.cholesky(identity + size / (number * self.eps**2) * gram)
+        return -factor.diagonal().log().sum()
 
 
 @REGULARIZERS.register("sparse-centers", paper="Qian et al., ICCV 2019")
