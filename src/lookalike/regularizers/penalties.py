@@ -170,7 +170,7 @@ class CodingRateRegularizer(Regularizer):
         x = normalize_rows(in_full_precision(rows))
         gram = x @ x.T if number < size else x.T @ x  # both have the same determinant
         identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-        factor = torch.linalg.cholesky(identity + size / (number * self.eps**2) * gram)
+        factor: Tensor = torch.linalg.cholesky(identity + size / (number * self.eps**2) * gram)
         return -factor.diagonal().log().sum()
 
 
