@@ -1,6 +1,6 @@
 """The command as a user meets it: exit codes, one sentence for bad input.
 
-What writes files or trains runs as a real process; what only answers runs in this one.
+What writes files or trains runs as a process; what only answers runs in this one.
 """
 
 import json
@@ -16,32 +16,23 @@ from PIL import Image
 
 import lookalike as la
 from lookalike.cli.commands import app
+from tests.commands import run
 
 TINY = ["model.dim=16", "train.epochs=1", "train.batches_per_epoch=4", "sampler.batch_size=32"]
-
-
-def in_a_process(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-c", "from lookalike.cli import main; main()", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    done = in_a_process("train", *TINY, f"runs_dir={folder}", "--json")
+    done = run("train", *TINY, f"runs_dir={folder}", "--json")
     assert done.returncode == 0, done.stderr
     assert 0 < json.loads(done.stdout)["test"]["recall@1"] < 1
-    (run,) = folder.iterdir()
-    return run
+    (found,) = folder.iterdir()
+    return found
 
 
 def test_evaluate_a_run_gives_its_own_scores(run_folder):
-    done = in_a_process("evaluate", run_folder, "--metrics", "recall@1,map@r", "--json")
+    done = run("evaluate", run_folder, "--metrics", "recall@1,map@r", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads((run_folder / "result.json").read_text())["test"]
     found = json.loads(done.stdout)
@@ -50,7 +41,7 @@ def test_evaluate_a_run_gives_its_own_scores(run_folder):
 
 def test_evaluate_shows_intervals_classes_and_the_worst(run_folder):
     options = ["--confidence", "0.95", "--per-class", "--worst", "3", "--json"]
-    done = in_a_process("evaluate", run_folder, "--metrics", "recall@1,pi-ratio", *options)
+    done = run("evaluate", run_folder, "--metrics", "recall@1,pi-ratio", *options)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     low, high = found["intervals"]["recall@1"]
@@ -65,7 +56,7 @@ def test_evaluate_shows_intervals_classes_and_the_worst(run_folder):
 def test_evaluate_a_pretrained_network_on_a_folder(photos):
     (photos / "class0" / "broken.png").unlink()
     settings = ["data.name=folder", f"data.root={photos}", "model.network=efficientnet-lite0"]
-    done = in_a_process(
+    done = run(
         "evaluate", *settings, "model.weights=imagenet", "--metrics", "recall@1", cwd=photos.parent
     )
     assert done.returncode == 0, done.stderr
@@ -76,7 +67,7 @@ def test_evaluate_a_pretrained_network_on_a_folder(photos):
 def test_evaluate_a_file(tmp_path):
     path = tmp_path / "three.npz"
     np.savez(path, embeddings=[[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], labels=["a", "a", "b"])
-    done = in_a_process("evaluate", path, "--metrics", "recall@1", "--rerank", "k-reciprocal")
+    done = run("evaluate", path, "--metrics", "recall@1", "--rerank", "k-reciprocal")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[:4] == ["recall@1", "100.0", "%", "re-ranked"]
     assert "1 queries have nothing relevant" in done.stdout
@@ -180,7 +171,7 @@ def test_bad_input_is_a_sentence_and_exit_code_2(
 
 
 def test_bad_input_ends_a_process_with_exit_code_2(tmp_path):
-    done = in_a_process("train", "loss.name=tripplet", cwd=tmp_path)
+    done = run("train", "loss.name=tripplet", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("lookalike: ")
     assert done.stderr.count("\n") == 1
@@ -201,7 +192,7 @@ def photos(tmp_path):
 def photo_run(photos, *more):
     settings = ["data.name=folder", f"data.root={photos}", "data.transform=small", "model.dim=8"]
     settings += ["sampler.name=random", "sampler.batch_size=4", "train.epochs=1"]
-    return in_a_process("train", *settings, "protocol.name=paper", *more, cwd=photos.parent)
+    return run("train", *settings, "protocol.name=paper", *more, cwd=photos.parent)
 
 
 def test_unreadable_images_stop_a_run_with_their_names(photos):
@@ -257,10 +248,10 @@ def test_a_recipe_of_a_grid_is_trained(photos, tmp_path):
     small = ["model.network=small-cnn", "model.weights=none", "model.dim=8", "data.transform=none"]
     short = ["train.epochs=1", "train.batches_per_epoch=1", "sampler.batch_size=4"]
     place = ["data.name=folder", f"data.root={photos}", f"runs_dir={tmp_path}"]
-    done = in_a_process("train", "recipe:metrix/cub/contrastive-embed", *small, *short, *place)
+    done = run("train", "recipe:metrix/cub/contrastive-embed", *small, *short, *place)
     assert done.returncode == 0, done.stderr
     assert "recall@1" in done.stdout
-    done = in_a_process("train", "recipe:metrix/cub/contrastive-embd", *place)
+    done = run("train", "recipe:metrix/cub/contrastive-embd", *place)
     assert done.returncode == 2
     assert "did you mean 'metrix/cub/contrastive-embed'" in done.stderr
 

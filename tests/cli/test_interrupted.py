@@ -1,6 +1,5 @@
 """Ctrl-C, SIGTERM and SIGHUP at any moment: one sentence, exit code 130, nothing half-written."""
 
-import os
 import random
 import signal
 import subprocess
@@ -8,11 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from chaos.study import findings
 from lookalike.cli import app
+from tests.commands import Command, handles_signals
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SENTENCES = (
@@ -28,42 +27,8 @@ TINY = (
 
 def start(arguments, folder, ignored=()):
     """The command in a process that heeds signals, as a terminal starts it."""
-
-    def heed():
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
-
-    return subprocess.Popen(
-        [sys.executable, "-m", "lookalike", *map(str, arguments)],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "LOOKALIKE_CACHE": str(folder / "cache")},
-        cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True, preexec_fn=heed,
-    )  # fmt: skip
-
-
-def is_handling(process):
-    """Whether the command has got so far that it handles signals; before, Python starts."""
-    with open(f"/proc/{process.pid}/status") as lines:
-        caught = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt"))
-    return bool(caught >> (signal.SIGTERM - 1) & 1)
-
-
-def stop(process, number, seconds=0.0, until=None):
-    """Send a signal so long after the start, or once something has happened; the last words."""
-    while process.poll() is None and not is_handling(process):
-        time.sleep(0.001)
-    begun = time.monotonic()
-    while process.poll() is None and not (
-        until() if until else time.monotonic() - begun >= seconds
-    ):
-        time.sleep(0.005)
-    alive = process.poll() is None
-    offspring = psutil.Process(process.pid).children(recursive=True) if alive else []
-    process.send_signal(number)
-    _, told = process.communicate(timeout=120)
-    _, alive = psutil.wait_procs(offspring, timeout=20)
-    assert alive == []
-    return told
+    cache = str(folder / "cache")
+    return Command(*arguments, cwd=folder, ignored=ignored, LOOKALIKE_CACHE=cache)
 
 
 def assert_stopped(process, told):
@@ -114,15 +79,28 @@ NAMES = sorted(commands(Path(), Path(), Path()))
 
 def test_ctrl_c_while_images_are_drawn(tmp_path):
     process = start(["train", "data.name=glyphs", "runs_dir=runs"], tmp_path)
-    told = stop(process, signal.SIGINT, until=(tmp_path / "cache").exists)
+    told = process.stop(signal.SIGINT, until=(tmp_path / "cache").exists)
     assert_stopped(process, told)
     assert told.splitlines() == ["lookalike: stopped; the same command starts again"]
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_during_the_imports(tmp_path, number):
-    process = start(["list", "losses"], tmp_path)
-    assert_stopped(process, stop(process, number, 0.05))
+    """In a Python of its own: the others have imported everything."""
+    heed = f"import signal; signal.signal({number:d}, signal.SIG_DFL); "
+    if number == signal.SIGINT:
+        heed = ""
+    program = heed + "from lookalike.cli import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "list", "losses"], stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.DEVNULL, cwd=tmp_path,
+    ) as process:  # fmt: skip
+        while not handles_signals(process.pid):
+            time.sleep(0.001)
+        time.sleep(0.05)
+        process.send_signal(number)
+        told = process.stderr.read()
+    assert_stopped(process, told)
 
 
 def test_an_index_that_was_begun_is_completed_by_add(tmp_path, photos, monkeypatch):
@@ -152,12 +130,12 @@ def test_a_closed_terminal_saves_a_training_and_nohup_does_not_stop_it(tmp_path,
 
     kept = start(command, tmp_path, ignored=(signal.SIGHUP,))
     while not logged():
-        assert kept.poll() is None
+        assert kept.returncode is None
         time.sleep(0.01)
     kept.send_signal(signal.SIGHUP)
     time.sleep(0.3)
-    assert kept.poll() is None
-    told = stop(kept, signal.SIGTERM)
+    assert kept.returncode is None
+    told = kept.stop(signal.SIGTERM)
     assert "the same command resumes from there" in told
     assert_stopped(kept, told)
     assert list((tmp_path / "runs").glob("*/checkpoints/[0-9]*.pt"))
@@ -167,7 +145,7 @@ def test_a_closed_terminal_saves_a_training_and_nohup_does_not_stop_it(tmp_path,
 def test_a_server_ends_as_other_commands(tmp_path, shop):
     process = start(["serve", shop, "--port", "0"], tmp_path)
     assert "http://" in process.stdout.readline()
-    assert_stopped(process, stop(process, signal.SIGTERM, 0.2))
+    assert_stopped(process, process.stop(signal.SIGTERM, 0.2))
 
 
 @pytest.mark.slow
@@ -176,7 +154,7 @@ def test_a_server_ends_as_other_commands(tmp_path, shop):
 def test_at_any_moment(tmp_path, photos, trained, shop, name, seed):
     chosen = random.Random(f"{name} {seed}")
     process = start(commands(photos, trained, shop)[name], tmp_path)
-    told = stop(process, chosen.choice(SIGNALS), chosen.uniform(0, chosen.choice((0.5, 3, 10))))
+    told = process.stop(chosen.choice(SIGNALS), chosen.uniform(0, chosen.choice((0.5, 3, 10))))
     finished = 1 if name == "audit" else 0  # an audit that finds flaws ends with 1
     said = any(line.startswith(SENTENCES) for line in told.splitlines())
     if process.returncode != finished or said:
@@ -192,7 +170,7 @@ def test_a_study_that_was_stopped_resumes_and_loses_nothing(tmp_path):
     stopped = 0
     for seed, number in enumerate(SIGNALS):
         process = start([*command, "study"], tmp_path)
-        told = stop(process, number, random.Random(seed).uniform(0, 4))
+        told = process.stop(number, random.Random(seed).uniform(0, 4))
         if process.returncode:
             assert_stopped(process, told)
             stopped += 1

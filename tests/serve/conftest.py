@@ -1,9 +1,7 @@
 """Real servers in processes of their own, about a small index of drawn shapes."""
 
 import io
-import os
-import subprocess
-import sys
+import signal
 import threading
 from dataclasses import dataclass
 
@@ -14,6 +12,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from lookalike.search import Embedder, Index
+from tests.commands import Command
 
 COLOURS = {"amber": (230, 160, 30), "indigo": (60, 50, 160), "teal": (20, 150, 140)}
 SHAPES = ("disc", "square", "stripes")
@@ -94,7 +93,7 @@ def shop(shop_folder):
 class Running:
     """A server in its process."""
 
-    process: subprocess.Popen
+    process: Command
     address: str
     said: list
 
@@ -103,26 +102,17 @@ class Running:
 
 
 @pytest.fixture(scope="session")
-def start(tmp_path_factory):
+def start():
     """Start a server by ``lookalike serve`` arguments or by a program that prints its address."""
     running = []
 
-    def begin(arguments=None, program=None, ready="http://"):
-        command = [sys.executable, "-c"]
-        command += (
-            ["from lookalike.cli import main; main()", "serve", *arguments]
-            if program is None
-            else [program]
-        )
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+    def begin(arguments=(), program=None):
+        process = Command("serve", *arguments, program=program, joined=True)
         running.append(process)
         said = []
         for line in process.stdout:
             said.append(line)
-            if ready in line:
+            if "http://" in line:
                 break
         else:
             pytest.fail("the server did not start: " + "".join(said))
@@ -132,7 +122,7 @@ def start(tmp_path_factory):
 
     yield begin
     for process in running:
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
     for process in running:
         process.wait(90)
 

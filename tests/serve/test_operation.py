@@ -5,8 +5,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -18,6 +16,7 @@ import psutil
 import pytest
 
 from lookalike.errors import BadInput
+from tests.commands import run
 
 SMALL = """
 import sys
@@ -324,7 +323,7 @@ def test_workers_stop_together(team):
 
 def test_a_signal_while_a_worker_is_started_stops_all_in_order(shop_folder):
     program = STOPPED_AT_START.format(index=str(shop_folder / "shop.index"))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = run(program=program)
     assert (done.returncode, "Traceback" in done.stderr) == (130, False), done.stderr
 
 

@@ -1,7 +1,5 @@
 """The index changes while it is served."""
 
-import subprocess
-import sys
 import threading
 import time
 
@@ -11,13 +9,11 @@ from PIL import Image
 
 from lookalike.search import Index
 from lookalike.search.items import Record
+from tests.commands import run
 
 
 def command(*arguments):
-    program = "from lookalike.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True
-    )
+    done = run(*arguments)
     assert done.returncode == 0, done.stderr
 
 
