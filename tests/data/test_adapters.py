@@ -19,7 +19,6 @@ from torch.utils.data import TensorDataset
 from torchvision.datasets import ImageFolder
 
 from lookalike.data import UnreadableImage, load, make_splits, open_store
-from lookalike.data.listed_images import from_encoded
 from lookalike.errors import BadInput
 from lookalike.registry import trust
 
@@ -98,14 +97,14 @@ def test_a_compressed_shard_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ([("1.png", b"x")], "sample '1' .* has no class"),
+        ([("1.png", b"x")], "image 'a.tar/1.png' has no class"),
         ([("1.png", b"x"), ("1.json", b"{")], "unreadable class"),
         ([("1.png", b"x"), ("1.json", b"[1]")], "unreadable class"),
         ([("1.txt", b"x")], "no sample with an image"),
         (
             [("1.png", b"x"), ("1.json", b'{"label": 1, "split": "train"}'), ("2.png", b"x"),
              ("2.cls", b"1")],
-            "no split",
+            "split must be train, val or test, not 'None'",
         ),
         ([("1.png", b"x"), ("1.json", b'{"label": 1, "split": "dev"}')], "not 'dev'"),
     ],
@@ -153,7 +152,7 @@ def test_parquet(tmp_path, nested):
     images = load("parquet", tmp_path)
     check(images)
     assert images.encoded(8) == picture(8)[0]
-    assert images.files[8] == "b.parquet, row 1"
+    assert images.files[8] == "b.parquet/1"
 
 
 def test_parquet_with_splits_and_without_columns(tmp_path):
@@ -198,27 +197,6 @@ def test_hugging_face(tmp_path):
     check(load("huggingface", tmp_path / "parts"), test=[3])
     with pytest.raises(BadInput, match="no data set on disk"):
         load("huggingface", tmp_path / "nothing")
-
-
-def test_a_hugging_face_folder_that_is_written_again_has_another_cache(tmp_path):
-    folder = tmp_path / "one"
-    hugging(range(COUNT)).save_to_disk(folder)
-    first = load("huggingface", folder)
-    assert load("huggingface", folder).stamp == first.stamp
-    for file in folder.rglob("*.arrow"):
-        os.utime(file, (1, 1))
-    again = load("huggingface", folder)
-    assert again.fingerprint == first.fingerprint
-    assert again.stamp != first.stamp
-
-
-def test_an_image_that_is_not_there_is_unreadable():
-    def read(index):
-        raise FileNotFoundError(f"picture {index}")
-
-    images = from_encoded("mine", ["a", "b"], [0, 1], None, read, "", "")
-    with pytest.raises(UnreadableImage, match="'b': FileNotFoundError: picture 1"):
-        images.decode(1)
 
 
 OWN = """

@@ -1,13 +1,14 @@
 """A data set is known by the content of every image, whatever names, sizes and times say."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from lookalike.data import content, load
-from lookalike.data.map_dataset import from_dataset
+from lookalike.data import listed_images, load
+from lookalike.data.own_images import from_dataset, from_huggingface
 
 LONG_AGO = 1_700_000_000_000_000_000
 
@@ -28,8 +29,10 @@ def photos(tmp_path, monkeypatch):
 @pytest.fixture
 def read_files(monkeypatch):
     """The files whose content was read."""
-    found, own = [], content._digest_of
-    monkeypatch.setattr(content, "_digest_of", lambda path: found.append(path) or own(path))
+    found, own = [], listed_images._digest_of
+    monkeypatch.setattr(
+        listed_images, "_digest_of", lambda path: found.append(Path(path)) or own(path)
+    )
     return found
 
 
@@ -116,7 +119,6 @@ def test_every_item_of_a_dataset_counts():
 
 def test_every_row_of_hugging_face_counts():
     datasets = pytest.importorskip("datasets")
-    from lookalike.data.huggingface import from_huggingface
 
     def made(changed):
         pictures = [Image.new("RGB", (4, 4), (n, n == changed, 0)) for n in range(50)]
@@ -130,6 +132,6 @@ def test_every_row_of_hugging_face_counts():
 def test_whoever_waits_for_the_items_of_a_data_set_is_told():
     told = []
     items = [(np.full((4, 4, 3), number, np.uint8), number % 4) for number in range(250)]
-    with content.told_progress(lambda done, total: told.append((done, total))):
+    with listed_images.told_progress(lambda done, total: told.append((done, total))):
         from_dataset(items, "mine")
     assert told == [(100, 250), (200, 250), (250, 250)]

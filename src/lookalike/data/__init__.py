@@ -3,11 +3,8 @@
 # The modules of the data sets are imported because that registers them.
 from lookalike.data import (  # noqa: F401
     glyphs,
-    huggingface,
     official,
     own_images,
-    parquet,
-    webdataset,
 )
 from lookalike.data.checking import CheckReport, check
 from lookalike.data.image_set import ImageSet, UnreadableImage

@@ -44,7 +44,7 @@ class ImageSet:
         query: The mask of the queries in the test half, if the data set defines them.
         gallery: The mask of the gallery in the test half, if the data set defines it.
         decode: From the index of an image to its pixels [H, W, C].
-        encoded: From the index of an image to the bytes of its file, if there are files.
+        encoded: From the index of an image to the bytes of its file; None where it has none.
         fingerprint: A hash of names, content, labels and halves: equal on every machine.
         stamp: A hash that also changes when a file is written again; names caches.
         unreadable: Images that were left out.
@@ -68,7 +68,7 @@ class ImageSet:
     unreadable: tuple[str, ...] = ()
     super_labels: NDArray[np.int64] | None = None
     validation: NDArray[np.bool_] | None = None
-    encoded: Callable[[int], bytes] | None = None
+    encoded: Callable[[int], bytes | None] | None = None
     has_split: bool = True
 
     def __post_init__(self) -> None:

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from lookalike.data.archives import download, unpack
 from lookalike.data.cache import cache_folder, decoded
-from lookalike.data.content import told_progress
 from lookalike.data.image_set import ImageSet, UnreadableImage
-from lookalike.data.map_dataset import from_dataset
+from lookalike.data.listed_images import told_progress
+from lookalike.data.own_images import from_dataset
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import read_json, write_json
 from lookalike.registry import DATASETS

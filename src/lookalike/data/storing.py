@@ -225,7 +225,7 @@ def encode(
         raise UnreadableImage(images.files[index], f"no JPEG can hold it: {error}") from error
     if images.encoded is not None and made.shape == pixels.shape:
         original = images.encoded(index)
-        if len(original) <= KEPT_RATIO * len(data) and _decodes_to(original, pixels):
+        if original and len(original) <= KEPT_RATIO * len(data) and _decodes_to(original, pixels):
             data = original
     return data, made.shape
 

@@ -11,8 +11,7 @@ import pyarrow.compute as compute
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from lookalike.data.csv_table import read_table
-from lookalike.data.parquet import explain_unreadable
+from lookalike.data.listing import explain_unreadable, read_table
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.files import refuse_packed
 from lookalike.inference.bulk.columns import VECTOR, column_of

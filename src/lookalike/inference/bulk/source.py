@@ -1,25 +1,27 @@
 """Where pictures come from: a folder, a CSV, Parquet, WebDataset shards, or a store of training."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
 
 import pyarrow
 from PIL import Image
 
-from lookalike.data.parquet import scan
+from lookalike.data.listing import (
+    Listing,
+    list_csv,
+    list_folder,
+    list_parquet,
+    list_webdataset,
+)
 from lookalike.data.store import ImageStore
-from lookalike.data.webdataset import Members, about_sample, samples_of, shards_of
 from lookalike.errors import BadInput
-from lookalike.inference.bulk.columns import FIXED, column_of, metadata_columns
+from lookalike.inference.bulk.columns import column_of, metadata_columns
 from lookalike.inference.bulk.listing import (
-    Listed,
     Skipped,
-    home_of,
-    list_files,
+    refusal_of_file,
     refusal_of_text,
     shown,
 )
@@ -28,8 +30,6 @@ from lookalike.inference.pictures import Unreadable, read_picture
 __all__ = ["Kind", "Source", "open_source", "require_readable"]
 
 Kind = Literal["folder", "csv", "parquet", "webdataset", "store"]
-
-BLOCK = 65_536
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,8 @@ def open_source(place: Path, kind: Kind | None = None, root: Path | None = None)
     if kind is not None and kind not in get_args(Kind):
         raise BadInput(f"'{kind}' is no kind of source: give one of {', '.join(get_args(Kind))}")
     kind = kind or kind_of(place)
-    if kind in ("folder", "csv"):
-        opened = _files(place.resolve(), root)
-    else:
-        opened = _OPENERS[kind](place.resolve())
+    place = place.resolve()
+    opened = _store(place) if kind == "store" else _listed(kind, place, root)
     if not len(opened):
         reasons = [f"{skipped.path}: {skipped.reason}" for skipped in opened.skipped[:1]]
         raise BadInput(": ".join([f"there is no picture in '{place}'", *reasons]))
@@ -133,30 +131,22 @@ def kind_of(place: Path) -> Kind:
 
 
 @dataclass(frozen=True)
-class _Files:
-    """Reads pictures that are files."""
+class _Listed:
+    """Reads pictures of a list by their row in the table."""
 
-    root: Path
-    paths: pyarrow.ChunkedArray
-
-    def __call__(self, row: int) -> Image.Image:
-        return read_picture(self.root / str(self.paths[row]))
-
-
-@dataclass(frozen=True)
-class _Encoded:
-    """Reads pictures that are bytes inside of larger files."""
-
-    names: pyarrow.ChunkedArray
-    data: Callable[[int], bytes]
+    listing: Listing
+    indices: list[int]
 
     def __call__(self, row: int) -> Image.Image:
-        name = Path(str(self.names[row]))
+        index = self.indices[row]
+        name = Path(self.listing.names[index])
         try:
-            data = self.data(row)
-        except (OSError, TypeError) as error:  # a file that it names is gone, or there is no image
+            found = self.listing.locate(index)
+        except OSError as error:  # a file that it names is gone, or there is no image
             raise Unreadable(name, f"{type(error).__name__}: {error}") from error
-        return read_picture(name, data)
+        if isinstance(found, Path):
+            return read_picture(found)
+        return read_picture(name, bytes(found))
 
 
 @dataclass(frozen=True)
@@ -170,117 +160,59 @@ class _Stored:
         return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
 
-def _files(place: Path, root: Path | None) -> Source:
+def _listed(kind: Kind, place: Path, root: Path | None) -> Source:
+    """The pictures of a list that an index could store; the others are skipped."""
+    listing, is_file = _LISTS[kind](place), kind in ("folder", "csv")
+    home = listing.root
+    root = home if root is None or not is_file else root.resolve()
+    if not home.is_relative_to(root):
+        raise BadInput(f"'{place}' is not in '{root}'")
+    columns = dict(listing.columns)
+    labels = list(columns.pop("label", [None] * len(listing)))
+    paths = list(listing.names)
+    if not is_file and "path" in columns:
+        own = columns.pop("path")
+        paths = list(own) if len(set(own) - {None}) == len(own) else paths
+    indices: list[int] = []
     skipped: list[Skipped] = []
-
-    def usable() -> Iterator[Listed]:
-        for one in list_files(place, root):
-            if isinstance(one, Listed):
-                yield one
-            else:
-                skipped.append(one)
-
-    table, root = as_table(usable()), root or home_of(place)
-    kind: Kind = "folder" if place.is_dir() else "csv"
-    return Source(kind, place, root, table, tuple(skipped), _Files(root, table["path"]))
-
-
-def as_table(pictures: Iterable[Listed]) -> pyarrow.Table:
-    """Pictures as columns; all of them have the same metadata."""
-    blocks: list[pyarrow.Table] = []
-    waiting = iter(pictures)
-    while block := list(islice(waiting, BLOCK)):
-        names = dict.fromkeys(name for one in block for name in one.metadata)
-        columns = {
-            "path": _texts(one.path for one in block),
-            "label": _texts(one.label for one in block),
-            "size": pyarrow.array([one.size for one in block], pyarrow.int64()),
-            "modified": pyarrow.array([one.modified for one in block], pyarrow.int64()),
-            **{column_of(name): _texts(one.metadata.get(name) for one in block) for name in names},
+    seen: set[str] = set()
+    for index, (path, label) in enumerate(zip(paths, labels, strict=True)):
+        if is_file:
+            if not path or "\0" in path:
+                raise BadInput(f"{place}, row {index + 2}: path must not be empty")
+            path = paths[index] = os.path.relpath(os.path.join(home, path), root)
+        if kind == "folder":
+            label = path.rpartition("/")[0].partition("/")[0]
+        label = labels[index] = None if label in (None, "") else str(label)
+        known = {name: str(values[index]) for name, values in columns.items()}
+        reason = "it is listed twice" if path in seen else refusal_of_text(path, label, known)
+        reason = reason or (refusal_of_file(root, path) if is_file else "")
+        seen.add(path)
+        if reason:
+            skipped.append(Skipped(shown(path), reason))
+        else:
+            indices.append(index)
+    status = {file: os.stat(file) for file in {listing.files[index] for index in indices}}
+    files = [status[listing.files[index]] for index in indices]
+    table = pyarrow.table(
+        {
+            "path": _texts(paths[index] for index in indices),
+            "label": _texts(labels[index] for index in indices),
+            "size": pyarrow.array([one.st_size for one in files], pyarrow.int64()),
+            "modified": pyarrow.array([one.st_mtime_ns for one in files], pyarrow.int64()),
         }
-        blocks.append(pyarrow.table(columns))
-    if not blocks:
-        return as_table_of_nothing()
-    return pyarrow.concat_tables(blocks, promote_options="default").combine_chunks()
-
-
-def as_table_of_nothing() -> pyarrow.Table:
-    """The table of no pictures."""
-    text, number = pyarrow.large_string(), pyarrow.int64()
-    return pyarrow.table(
-        [pyarrow.array([], kind) for kind in (text, text, number, number)], list(FIXED)
+        | {
+            column_of(name): _texts(
+                None if (value := values[index]) is None else str(value) for index in indices
+            )
+            for name, values in columns.items()
+        }
     )
+    return Source(kind, place, root, table, tuple(skipped), _Listed(listing, indices))
 
 
 def _texts(values: Iterable[str | None]) -> pyarrow.Array:
     return pyarrow.array(list(values), pyarrow.large_string())
-
-
-def _parquet(place: Path) -> Source:
-    found = scan(place, wanted=lambda field: not pyarrow.types.is_nested(field.type))
-    root = place if place.is_dir() else place.parent
-    paths: list[str] = []
-    sizes: list[int] = []
-    times: list[int] = []
-    for path, count in zip(found.paths, found.counts, strict=True):
-        status, name = path.stat(), path.relative_to(root).as_posix()
-        paths += [f"{name}/{row}" for row in range(count)]
-        sizes += [status.st_size] * count
-        times += [status.st_mtime_ns] * count
-    named = _column(found.table, "path")
-    if named is None or named.null_count or len(named.unique()) < len(named):
-        named = _texts(paths)
-    label = _column(found.table, "label")
-    columns = {
-        "path": named,
-        "label": _texts([None] * len(paths)) if label is None else label,
-        "size": pyarrow.array(sizes, pyarrow.int64()),
-        "modified": pyarrow.array(times, pyarrow.int64()),
-    }
-    for name in found.table.column_names:
-        if name not in ("path", "label") and (values := _column(found.table, name)) is not None:
-            columns[column_of(name)] = values
-    table = pyarrow.table(columns).combine_chunks()
-    return Source("parquet", place, root, table, (), _Encoded(table["path"], found.read))
-
-
-def _column(table: pyarrow.Table, name: str) -> pyarrow.ChunkedArray | None:
-    """A column as text; None where there is none, or it cannot be text, such as bytes."""
-    if name not in table.column_names:
-        return None
-    try:
-        return table[name].cast(pyarrow.large_string())
-    except pyarrow.ArrowException:
-        return None
-
-
-def _webdataset(place: Path) -> Source:
-    shards = shards_of(place)
-    places: list[tuple[int, int, int]] = []
-    pictures: list[Listed] = []
-    skipped: list[Skipped] = []
-    for number, shard in enumerate(shards):
-        modified = shard.stat().st_mtime_ns
-        for key, image, about in samples_of(shard):
-            values = about_sample(shard, key, about)
-            label = values.pop("label", None)
-            metadata = {
-                name: str(value)
-                for name, value in values.items()
-                if isinstance(value, str | int | float)
-            }
-            path = f"{shard.name}/{image.name}"
-            text = None if label in (None, "") else str(label)
-            reason = refusal_of_text(path, text, metadata)
-            if reason:
-                skipped.append(Skipped(shown(path), reason))
-                continue
-            pictures.append(Listed(path, text, metadata, image.size, modified))
-            places.append((number, image.offset_data, image.size))
-    table = as_table(pictures)
-    root = place if place.is_dir() else place.parent
-    read = _Encoded(table["path"], Members(shards, places))
-    return Source("webdataset", place, root, table, tuple(skipped), read)
 
 
 def _store(place: Path) -> Source:
@@ -288,16 +220,21 @@ def _store(place: Path) -> Source:
         store = ImageStore(place)
     except (ValueError, OSError) as error:
         raise BadInput(f"cannot read the store '{place}': {error}") from error
-    modified = place.stat().st_mtime_ns
-    pictures = (
-        Listed(f"{row:08d}", str(label), {}, -1, modified)
-        for row, label in enumerate(store.labels.tolist())
+    count = len(store)
+    table = pyarrow.table(
+        {
+            "path": _texts(f"{row:08d}" for row in range(count)),
+            "label": _texts(map(str, store.labels.tolist())),
+            "size": pyarrow.array([-1] * count, pyarrow.int64()),
+            "modified": pyarrow.array([place.stat().st_mtime_ns] * count, pyarrow.int64()),
+        }
     )
-    return Source("store", place, place.parent, as_table(pictures), (), _Stored(store))
+    return Source("store", place, place.parent, table, (), _Stored(store))
 
 
-_OPENERS: dict[Kind, Callable[[Path], Source]] = {
-    "parquet": _parquet,
-    "webdataset": _webdataset,
-    "store": _store,
+_LISTS: dict[Kind, Callable[[Path], Listing]] = {
+    "folder": list_folder,
+    "csv": list_csv,
+    "parquet": list_parquet,
+    "webdataset": list_webdataset,
 }
