@@ -17,7 +17,8 @@ from chaos.hostile.fuzzer import Broken, Fuzzer, Input
 from chaos.hostile.mutation import interesting, mutated, spliced
 from lookalike.data import open_store
 from lookalike.data.image_files import HEIC, MOST_PIXELS, _register_heic, read_image
-from lookalike.data.listed_images import from_files
+from lookalike.data.listed_images import from_listing
+from lookalike.data.listing import in_folder
 from lookalike.errors import LookalikeError
 from lookalike.inference.pictures import read_picture
 from lookalike.serve.limits import Limits, Refusal
@@ -282,7 +283,7 @@ def stored(home: Path, names: list[str], kind: Any, size: Any) -> None:
     """Build the store, and read every image of it."""
     labels = np.arange(len(names)) % 2
     test = labels == 1
-    images = from_files("fuzzed", home, names, labels, ["a", "b"], test, upright=True)
+    images = from_listing("fuzzed", in_folder(home, names), labels, ["a", "b"], test)
     store = open_store(images, size, home / "cache", kind=kind)
     for index in range(len(names)):
         pixels = store.read(index)

@@ -13,7 +13,7 @@ from lookalike import data
 from lookalike.config import load
 from lookalike.data import Normalisation, own_transform
 from lookalike.data.image_random import ImageRandom
-from lookalike.data.photo import Photo
+from lookalike.data.transforms import Photo
 from lookalike.samplers import create
 from lookalike.training import train
 from lookalike.training.batches import PixelSource, TrainingBatches
@@ -23,7 +23,7 @@ from lookalike.training.feeding import Feeding, UnreadBatch, feed
 pytestmark = pytest.mark.trust("my_views:views")
 
 CPU = torch.device("cpu")
-CROPS = Photo("test", 40, 24, "crops", (0.2, 1.0))
+CROPS = Photo("test", 40, 24, scale=(0.2, 1.0))
 LABELS = np.repeat(np.arange(12), 8)
 
 
@@ -70,9 +70,8 @@ def test_batches_are_those_of_the_transform_itself(pictures, workers, kind, layo
     source = PixelSource(store, CROPS, normalisation, layout)
     for step, (positions, images) in enumerate(islice(stream(source, workers, 3), 4)):
         pixels = store.read_batch(positions)
-        expected = CROPS.train(
-            pixels, ImageRandom(3, step, range(len(pixels))), normalisation, layout
-        )
+        random = ImageRandom(3, step, range(len(pixels)))
+        expected = normalisation(CROPS.augment(pixels, random), layout)
         found = source.inputs(images)
         assert torch.equal(found, expected)
         assert found.is_contiguous(memory_format=layout)

@@ -62,9 +62,9 @@ def measure(config: RunConfig, images: ImageSet, preset: Preset) -> Pace:
     device = feature_device(config)
     embed = pooled_features(model.to(device))
     with torch.no_grad():
-        embed(preset.test(pixels[:2], model.normalisation).to(device)).cpu()  # warm-up
+        embed(model.normalisation(preset.centre(pixels[:2])).to(device)).cpu()  # warm-up
         begun = time.monotonic()
-        embed(preset.test(pixels, model.normalisation).to(device)).cpu()
+        embed(model.normalisation(preset.centre(pixels)).to(device)).cpu()
     return Pace(decode, (time.monotonic() - begun) / len(pixels))
 
 

@@ -10,8 +10,7 @@ from lookalike.data.checking import CheckReport, check
 from lookalike.data.image_set import ImageSet, UnreadableImage
 from lookalike.data.loading import load, prepare
 from lookalike.data.official import Counts
-from lookalike.data.own_transforms import own_transform
-from lookalike.data.presets import PRESETS, preset
+from lookalike.data.presets import PRESETS, own_transform, preset
 from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, draw_test_half, make_splits
 from lookalike.data.store import ImageStore
 from lookalike.data.storing import chosen_store, open_store

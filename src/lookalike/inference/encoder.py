@@ -49,7 +49,7 @@ class Encoder(ABC):
 
     def batch(self, pixels: Sequence[Tensor]) -> Tensor:
         """Prepared pictures as the input of the network, float32 [B, C, S, S]."""
-        return self.preset.test(pixels, self.normalisation, torch.channels_last)
+        return self.normalisation(self.preset.centre(pixels), torch.channels_last)
 
     @abstractmethod
     def run(self, batch: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ import torch
 from lookalike import data
 from lookalike.config import TransformConfig
 from lookalike.data import Preset
-from lookalike.data.photo import Photo
 from lookalike.data.presets import NETWORK, preset_name
+from lookalike.data.transforms import Photo
 from lookalike.errors import BadInput
 from lookalike.models.factory import build
 from lookalike.models.hubs import torchvision_names
@@ -81,8 +81,7 @@ def published_transform(network: str) -> Photo:
             f"data.transform=network: the network '{network}' is published without transforms; "
             "name a preset"
         )
-    summary = f"of {network}: {resize}, RandomResizedCrop {size} (0.08 to 1), {interpolation}, flip"
-    return Photo(NETWORK, resize, size, summary, interpolation=interpolation)
+    return Photo(NETWORK, resize, size, f"of {network}", interpolation=interpolation)
 
 
 def _of_timm(network: str, built: Any) -> tuple[int, int | tuple[int, int], str]:
