@@ -6,6 +6,7 @@ from lookalike.losses.hist import *
 from lookalike.losses.histogram import *
 from lookalike.losses.lifted_structure import *
 from lookalike.losses.margin import *
+from lookalike.losses.modifiers import *
 from lookalike.losses.multi_similarity import *
 from lookalike.losses.ntxent import *
 from lookalike.losses.proxy_anchor import *
