@@ -35,7 +35,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 ]
 MORE_ALIVE = {
     ("triplet", "direction"): 16,  # a cosine per triplet: distances, products, roots, quotients
-    ("quadruplet", None): 13,  # sorted sums in doubles over all negative pairs, three times
+    ("quadruplet", None): 13,  # sums over the candidates of other classes, and the own class
 }
 """Where more than ``ALIVE`` is kept for the backward pass."""
 

@@ -10,6 +10,7 @@ import torch
 
 from lookalike import losses, miners, regularizers
 from lookalike.losses import LOSSES
+from lookalike.miners.mined import anchor_weights, chosen_triplets
 
 SIZE, DIM, CLASSES = 12, 8, 6
 
@@ -81,10 +82,10 @@ def waits(name, settings, miner, *, references=False):
         return True
     if miner is None or name not in LISTED_AGAIN or "triplets_per_anchor" in settings:
         return False
-    build = LOSSES.find(name).build
-    if build.weighs_anchors:  # all pairs, each anchor with a factor
+    from_miner = LOSSES.find(name).build.from_miner
+    if from_miner is anchor_weights:  # all pairs, each anchor with a factor
         return False
-    return not (build.reads == "triplets" and chooses_triplets(miner))
+    return not (from_miner is chosen_triplets and chooses_triplets(miner))
 
 
 def chooses_triplets(miner):

@@ -114,8 +114,8 @@ def _set(part: nn.Module, name: str, value: Any) -> None:
 def shown_arguments(part: nn.Module) -> str:
     """The arguments between the parentheses of ``repr``: numbers, strings and truth values.
 
-    Those by keyword only, which all parts of a kind share, are left out where they have their
-    default.
+    Those by keyword only, which all parts of a kind share, and the distance are left out where they
+    are the default.
     """
     shown = []
     for name, parameter in inspect.signature(type(part)).parameters.items():
@@ -123,4 +123,7 @@ def shown_arguments(part: nn.Module) -> str:
         usual = parameter.kind is parameter.KEYWORD_ONLY and value == parameter.default
         if isinstance(value, bool | int | float | str) and not usual:
             shown.append(f"{name}={value!r}")
+    distance = getattr(part, "distance", None)
+    if distance is not None and distance != getattr(type(part), "default_distance", object)():
+        shown.append(f"distance={distance}")
     return ", ".join(shown)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.ops.sync import can_sync
+from lookalike.ops.device import can_sync
 from lookalike.registry import Registry
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "check_range",
     "check_shape",
     "class_rows",
-    "compared",
     "comparison_of",
     "encode",
     "jaccard",
@@ -139,20 +138,25 @@ def check_range(labels: Tensor, num_classes: int) -> None:
 def agreement(labels: Tensor, others: Tensor, comparison: Comparison | None = None) -> Tensor:
     """Which labels agree, [N, M]: truth values, or how much as numbers from 0 to 1.
 
-    Without a comparison: class indices that are equal, multi-hot rows that share a class.
+    Without a comparison: class indices that are equal, multi-hot rows that share a class. It gets
+    ``labels`` as [N, 1] and ``others`` as [1, M], rows as [N, 1, K] and [1, M, K].
 
     >>> rows = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 0, 0]])
     >>> agreement(rows, rows[2:]).tolist()
     [[True], [False], [True]]
+    >>> ages = torch.tensor([20, 24, 60])
+    >>> agreement(ages, ages[1:], lambda x, y: (x - y).abs() < 5).tolist()
+    [[True, False], [True, False], [False, True]]
     """
     if comparison is None:
-        comparison = equal if labels.ndim == 1 and others.ndim == 1 else shares_a_class
-    return compared(labels, others, comparison)
-
-
-def equal(labels: Tensor, others: Tensor) -> Tensor:
-    """Whether class indices are equal."""
-    return labels == others
+        comparison = torch.eq if labels.ndim == 1 and others.ndim == 1 else shares_a_class
+    found = comparison(labels.unsqueeze(1), others.unsqueeze(0))
+    if found.shape != (len(labels), len(others)):
+        raise BadInput(
+            f"label_comparison gives a tensor of shape {tuple(found.shape)}; it must compare each "
+            f"of {len(labels)} labels with each of {len(others)}: ({len(labels)}, {len(others)})"
+        )
+    return found
 
 
 def shares_a_class(labels: Tensor, others: Tensor) -> Tensor:
@@ -196,24 +200,4 @@ def comparison_of(given: Comparison | str | None) -> Comparison | None:
             f"label_comparison = '{given}' is invalid: write jaccard or package.module:function"
         )
     found: Comparison = Registry("label comparisons").find(given).build
-    return found
-
-
-def compared(labels: Tensor, others: Tensor, comparison: Comparison) -> Tensor:
-    """[N, M] what a comparison says of all pairs of labels, truth values or numbers.
-
-    It gets ``labels`` as [N, 1] and ``others`` as [1, M], rows as [N, 1, K] and [1, M, K].
-
-    >>> ages = torch.tensor([20, 24, 60])
-    >>> compared(ages, ages[1:], lambda x, y: (x - y).abs() < 5)
-    tensor([[ True, False],
-            [ True, False],
-            [False,  True]])
-    """
-    found = comparison(labels.unsqueeze(1), others.unsqueeze(0))
-    if found.shape != (len(labels), len(others)):
-        raise BadInput(
-            f"label_comparison gives a tensor of shape {tuple(found.shape)}; it must compare each "
-            f"of {len(labels)} labels with each of {len(others)}: ({len(labels)}, {len(others)})"
-        )
     return found

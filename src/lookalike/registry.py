@@ -48,6 +48,7 @@ PLAIN = (str, int, float, list, dict, type(None))
 """Types that a configuration can hold: only such values are checked, never other objects."""
 
 Part = TypeVar("Part", bound=Callable[..., Any])
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -216,10 +217,16 @@ class Registry:
             pass
         return build(*args, **arguments)
 
-    def build(self, given: str | Mapping[str, Any]) -> Any:
-        """Build a part by name, or by ``{name: ..., argument: ...}``, as a configuration has it."""
-        settings = {"name": given} if isinstance(given, str) else dict(given)
-        return self.create(settings.pop("name"), **settings)
+    def build(self, given: Any, kind: type[Kind]) -> Kind:
+        """A part as it is, by name, or by ``{name: ..., argument: ...}`` as in a configuration."""
+        if isinstance(given, str | Mapping):
+            settings = {"name": given} if isinstance(given, str) else dict(given)
+            given = self.create(settings.pop("name"), **settings)
+        if not isinstance(given, kind):
+            raise BadInput(
+                f"'{given}' is none of the {self.kind}; choose one of: {', '.join(self.names())}"
+            )
+        return given
 
     def check(self, name: str, arguments: dict[str, Any]) -> None:
         """Raise if ``name`` does not take one of the arguments, or the value given for it."""

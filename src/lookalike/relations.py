@@ -8,10 +8,10 @@ from torch import Tensor
 from lookalike.distances import CosineSimilarity, Distance
 from lookalike.errors import BadInput
 from lookalike.labels import Comparison, Labels, agreement, as_tensor
-from lookalike.ops.gather import gather_pairs
+from lookalike.ops.blocks import gather_pairs
 from lookalike.ops.rows import in_full_precision
 
-__all__ = ["ListedTriplets", "Relations", "Triplets", "relate"]
+__all__ = ["PositivePairs", "Relations", "Triplets", "relate"]
 
 
 class Triplets(NamedTuple):
@@ -33,17 +33,36 @@ class Triplets(NamedTuple):
         return self.anchor[row], self.positive[row], negative
 
 
-class ListedTriplets(NamedTuple):
-    """What losses read of triplets."""
+class PositivePairs:
+    """The positive pairs one by one, listed when a formula first reads them.
 
-    ap: Tensor
-    """[P, 1] the similarities of anchors and positives."""
-    an: Tensor
-    """[P, K] the similarities of anchors and negatives."""
-    weights: Tensor
-    """[P, K] how much each triplet counts in a sum."""
-    counts: Tensor
-    """[P, K] how often each triplet counts in a number."""
+    Listing waits for the device that the pairs are counted on. ``relate`` counts them where the
+    labels are, so while these are on the CPU nothing waits for the device of the embeddings.
+
+    Args:
+        positives: [anchors, candidates], above 0 at each positive pair.
+        device: Where the lists are read.
+    """
+
+    def __init__(self, positives: Tensor, device: torch.device) -> None:
+        self.positives = positives
+        self.device = device
+        self.listed: tuple[Tensor, Tensor] | None = None
+
+    def indices(self) -> tuple[Tensor, Tensor]:
+        """The anchors and the positives, [P] each."""
+        if self.listed is None:
+            anchor, positive = self.positives.nonzero(as_tuple=True)
+            self.listed = _moved(anchor, self.device), _moved(positive, self.device)
+        return self.listed
+
+    def with_self_pairs(self) -> "PositivePairs":
+        """The same, and each anchor with itself."""
+        image = torch.arange(len(self.positives), device=self.device)
+        anchor, positive = self.indices()
+        more = PositivePairs(self.positives, self.device)
+        more.listed = torch.cat([anchor, image]), torch.cat([positive, image])
+        return more
 
 
 class Relations(NamedTuple):
@@ -70,8 +89,8 @@ class Relations(NamedTuple):
     """[candidates, D]; None: the candidates are the anchors."""
     ref_labels: Tensor | None = None
     """The labels of the candidates, where they are not the anchors."""
-    pairs: tuple[Tensor, Tensor] | None = None
-    """The anchors and the candidates of all positive pairs, one by one; None: not listed."""
+    pairs: PositivePairs | None = None
+    """All positive pairs, one by one; None: as ``positives`` has them."""
     triplets: Triplets | None = None
     """The triplets that a miner chose; None: all that the pairs make."""
 
@@ -107,33 +126,25 @@ class Relations(NamedTuple):
             positives=positives, negatives=(self.negatives > 0) * (1 - positives), share=None
         )
 
-    def with_listed_pairs(self) -> "Relations":
-        """The same with the positive pairs one by one; finding them waits for a device once."""
-        if self.pairs is not None:
-            return self
-        anchor, positive = self.positives.nonzero(as_tuple=True)
-        return self._replace(pairs=(anchor, positive))
-
     def with_self_pairs(self) -> "Relations":
         """The same with every image a positive of its own, by itself or by its copy."""
         own = ((self.positives + self.negatives) == 0).to(self.similarity.dtype)
         share = None if self.share is None else torch.maximum(self.share, own)
-        found = self._replace(positives=self.positives + own, share=share, pairs=None)
-        if self.pairs is None or not self.self_comparison:
-            return found
-        image = torch.arange(len(own), device=own.device)
-        return found._replace(
-            pairs=(torch.cat([self.pairs[0], image]), torch.cat([self.pairs[1], image]))
-        )
+        positives, pairs = self.positives + own, None
+        if self.pairs is not None and self.self_comparison:
+            pairs = self.pairs.with_self_pairs()
+        pairs = pairs or PositivePairs(positives, positives.device)
+        return self._replace(positives=positives, share=share, pairs=pairs)
 
     def only(self, positives: Tensor, negatives: Tensor) -> "Relations":
         """Only these pairs, each as often as it is named: numbers or truth values."""
         dtype = self.similarity.dtype
+        positives, negatives = positives.to(dtype), negatives.to(dtype)
         return self._replace(
-            positives=positives.to(dtype),
-            negatives=negatives.to(dtype),
+            positives=positives,
+            negatives=negatives,
             share=None,
-            pairs=None,
+            pairs=PositivePairs(positives, positives.device),
             triplets=None,
         )
 
@@ -144,42 +155,46 @@ class Relations(NamedTuple):
     @property
     def listed_pairs(self) -> tuple[Tensor, Tensor]:
         """The anchors and the positives [P] of the triplets, or else of all positive pairs."""
-        found = self.pairs if self.triplets is None else self.triplets[:2]
-        assert found is not None, "the pairs are not listed: a loss says so by reads"
-        return found
+        if self.triplets is not None:
+            return self.triplets.anchor, self.triplets.positive
+        pairs = self.pairs or PositivePairs(self.positives, self.positives.device)
+        return pairs.indices()
 
-    def of_pairs(self, matrix: Tensor) -> Tensor:
+    def at_pairs(self, matrix: Tensor) -> Tensor:
         """[P] the entries of a matrix at the listed pairs."""
         return gather_pairs(matrix, *self.listed_pairs)
 
-    def listed_triplets(self) -> ListedTriplets:
-        """The similarities of the triplets, and how much each counts."""
-        anchor, _ = self.listed_pairs
-        ap = self.of_pairs(self.similarity).unsqueeze(1)
-        if self.triplets is not None:
-            _, _, negative, weights = self.triplets
-            weights = weights.to(ap.dtype)
-            if negative is None:
-                an = self.similarity.index_select(0, anchor)
-            else:
-                an = gather_pairs(self.similarity, anchor.unsqueeze(1), negative)
-            return ListedTriplets(ap, an, weights, weights)
-        an = self.similarity.index_select(0, anchor)
-        of_negatives = self.negatives.index_select(0, anchor)
-        weights = self.of_pairs(self.positives).unsqueeze(1) * of_negatives
-        if self.share is None:
-            return ListedTriplets(ap, an, weights, weights)
-        counts = self.of_pairs(self.positive_counts).unsqueeze(1)
-        return ListedTriplets(
-            ap, an, weights, counts * self.negative_counts.index_select(0, anchor)
-        )
+    @property
+    def ap(self) -> Tensor:
+        """[P, 1] the similarities of the anchors and positives of triplets."""
+        return self.at_pairs(self.similarity).unsqueeze(1)
 
-    def of_positives_and_negatives(self, between: Tensor) -> Tensor:
-        """[P, K] the entries of [candidates, candidates] at the triplets' other two images."""
-        _, positive = self.listed_pairs
+    @property
+    def an(self) -> Tensor:
+        """[P, K] the similarities of the anchors and negatives of triplets."""
+        return self._at_negatives(self.similarity, self.listed_pairs[0])
+
+    def pn(self, between: Tensor) -> Tensor:
+        """[P, K] those of the positives and negatives, of ``between`` [candidates, candidates]."""
+        return self._at_negatives(between, self.listed_pairs[1])
+
+    def _at_negatives(self, matrix: Tensor, image: Tensor) -> Tensor:
         if self.triplets is None or self.triplets.negative is None:
-            return between.index_select(0, positive)
-        return gather_pairs(between, positive.unsqueeze(1), self.triplets.negative)
+            return matrix.index_select(0, image)
+        return gather_pairs(matrix, image.unsqueeze(1), self.triplets.negative)
+
+    def triplet_weights(self) -> tuple[Tensor, Tensor]:
+        """[P, K] how much each triplet counts in a sum, and how often in a number."""
+        if self.triplets is not None:
+            weights = self.triplets.weights.to(self.similarity.dtype)
+            return weights, weights
+        anchor, _ = self.listed_pairs
+        negatives = self.negatives.index_select(0, anchor)
+        weights = self.at_pairs(self.positives).unsqueeze(1) * negatives
+        if self.share is None:
+            return weights, weights
+        counts = self.at_pairs(self.positive_counts).unsqueeze(1)
+        return weights, counts * self.negative_counts.index_select(0, anchor)
 
 
 def relate(
@@ -191,7 +206,6 @@ def relate(
     comparison: Comparison | None = None,
     *,
     own: Tensor | None = None,
-    list_pairs: bool = False,
 ) -> Relations:
     """The relations of ``embeddings`` to themselves, or to ``ref_emb``.
 
@@ -207,7 +221,6 @@ def relate(
         comparison: Which labels agree, and how much; None: equal ones, or multi-hot rows that share
             a class.
         own: [N] which row of ``ref_emb`` is the copy of each anchor; None: none is.
-        list_pairs: Whether to list the positive pairs.
 
     Returns:
         Relations of all pairs.
@@ -237,24 +250,23 @@ def relate(
         copies = own.to(positives.device).unsqueeze(1)
         positives, negatives = positives.scatter(1, copies, 0), negatives.scatter(1, copies, 0)
 
-    def moved(values: Tensor) -> Tensor:
-        return values.to(similarity.device, non_blocking=True)
-
-    pairs = None
-    if list_pairs:
-        anchor, positive = positives.nonzero(as_tuple=True)
-        pairs = moved(anchor), moved(positive)
+    device = similarity.device
     return Relations(
         similarity,
-        moved(positives),
-        moved(negatives),
-        None if share is None else moved(share),
+        _moved(positives, device),
+        _moved(negatives, device),
+        None if share is None else _moved(share, device),
         anchors,
-        moved(rows),
+        _moved(rows, device),
         candidates,
-        None if candidates is None else moved(columns),
-        pairs,
+        None if candidates is None else _moved(columns, device),
+        PositivePairs(positives, device),
     )
+
+
+def _moved(values: Tensor, device: torch.device) -> Tensor:
+    """The values on a device, which the host does not wait for."""
+    return values.to(device, non_blocking=True)
 
 
 def _both_labels(

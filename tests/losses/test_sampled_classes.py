@@ -5,7 +5,7 @@ import torch
 
 from lookalike import losses
 from lookalike.errors import BadInput
-from lookalike.losses.base import sampled_classes
+from lookalike.losses.proxies import sampled_classes
 from lookalike.reducers import ClassWeightedReducer
 
 CLASSES, DIM = 60, 8
@@ -106,5 +106,5 @@ def test_bad_share(share):
 def test_losses_that_need_all_classes():
     with pytest.raises(BadInput, match="vectors of all classes"):
         losses.create("large-margin-softmax", num_classes=5, embedding_size=2, sample=0.5)
-    with pytest.raises(BadInput, match="compares all proxies"):
+    with pytest.raises(BadInput, match="vectors of all classes"):
         losses.create("proxy-nca", num_classes=5, embedding_size=2, sample=0.5, direction=0.1)

@@ -96,7 +96,6 @@ def unmixed(loss, embeddings, labels, kind):
         torch.zeros_like(positives),
         torch.ones_like(positives),
         ref_emb=embeddings[first],
-        pairs=own.nonzero(as_tuple=True),
     )
     return loss.total_loss(relations)
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import lookalike.distances as ours
 from lookalike.errors import BadInput
 from lookalike.labels import agreement, as_tensor, jaccard
-from lookalike.ops.histogram import soft_histogram
+from lookalike.losses import TripletMarginLoss
 from lookalike.ops.rows import euclidean, normalize_rows, products
-from lookalike.ops.sums import log1p_sum_exp, log_sum_exp
+from lookalike.ops.sums import log1p_sum_exp, log_sum_exp, soft_histogram
 from lookalike.relations import relate
 
 DISTANCES = [
@@ -71,8 +71,8 @@ def test_distances_by_name():
     ]
     with pytest.raises(BadInput, match="did you mean 'l2'"):
         ours.create("l3")
-    with pytest.raises(BadInput, match="not a distance"):
-        ours.build(3)
+    with pytest.raises(BadInput, match="none of the distances"):
+        TripletMarginLoss(distance=3)
     with pytest.raises(BadInput, match="Euclidean"):
         ours.create("snr").squared_euclidean(torch.zeros(1, 1))
 

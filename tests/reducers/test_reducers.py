@@ -8,7 +8,7 @@ from lookalike import losses, miners, reducers
 from lookalike.errors import BadInput
 from lookalike.mixing import Mixing
 from lookalike.reducers import Terms
-from lookalike.registry import LOSSES
+from lookalike.registry import LOSSES, REDUCERS
 from lookalike.relations import relate
 
 WEIGHTS = [0.5, 2.0, 1.0, 3.0, 0.0, 1.5, 1.0, 0.25]
@@ -146,7 +146,7 @@ def test_weights_and_counts():
     }
     for name, expected in made.items():
         given = {"name": name, "high": 3} if name == "threshold" else SETTINGS[name]
-        found = reducers.build(given).reduce(terms, relations)
+        found = REDUCERS.build(given, reducers.Reducer).reduce(terms, relations)
         assert found.item() == pytest.approx(expected if name != "threshold" else expected / 2)
 
 
@@ -240,7 +240,7 @@ def test_refusals(batch):
         losses.ContrastiveLoss(reducer="meen")
     with pytest.raises(BadInput, match="low or high"):
         reducers.ThresholdReducer()
-    with pytest.raises(BadInput, match="not a reducer"):
+    with pytest.raises(BadInput, match="none of the reducers"):
         losses.ContrastiveLoss(reducer=3)
     with pytest.raises(BadInput, match="one number per class"):
         reducers.ClassWeightedReducer([[1.0]])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.evaluation.inputs import LabelArray
-from lookalike.labels import Comparison, compared
+from lookalike.labels import Comparison, agreement
 
 Ints = NDArray[np.int64]
 
@@ -191,7 +191,7 @@ def _compared_tables(
     agree = vstack(
         [
             csr_array(
-                (compared(part, torch.from_numpy(others), comparison) > 0).numpy(), dtype=np.int32
+                (agreement(part, torch.from_numpy(others), comparison) > 0).numpy(), dtype=np.int32
             )
             for part in torch.split(torch.from_numpy(own), block)
         ],

@@ -9,6 +9,7 @@ from lookalike.losses.margin import *
 from lookalike.losses.modifiers import *
 from lookalike.losses.multi_similarity import *
 from lookalike.losses.ntxent import *
+from lookalike.losses.proxies import *
 from lookalike.losses.proxy_anchor import *
 from lookalike.losses.proxy_nca import *
 from lookalike.losses.quadruplet import *

@@ -6,8 +6,9 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lookalike.distances import LpDistance, SNRDistance
-from lookalike.losses.base import PairLoss, Terms
+from lookalike.losses.base import PairLoss
 from lookalike.reducers import AvgNonZeroReducer, MeanReducer, mean
+from lookalike.reducers.base import Terms, negative_terms, positive_terms
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -24,7 +25,7 @@ def contrastive(r: Relations, pull_to: float, push_to: float) -> tuple[Terms, Te
     """``[pull_to - s]+`` of positives and ``[s - push_to]+`` of negatives, one value per pair."""
     pull = (pull_to - r.similarity).relu()
     push = (r.similarity - push_to).relu()
-    return of_positives(r, pull), of_negatives(r, push)
+    return positive_terms(r, pull), negative_terms(r, push)
 
 
 def linear_contrastive(r: Relations, push_to: float) -> Tensor:
@@ -34,14 +35,30 @@ def linear_contrastive(r: Relations, push_to: float) -> Tensor:
     return push - pull
 
 
-def of_positives(r: Relations, values: Tensor) -> Terms:
-    """One value per positive pair."""
-    return Terms(values, r.positives, r.positive_counts, "pos_loss")
+def threshold_consistent_margin(
+    r: Relations, margin_plus: float, margin_minus: float, lambda_plus: float, lambda_minus: float
+) -> tuple[Terms, Terms]:
+    """``lambda_plus [margin_plus - s]+`` of positives, ``lambda_minus [s - margin_minus]+``."""
+    pull, push = contrastive(r, margin_plus, margin_minus)
+    return (
+        pull._replace(values=lambda_plus * pull.values),
+        push._replace(values=lambda_minus * push.values),
+    )
 
 
-def of_negatives(r: Relations, values: Tensor) -> Terms:
-    """One value per negative pair."""
-    return Terms(values, r.negatives, r.negative_counts, "neg_loss")
+def binomial_deviance(r: Relations, alpha: float, beta: float, cost: float) -> tuple[Terms, Terms]:
+    """``log(1 + e^(-alpha (s - beta)))`` of positives, ``log(1 + e^(alpha cost (s - beta)))``."""
+    beyond = alpha * (r.similarity - beta)
+    return positive_terms(r, softplus(-beyond)), negative_terms(r, softplus(cost * beyond))
+
+
+def intra_pair_variance(r: Relations, least: float, most: float) -> tuple[Terms, Terms]:
+    """``[least mean_P s - s]+^2`` of positives, ``[s - most mean_N s]+^2`` of negatives."""
+    usual = mean(Terms(r.similarity, r.positives)) * least
+    rare = mean(Terms(r.similarity, r.negatives)) * most
+    pull = (usual - r.similarity).relu().square()
+    push = (r.similarity - rare).relu().square()
+    return positive_terms(r, pull), negative_terms(r, push)
 
 
 @LOSSES.register(
@@ -147,11 +164,8 @@ class ThresholdConsistentMarginLoss(PairLoss):
 
     def terms(self, relations: Relations) -> tuple[Terms, Terms]:
         """One value per positive and one per negative pair."""
-        pull, push = contrastive(relations, self.margin_plus, self.margin_minus)
-        return (
-            pull._replace(values=self.lambda_plus * pull.values),
-            push._replace(values=self.lambda_minus * push.values),
-        )
+        margins = self.margin_plus, self.margin_minus
+        return threshold_consistent_margin(relations, *margins, self.lambda_plus, self.lambda_minus)
 
 
 @LOSSES.register(
@@ -176,12 +190,16 @@ class BinomialDevianceLoss(PairLoss):
 
     def terms(self, relations: Relations) -> tuple[Terms, Terms]:
         """One value per positive and one per negative pair."""
-        beyond = self.alpha * (relations.similarity - self.distance.to_similarity(self.beta))
-        pull, push = softplus(-beyond), softplus(self.cost * beyond)
-        return of_positives(relations, pull), of_negatives(relations, push)
+        beta = self.distance.to_similarity(self.beta)
+        return binomial_deviance(relations, self.alpha, beta, self.cost)
 
 
-@LOSSES.register("intra-pair-variance", paper="Yu et al., BMVC 2020")
+@LOSSES.register(
+    "intra-pair-variance",
+    paper="Yu and Tao, ICCV 2019",
+    url="https://openaccess.thecvf.com/content_ICCV_2019/html/"
+    "Yu_Deep_Metric_Learning_With_Tuplet_Margin_Loss_ICCV_2019_paper.html",
+)
 class IntraPairVarianceLoss(PairLoss):
     """Positives alike among themselves, and negatives too; used beside another loss.
 
@@ -198,9 +216,6 @@ class IntraPairVarianceLoss(PairLoss):
 
     def terms(self, relations: Relations) -> tuple[Terms, Terms]:
         """One value per positive and one per negative pair."""
-        r, sign = relations, 1 if self.distance.is_inverted else -1
-        usual = mean(Terms(r.similarity, r.positives)) * (1 - sign * self.pos_eps)
-        rare = mean(Terms(r.similarity, r.negatives)) * (1 + sign * self.neg_eps)
-        pull = (usual - r.similarity).relu().square()
-        push = (r.similarity - rare).relu().square()
-        return of_positives(r, pull), of_negatives(r, push)
+        sign = 1 if self.distance.is_inverted else -1
+        ends = 1 - sign * self.pos_eps, 1 + sign * self.neg_eps
+        return intra_pair_variance(relations, *ends)

@@ -5,8 +5,9 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, linear, relu6
 
-from lookalike.losses.base import ProxyLoss, Terms, soft_cross_entropy
+from lookalike.losses.proxies import ProxyLoss, soft_cross_entropy
 from lookalike.ops.rows import normalize_rows
+from lookalike.reducers import Terms
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -37,7 +38,6 @@ class HISTLoss(ProxyLoss):
     """
 
     additive = False
-    can_sample = False
     default_init = partial(nn.init.kaiming_normal_, mode="fan_out")
     needs = "unit vectors (cosine or l2)"
 
@@ -47,6 +47,7 @@ class HISTLoss(ProxyLoss):
     hidden: int = 512
 
     def __post_init__(self) -> None:
+        self.need_all_classes()
         size = self.num_classes, self.embedding_size
         self.means = self.make_parameter(*size)
         self.log_vars = self.make_parameter(*size)
@@ -59,12 +60,8 @@ class HISTLoss(ProxyLoss):
         return self.means
 
     def similarities(self, embeddings: Tensor, classes: Tensor | None = None) -> Tensor:  # noqa: ARG002
-        """``-D``, images x classes; nothing of size N x C x D."""
-        x, mean = normalize_rows(embeddings), normalize_rows(self.means.to(embeddings.dtype))
-        precision = (-relu6(self.log_vars.to(x.dtype))).exp()
-        weighed = mean * precision
-        apart = x.square() @ precision.T - 2 * x @ weighed.T + (mean * weighed).sum(1)
-        return -apart.relu()
+        """``-D``, images x classes."""
+        return -distribution_distances(embeddings, self.means, self.log_vars)
 
     def logit_scale(self) -> float:
         """``tau``: the first softmax is of ``-tau D``."""
@@ -72,25 +69,38 @@ class HISTLoss(ProxyLoss):
 
     def terms(self, relations: Relations) -> tuple[Terms, Terms]:
         """One value per image from the distributions and one from the graph."""
-        r = relations
+        r, graph = relations, hypergraph(relations, self.alpha)
         assert r.embeddings is not None
-        present = (r.positives > 0).any(0)
-        edges = (r.positives + r.negatives * (self.alpha * r.similarity).exp()) * present
-        of_images, of_edges = (edges.sum(dim).clamp_min(1e-30) for dim in (1, 0))
-        scaled = edges / of_images.sqrt().unsqueeze(1)
-        graph = (scaled / of_edges) @ scaled.T
-        hidden = leaky_relu(self._normalised(graph @ _through(self.theta1, r.embeddings)), 0.1)
-        logits = graph @ _through(self.theta2, hidden)
-        return (
-            Terms(soft_cross_entropy(self.tau * r.similarity, r)),
-            Terms(self.lambda_s * soft_cross_entropy(logits, r), name="graph_loss"),
-        )
+        hidden = _normalised(graph @ _through(self.theta1, r.embeddings), self.bn1)
+        logits = graph @ _through(self.theta2, leaky_relu(hidden, 0.1))
+        of_graph = self.lambda_s * soft_cross_entropy(r, logits)
+        of_distributions = soft_cross_entropy(r, self.tau * r.similarity)
+        return Terms(of_distributions), Terms(of_graph, name="graph_loss")
 
-    def _normalised(self, rows: Tensor) -> Tensor:
-        """Batch normalisation by this batch, which may be a single image."""
-        centred = rows - rows.mean(0)
-        spread = (centred.square().mean(0) + self.bn1.eps).sqrt()
-        return centred / spread * self.bn1.weight.to(rows) + self.bn1.bias.to(rows)
+
+def distribution_distances(embeddings: Tensor, means: Tensor, log_vars: Tensor) -> Tensor:
+    """``D_ic = sum_k (x_k - mu_ck)^2 / var_ck`` of unit vectors; nothing of size N x C x D."""
+    x, mean = normalize_rows(embeddings), normalize_rows(means.to(embeddings.dtype))
+    precision = (-relu6(log_vars.to(x.dtype))).exp()
+    scaled = mean * precision
+    squared = x.square() @ precision.T - 2 * x @ scaled.T + (mean * scaled).sum(1)
+    return squared.relu()
+
+
+def hypergraph(r: Relations, alpha: float) -> Tensor:
+    """``G = V^(-1/2) H E^(-1) H' V^(-1/2)``, images x images; -D are the similarities."""
+    present = (r.positives > 0).any(0)
+    edges = (r.positives + r.negatives * (alpha * r.similarity).exp()) * present
+    degree, size = (edges.sum(dim).clamp_min(1e-30) for dim in (1, 0))
+    scaled = edges / degree.sqrt().unsqueeze(1)
+    return (scaled / size) @ scaled.T
+
+
+def _normalised(rows: Tensor, layer: nn.BatchNorm1d) -> Tensor:
+    """Batch normalisation by this batch, which may be a single image."""
+    centred = rows - rows.mean(0)
+    deviation = (centred.square().mean(0) + layer.eps).sqrt()
+    return centred / deviation * layer.weight.to(rows) + layer.bias.to(rows)
 
 
 def _through(layer: nn.Linear, rows: Tensor) -> Tensor:

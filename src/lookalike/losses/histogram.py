@@ -1,14 +1,32 @@
 """The histogram loss."""
 
 import torch
+from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.losses.base import PairLoss, Terms
-from lookalike.ops.histogram import soft_histogram
+from lookalike.miners.mined import distinct_pairs
+from lookalike.ops.sums import soft_histogram
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
 __all__ = ["HistogramLoss"]
+
+
+def reverse_probability(r: Relations, bins: int) -> Tensor:
+    """``sum_r h^-_r sum_(q <= r) h^+_q``: the chance that a negative is nearer than a positive."""
+    has_both = (r.positives > 0).any(1, keepdim=True) & (r.negatives > 0).any(1, keepdim=True)
+    position = ((r.similarity + 1) * (bins / 2)).reshape(1, -1)
+
+    def histogram(weights: Tensor) -> Tensor:
+        weights = weights * has_both
+        if r.self_comparison:
+            weights = torch.maximum(weights, weights.T).triu(1)  # a pair in both directions is one
+        return soft_histogram(position, weights.reshape(1, -1), bins) / weights.sum().clamp_min(
+            1e-30
+        )
+
+    return (histogram(r.negatives) * histogram(r.positives).cumsum(1)).sum()
 
 
 @LOSSES.register(
@@ -28,7 +46,7 @@ class HistogramLoss(PairLoss):
         delta: The width of a bin, ``2 / n_bins``.
     """
 
-    weight_repeated_pairs = False
+    from_miner = distinct_pairs
     needs = "a similarity (cosine)"
 
     n_bins: int | None = None
@@ -42,13 +60,4 @@ class HistogramLoss(PairLoss):
 
     def terms(self, relations: Relations) -> Terms:
         """One value for the batch."""
-        positive, negative = relations.positives, relations.negatives
-        has_both = (positive > 0).any(1, keepdim=True) & (negative > 0).any(1, keepdim=True)
-        position = ((relations.similarity + 1) * (self.bins / 2)).reshape(1, -1)
-        shares = []
-        for weights in (positive * has_both, negative * has_both):
-            if relations.self_comparison:
-                weights = torch.maximum(weights, weights.T).triu(1)
-            histogram = soft_histogram(position, weights.reshape(1, -1), self.bins)
-            shares.append(histogram / weights.sum().clamp_min(1e-30))
-        return Terms((shares[1] * shares[0].cumsum(1)).sum())
+        return Terms(reverse_probability(relations, self.bins))

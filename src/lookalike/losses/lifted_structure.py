@@ -4,8 +4,10 @@ import torch
 from torch import Tensor
 
 from lookalike.distances import LpDistance
-from lookalike.losses.base import PairLoss, Terms, of_listed_pairs
+from lookalike.losses.base import PairLoss
+from lookalike.miners.mined import distinct_pairs
 from lookalike.ops.sums import FAR, log_sum_exp
+from lookalike.reducers.base import Terms, listed_terms
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -23,7 +25,7 @@ def lifted_structure(r: Relations, pull_to: float, push_to: float) -> Tensor:
         of_anchor.index_select(0, anchor), of_candidate.index_select(0, positive)
     )
     push = push.where(push > FAR / 2, 0)  # without any negative the positive's distance alone
-    return (pull_to - r.of_pairs(r.similarity) + push).relu().square() / 2
+    return (pull_to - r.at_pairs(r.similarity) + push).relu().square() / 2
 
 
 def generalized_lifted_structure(r: Relations, pull_to: float, push_to: float) -> Tensor:
@@ -51,7 +53,6 @@ class LiftedStructureLoss(PairLoss):
 
     additive = True
     by_row = False
-    reads = "pairs"
     default_distance = LpDistance
 
     neg_margin: float = 1
@@ -61,7 +62,7 @@ class LiftedStructureLoss(PairLoss):
         """One value per positive pair."""
         to_similarity = self.distance.to_similarity
         ends = to_similarity(self.pos_margin), to_similarity(self.neg_margin)
-        return of_listed_pairs(relations, lifted_structure(relations, *ends))
+        return listed_terms(relations, lifted_structure(relations, *ends))
 
 
 @LOSSES.register(
@@ -81,7 +82,7 @@ class GeneralizedLiftedStructureLoss(PairLoss):
     """
 
     additive = True
-    weight_repeated_pairs = False
+    from_miner = distinct_pairs
     default_distance = LpDistance
 
     neg_margin: float = 1

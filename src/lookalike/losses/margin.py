@@ -8,13 +8,20 @@ from torch import Tensor, nn
 from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
 from lookalike.labels import check_range
-from lookalike.losses.base import PairLoss, Terms, of_listed_triplets
+from lookalike.losses.base import PairLoss
 from lookalike.losses.triplet import check_number, random_triplets
+from lookalike.miners.mined import chosen_triplets
 from lookalike.reducers import DivisorReducer
+from lookalike.reducers.base import Terms, triplet_terms
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
 __all__ = ["MarginLoss"]
+
+
+def margin_hinges(r: Relations, beta: Tensor, margin: float) -> tuple[Tensor, Tensor]:
+    """``[beta + margin - s_ap]+`` and ``[s_an - beta + margin]+`` of each triplet."""
+    return (beta + margin - r.ap).relu(), (r.an - beta + margin).relu()
 
 
 @LOSSES.register("margin", paper="Wu et al., ICCV 2017", url="https://arxiv.org/abs/1706.07567")
@@ -37,7 +44,7 @@ class MarginLoss(PairLoss):
     default_distance = LpDistance
     default_reducer = DivisorReducer
     never_decayed = ("beta",)  # a boundary between distances: nothing wants it near zero
-    reads = "triplets"
+    from_miner = chosen_triplets
 
     margin: float = 0.2
     nu: float = 0
@@ -55,41 +62,29 @@ class MarginLoss(PairLoss):
             del self.beta
             self.register_buffer("beta", start, persistent=False)  # a setting, as in PML
 
-    def beta_of_anchors(self, relations: Relations) -> Tensor:
-        """[1] one boundary for all, or [anchors]."""
-        beta = torch.as_tensor(self.beta).to(relations.similarity)
-        if beta.numel() == 1:
-            return beta
-        classes = relations.labels
-        if classes is None or classes.ndim != 1:
-            raise BadInput("a beta for each class needs one class index per embedding")
-        check_range(classes, beta.numel())
-        return beta.index_select(0, classes)
-
     def terms(self, relations: Relations) -> tuple[Terms, ...]:
         """Of every triplet the sum of its two hinges, and the penalty on its anchor's beta."""
-        listed = relations.listed_triplets()
-        beta = self.beta_of_anchors(relations)
-        if beta.numel() > 1:
-            beta = beta.index_select(0, relations.listed_pairs[0]).unsqueeze(1)
-        edge = beta if self.distance.is_inverted else -beta
-        pull = (edge + self.margin - listed.ap).relu()
-        push = (listed.an - edge + self.margin).relu()
-        number = (listed.counts * (pull > 0)).sum() + (listed.counts * (push > 0)).sum()
-        hinges = of_listed_triplets(relations, pull + push, listed)
-        hinges = hinges._replace(name="margin_loss", divisor=number)
+        r = random_triplets(relations, self.triplets_per_anchor)
+        beta = self.beta_of_triplets(r)
+        pull, push = margin_hinges(r, beta if self.distance.is_inverted else -beta, self.margin)
+        hinges = triplet_terms(r, pull + push)
+        assert hinges.counts is not None
+        above = (hinges.counts * (pull > 0)).sum() + (hinges.counts * (push > 0)).sum()
+        hinges = hinges._replace(name="margin_loss", divisor=above)
         if not (self.learn_beta and self.nu):
             return (hinges,)
         penalty = self.nu * beta
-        if beta.numel() == 1:
+        if beta.ndim == 1:
             return hinges, Terms(penalty.sum(), name="beta_reg_loss")
         values = penalty.expand_as(hinges.values)
         return hinges, hinges._replace(values=values, name="beta_reg_loss")
 
-    def narrow(
-        self, relations: Relations, mined: Relations | None
-    ) -> tuple[Relations, Tensor | None]:
-        """Those that a miner chose; random ones, or all."""
-        return super().narrow(
-            relations, random_triplets(relations, mined, self.triplets_per_anchor)
-        )
+    def beta_of_triplets(self, r: Relations) -> Tensor:
+        """[1] one boundary for all, or [P, 1] that of the class of each anchor."""
+        beta = torch.as_tensor(self.beta).to(r.similarity)
+        if beta.numel() == 1:
+            return beta
+        if r.labels is None or r.labels.ndim != 1:
+            raise BadInput("a beta for each class needs one class index per embedding")
+        check_range(r.labels, beta.numel())
+        return beta.index_select(0, r.labels).index_select(0, r.listed_pairs[0]).unsqueeze(1)

@@ -6,6 +6,7 @@ from torch.nn.functional import softplus
 
 from lookalike.losses.base import PairLoss, Terms
 from lookalike.losses.direction import candidate_directions
+from lookalike.miners.mined import distinct_pairs
 from lookalike.ops.sums import log1p_sum_exp, log_sum_exp
 from lookalike.reducers import AvgNonZeroReducer
 from lookalike.registry import LOSSES
@@ -57,7 +58,7 @@ class MultiSimilarityLoss(PairLoss):
     """
 
     additive = True
-    weight_repeated_pairs = False
+    from_miner = distinct_pairs
 
     alpha: float = 2
     beta: float = 50
@@ -91,7 +92,7 @@ class CircleLoss(PairLoss):
     """
 
     additive = True
-    weight_repeated_pairs = False
+    from_miner = distinct_pairs
     needs = "a similarity (cosine)"
     default_reducer = AvgNonZeroReducer
 

@@ -6,10 +6,11 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from lookalike.distances import DotProductSimilarity, HyperbolicDistance, squared_l2
-from lookalike.losses.base import PairLoss, Terms, of_listed_pairs
-from lookalike.miners.mined import named_pairs
+from lookalike.losses.base import PairLoss
+from lookalike.miners.mined import anchor_weights, check_labels, distinct_pairs, named_pairs
 from lookalike.ops.sums import log_sum_exp
 from lookalike.reducers import AvgNonZeroReducer
+from lookalike.reducers.base import Terms, listed_terms
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -28,7 +29,7 @@ __all__ = [
 def ntxent(r: Relations, temperature: float) -> Tensor:
     """``-log(e^(s_ap/t) / (e^(s_ap/t) + sum_N e^(s_an/t)))``, one value per positive pair."""
     push = log_sum_exp(r.similarity / temperature, r.negatives)
-    pull = r.of_pairs(r.similarity) / temperature
+    pull = r.at_pairs(r.similarity) / temperature
     return -logsigmoid(pull - push.index_select(0, r.listed_pairs[0]))
 
 
@@ -44,7 +45,7 @@ def tuplet_margin(r: Relations, margin: float, scale: float) -> Tensor:
     """``log(1 + sum_N e^(scale (cos t_an - cos(t_ap - margin))))``, one value per positive pair."""
     push = log_sum_exp(scale * r.similarity, r.negatives)
     # acos has no gradient at its ends; stay a hair inside
-    angle = r.of_pairs(r.similarity).clamp(-1 + 1e-7, 1 - 1e-7).acos()
+    angle = r.at_pairs(r.similarity).clamp(-1 + 1e-7, 1 - 1e-7).acos()
     eased = (angle - margin).cos()
     return softplus(push.index_select(0, r.listed_pairs[0]) - scale * eased)
 
@@ -57,7 +58,27 @@ def angular(r: Relations, between: Tensor, tan2: float | Tensor) -> Tensor:
     anchor, positive = r.listed_pairs
     an_and_pn = r.similarity.index_select(0, anchor) + between.index_select(0, positive)
     push = log_sum_exp(4 * tan2 * an_and_pn, r.negatives.index_select(0, anchor))
-    return softplus(push - 2 * (1 + tan2) * r.of_pairs(r.similarity))
+    return softplus(push - 2 * (1 + tan2) * r.at_pairs(r.similarity))
+
+
+def nca(r: Relations, scale: float) -> Tensor:
+    """``-log(sum_P e^(scale s) / sum_(P and N) e^(scale s))``, one value per anchor."""
+    logits = r.similarity * scale
+    return log_sum_exp(logits, r.positives + r.negatives) - log_sum_exp(logits, r.positives)
+
+
+def n_pairs(r: Relations) -> tuple[Tensor, Tensor]:
+    """``-log(e^(s_ap) / sum_q e^(s_aq))`` over the positives q of all pairs, and which anchors.
+
+    The anchors are those whose pair is the first of their class.
+    """
+    has_pair = (r.positives > 0).any(1)
+    partner = (r.positives > 0).int().argmax(1)
+    same_class = r.negatives.index_select(1, partner) == 0
+    earlier = (same_class & has_pair).tril(-1).any(1)
+    first = (has_pair & ~earlier).to(r.similarity.dtype)
+    logits = r.similarity.index_select(1, partner)
+    return log_sum_exp(logits, first.expand_as(logits)) - logits.diagonal(), first
 
 
 @LOSSES.register(
@@ -76,13 +97,12 @@ class NTXentLoss(PairLoss):
     """
 
     additive = True
-    reads = "pairs"
 
     temperature: float = 0.07
 
     def terms(self, relations: Relations) -> Terms:
         """One value per positive pair."""
-        return of_listed_pairs(relations, ntxent(relations, self.temperature))
+        return listed_terms(relations, ntxent(relations, self.temperature))
 
 
 @LOSSES.register(
@@ -103,7 +123,6 @@ class HyperbolicLoss(PairLoss):
     """
 
     additive = True
-    reads = "pairs"
     default_distance = HyperbolicDistance
 
     temperature: float = 0.2
@@ -116,7 +135,7 @@ class HyperbolicLoss(PairLoss):
 
     def terms(self, relations: Relations) -> Terms:
         """One value per positive pair."""
-        return of_listed_pairs(relations, ntxent(relations, self.temperature))
+        return listed_terms(relations, ntxent(relations, self.temperature))
 
 
 @LOSSES.register(
@@ -133,7 +152,7 @@ class SupConLoss(PairLoss):
     """
 
     additive = True
-    weight_repeated_pairs = False
+    from_miner = distinct_pairs
     default_reducer = AvgNonZeroReducer
 
     temperature: float = 0.1
@@ -160,7 +179,6 @@ class TupletMarginLoss(PairLoss):
         scale: Of the cosines.
     """
 
-    reads = "pairs"
     needs = "the cosine"
 
     margin: float = 5.73
@@ -169,7 +187,7 @@ class TupletMarginLoss(PairLoss):
     def terms(self, relations: Relations) -> Terms:
         """One value per positive pair."""
         margin = self.margin * (math.pi / 180)
-        return of_listed_pairs(relations, tuplet_margin(relations, margin, self.scale))
+        return listed_terms(relations, tuplet_margin(relations, margin, self.scale))
 
 
 @LOSSES.register("angular", paper="Wang et al., ICCV 2017", url="https://arxiv.org/abs/1708.01682")
@@ -184,7 +202,6 @@ class AngularLoss(PairLoss):
         alpha: The bound on the angle, in degrees.
     """
 
-    reads = "pairs"
     needs = "unit vectors (cosine or l2)"
 
     alpha: float = 40
@@ -197,10 +214,14 @@ class AngularLoss(PairLoss):
             cosine, between = 1 - squared(cosine) / 2, 1 - squared(between) / 2
         tan2 = math.tan(math.radians(self.alpha)) ** 2
         of_cosines = relations._replace(similarity=cosine)
-        return of_listed_pairs(relations, angular(of_cosines, between, tan2))
+        return listed_terms(relations, angular(of_cosines, between, tan2))
 
 
-@LOSSES.register("nca", paper="Goldberger et al., NeurIPS 2004")
+@LOSSES.register(
+    "nca",
+    paper="Goldberger et al., NeurIPS 2004",
+    url="https://www.cs.toronto.edu/~hinton/absps/nca.pdf",
+)
 class NCALoss(PairLoss):
     """Minus the logarithm of the chance that a random near neighbour is of the anchor's class.
 
@@ -212,19 +233,15 @@ class NCALoss(PairLoss):
     """
 
     additive = True
-    needs_labels = True
-    weighs_anchors = True
+    from_miner = anchor_weights
     default_distance = squared_l2
 
     softmax_scale: float = 1
 
     def terms(self, relations: Relations) -> Terms:
         """One value per anchor."""
-        r, logits = relations, relations.similarity * self.softmax_scale
-        near = log_sum_exp(logits, r.positives)
-        everything = log_sum_exp(logits, r.positives + r.negatives)
-        some = (r.positives > 0).any(1).to(logits.dtype)
-        return Terms((everything - near) * some, some)
+        has_positive = (relations.positives > 0).any(1).to(relations.similarity.dtype)
+        return Terms(nca(relations, self.softmax_scale) * has_positive, has_positive)
 
 
 @LOSSES.register(
@@ -242,8 +259,7 @@ class InstanceLoss(PairLoss):
         gamma: The scale of the cosines.
     """
 
-    needs_labels = True
-    weighs_anchors = True
+    from_miner = anchor_weights
     needs = "the cosine"
 
     gamma: float = 64
@@ -251,6 +267,13 @@ class InstanceLoss(PairLoss):
     def terms(self, relations: Relations) -> Terms:
         """One value per anchor."""
         return Terms(supcon(relations.with_self_pairs(), 1 / self.gamma))
+
+
+def named_positives(r: Relations, mined: Relations) -> tuple[Relations, None]:
+    """All negatives, and of the positive pairs those that the miner names."""
+    check_labels(r)
+    positive, _ = named_pairs(mined)
+    return r.only(r.positives * positive.sign(), r.negatives), None
 
 
 @LOSSES.register(
@@ -267,28 +290,9 @@ class NPairsLoss(PairLoss):
     ``embedding_reg_weight=0.02``.
     """
 
-    needs_labels = True
     default_distance = DotProductSimilarity
-
-    def narrow(
-        self, relations: Relations, mined: Relations | None
-    ) -> tuple[Relations, Tensor | None]:
-        """The positive pairs that the miner chose (of each class the first, in order of index)."""
-        if mined is None:
-            return relations, None
-        positive, _ = named_pairs(mined)
-        chosen = relations.positives * positive.clamp_max(1)
-        return relations.only(chosen, relations.negatives), None
+    from_miner = named_positives
 
     def terms(self, relations: Relations) -> Terms:
         """One value per anchor; only the first pair of each class counts."""
-        r = relations
-        has_pair = (r.positives > 0).any(1)
-        partner = (r.positives > 0).int().argmax(1)
-        # an anchor is the first of its class if no earlier one that has a pair is of its class
-        same_class = r.negatives.index_select(1, partner) == 0
-        earlier = (same_class & has_pair).tril(-1).any(1)
-        first = (has_pair & ~earlier).to(r.similarity.dtype)
-        logits = r.similarity.index_select(1, partner)  # of each anchor to the partners of all
-        total = log_sum_exp(logits, first.expand_as(logits))
-        return Terms(total - logits.diagonal(), first)
+        return Terms(*n_pairs(relations))

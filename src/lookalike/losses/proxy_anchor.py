@@ -5,9 +5,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from lookalike.losses.base import ProxyLoss, Terms
+from lookalike.losses.proxies import ProxyLoss
+from lookalike.miners.mined import weights_in_sums
 from lookalike.ops.sums import log1p_sum_exp
-from lookalike.reducers import DivisorReducer
+from lookalike.reducers import DivisorReducer, Terms
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -27,7 +28,8 @@ def pull_to_proxies(r: Relations, alpha: float, margin: float) -> Terms:
 
 def push_from_proxies(r: Relations, alpha: float, margin: float) -> Terms:
     """``log(1 + sum_(x in X-) e^(a(s + m)))``, one value per proxy."""
-    return Terms(log1p_sum_exp(alpha * (r.similarity + margin), r.negatives), name="neg_loss")
+    push = log1p_sum_exp(alpha * (r.similarity + margin), r.negatives)
+    return Terms(push, name="neg_loss")
 
 
 def push_apart(similarity: Tensor, alpha: float, margin: float) -> Terms:
@@ -53,8 +55,8 @@ class ProxyAnchorLoss(ProxyLoss):
     """
 
     additive = True
-    can_sample = False
     proxies_are_anchors = True
+    from_miner = weights_in_sums
     default_init = by_their_number
     default_reducer = DivisorReducer
 
@@ -83,8 +85,8 @@ class ProxyToProxy1Loss(ProxyLoss):
     """
 
     additive = False  # no image is a negative: of a mixed label only one part would count
-    can_sample = False
     proxies_are_anchors = True
+    from_miner = weights_in_sums
     default_init = by_their_number
     default_reducer = DivisorReducer
 
@@ -118,8 +120,8 @@ class ProxyToProxy2Loss(ProxyLoss):
     """
 
     additive = False
-    can_sample = False
     proxies_are_anchors = True
+    from_miner = weights_in_sums
     default_init = by_their_number
     default_reducer = DivisorReducer
 

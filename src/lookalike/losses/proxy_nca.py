@@ -2,15 +2,24 @@
 
 from typing import Literal
 
+from torch import Tensor
+
 from lookalike.distances import squared_l2
-from lookalike.errors import BadInput
-from lookalike.losses.base import ProxyLoss, Terms, soft_cross_entropy
 from lookalike.losses.direction import candidate_directions
+from lookalike.losses.proxies import ProxyLoss, soft_cross_entropy
+from lookalike.miners.mined import anchor_weights
 from lookalike.ops.sums import log_sum_exp
+from lookalike.reducers import Terms
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
 __all__ = ["ProxyNCALoss", "ProxyNCAPlusPlusLoss"]
+
+
+def against_others(r: Relations, logits: Tensor) -> Tensor:
+    """``-log(e^(l_y) / sum_(c != y) e^(l_c))``, one value per image."""
+    others = log_sum_exp(logits, r.negatives)
+    return others * r.positives.sum(1) - (logits * r.positives).sum(1)
 
 
 @LOSSES.register(
@@ -31,7 +40,7 @@ class ProxyNCALoss(ProxyLoss):
         direction: The weight of direction regularisation.
     """
 
-    weighs_by_anchors = True
+    from_miner = anchor_weights
     default_distance = squared_l2
 
     softmax_scale: float = 1
@@ -40,8 +49,8 @@ class ProxyNCALoss(ProxyLoss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.direction and self.sample != 1:
-            raise BadInput("direction regularisation compares all proxies; sample must be 1")
+        if self.direction:
+            self.need_all_classes()
 
     def logit_scale(self) -> float:
         """``softmax_scale``."""
@@ -56,9 +65,8 @@ class ProxyNCALoss(ProxyLoss):
             directions = candidate_directions(r, self.distance, own, between)
             logits = logits - self.direction * directions * r.negatives
         if self.denominator == "all":
-            return Terms(soft_cross_entropy(logits, r))
-        others = log_sum_exp(logits, r.negatives)
-        return Terms(others * r.positives.sum(1) - (logits * r.positives).sum(1))
+            return Terms(soft_cross_entropy(r, logits))
+        return Terms(against_others(r, logits))
 
 
 @LOSSES.register(
@@ -74,7 +82,7 @@ class ProxyNCAPlusPlusLoss(ProxyLoss):
         temperature: Divides the distances.
     """
 
-    weighs_by_anchors = True
+    from_miner = anchor_weights
     default_distance = squared_l2
 
     temperature: float = 1 / 9

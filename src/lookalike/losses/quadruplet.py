@@ -2,16 +2,70 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from lookalike.distances import squared_l2
 from lookalike.errors import BadInput
-from lookalike.losses.base import PairLoss, Terms, of_listed_triplets
-from lookalike.miners.mined import named_pairs
+from lookalike.losses.base import PairLoss
+from lookalike.losses.triplet import triplet_margin
+from lookalike.miners.mined import labelled_pairs
+from lookalike.ops.blocks import gather_pairs
+from lookalike.ops.sums import FAR
 from lookalike.reducers import AvgNonZeroReducer
+from lookalike.reducers.base import Terms, triplet_terms
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
 __all__ = ["QuadrupletLoss"]
+
+
+def other_classes_margin(
+    r: Relations, margin: float, rows: Tensor, columns: Tensor
+) -> tuple[Tensor, Tensor]:
+    """``sum_kl [s_kl - s_ap + margin]+`` over the pairs k, l of other classes than a, per positive.
+
+    ``rows`` and ``columns`` are the classes of anchors and candidates. The sum is over the
+    candidates l of other classes, less that over the anchors k of the class of a. Also how many
+    terms are above zero.
+    """
+    bound = r.ap.squeeze(1) - margin
+    own = rows.index_select(0, r.listed_pairs[0])
+    pushed = r.similarity.where(r.negatives > 0, FAR)
+    total, number = hinge_sums(pushed.T, bound, columns.unsqueeze(1) != own)
+    if r.self_comparison:
+        same_class = hinge_sums(pushed, bound, rows.unsqueeze(1) == own)
+        total, number = total - same_class[0], number - same_class[1]
+    return total.relu(), number
+
+
+def hinge_sums(values: Tensor, bounds: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """``sum [v - bound]+`` over the chosen rows of values, and how many are above zero.
+
+    The values of a row above a bound are the first of the row in descending order.
+
+    Args:
+        values: [rows, columns].
+        bounds: [P].
+        chosen: [rows, P] which rows count for each bound.
+
+    Returns:
+        [P] sums, and [P] numbers.
+
+    >>> hinge_sums(torch.tensor([[1.0, 0.2]]), torch.tensor([0.5]), torch.tensor([[True]]))
+    (tensor([0.5000]), tensor([1.]))
+    """
+    values = values.contiguous().sort(dim=1, descending=True).values
+    above = _number_above(values.detach(), bounds.detach())
+    row = torch.arange(len(values), dtype=torch.int32, device=values.device).unsqueeze(1)
+    total = (gather_pairs(pad(values.cumsum(1), (1, 0)), row, above) * chosen).sum(0)
+    number = (above * chosen).sum(0, dtype=torch.int32).to(values.dtype)
+    return total - number * bounds, number
+
+
+def _number_above(values: Tensor, bounds: Tensor) -> Tensor:
+    """[rows, P] how many values of a row, in descending order, are above each bound."""
+    limits = -bounds.expand(len(values), -1).contiguous()
+    return torch.searchsorted(-values, limits, out_int32=True)
 
 
 @LOSSES.register(
@@ -31,90 +85,28 @@ class QuadrupletLoss(PairLoss):
         margin_alpha_2: The margin of quadruplets.
     """
 
-    needs_labels = True
-    reads = "pairs"
     default_distance = squared_l2
     default_reducer = AvgNonZeroReducer
+    from_miner = labelled_pairs
 
     margin_alpha_1: float = 0.2
     margin_alpha_2: float = 0.2
 
-    def narrow(
-        self, relations: Relations, mined: Relations | None
-    ) -> tuple[Relations, Tensor | None]:
-        """Only the pairs that the miner chose, as the labels say."""
-        if mined is not None:
-            positive, negative = (chosen.clamp_max(1) for chosen in named_pairs(mined))
-            r = relations
-            relations = r.only(r.positives * positive, r.negatives * negative)
-        return relations.with_listed_pairs(), None
-
     def terms(self, relations: Relations) -> tuple[Terms, Terms]:
         """One value per triplet, and one per positive pair: the mean of its quadruplets."""
         r = relations
-        listed = r.listed_triplets()
-        triplets = (listed.an - listed.ap + self.margin_alpha_1).relu()
-        bound = listed.ap.squeeze(1) - self.margin_alpha_2
-        total, number = self.hinges_of_other_classes(r, bound)
-        weights = r.of_pairs(r.positives) * number
-        values = total / number.clamp_min(1)
-        return (
-            of_listed_triplets(r, triplets, listed),
-            Terms(values, weights, name="quadruplet_loss", images=r.listed_pairs),
+        triplets = triplet_margin(r, self.margin_alpha_1).relu()
+        total, number = other_classes_margin(r, self.margin_alpha_2, *self._classes(r))
+        return triplet_terms(r, triplets), Terms(
+            total / number.clamp_min(1),
+            r.at_pairs(r.positives) * number,
+            name="quadruplet_loss",
+            images=r.listed_pairs,
         )
 
-    def hinges_of_other_classes(self, r: Relations, bound: Tensor) -> tuple[Tensor, Tensor]:
-        """``sum [s_kl - bound]+`` over the pairs (k, l) without the class of a, and their number.
-
-        That is the sum over all negative pairs, less those that have k, or l, of the class of a.
-        """
-        rows, columns = self._classes(r)
-        own = rows.index_select(0, r.listed_pairs[0])
-        is_pair = r.negatives > 0
-        no_class = len(rows) + len(columns)
-
-        def hinges(group: Tensor, groups_of_pairs: Tensor) -> tuple[Tensor, Tensor]:
-            groups = torch.where(is_pair, groups_of_pairs, no_class)
-            return _hinges(bound, group, r.similarity.reshape(-1), groups.reshape(-1))
-
-        every, of_l = hinges(torch.zeros_like(own), rows.new_zeros(())), hinges(own, columns)
-        total, number = every[0] - of_l[0], every[1] - of_l[1]
-        if r.self_comparison:
-            of_k = hinges(own, rows.unsqueeze(1))
-            total, number = total - of_k[0], number - of_k[1]
-        return total.relu().to(bound.dtype), number.to(bound.dtype)
-
     def _classes(self, r: Relations) -> tuple[Tensor, Tensor]:
-        """The classes of anchors and candidates as numbers from 0."""
+        """The classes of anchors and candidates."""
         rows, columns = r.labels, r.labels if r.self_comparison else r.ref_labels
         if rows is None or columns is None or rows.ndim != 1 or self.label_comparison is not None:
             raise BadInput("QuadrupletLoss needs one class index per embedding")
-        both = torch.cat([rows, columns])
-        numbers = torch.searchsorted(both.sort().values, both)
-        return numbers[: len(rows)], numbers[len(rows) :]
-
-
-def _hinges(
-    bounds: Tensor, groups: Tensor, values: Tensor, groups_of_values: Tensor
-) -> tuple[Tensor, Tensor]:
-    """``sum [v - bound]+`` over the values of the same group, and how many are above zero; doubles.
-
-    Values are sorted by group and size, so that those above a bound are the end of its group.
-
-    >>> one = torch.tensor([0, 0])
-    >>> _hinges(torch.tensor([0.5]), one[:1], torch.tensor([1.0, 0.2]), one)
-    (tensor([0.5000], dtype=torch.float64), tensor([1.], dtype=torch.float64))
-    """
-    ends = torch.cat([bounds.detach(), values.detach()]).double()
-    width = 2 * (ends.abs().max() + 1)
-
-    def key(numbers: Tensor, group: Tensor) -> Tensor:
-        return numbers.detach().double() + width * group
-
-    order = key(values, groups_of_values).argsort()
-    keys = key(values, groups_of_values)[order]
-    sums = torch.nn.functional.pad(values[order].double().cumsum(0), (1, 0))
-    first = torch.searchsorted(keys, key(bounds, groups), right=True)
-    last = torch.searchsorted(keys, width * (groups + 0.5), right=True)
-    number = (last - first).double()
-    return sums[last] - sums[first] - number * bounds, number
+        return rows, columns

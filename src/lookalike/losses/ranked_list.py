@@ -6,6 +6,7 @@ from torch import Tensor
 from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
 from lookalike.losses.base import PairLoss, Terms
+from lookalike.miners.mined import distinct_pairs
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -31,7 +32,7 @@ class RankedListLoss(PairLoss):
         Tp: How much more hard positives weigh; 0: all alike.
     """
 
-    weight_repeated_pairs = False
+    from_miner = distinct_pairs
     needs = "a distance (l2)"
     default_distance = LpDistance
 
@@ -49,14 +50,21 @@ class RankedListLoss(PairLoss):
     def terms(self, relations: Relations) -> Terms:
         """One value per anchor."""
         assert self.alpha is not None
-        distance = -relations.similarity
-        pull = _side(distance - (self.alpha - self.margin), relations.positives, self.Tp)
-        push = _side(self.alpha - distance, relations.negatives, self.Tn)
+        pull, push = ranked_list(relations, self.alpha, self.margin, self.Tp, self.Tn)
         return Terms((1 - self.imbalance) * pull + self.imbalance * push)
 
 
-def _side(excess: Tensor, weights: Tensor, sharpness: float) -> Tensor:
-    """The weighted mean excess of each anchor, over what is above zero."""
+def ranked_list(
+    r: Relations, alpha: float, margin: float, sharp_p: float, sharp_n: float
+) -> tuple[Tensor, Tensor]:
+    """The weighted means of ``[d - (alpha - margin)]+`` and ``[alpha - d]+`` of each anchor."""
+    distance = -r.similarity
+    pull = weighted_excess(distance - (alpha - margin), r.positives, sharp_p)
+    return pull, weighted_excess(alpha - distance, r.negatives, sharp_n)
+
+
+def weighted_excess(excess: Tensor, weights: Tensor, sharpness: float) -> Tensor:
+    """``sum w x / sum w`` over the x above zero, ``w = e^(sharpness x)``, of each anchor."""
     wrong = (excess > 0) * weights
     share = torch.exp(sharpness * excess.relu()) * wrong
     # as in public code: a little of every candidate in the divisor keeps it above zero

@@ -1,16 +1,18 @@
 """Losses of rankings: average precision, recall and what stands before each positive."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from lookalike.distances import squared_l2
+from lookalike.distances import Distance, squared_l2
 from lookalike.errors import BadInput
+from lookalike.labels import Labels
 from lookalike.losses.base import PairLoss, Terms
+from lookalike.miners.mined import anchor_weights
 from lookalike.ops.blocks import in_blocks
-from lookalike.ops.histogram import soft_histogram
+from lookalike.ops.sums import soft_histogram
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -21,8 +23,39 @@ def smooth_ap(r: Relations, temperature: float) -> Tensor:
     """``1 - 1/|P| sum_P rank_P(p) / rank(p)``, one value per anchor; 0 without a positive."""
     rank_in_class, rank = 1 + soft_ranks(r, [r.positives, r.positives + r.negatives], temperature)
     number = r.positives.sum(1)
-    precision = sum_of_pairs(r, r.of_pairs(r.positives) * rank_in_class / rank)
+    precision = sum_of_pairs(r, r.at_pairs(r.positives) * rank_in_class / rank)
     return number.sign() - precision / number.clamp_min(1e-30)
+
+
+def pnp(r: Relations, temperature: float, penalty: Callable[[Tensor], Tensor]) -> Tensor:
+    """``1/|P| sum_P f(sum_N sigmoid((s_n - s_p) / t))``, one value per anchor."""
+    (rank,) = soft_ranks(r, [r.negatives], temperature)
+    total = sum_of_pairs(r, r.at_pairs(r.positives) * penalty(rank))
+    return total / r.positive_counts.sum(1).clamp_min(1e-30)
+
+
+def recall_at_k(
+    r: Relations,
+    k_vals: Sequence[int],
+    temperature: float,
+    k_temperature: float | tuple[float, ...],
+) -> Tensor:
+    """``1/|K| sum_k min(k, sum_P sigmoid((k - rank_p) / t_k)) / min(k, |P|)``, per anchor."""
+    (before,) = soft_ranks(r, [r.positives + r.negatives], temperature)
+    k, softness = before.new_tensor(k_vals), before.new_tensor(k_temperature)
+    inside = ((k - 1 - before.unsqueeze(1)) / softness).sigmoid()
+    hits = sum_of_pairs(r, inside * r.at_pairs(r.positives).unsqueeze(1)).minimum(k)
+    possible = r.positives.sum(1, keepdim=True).minimum(k)
+    return (hits / possible.clamp_min(1e-30)).mean(1)
+
+
+def fast_ap(r: Relations, bins: int, farthest: float) -> Tensor:
+    """``1/|P| sum_k h^+_k H^+_k / H_k`` of histograms of distances, one value per anchor."""
+    position = -r.similarity * (bins / farthest)
+    relevant = soft_histogram(position, r.positives, bins)
+    everything = soft_histogram(position, r.positives + r.negatives, bins)
+    precision = relevant.cumsum(1) / everything.cumsum(1).clamp_min(1e-30)
+    return (relevant * precision).sum(1) / r.positives.sum(1).clamp_min(1e-30)
 
 
 def soft_ranks(r: Relations, weights: Sequence[Tensor], temperature: float) -> Tensor:
@@ -67,15 +100,13 @@ class SmoothAPLoss(PairLoss):
         temperature: Divides the differences of similarities.
     """
 
-    needs_labels = True
-    weighs_anchors = True
-    reads = "pairs"
+    from_miner = anchor_weights
 
     temperature: float = 0.01
 
     def terms(self, relations: Relations) -> Terms:
         """One value per anchor."""
-        r = relations.with_self_pairs().with_listed_pairs()
+        r = relations.with_self_pairs()
         return Terms(smooth_ap(r, self.temperature))
 
 
@@ -96,9 +127,7 @@ class PNPLoss(PairLoss):
     """
 
     VARIANTS: ClassVar[list[str]] = ["Ds", "Dq", "Iu", "Ib", "O"]
-    needs_labels = True
-    weighs_anchors = True
-    reads = "pairs"
+    from_miner = anchor_weights
     needs = "the cosine"
 
     b: float = 2
@@ -108,25 +137,22 @@ class PNPLoss(PairLoss):
 
     def terms(self, relations: Relations) -> Terms:
         """One value per anchor."""
-        others = (relations.positives > 0).any(1)
-        r = relations.with_self_pairs().with_listed_pairs()
-        (before,) = soft_ranks(r, [r.negatives], self.anneal)
-        total = sum_of_pairs(r, r.of_pairs(r.positives) * self.penalty(before))
-        values = total / r.positive_counts.sum(1).clamp_min(1e-30)
-        return Terms(values, others.to(values.dtype))
+        values = pnp(relations.with_self_pairs(), self.anneal, self.penalty)
+        has_positive = (relations.positives > 0).any(1)
+        return Terms(values, has_positive.to(values.dtype))
 
-    def penalty(self, before: Tensor) -> Tensor:
+    def penalty(self, rank: Tensor) -> Tensor:
         """f(R)."""
         match self.variant:
             case "Ds":
-                return before.log1p()
+                return rank.log1p()
             case "Dq":
-                return 1 - (1 + before) ** -self.alpha
+                return 1 - (1 + rank) ** -self.alpha
             case "Iu":
-                return (1 + before) * before.log1p()
+                return (1 + rank) * rank.log1p()
             case "Ib":
-                return (self.b * before - (self.b * before).log1p()) / self.b**2
-        return before
+                return (self.b * rank - (self.b * rank).log1p()) / self.b**2
+        return rank
 
 
 @LOSSES.register(
@@ -150,9 +176,7 @@ class RecallAtKLoss(PairLoss):
             random one of its class. Needs the cosine, and all pairs of the batch.
     """
 
-    needs_labels = True
-    weighs_anchors = True
-    reads = "pairs"
+    from_miner = anchor_weights
 
     k_vals: tuple[int, ...] = (1, 2, 4, 8, 16)
     temperature: float = 0.01
@@ -170,30 +194,34 @@ class RecallAtKLoss(PairLoss):
         if self.mixup and not cosine:
             raise BadInput(f"similarity mixup needs the cosine, not {self.distance}")
 
-    def narrow(
-        self, relations: Relations, mined: Relations | None
-    ) -> tuple[Relations, Tensor | None]:
-        """All pairs, of virtual images too where ``mixup`` asks for them; anchors have weights."""
+    def relations(
+        self,
+        embeddings: Tensor,
+        labels: Labels | None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,
+        *,
+        own: Tensor | None = None,
+    ) -> Relations:
+        """Images x images, with virtual ones where ``mixup`` asks for them."""
+        r = super().relations(embeddings, labels, ref_emb, ref_labels, own=own)
+        if not self.mixup:
+            return r
+        if not r.self_comparison:
+            raise BadInput("similarity mixup compares the images of one batch; set mixup to 0")
+        return with_virtual_images(r, *drawn_partners(r, self.mixup))
+
+    def image_relations(self, relations: Relations, distance: Distance) -> Relations:
+        """As of any loss; a miner knows no virtual images."""
         if self.mixup:
-            if mined is not None:
-                raise BadInput("a miner knows no virtual images; set mixup to 0, or take no miner")
-            if not relations.self_comparison:
-                raise BadInput("similarity mixup compares the images of one batch; set mixup to 0")
-            relations = with_virtual_images(relations, *drawn_partners(relations, self.mixup))
-        return super().narrow(relations, mined)
+            raise BadInput("a miner knows no virtual images; set mixup to 0, or take no miner")
+        return super().image_relations(relations, distance)
 
     def terms(self, relations: Relations) -> Terms:
         """One value per anchor."""
-        r = relations
-        (before,) = soft_ranks(r, [r.positives + r.negatives], self.temperature)
-        k = before.new_tensor(self.k_vals)
-        softness = before.new_tensor(self.k_temperature)
-        inside = ((k - 1 - before.unsqueeze(1)) / softness).sigmoid()
-        number = r.positives.sum(1)
-        found = sum_of_pairs(r, inside * r.of_pairs(r.positives).unsqueeze(1)).minimum(k)
-        recall = found / number.unsqueeze(1).minimum(k).clamp_min(1e-30)
-        some = number.sign()
-        return Terms((1 - recall.mean(1)) * some, some)
+        recall = recall_at_k(relations, self.k_vals, self.temperature, self.k_temperature)
+        has_positive = relations.positives.sum(1).sign()
+        return Terms((1 - recall) * has_positive, has_positive)
 
 
 def drawn_partners(relations: Relations, times: int) -> tuple[Tensor, Tensor]:
@@ -258,8 +286,7 @@ class FastAPLoss(PairLoss):
         num_bins: Bins of the histogram of distances.
     """
 
-    needs_labels = True
-    weighs_anchors = True
+    from_miner = anchor_weights
     default_distance = squared_l2
     needs = "distances of unit vectors (l2 or l2-squared)"
 
@@ -270,12 +297,6 @@ class FastAPLoss(PairLoss):
 
     def terms(self, relations: Relations) -> Terms:
         """One value per anchor."""
-        r = relations
-        position = -r.similarity * (self.num_bins / 2**self.distance.power)
-        relevant = soft_histogram(position, r.positives, self.num_bins)
-        everything = soft_histogram(position, r.positives + r.negatives, self.num_bins)
-        precision = relevant.cumsum(1) / everything.cumsum(1).clamp_min(1e-30)
-        number = r.positives.sum(1)
-        some = number.sign()
-        values = some - (relevant * precision).sum(1) / number.clamp_min(1e-30)
-        return Terms(values, some)
+        precision = fast_ap(relations, self.num_bins, 2**self.distance.power)
+        has_positive = relations.positives.sum(1).sign()
+        return Terms(has_positive - precision, has_positive)

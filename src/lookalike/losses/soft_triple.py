@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from lookalike.losses.base import ProxyLoss, with_target_margin
+from lookalike.losses.proxies import ProxyLoss, with_target_margin
 from lookalike.registry import LOSSES
 from lookalike.regularizers.penalties import SparseCentersRegularizer
 from lookalike.relations import Relations

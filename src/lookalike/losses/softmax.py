@@ -8,7 +8,7 @@ from torch import Tensor
 from lookalike.distances import DotProductSimilarity
 from lookalike.errors import BadInput
 from lookalike.labels import check_range
-from lookalike.losses.base import ProxyLoss, with_target_margin
+from lookalike.losses.proxies import ProxyLoss, with_target_margin
 from lookalike.ops.rows import normalize_rows
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
@@ -137,7 +137,11 @@ class ArcFaceLoss(ProxyLoss):
         return with_target_margin(relations, lambda s: additive_angular_margin(s, self.margin))
 
 
-@LOSSES.register("subcenter-arcface", paper="Deng et al., ECCV 2020")
+@LOSSES.register(
+    "subcenter-arcface",
+    paper="Deng et al., ECCV 2020",
+    url="https://www.ecva.net/papers/eccv_2020/papers_ECCV/papers/123560715.pdf",
+)
 class SubCenterArcFaceLoss(ProxyLoss):
     """ArcFace with several centres a class, of which the nearest counts.
 
@@ -268,7 +272,6 @@ class LargeMarginSoftmaxLoss(ProxyLoss):
     """
 
     additive = False
-    can_sample = False
     columns = "W"
     needs = "the cosine"
 
@@ -277,6 +280,7 @@ class LargeMarginSoftmaxLoss(ProxyLoss):
 
     def __post_init__(self) -> None:
         self.margin = whole(self.margin)
+        self.need_all_classes()
         super().__post_init__()
 
     def logit_scale(self) -> float:

@@ -1,6 +1,7 @@
 """A supervised contrastive loss for continuous labels."""
 
 import torch
+from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.losses.base import PairLoss, Terms
@@ -20,31 +21,32 @@ class SupCRLoss(PairLoss):
         temperature: Divides the similarities.
     """
 
-    needs_labels = True
-
     temperature: float = 2.0
 
     def terms(self, relations: Relations) -> Terms:
         """One value per pair."""
-        r = relations
-        if r.labels is None:
-            raise BadInput("SupCRLoss needs labels")
-        own = _columns(r.labels, r)
-        others = own if r.ref_labels is None else _columns(r.ref_labels, r)
-        apart = torch.cdist(own, others, p=1)
-        logits = r.similarity / self.temperature
-        # candidates by how far their labels are, the farthest first; the sum over all as far or
-        # farther is a running sum that ends with the last of those equally far
-        pairs = r.positives + r.negatives
-        far = apart.masked_fill(pairs == 0, -torch.inf)
-        order = far.argsort(dim=1, descending=True)
-        far, ranked = far.gather(1, order), logits.gather(1, order)
-        running = ranked.masked_fill(far == -torch.inf, -1e30).logcumsumexp(1)
-        last = torch.searchsorted(-far, -far, right=True) - 1
-        values = (running.gather(1, last) - ranked).where(far != -torch.inf, 0)
-        return Terms(torch.zeros_like(values).scatter(1, order, values), pairs)
+        pairs = relations.positives + relations.negatives
+        return Terms(rank_n_contrast(relations, self.temperature), pairs)
 
 
-def _columns(labels: torch.Tensor, relations: Relations) -> torch.Tensor:
-    numbers = labels.to(relations.similarity)
+def rank_n_contrast(r: Relations, temperature: float) -> Tensor:
+    """``-log(e^(s_ij/t) / sum_(k: |y_i - y_k| >= |y_i - y_j|) e^(s_ik/t))``, one value per pair."""
+    if r.labels is None:
+        raise BadInput("SupCRLoss needs labels")
+    anchors = _as_rows(r.labels, r)
+    candidates = anchors if r.ref_labels is None else _as_rows(r.ref_labels, r)
+    gap = torch.cdist(anchors, candidates, p=1)
+    gap = gap.masked_fill(r.positives + r.negatives == 0, -torch.inf)
+    # candidates by how far their labels are, the farthest first; the sum over all as far or
+    # farther is a running sum that ends with the last of those equally far
+    order = gap.argsort(dim=1, descending=True)
+    gap, logits = gap.gather(1, order), (r.similarity / temperature).gather(1, order)
+    running = logits.masked_fill(gap == -torch.inf, -1e30).logcumsumexp(1)
+    last = torch.searchsorted(-gap, -gap, right=True) - 1
+    values = (running.gather(1, last) - logits).where(gap != -torch.inf, 0)
+    return torch.zeros_like(values).scatter(1, order, values)
+
+
+def _as_rows(labels: Tensor, r: Relations) -> Tensor:
+    numbers = labels.to(r.similarity)
     return numbers.unsqueeze(1) if numbers.ndim == 1 else numbers

@@ -8,14 +8,21 @@ from torch.nn.functional import softplus
 
 from lookalike.distances import LpDistance
 from lookalike.errors import BadInput
-from lookalike.losses.base import PairLoss, Terms, of_listed_triplets
+from lookalike.losses.base import PairLoss
 from lookalike.losses.direction import direction_cosine
+from lookalike.miners.mined import chosen_triplets
 from lookalike.miners.sampled import RandomMiner
 from lookalike.reducers import AvgNonZeroReducer, MeanReducer
+from lookalike.reducers.base import Terms, triplet_terms
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
 __all__ = ["TripletMarginLoss"]
+
+
+def triplet_margin(r: Relations, margin: float | Tensor) -> Tensor:
+    """``s_an - s_ap + margin``, one value per triplet; its positive part is the loss."""
+    return r.an - r.ap + margin
 
 
 @LOSSES.register(
@@ -40,9 +47,9 @@ class TripletMarginLoss(PairLoss):
         direction: The weight of direction regularisation.
     """
 
-    reads = "triplets"
     default_distance = LpDistance
     default_reducer = AvgNonZeroReducer
+    from_miner = chosen_triplets
 
     margin: float = 0.05
     swap: bool = False
@@ -56,28 +63,18 @@ class TripletMarginLoss(PairLoss):
             self.reducer = MeanReducer()
 
     def terms(self, relations: Relations) -> Terms:
-        """One value per triplet: ``[s_an - s_ap + margin]+``."""
-        listed = relations.listed_triplets()
-        ap, an = listed.ap, listed.an
-        nearer = an
+        """One value per triplet."""
+        r = random_triplets(relations, self.triplets_per_anchor)
+        violation = triplet_margin(r, self.margin)
         if self.swap or self.direction:
-            pn = relations.of_positives_and_negatives(self.between_candidates(relations))
-            nearer = torch.maximum(an, pn) if self.swap else an
-        violation = nearer - ap + self.margin
-        if self.direction:
-            squared = self.distance.squared_euclidean
-            cosine = direction_cosine(squared(ap), squared(an), squared(pn))
-            violation = violation - self.direction * cosine
-        values = softplus(violation) if self.smooth_loss else violation.relu()
-        return of_listed_triplets(relations, values, listed)
-
-    def narrow(
-        self, relations: Relations, mined: Relations | None
-    ) -> tuple[Relations, Tensor | None]:
-        """Those that a miner chose; random ones, or all."""
-        return super().narrow(
-            relations, random_triplets(relations, mined, self.triplets_per_anchor)
-        )
+            pn = r.pn(self.between_candidates(r))
+            if self.swap:
+                violation = torch.maximum(violation, pn - r.ap + self.margin)
+            if self.direction:
+                squared = self.distance.squared_euclidean
+                cosine = direction_cosine(squared(r.ap), squared(r.an), squared(pn))
+                violation = violation - self.direction * cosine
+        return triplet_terms(r, softplus(violation) if self.smooth_loss else violation.relu())
 
 
 def check_number(triplets_per_anchor: int | Literal["all"]) -> None:
@@ -86,11 +83,8 @@ def check_number(triplets_per_anchor: int | Literal["all"]) -> None:
         raise BadInput(f"triplets_per_anchor is {triplets_per_anchor}; it must be at least 1")
 
 
-def random_triplets(
-    relations: Relations, mined: Relations | None, per_anchor: int | Literal["all"]
-) -> Relations | None:
-    """What a miner chose, or of all its pairs so many random triplets for each anchor."""
-    if per_anchor == "all" or (mined is not None and mined.triplets is not None):
-        return mined
-    with torch.no_grad():
-        return RandomMiner(per_anchor).mine(relations if mined is None else mined)
+def random_triplets(r: Relations, per_anchor: int | Literal["all"]) -> Relations:
+    """So many random triplets of each anchor; all where a miner chose triplets, or for ``all``."""
+    if per_anchor == "all" or r.triplets is not None:
+        return r
+    return RandomMiner(per_anchor).mine(r)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from lookalike.errors import BadInput
 from lookalike.labels import Labels
 from lookalike.losses.base import Loss, PairLoss
-from lookalike.miners.mined import Indices, Mined, chosen_indices
+from lookalike.miners.mined import Indices, Mined, chosen_indices, chosen_triplets
 from lookalike.ops.rows import in_full_precision
 from lookalike.relations import Relations
 
@@ -19,14 +19,12 @@ __all__ = ["FixedPairsLoss", "FixedTripletsLoss", "MultipleLosses", "SelfSupervi
 class _OtherLoss(PairLoss):
     """A loss that is called with embeddings, labels and, where a miner chose, indices."""
 
-    reads = "triplets"
-
     module: nn.Module
 
     def total_loss(self, relations: Relations, mined: Relations | None = None) -> Tensor:
         """What the module says of the embeddings."""
         r = relations
-        chosen = chosen_indices(r, mined and self.narrow(r, mined)[0])
+        chosen = chosen_indices(r, mined and chosen_triplets(r, mined)[0])
         given = () if r.ref_emb is None else (r.ref_emb, r.ref_labels)
         indices = () if chosen is None and not given else (chosen,)
         return self.module(r.embeddings, r.labels, *indices, *given)  # type: ignore[no-any-return]

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from lookalike.errors import BadInput
 from lookalike.labels import as_tensor
-from lookalike.losses.base import Loss, ProxyLoss
+from lookalike.losses import Loss, ProxyLoss
 from lookalike.losses.wrappers import as_loss
 from lookalike.miners.base import as_miner
 from lookalike.miners.mined import Indices, merge_mined
-from lookalike.ops.autocast import autocast
+from lookalike.ops.device import autocast
 from lookalike.ops.rows import check_rows, in_full_precision
 from lookalike.relations import Relations
 
@@ -77,7 +77,6 @@ class EmbeddingMemory(nn.Module):
         labels: Tensor,
         *,
         enqueue_mask: Tensor | None = None,
-        list_pairs: bool = False,
     ) -> Relations:
         """What ``loss`` reads of a batch and the memory, in which the batch is put first.
 
@@ -90,7 +89,6 @@ class EmbeddingMemory(nn.Module):
             enqueue_mask: [N] which rows go into the memory; the others are then the anchors, and
                 have no copies in it (as in MoCo, where the two come from two networks). None: all
                 rows are both.
-            list_pairs: Whether a miner wants the positive pairs listed.
 
         Returns:
             Relations of the batch to the memory.
@@ -107,14 +105,13 @@ class EmbeddingMemory(nn.Module):
             embeddings, labels = embeddings[~enqueue_mask], labels[~of_labels]
         slots = self._enqueue(*stored)
         if self.batches <= self.start:
-            return loss.relations(embeddings, labels, list_pairs=list_pairs)
+            return loss.relations(embeddings, labels)
         return loss.relations(
             embeddings,
             labels,
             self.embedding_memory[: len(self)],
             self.label_memory[: len(self)],
             own=slots if enqueue_mask is None else None,
-            list_pairs=list_pairs,
         )
 
     @torch.no_grad()
@@ -186,13 +183,7 @@ class CrossBatchMemory(EmbeddingMemory):
         if indices_tuple is not None and enqueue_mask is not None:
             raise BadInput("a memory takes indices_tuple or enqueue_mask, not both")
         with autocast(embeddings.device, enabled=False):
-            relations = self.relations(
-                self.loss,
-                embeddings,
-                labels,
-                enqueue_mask=enqueue_mask,
-                list_pairs=self.miner is not None,
-            )
+            relations = self.relations(self.loss, embeddings, labels, enqueue_mask=enqueue_mask)
             mined = None
             if self.miner is not None:
                 images = self.loss.image_relations(relations, self.miner.distance)

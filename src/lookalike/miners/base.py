@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from lookalike.arguments import Built, declare_arguments, shown_arguments
-from lookalike.distances import Distance, LpDistance
-from lookalike.distances.base import chosen_distance
+from lookalike.distances import Distance, LpDistance, chosen_distance
 from lookalike.labels import Comparison, Labels, agreement, comparison_of
 from lookalike.miners.mined import Mined, from_indices
-from lookalike.ops.autocast import autocast
+from lookalike.ops.device import autocast
 from lookalike.relations import Relations, relate
 
 __all__ = ["Miner"]
@@ -32,7 +31,7 @@ class Miner(nn.Module):
     default_distance: ClassVar[Callable[[], Distance]] = LpDistance
     """What ``distance=None`` means."""
     needs: ClassVar[str] = ""
-    """What the distance must be, one of the keys of ``distances.base.NEEDS``; empty: anything."""
+    """What the distance must be, one of the keys of ``distances.NEEDS``; empty: anything."""
 
     _: KW_ONLY
     distance: Built[Distance] = Built(chosen_distance)
@@ -47,10 +46,7 @@ class Miner(nn.Module):
 
     def extra_repr(self) -> str:
         """The settings, and the distance where it is not the default."""
-        shown = [text] if (text := shown_arguments(self)) else []
-        if self.distance != type(self).default_distance():
-            shown.append(f"distance={self.distance}")
-        return ", ".join(shown)
+        return shown_arguments(self)
 
     def mine(self, relations: Relations) -> Relations:
         """What to keep of these relations, images against images by ``self.distance``."""
@@ -89,7 +85,7 @@ class Miner(nn.Module):
         self.distance.check_shapes(embeddings, None)
         rows, others = embeddings.detach(), None if ref_emb is None else ref_emb.detach()
         with autocast(embeddings.device, enabled=False):
-            relations = relate(rows, labels, others, ref_labels, self.distance, list_pairs=True)
+            relations = relate(rows, labels, others, ref_labels, self.distance)
             return Mined(self.choose(relations))
 
 
@@ -109,7 +105,7 @@ class _OtherMiner(Miner):
         pairs = ((r.positives + r.negatives) > 0).to(r.similarity.dtype)
         if found.triplets is None:
             return r.only(found.positives * pairs, found.negatives * pairs)
-        weights = found.triplets.weights * found.of_pairs(pairs).unsqueeze(1)
+        weights = found.triplets.weights * found.at_pairs(pairs).unsqueeze(1)
         return r.only_triplets(found.triplets._replace(weights=weights))
 
 

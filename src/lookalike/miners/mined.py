@@ -140,3 +140,55 @@ def sample_weights(mined: Relations, *, anchors_only: bool) -> Tensor:
         counts = counts + positive.sum(0) + negative.sum(0)
     top = counts.max()
     return torch.where(top > 0, counts / top.clamp_min(1), torch.ones_like(counts))
+
+
+# What a miner's choice means to a loss, which names one of these as ``from_miner``: all relations
+# and what was chosen of them in; what the formula reads, and a factor for each anchor, out.
+
+
+def chosen_pairs(r: Relations, mined: Relations) -> tuple[Relations, None]:
+    """Only the pairs that the miner names, each as often as it does."""
+    return r.only(*named_pairs(mined)), None
+
+
+def distinct_pairs(r: Relations, mined: Relations) -> tuple[Relations, None]:
+    """Only the pairs that the miner names, each once."""
+    positives, negatives = named_pairs(mined)
+    return r.only(positives.sign(), negatives.sign()), None
+
+
+def labelled_pairs(r: Relations, mined: Relations) -> tuple[Relations, None]:
+    """Only the pairs that the miner names and that are such pairs by their labels, each once."""
+    check_labels(r)
+    positives, negatives = named_pairs(mined)
+    return r.only(r.positives * positives.sign(), r.negatives * negatives.sign()), None
+
+
+def chosen_triplets(r: Relations, mined: Relations) -> tuple[Relations, None]:
+    """Only the triplets that the miner names; of named pairs all that these make."""
+    if mined.triplets is None:
+        return chosen_pairs(r, mined)
+    return r.only_triplets(mined.triplets), None
+
+
+def anchor_weights(r: Relations, mined: Relations) -> tuple[Relations, Tensor]:
+    """All pairs; each anchor weighs by how often it is named: for losses of whole rankings."""
+    check_labels(r)
+    return r, sample_weights(mined, anchors_only=not r.self_comparison)
+
+
+def image_weights(r: Relations, mined: Relations) -> tuple[Relations, Tensor]:
+    """All images; each weighs by how often it is named, as an anchor or as a candidate."""
+    return r, sample_weights(mined, anchors_only=False)
+
+
+def weights_in_sums(r: Relations, mined: Relations) -> tuple[Relations, None]:
+    """All proxies; in their sums over images each image weighs ``e^(w - 1)``."""
+    times = torch.exp(sample_weights(mined, anchors_only=False) - 1)
+    return r._replace(positives=r.positives * times, negatives=r.negatives * times), None
+
+
+def check_labels(r: Relations) -> None:
+    """Refuse relations that only indices describe."""
+    if r.labels is None:
+        raise BadInput("the loss reads more than the pairs that were chosen: it needs labels")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lookalike.errors import BadInput
 from lookalike.miners.base import Miner, as_miner
-from lookalike.ops.gather import gather_pairs
+from lookalike.ops.blocks import gather_pairs
 from lookalike.registry import MINERS
 from lookalike.relations import Relations, Triplets
 

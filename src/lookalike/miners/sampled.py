@@ -87,8 +87,7 @@ class DistanceWeightedMiner(Miner):
 
     def mine(self, relations: Relations) -> Relations:
         """One negative for each positive pair, drawn by its weight."""
-        listed = relations.with_listed_pairs()
-        anchor, positive = listed.listed_pairs
+        anchor, positive = relations.listed_pairs
         sums = self.weights(relations).cumsum(1)
         level = torch.rand(len(anchor), dtype=sums.dtype, device=sums.device)
 
@@ -97,7 +96,7 @@ class DistanceWeightedMiner(Miner):
             return torch.searchsorted(rows, (level * rows[:, -1]).unsqueeze(1), right=True)
 
         negative = in_blocks(draw, sums, anchor, level, columns=sums.shape[1])
-        keep = (listed.of_pairs(relations.positives) > 0) & (sums[:, -1] > 0)[anchor]
+        keep = (relations.at_pairs(relations.positives) > 0) & (sums[:, -1] > 0)[anchor]
         negative = negative.clamp_max(sums.shape[1] - 1)
         return relations.only_triplets(Triplets(anchor, positive, negative, keep.unsqueeze(1)))
 

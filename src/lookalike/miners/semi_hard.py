@@ -38,9 +38,8 @@ class SemiHardMiner(Miner):
     def mine(self, relations: Relations) -> Relations:
         """One triplet for each positive pair that has a fitting negative, or a fallback."""
         margin = self.margin
-        listed = relations.with_listed_pairs()
         assert margin is not None
-        anchor, positive = listed.listed_pairs
+        anchor, positive = relations.listed_pairs
         near = relations.similarity.where(relations.negatives > 0, -torch.inf)
         hardest = near.max(1)
 
@@ -50,13 +49,13 @@ class SemiHardMiner(Miner):
             fits = (found.values > ap - margin) & found.values.isfinite()
             return found.indices.where(fits, -1)
 
-        ap = listed.of_pairs(relations.similarity).unsqueeze(1)
+        ap = relations.ap
         negative = in_blocks(choose, near, anchor, ap, columns=near.shape[1])
         found = negative >= 0
         if self.fallback == "hardest":
             negative = negative.where(found, hardest.indices[anchor].unsqueeze(1))
             found = hardest.values.isfinite()[anchor].unsqueeze(1)
-        keep = found & (listed.of_pairs(relations.positives) > 0).unsqueeze(1)
+        keep = found & (relations.at_pairs(relations.positives) > 0).unsqueeze(1)
         return relations.only_triplets(Triplets(anchor, positive, negative.clamp_min(0), keep))
 
 
@@ -83,10 +82,9 @@ class TripletMarginMiner(Miner):
             "semihard": (0.0, self.margin),
             "easy": (self.margin, torch.inf),
         }[self.type_of_triplets]
-        listed = relations.with_listed_pairs()
-        ap, an, weights, _ = listed.listed_triplets()
-        gap = ap - an
-        return _only_where(listed, (weights > 0) & (gap > above) & (gap <= upto))
+        weights, _ = relations.triplet_weights()
+        gap = relations.ap - relations.an
+        return _only_where(relations, (weights > 0) & (gap > above) & (gap <= upto))
 
 
 @MINERS.register("angular", paper="Wang et al., ICCV 2017")
@@ -110,16 +108,15 @@ class AngularMiner(Miner):
         between = r.similarity
         if r.ref_emb is not None:
             between = self.distance.similarity(r.ref_emb)
-        listed = r._replace(similarity=1 - squared(r.similarity) / 2).with_listed_pairs()
-        ap, an, weights, _ = listed.listed_triplets()
-        pn = listed.of_positives_and_negatives(1 - squared(between) / 2)
-        to_centre = 1 + (1 + ap) / 2 - an - pn
+        cosines = r._replace(similarity=1 - squared(r.similarity) / 2)
+        ap, pn = cosines.ap, cosines.pn(1 - squared(between) / 2)
+        to_centre = 1 + (1 + ap) / 2 - cosines.an - pn
         # tan is increasing: compare d_ap^2 = 2 - 2 s_ap with (2 tan(angle) |x_n - c|)^2
         bound = 4 * math.tan(math.radians(self.angle)) ** 2 * to_centre
-        return _only_where(listed, (weights > 0) & (2 - 2 * ap > bound))
+        weights, _ = r.triplet_weights()
+        return _only_where(r, (weights > 0) & (2 - 2 * ap > bound))
 
 
-def _only_where(listed: Relations, mask: Tensor) -> Relations:
-    """The triplets of the listed positive pairs where the mask [pairs, candidates] is true."""
-    anchor, positive = listed.listed_pairs
-    return listed.only_triplets(Triplets(anchor, positive, None, mask))
+def _only_where(r: Relations, mask: Tensor) -> Relations:
+    """The triplets of the positive pairs where the mask [pairs, candidates] is true."""
+    return r.only_triplets(Triplets(*r.listed_pairs, None, mask))

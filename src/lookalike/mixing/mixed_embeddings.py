@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from lookalike.errors import BadInput
 from lookalike.mixing.pairs import MixedPairs
-from lookalike.ops.autocast import autocast, autocast_enabled
 from lookalike.ops.blocks import in_blocks
+from lookalike.ops.device import autocast, autocast_enabled
 from lookalike.ops.rows import in_full_precision, normalize_rows
 
 __all__ = ["Embed", "Make", "embedded_mixes", "mixed_embeddings", "refuse_too_many"]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lookalike.errors import BadInput
 from lookalike.labels import check_range, class_rows
-from lookalike.losses.base import Loss, ProxyLoss
+from lookalike.losses import Loss, ProxyLoss
 from lookalike.mixing.cosines import (
     cosines_to_mixes,
     follows_from_cosine,
@@ -24,10 +24,10 @@ from lookalike.mixing.mixed_embeddings import (
     refuse_too_many,
 )
 from lookalike.mixing.pairs import MixedPairs, all_pairs, columns_of, hard_pairs, same_class
-from lookalike.ops.autocast import autocast
+from lookalike.ops.device import autocast
 from lookalike.ops.rows import in_full_precision, products
 from lookalike.registry import LOSSES
-from lookalike.relations import Relations
+from lookalike.relations import PositivePairs, Relations
 
 __all__ = ["Mixing", "additive_names"]
 
@@ -235,10 +235,6 @@ class Mixing:
             mixes = make(pairs)
             similarity = _similarity(loss, anchors, mixes)
             share = pairs.share.expand(similarity.shape)
-        listed = None
-        if getattr(loss, "reads", "matrix") != "matrix":
-            anchor, mix = exists.nonzero(as_tuple=True)
-            listed = anchor.to(device, non_blocking=True), mix.to(device, non_blocking=True)
         counts = exists.to(similarity, non_blocking=True)
         if isinstance(loss, ProxyLoss):
             places, labels = classes.to(device), torch.arange(loss.num_classes)
@@ -252,7 +248,7 @@ class Mixing:
             share,
             labels=labels.to(device, non_blocking=True),
             ref_emb=mixes,
-            pairs=listed,
+            pairs=PositivePairs(exists, device),
         )
 
     def _by_cosines(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.ops.gather import gather_pairs
+from lookalike.ops.blocks import gather_pairs
 
 __all__ = ["MixedPairs", "all_pairs", "columns_of", "hard_pairs", "random_pairs", "same_class"]
 

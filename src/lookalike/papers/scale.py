@@ -14,7 +14,7 @@ from lookalike.config import OptimConfig, RunConfig, parse
 from lookalike.config.loading import merge, nested
 from lookalike.data.presets import preset_name
 from lookalike.errors import BadInput, did_you_mean
-from lookalike.losses.base import ProxyLoss
+from lookalike.losses import ProxyLoss
 from lookalike.papers.catalogue import Entry
 from lookalike.registry import DATASETS, LOSSES
 

@@ -13,7 +13,7 @@ from lookalike.errors import BadInput
 from lookalike.labels import Labels, as_tensor
 from lookalike.losses import Loss, PairLoss
 from lookalike.miners.mined import Indices, chosen_indices
-from lookalike.ops.autocast import autocast
+from lookalike.ops.device import autocast
 from lookalike.ops.rows import in_full_precision
 from lookalike.pml.distances import distance_of
 from lookalike.pml.loss_dict import as_loss_dict, as_pmls
@@ -73,7 +73,6 @@ class BaseMetricLossFunction(OfLosses, PairLoss):
     tensor(1.4142)
     """
 
-    reads = "triplets"
     hooks = ""
     default_distance: ClassVar[Callable[[], Distance]] = LpDistance
 

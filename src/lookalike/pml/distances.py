@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.nn.functional import normalize, pairwise_distance
 
 from lookalike.distances import *
-from lookalike.distances.base import chosen_distance
+from lookalike.distances import chosen_distance
 from lookalike.pml.shipped import Shipped, core_of, dressed, given_or_default, ship
+from lookalike.registry import DISTANCES
 
 
 class Methods(Shipped, Distance):
@@ -143,7 +144,7 @@ def adopted_distance(given: Any) -> Any:
         return given
     if callable(given) and hasattr(given, "is_inverted") and not isinstance(given, Distance):
         return _Adopted(given)
-    return dressed(build(given), _PARTS)
+    return dressed(DISTANCES.build(given, Distance), _PARTS)
 
 
 def distance_of(part: Any, given: Any) -> Distance:

@@ -84,7 +84,7 @@ def _entry(terms: Terms) -> dict[str, Any]:
         values = values.flatten().repeat_interleave(times)
     if not values.numel():  # a mean of nothing is no number
         return {"losses": values.sum(), "indices": None, "reduction_type": "already_reduced"}
-    pair = "neg_pair" if terms.name == "neg_loss" else "pos_pair"
+    pair = "neg_pair" if terms.negative else "pos_pair"
     entry = {
         "losses": values.flatten(),
         "indices": images[0] if len(images) == 1 else images,

@@ -77,7 +77,7 @@ def _either(mine: Callable[..., Any]) -> Callable[..., Any]:
             return as_miner(lambda *_: mine(self, *as_pmls(given))).mine(given)  # type: ignore[arg-type]
         labels, ref_emb, ref_labels = (*others, None, None, None)[:3]
         ref_labels = None if ref_emb is given else ref_labels
-        relations = relate(given, labels, ref_emb, ref_labels, self.distance, list_pairs=True)
+        relations = relate(given, labels, ref_emb, ref_labels, self.distance)
         return Mined(mine(self, relations.of_classes()))
 
     vars(either)["takes_both"] = True

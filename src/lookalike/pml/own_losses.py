@@ -11,12 +11,12 @@ from lookalike.distances import CosineSimilarity, LpDistance
 from lookalike.errors import BadInput
 from lookalike.labels import Labels, class_rows
 from lookalike.losses import PairLoss, Terms
-from lookalike.losses.base import of_listed_triplets
-from lookalike.miners.mined import Indices
-from lookalike.ops.histogram import soft_histogram
+from lookalike.miners.mined import Indices, chosen_triplets
 from lookalike.ops.rows import check_rows, products
+from lookalike.ops.sums import soft_histogram
 from lookalike.pml.base_losses import BaseMetricLossFunction
 from lookalike.pml.loss_dict import as_loss_dict
+from lookalike.reducers.base import triplet_terms
 from lookalike.relations import Relations
 
 __all__ = ["DynamicSoftMarginLoss", "ManifoldLoss", "P2SGradLoss", "VICRegLoss"]
@@ -185,7 +185,7 @@ class DynamicSoftMarginLoss(PairLoss):
         momentum: The weight of the batch in the running histogram; that of the first batch is 1.
     """
 
-    reads = "triplets"
+    from_miner = chosen_triplets
     default_distance = LpDistance
     needs = "distances of unit vectors (l2 or l2-squared)"
 
@@ -197,24 +197,27 @@ class DynamicSoftMarginLoss(PairLoss):
         self.delta = 2 * abs(self.min_val) / self.num_bins
         self.register_buffer("hist_", torch.zeros(self.num_bins), persistent=False)
 
-    def check_given(
+    def forward(
         self,
-        labels: Labels | None,
-        indices_tuple: Indices | None,
-        ref_emb: Tensor | None,
-    ) -> None:
-        """Labels may be missing: row i of ``ref_emb`` is then the positive of row i."""
-        if ref_emb is None:
-            super().check_given(labels, indices_tuple, ref_emb)
+        embeddings: Tensor,
+        labels: Labels | None = None,
+        indices_tuple: Indices | None = None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Labels | None = None,
+    ) -> Tensor:
+        """The loss of a batch; without labels row i of ``ref_emb`` is the positive of row i."""
+        if labels is not None or indices_tuple is not None or ref_emb is None:
+            return super().forward(embeddings, labels, indices_tuple, ref_emb, ref_labels)
+        relations = self.relations(embeddings, None, ref_emb)
+        apart = _hardest(relations.similarity)
+        terms = Terms(self.weighed(apart, torch.ones_like(apart)))
+        return self.reducer.combine([terms, *self.penalties(relations)], relations)
 
     def terms(self, relations: Relations) -> Terms:
         """``CDF(d_ap - d_an) (d_ap - d_an)``, one value per triplet."""
-        if relations.labels is None and not len(relations.listed_pairs[0]):
-            found = _hardest(relations.similarity)
-            return Terms(self.weighed(found, torch.ones_like(found)))
-        listed = relations.listed_triplets()
-        apart = listed.an - listed.ap
-        return of_listed_triplets(relations, self.weighed(apart, listed.counts), listed)
+        apart = relations.an - relations.ap
+        counts = relations.triplet_weights()[1]
+        return triplet_terms(relations, self.weighed(apart, counts))
 
     def weighed(self, apart: Tensor, counts: Tensor) -> Tensor:
         """``CDF(d_ap - d_an) (d_ap - d_an)``, the histogram brought up to date before."""

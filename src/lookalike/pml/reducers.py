@@ -8,6 +8,7 @@ from torch import Tensor
 from lookalike.pml.loss_dict import LossDict, as_loss_dict, from_loss_dict
 from lookalike.pml.shipped import Shipped, dressed, given_or_default, ship
 from lookalike.reducers import *
+from lookalike.registry import REDUCERS
 from lookalike.relations import Relations
 
 
@@ -126,5 +127,5 @@ _PARTS = ship(globals(), Reducer, _OfReducers)
 def reducer_of(part: Any, given: Any) -> Reducer:
     """The reducer of a loss, called as PML's: what was given, or its default."""
     given = adopted_reducer(given_or_default(part, given, "reducer"))
-    found: Reducer = dressed(build(given), _PARTS)
+    found: Reducer = dressed(REDUCERS.build(given, Reducer), _PARTS)
     return found

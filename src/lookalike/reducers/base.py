@@ -6,7 +6,7 @@ above zero or between two limits.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,7 +24,6 @@ __all__ = [
     "SumReducer",
     "Terms",
     "ThresholdReducer",
-    "build",
     "mean",
     "mean_above_zero",
 ]
@@ -46,6 +45,8 @@ class Terms(NamedTuple):
     Empty: the values are those of all anchors, or of all pairs [anchors, candidates]."""
     divisor: Tensor | None = None
     """What the loss itself divides the sum by; None: the number of elements."""
+    negative: bool = False
+    """Whether pairs are negative ones."""
 
     def of_anchors(self, numbers: Tensor) -> Tensor:
         """One number per anchor, shaped so that the values can be multiplied by it."""
@@ -76,6 +77,33 @@ class Terms(NamedTuple):
         return self._replace(weights=weights, counts=counts)
 
 
+def positive_terms(r: Relations, values: Tensor) -> Terms:
+    """The values [anchors, candidates] of the positive pairs."""
+    return Terms(values, r.positives, r.positive_counts, "pos_loss")
+
+
+def negative_terms(r: Relations, values: Tensor) -> Terms:
+    """The values [anchors, candidates] of the negative pairs."""
+    return Terms(values, r.negatives, r.negative_counts, "neg_loss", negative=True)
+
+
+def listed_terms(r: Relations, values: Tensor) -> Terms:
+    """The values [P] of the positive pairs, one by one."""
+    weights = r.at_pairs(r.positives)
+    counts = weights if r.share is None else r.at_pairs(r.positive_counts)
+    return Terms(values, weights, counts, images=r.listed_pairs)
+
+
+def triplet_terms(r: Relations, values: Tensor) -> Terms:
+    """The values [P, K] of the triplets."""
+    anchor, positive = r.listed_pairs
+    negative = None if r.triplets is None else r.triplets.negative
+    if negative is None:
+        negative = torch.arange(values.shape[1], device=anchor.device)
+    images = anchor.unsqueeze(1), positive.unsqueeze(1), negative
+    return Terms(values, *r.triplet_weights(), images=images)
+
+
 class Reducer:
     """How the values of pairs, triplets, anchors or images become one number.
 
@@ -100,22 +128,6 @@ class Reducer:
 
 ReducerLike: TypeAlias = Reducer | str | Mapping[str, Any]
 """A reducer, its name, or ``{name: ..., argument: ...}``."""
-
-
-def build(given: ReducerLike) -> Reducer:
-    """A reducer by name, or by ``{name: ..., argument: ...}``; a reducer as it is.
-
-    Args:
-        given: One of these.
-
-    Returns:
-        The reducer.
-    """
-    if isinstance(given, str | Mapping):
-        return cast(Reducer, REDUCERS.build(given))
-    if not isinstance(given, Reducer):
-        raise BadInput(f"'{given}' is not a reducer; give a name, or one of lookalike.reducers")
-    return given
 
 
 def mean(terms: Terms) -> Tensor:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.ops.sync import can_sync
-from lookalike.reducers.base import MeanReducer, Reducer, ReducerLike, Terms, build, mean
+from lookalike.ops.device import can_sync
+from lookalike.reducers.base import MeanReducer, Reducer, ReducerLike, Terms, mean
 from lookalike.registry import REDUCERS
 from lookalike.relations import Relations
 
@@ -76,7 +76,7 @@ class PerAnchorReducer(Reducer):
     def __init__(
         self, reducer: ReducerLike | None = None, aggregation_func: Aggregation | None = None
     ) -> None:
-        self.reducer = MeanReducer() if reducer is None else build(reducer)
+        self.reducer = REDUCERS.build(reducer or MeanReducer(), Reducer)
         self.aggregation_func = aggregation_func
 
     def reduce(self, terms: Terms, relations: Relations) -> Tensor:
@@ -128,8 +128,8 @@ class MultipleReducers(Reducer):
     def __init__(
         self, reducers: Mapping[str, ReducerLike], default_reducer: ReducerLike | None = None
     ) -> None:
-        self.reducers = {name: build(reducer) for name, reducer in reducers.items()}
-        self.default_reducer = MeanReducer() if default_reducer is None else build(default_reducer)
+        self.reducers = {name: REDUCERS.build(each, Reducer) for name, each in reducers.items()}
+        self.default_reducer = REDUCERS.build(default_reducer or MeanReducer(), Reducer)
 
     def reduce(self, terms: Terms, relations: Relations) -> Tensor:
         """By the reducer of these elements."""

@@ -1,6 +1,6 @@
 """Penalties on rows (embeddings or learned weights): rows in, a scalar out."""
 
-from typing import Any, TypeAlias, dataclass_transform, overload
+from typing import dataclass_transform
 
 import torch
 from torch import Tensor, nn
@@ -43,25 +43,6 @@ class Regularizer(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """The penalty, a scalar."""
         raise NotImplementedError
-
-
-RegularizerLike: TypeAlias = nn.Module | str | dict[str, Any]
-
-
-@overload
-def build(regularizer: RegularizerLike) -> nn.Module: ...
-
-
-@overload
-def build(regularizer: None) -> None: ...
-
-
-def build(regularizer: RegularizerLike | None) -> nn.Module | None:
-    """A regulariser by name, or by ``{name: ..., argument: ...}``; a module as it is."""
-    if regularizer is None or isinstance(regularizer, nn.Module):
-        return regularizer
-    made: nn.Module = REGULARIZERS.build(regularizer)
-    return made
 
 
 @REGULARIZERS.register("l2")

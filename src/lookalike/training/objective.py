@@ -15,7 +15,7 @@ from lookalike.losses.wrappers import as_loss
 from lookalike.memory import EmbeddingMemory
 from lookalike.miners.base import as_miner
 from lookalike.mixing import Mixing
-from lookalike.ops.autocast import autocast
+from lookalike.ops.device import autocast
 from lookalike.registry import LOSSES, MINERS, SAMPLERS
 from lookalike.training.distributed.gather import gather_rows, shared_out
 
@@ -67,7 +67,7 @@ class Objective(nn.Module):
         loss, miner = self.loss, self.miner
         with autocast(embeddings.device, enabled=False):
             relate = loss.relations if self.memory is None else partial(self.memory.relations, loss)
-            relations = relate(embeddings, labels, list_pairs=miner is not None)
+            relations = relate(embeddings, labels)
             if miner is None:
                 return loss.total_loss(relations)
             mined = miner.choose(loss.image_relations(relations, miner.distance))

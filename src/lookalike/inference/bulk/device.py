@@ -11,7 +11,7 @@ from torch import Tensor
 from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Encoder, Vectors
-from lookalike.ops.allocator import keep_freed_memory
+from lookalike.ops.device import keep_freed_memory
 
 __all__ = ["Device", "Precision"]
 

@@ -117,7 +117,7 @@ class DistributedMinerWrapper(nn.Module):
             return self.miner(emb, labels, *others)  # type: ignore[no-any-return]
         miner, others = as_miner(self.miner), (_all(emb), _all(labels))
         own, distance = _places(emb), miner.distance
-        relations = relate(emb, labels, *others, distance, own=own, list_pairs=True)
+        relations = relate(emb, labels, *others, distance, own=own)
         return Mined(miner.choose(relations))
 
 

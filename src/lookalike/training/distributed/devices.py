@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lookalike.config import RunConfig, TrainConfig
 from lookalike.errors import BadInput
-from lookalike.ops.allocator import keep_freed_memory
+from lookalike.ops.device import keep_freed_memory
 from lookalike.training.distributed.ranks import launched, world_size
 
 UNSYNCED = (
