@@ -9,7 +9,7 @@ from torch.nn.functional import kl_div, log_softmax
 
 from lookalike.errors import BadInput
 from lookalike.labels import Labels
-from lookalike.losses.base import ProxyLoss
+from lookalike.losses.proxies import ProxyLoss
 from lookalike.miners.mined import Indices
 from lookalike.ops.rows import check_rows, in_full_precision, normalize_rows, products
 
