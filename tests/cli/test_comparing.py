@@ -47,7 +47,7 @@ def test_compare_as_json_and_joined(lookalike, study):
     assert (part["trainings"], part["classes"]) == (5, 40)
     first = part["differences"][0]
     assert first["over_classes"]["low"] < first["over_trainings"]["low"] < first["mean"]
-    assert (first["scope"], first["holds"]) == ("other classes", True)
+    assert (first["scope"], first["holds"]) == ("generalizes", True)
     assert part["rows"][0]["over_classes"].keys() == {"low", "high"}
     assert part["searched"].startswith("Searched parameters: ")
     assert part["audit"] == {"verdict": "fair", "flaws": []}
@@ -81,7 +81,7 @@ def test_one_repeat_is_compared_by_the_deviation_over_its_folds(lookalike, make_
 def test_old_results_say_that_they_hold_for_these_classes_only(lookalike, make_study, tmp_path):
     told = lookalike("compare", make_study(tmp_path / "s", classes=0)).stdout
     assert "scores per test class were not kept, so nothing can be said about other classes" in told
-    assert "For these test classes only: multi-similarity scores higher than" in told
+    assert "For this test set only: multi-similarity scores higher than" in told
     assert "is better than" not in told
     assert "Tournament" not in told
 

@@ -83,9 +83,9 @@ def test_a_study_is_fair_and_only_what_holds_is_claimed(study):
     assert claim.startswith("multi-similarity is better than ")
     assert part.open + len(part.narrow_claims) == len(part.differences) - len(better) == 1
     assert part.basis == (
-        "Intervals are over 5 trainings of each method and 40 test classes, crossed. Every verdict "
-        "holds for this split of the classes and these searched settings; another split or search "
-        "may change it."
+        "Intervals are over 5 training runs of each method and 40 test classes, crossed. Every "
+        "verdict holds for this split of the classes and these searched settings; another split "
+        "or search may change it."
     )
     assert part.searched == ("Searched parameters: 3 (multi-similarity, triplet, contrastive).")
 
@@ -105,7 +105,7 @@ def test_the_sample_is_the_scores_of_the_rows(study):
     part = compare(gather([study]), "map@r").datasets[0]
     one = part.trained[1]
     repeats = [
-        np.mean([s["map@r"] for (r, _), s in one.cells.items() if r == repeat])
+        np.mean([model.scores["map@r"] for model in one.models if model.repeat == repeat])
         for repeat in range(5)
     ]
     at = part.sample.names.index(one.name)
@@ -122,9 +122,9 @@ def test_what_holds_over_trainings_only_is_said_to_hold_for_these_classes(make_s
     (part,) = compare(gather([folder]), "map@r").datasets
     assert part.claims == ()
     assert part.narrow_claims[0].startswith(
-        "For these test classes only: multi-similarity scores higher than "
+        "For this test set only: multi-similarity scores higher than "
     )
-    assert {one.scope for one in part.differences} == {"these classes", "open"}
+    assert {one.scope for one in part.differences} == {"this test set", "open"}
 
 
 def test_results_without_scores_per_class_are_read_and_claim_nothing(make_study, tmp_path):
@@ -142,11 +142,11 @@ def test_one_seed_has_the_interval_over_classes_alone(make_study, tmp_path):
     (part,) = compare(gather([folder]), "map@r").datasets
     assert (part.trainings, part.classes) == (1, 40)
     assert part.basis.startswith(
-        "Intervals are over the 40 test classes alone: with one training of each method, another "
-        "training may change the order. Every verdict holds for this split"
+        "Intervals are over the 40 test classes alone: with one training run of each "
+        "method, another one may change the order. Every verdict holds for this split"
     )
     assert part.claims == ()
-    assert part.narrow_claims[0].startswith("For these trainings only: multi-similarity scores")
+    assert part.narrow_claims[0].startswith("For these training runs only: multi-similarity scores")
     assert all(one.over_trainings is None for one in part.differences)
     assert all(one.over_classes is not None for one in part.differences)
 
@@ -164,7 +164,8 @@ def test_one_data_set_has_its_test_classes_as_blocks_and_says_so(study):
     found = compare(gather([study]), "recall@1").tournament
     assert found.blocks == 40
     assert (
-        found.about == "40 test classes of glyphs, each by the mean of 5 trainings of every method"
+        found.about
+        == "40 test classes of glyphs, each by the mean of 5 training runs of every method"
     )
     assert found.standings[0].name == "multi-similarity"
     assert [set(group) for group in found.groups] == [{"contrastive", "triplet"}]

@@ -3,14 +3,14 @@ import itertools
 import numpy as np
 import pytest
 import scikit_posthocs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from lookalike.compare.statistics import (
-    cliques,
     critical_difference,
     friedman,
+    groups_without,
     holm,
     ranks,
     tournament,
@@ -88,26 +88,12 @@ def test_holm_agrees_with_the_definition(p_values):
         assert found[at] == pytest.approx(min(1.0, max(steps)))
 
 
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.floats(1, 9), min_size=1, max_size=8), st.floats(0.1, 4))
-def test_cliques_are_all_the_largest_groups(average, distance):
-    groups = [set(group) for group in cliques(average, distance)]
-
-    def together(group):
-        return all(
-            abs(average[a] - average[b]) < distance for a, b in itertools.combinations(group, 2)
-        )
-
-    every = [
-        set(group)
-        for size in range(2, len(average) + 1)
-        for group in itertools.combinations(range(len(average)), size)
-        if together(group)
-    ]
-    largest = [group for group in every if not any(group < other for other in every)]
-    # Equal ranks at the edges may give the same span twice; each pair must be covered, none more.
-    assert all(together(group) for group in groups)
-    assert all(any(group <= other for other in groups) for group in largest)
+@given(st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6)).filter(lambda p: p[0] < p[1])))
+def test_groups_are_the_longest_runs_without_a_pair_that_is_apart(apart):
+    runs = [range(a, b + 1) for a, b in itertools.combinations(range(7), 2)]
+    whole = [run for run in runs if not any({a, b} <= set(run) for a, b in apart)]
+    longest = [run for run in whole if not any(set(run) < set(other) for other in whole)]
+    assert groups_without(apart, 7) == [tuple(run) for run in longest]
 
 
 def test_equal_methods():

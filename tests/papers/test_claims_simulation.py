@@ -3,7 +3,7 @@
 Every reproduction draws its test classes, trainings and scores anew from a world in which the claim
 is just not true: two methods differ by exactly the margin and are claimed to be the same, are equal
 and one is claimed to be better. A verdict "for other test classes too" is wrong if the claim is
-false in the world, one "for these classes only" if it is false on the classes that were drawn. What
+false in the world, one "for this test set only" if it is false on the classes that were drawn. What
 1,000 reproductions of 5 trainings and 50 test classes confirm wrongly (``pytest -m slow -s``):
 
 ======================================  =======  =====================  =========
@@ -83,7 +83,7 @@ def wrong(name, world, studies, seed=0, resamples=400):
     for _ in range(studies):
         rows, here = world.rows(rng, gaps, axes)
         told = judge(claim, rows, resamples=resamples)
-        truth = here if told.scope == "these classes" else gaps
+        truth = here if told.scope == "this test set" else gaps
         count += told.verdict == "yes" and not true(truth)
     return count / studies
 
@@ -95,7 +95,7 @@ def confirmed(claim, gaps, world, studies, axes=None, seed=1):
         judge(Claim(says="x", **claim), world.rows(rng, gaps, axes)[0], resamples=400)
         for _ in range(studies)
     ]
-    return sum((one.verdict, one.scope) == ("yes", "other classes") for one in told) / studies
+    return sum((one.verdict, one.scope) == ("yes", "generalizes") for one in told) / studies
 
 
 def uncorrelated(r, rows, studies, seed=0):

@@ -115,19 +115,19 @@ def test_the_first_lines_say_what_differs_and_whether_the_claim_held(make_outcom
     assert 'class="scale"' not in plain
 
 
-WIDE, NARROW = ("yes", "other classes"), ("yes", "these classes")
+WIDE, NARROW = ("yes", "generalizes"), ("yes", "this test set")
 
 
 @pytest.mark.parametrize(
     ("verdicts", "sentence"),
     [
         ([WIDE], "Yes: the claim held (other test classes too)."),
-        ([NARROW], "Yes: the claim held (these test classes only)."),
-        ([("no", "these trainings")], "No: the claim did not hold (these training runs only)."),
+        ([NARROW], "Yes: the claim held (this test set only)."),
+        ([("no", "these training runs")], "No: the claim did not hold (these training runs only)."),
         ([("not shown", "")], "Not shown: the intervals do not decide the claim."),
         (
-            [WIDE, NARROW, ("no", "other classes"), ("not shown", "")],
-            "Of 4 claims 1 held (other test classes too), 1 held (these test classes only), "
+            [WIDE, NARROW, ("no", "generalizes"), ("not shown", "")],
+            "Of 4 claims 1 held (other test classes too), 1 held (this test set only), "
             "1 did not hold (other test classes too), 1 could not be decided.",
         ),
         ([], "The document makes no claim that this table or figure could decide."),

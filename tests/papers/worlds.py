@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from lookalike.compare.audit import Experiment
-from lookalike.compare.contenders import MethodResult
+from lookalike.compare.contenders import MethodResult, ModelScores
 from lookalike.evaluation.class_table import ClassTable
-from lookalike.study.classes import RowClasses
 
 
 @dataclass
@@ -26,15 +25,16 @@ class Scored:
     @property
     def contender(self):
         label = ", ".join((self.method, *self.axes.values()))
-        tables = {(at, 0): table for at, table in enumerate(self.tables)}
+        tables = self.tables or [None] * len(self.cells)
         return MethodResult(
             dataset="made up",
             config=None,
-            cells={(at, 0): scores for at, scores in enumerate(self.cells)},
-            concatenated={},
+            scores=tuple(
+                ModelScores(at, 0, scores, table)
+                for at, (scores, table) in enumerate(zip(self.cells, tables, strict=True))
+            ),
             experiment=Experiment(label, {}),
             source=Path(),
-            classes=RowClasses(tables),
         )
 
 

@@ -36,7 +36,7 @@ def test_rows_are_minus_the_best_the_nearest_first(part_of):
         far.classes.low < far.trainings.low < far.mean < far.trainings.high < far.classes.high < 0
     )
     assert (far.colour, far.verdict, far.share) == ("wrong", "worse", 0.0)
-    assert rows["circle"].verdict in ("cannot be told apart", "lower, these classes only")
+    assert rows["circle"].verdict in ("cannot be told apart", "lower, this test set only")
 
 
 def test_a_baseline_above_the_best_method_is_better(part_of):

@@ -157,9 +157,8 @@ def decide(gathered: ResultSet, metric: str) -> Decision:
         raise LookalikeError("the study has no baselines, so nothing can be recommended")
     methods = [one.row for one in ordered if isinstance(one.row, MethodRow)]
     gains = validated_gains(methods, base.validation)
-    sizes = [
-        len(t.queries) for one in compared.contenders for t in one.class_blocks(metric).values()
-    ]
+    models = [model for one in compared.contenders for model in one.models]
+    sizes = [len(model.classes.queries) for model in models if model.classes]
     return Decision(
         candidates=tuple(ordered),
         compared=compared,
@@ -191,7 +190,7 @@ def validated_gains(rows: Sequence[MethodRow], untrained: Sequence[float]) -> li
 
 
 def _candidate(one: MethodResult, gathered: ResultSet, compared: OnDataset) -> Candidate:
-    score = fmean(one.blocks(compared.metric).values())
+    score = fmean(model.scores[compared.metric] for model in one.models)
     bounds = compared.bounds.get(one.name)
     if one.row is not None:
         return Candidate(one.name, one.dim or 0, one.row.validation or 0.0, score, bounds, one.row)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lookalike import evaluation
-from lookalike.compare.uncertainty import Bounds, Sample, class_intervals
+from lookalike.compare.uncertainty import Bounds, class_intervals
 from lookalike.data import ImageSet
 from lookalike.evaluation.class_table import ClassTable
 
@@ -48,9 +48,6 @@ def score_untrained(
     bounds = None
     if table is not None:
         column = table.column(metric)[None]
-        sample = Sample(
-            ("raw",), np.array([[found.scores[metric]]]), {"raw": column}, table.queries
-        )
-        bounds = class_intervals(sample).get("raw")
+        bounds = class_intervals({"raw": column}, table.queries).get("raw")
     count = 0 if table is None else len(table.classes)
     return Untrained(metric, found.scores[metric], bounds, count, features.shape[1])

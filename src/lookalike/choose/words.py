@@ -127,7 +127,7 @@ def _scope(gain: Difference) -> str:
         return "holds for other classes too"
     if gain.scope == "open":
         return "may be chance"
-    return f"holds for {gain.scope} only".replace("these classes", "these test classes")
+    return f"holds for {gain.scope} only"
 
 
 def minus(difference: Difference, name: str) -> str:

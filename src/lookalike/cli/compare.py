@@ -9,7 +9,7 @@ import typer
 from lookalike.cli.console import Anyway, AsJson, Metric, ResultFolders
 
 if TYPE_CHECKING:
-    from lookalike.compare.comparison import Comparison, OnDataset
+    from lookalike.compare.comparison import Comparison, OnDataset, Tournament
     from lookalike.study.results import Which
 
 
@@ -28,7 +28,7 @@ def compare(
 
     Runs that differ in seed and fold alone count as repeats of one method, and studies that differ
     in their seed alone as repeats of the whole study. "Better" is said where it holds for other
-    trainings (or studies) and for other test classes.
+    training runs (or studies) and for other test classes.
     """
     from lookalike.compare.comparison import check_concatenated, chosen_metric
     from lookalike.compare.comparison import compare as compare_rows
@@ -88,7 +88,7 @@ def print_settings(part: "OnDataset") -> None:
 
 
 def print_claims(part: "OnDataset") -> None:
-    """Print what holds, what holds for these classes only, and the number of open pairs."""
+    """Print what holds, what holds for this test set only, and the number of open pairs."""
     from lookalike.report.method_charts import power_sentence
 
     if part.differences:
@@ -100,7 +100,7 @@ def print_claims(part: "OnDataset") -> None:
     if part.differences:
         print(f"No significant difference in {part.open} of {len(part.differences)} pairs.")
     elif part.ranking != "refused" and len(part.contenders) > 1:
-        print("There is nothing to compare: no training has scores of every method.")
+        print("There is nothing to compare: no training run has scores of every method.")
     for base, methods in part.no_better_than_baseline.items():
         if part.differences and part.classes and part.trainings > 1 and methods:
             print(f"Not shown to beat {base}: {', '.join(methods)}.")
@@ -161,8 +161,17 @@ def as_mapping(found: "Comparison") -> dict[str, Any]:
             }
             for part in found.datasets
         ],
-        "tournament": asdict(found.tournament) if found.tournament else None,
+        "tournament": tournament_mapping(found.tournament) if found.tournament else None,
     }
+
+
+def tournament_mapping(tournament: "Tournament") -> dict[str, Any]:
+    """The ranks as JSON values."""
+    standings = [
+        asdict(one) | {"rank": one.rank, "deviation": one.deviation, "total": one.total}
+        for one in tournament.standings
+    ]
+    return asdict(tournament) | {"standings": standings}
 
 
 def row_mapping(one: Any, part: "OnDataset", found: "Comparison") -> dict[str, Any]:

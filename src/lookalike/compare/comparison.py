@@ -9,19 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.compare.audit import Audit, audit, listed
-from lookalike.compare.contenders import MethodResult, ResultSet
-from lookalike.compare.sampling import class_bounds, sample_of
-from lookalike.compare.sources import shares_sentence, sources
+from lookalike.compare.contenders import (
+    MethodResult,
+    ResultSet,
+    class_bounds,
+    sample_of,
+    sources,
+)
 from lookalike.compare.statistics import (
     Friedman,
     Standing,
-    cliques,
     critical_difference,
     friedman,
-    runs_without,
+    groups_without,
     tournament,
 )
 from lookalike.compare.uncertainty import Bounds, Difference, Sample, Scope, differences
+from lookalike.compare.variance import Variance, shares_sentence
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.evaluation.metrics import more_is_better
 from lookalike.study.results import Which
@@ -39,7 +43,7 @@ class Tournament:
     """Average ranks over blocks, and which methods cannot be told apart.
 
     Over six data sets or more, Friedman's and Nemenyi's tests say so (Demšar, JMLR 2006). Over test
-    classes they would not: classes of one training share what that training did by chance, and the
+    classes they would not: classes of one training run share what that run did by chance, and the
     tests would find differences between seeds of one method. There the rule for pairs decides.
     """
 
@@ -75,9 +79,9 @@ class OnDataset:
     ranking: Ranking
     differences: tuple[Difference, ...]
     sample: Sample
-    """The scores that the differences come from, by training and test class."""
+    """The scores that the differences come from, by training run and test class."""
     bounds: Mapping[str, Bounds]
-    """By method: the interval of its score over trainings x test classes, where known."""
+    """By method: the interval of its score over training runs x test classes, where known."""
     metric: str = "map@r"
     """What ranks, and what the differences are of."""
 
@@ -93,7 +97,7 @@ class OnDataset:
 
     @property
     def trainings(self) -> int:
-        """The number of trainings of each method that are compared."""
+        """The number of training runs of each method that are compared."""
         return self.sample.trainings
 
     @property
@@ -113,7 +117,7 @@ class OnDataset:
 
     @property
     def _intervals(self) -> str:
-        times = f"{self.trainings} training{'s' * (self.trainings != 1)} of each method"
+        times = f"{self.trainings} training run{'s' * (self.trainings != 1)} of each method"
         if self.studies > 1:
             times = f"{self.trainings} whole studies"
         if not self.classes:
@@ -123,8 +127,8 @@ class OnDataset:
             )
         if self.trainings == 1:
             return (
-                f"Intervals are over the {self.classes:,} test classes alone: with one training of "
-                "each method, another training may change the order."
+                f"Intervals are over the {self.classes:,} test classes alone: with one training "
+                "run of each method, another one may change the order."
             )
         return f"Intervals are over {times} and {self.classes:,} test classes, crossed."
 
@@ -133,10 +137,10 @@ class OnDataset:
         """For which split and settings every verdict holds, in one sentence."""
         if self.studies > 1:
             return (
-                "Each study has its own split, search and trainings, so a verdict holds for others "
-                "of the same design."
+                "Each study has its own split, search and training runs, so a verdict holds for "
+                "others of the same design."
             )
-        searched = any(one.row is not None and one.row.tuned for one in self.contenders)
+        searched = any(row.tuned for one in self.contenders for row in one.rows)
         settings = "these searched settings" if searched else "these settings"
         return (
             f"Every verdict holds for this split of the classes and {settings}; another split or "
@@ -146,7 +150,7 @@ class OnDataset:
     @property
     def readings(self) -> str:
         """For how many choices of settings the test set was read, in one sentence."""
-        counts = {one.name: one.times_read for one in self.trained if one.times_read is not None}
+        counts = {one.name: one.rows[0].times_read for one in self.trained if one.rows}
         if not counts:
             return ""
         several = [f"{count} times for {name}" for name, count in counts.items() if count > 1]
@@ -162,12 +166,23 @@ class OnDataset:
         return tuple(shares_sentence(found, what) for found, what in named if found)
 
     @property
+    def variances(self) -> tuple[Variance, ...]:
+        """Of the differences between the best and the other trained methods, where known."""
+        tables = self.sample.by_class
+        names = {one.name for one in self.trained} & tables.keys()
+        return tuple(
+            Variance.of(tables[one.better] - tables[one.worse], self.sample.queries)
+            for one in self.to_best
+            if {one.better, one.worse} <= names and one.over_classes is not None
+        )
+
+    @property
     def searched(self) -> str:
         """How many parameters of each method were searched, in one sentence; empty: unknown."""
         rows: dict[int, list[str]] = {}
         for one in self.trained:
-            if one.searched is not None:
-                rows.setdefault(one.searched, []).append(one.name)
+            if one.rows:
+                rows.setdefault(len(one.rows[0].tuned), []).append(one.name)
         if not any(rows):
             return ""
         parts = (f"{count} ({', '.join(rows[count])})" for count in sorted(rows))
@@ -175,17 +190,16 @@ class OnDataset:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """What holds for other trainings and other classes: one sentence for each method."""
-        return self._sentences("other classes", "{} is better than {}.")
+        """What holds for other training runs and other classes: one sentence for each method."""
+        return self._sentences("generalizes", "{} is better than {}.")
 
     @property
     def narrow_claims(self) -> tuple[str, ...]:
-        """What holds for these test classes only, or for these trainings only."""
-        of_classes = "For these test classes only: {} scores higher than {}."
-        of_trainings = "For these trainings only: {} scores higher than {}."
-        return (
-            *self._sentences("these trainings", of_trainings),
-            *self._sentences("these classes", of_classes),
+        """What holds for this test set only, or for these training runs only."""
+        scopes: tuple[Scope, ...] = ("these training runs", "this test set")
+        words = "For {} only: {{}} scores higher than {{}}."
+        return tuple(
+            sentence for scope in scopes for sentence in self._sentences(scope, words.format(scope))
         )
 
     def _sentences(self, scope: Scope, words: str) -> tuple[str, ...]:
@@ -328,8 +342,8 @@ def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tourna
     elif all(name in part.sample.by_class for part in ranked for name in names):
         scores = np.concatenate([_class_scores(part.sample, names) for part in ranked])
         times = {part.trainings for part in ranked}
-        unit = "whole studies" if ranked[0].studies > 1 else "trainings"
-        several = f"the mean of {max(times)} {unit}" if min(times) > 1 else "one training"
+        unit = "whole studies" if ranked[0].studies > 1 else "training runs"
+        several = f"the mean of {max(times)} {unit}" if min(times) > 1 else "one training run"
         about = f"{len(scores):,} test classes of {of}, each by {several} of every method"
     else:
         return None
@@ -338,19 +352,17 @@ def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tourna
     standings = tournament(scores, names)
     order = [one.name for one in standings]
     tested, distance, rule = None, None, ""
+    pairs = list(combinations(range(len(order)), 2))
     groups: Sequence[Sequence[int]] = ()
     if len(datasets) >= ENOUGH_DATASETS:
         tested, rule = friedman(scores), NEMENYI
         distance = critical_difference(len(names), len(scores))
-        groups = cliques([one.rank for one in standings], distance)
+        gaps = {(i, j): standings[j].rank - standings[i].rank for i, j in pairs}
+        groups = groups_without([pair for pair in pairs if gaps[pair] >= distance], len(order))
     elif len(ranked) == 1 and not cells and ranked[0].trainings > 1:
         told = {frozenset((d.better, d.worse)) for d in ranked[0].differences if d.holds}
-        apart = [
-            (i, j)
-            for i, j in combinations(range(len(order)), 2)
-            if frozenset((order[i], order[j])) in told
-        ]
-        groups, rule = runs_without(apart, len(order)), PAIRWISE
+        apart = [(i, j) for i, j in pairs if {order[i], order[j]} in told]
+        groups, rule = groups_without(apart, len(order)), PAIRWISE
     return Tournament(
         standings=tuple(standings),
         friedman=tested,
@@ -364,13 +376,13 @@ def _tournament(parts: Sequence[OnDataset], metric: str, which: Which) -> Tourna
 
 
 def _class_scores(sample: Sample, names: Sequence[str]) -> NDArray[np.float64]:
-    """Scores by test class and method, the mean over trainings."""
+    """Scores by test class and method, the mean over training runs."""
     return np.stack([sample.by_class[name].mean(axis=0) for name in names], axis=1)
 
 
 def _points(one: Difference) -> str:
     """The difference in points, with the interval that its scope stands for."""
-    narrow = one.scope == "these classes"
+    narrow = one.scope == "this test set"
     bounds = one.over_trainings if narrow else one.over_classes
     shown = "" if bounds is None else f", {100 * bounds.low:.1f} to {100 * bounds.high:.1f}"
     return f"by {100 * one.mean:.1f} points{shown}"

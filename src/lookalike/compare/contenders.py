@@ -1,11 +1,18 @@
-"""Methods with their test scores, gathered from studies and from single runs."""
+"""Methods with their test scores: gathered from studies and from single runs, and sampled.
+
+Every score is of one model (:class:`ModelScores`): a fold of a repeat of a study. Intervals, tests
+and shares of the variance read them by training run and test class.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from lookalike.compare.audit import Experiment
 from lookalike.compare.conditions import (
@@ -14,46 +21,57 @@ from lookalike.compare.conditions import (
     tuned_conditions,
     varied_conditions,
 )
+from lookalike.compare.uncertainty import Bounds, Sample, class_intervals
+from lookalike.compare.variance import Floats, Ints, Sources
 from lookalike.config import RunConfig, parse
 from lookalike.config.keys import flattened
 from lookalike.errors import BadInput
-from lookalike.evaluation.class_table import ClassTable, mean_table
+from lookalike.evaluation.class_table import ClassTable
 from lookalike.shipped import find_shipped
-from lookalike.study.classes import Cell, RowClasses
+from lookalike.study.classes import RowClasses
 from lookalike.study.intervals import Interval, summarize
 from lookalike.study.result_files import baseline_classes, load_results, method_classes
-from lookalike.study.results import BaselineRow, MethodRow, StudyResults, Which
+from lookalike.study.results import BaselineRow, MethodRow, StudyResults, Tested, Which
 from lookalike.training import Run
-
-Scores = Mapping[str, float]
 
 BASELINES = {"raw-features": "raw features", "pca": "PCA", "lda": "LDA, shrunk"}
 
 
 @dataclass(frozen=True)
+class ModelScores:
+    """The test scores of one model: of one fold of one repeat.
+
+    Attributes:
+        repeat: The number of the repeat.
+        fold: The fold; None: the embeddings of all folds, concatenated.
+        scores: By metric.
+        classes: Scores per test class, where they were kept.
+        study: Which of several whole studies of one design it is of.
+    """
+
+    repeat: int
+    fold: int | None
+    scores: Mapping[str, float]
+    classes: ClassTable | None = None
+    study: int = 0
+
+
+@dataclass(frozen=True)
 class MethodResult:
-    """One method on one data set: test scores by repeat and fold, and their conditions."""
+    """One method on one data set: the test scores of its models, and their conditions."""
 
     dataset: str
     config: RunConfig | None
-    cells: Mapping[Cell, Scores]
-    concatenated: Mapping[int, Scores]
-    """By repeat: of the folds' concatenated embeddings; empty where there is one fold."""
+    scores: tuple[ModelScores, ...]
+    """Of every model and, where there are several folds, of each repeat's concatenated ones."""
     experiment: Experiment
     source: Path
-    row: MethodRow | None = None
+    rows: tuple[MethodRow, ...] = ()
+    """The rows of its studies; empty of single runs and of baselines."""
     runs: tuple[Run, ...] = ()
     dim: int | None = None
     axes: Mapping[str, str] = field(default_factory=dict)
     """The values at which it is compared with others: ``{"network": "resnet50"}``."""
-    classes: RowClasses = field(default_factory=RowClasses)
-    """Scores per test class; empty where they were not kept."""
-    times_read: int | None = None
-    """For how many choices of settings its test scores were read; None: unknown."""
-    searched: int | None = None
-    """How many of its parameters were searched; None: unknown, as of single runs."""
-    studies: int = 1
-    """How many whole studies its repeats are; 1: repeats are those of one study."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """The settings in which it differs from rows of the same name, where its name has a number."""
 
@@ -69,6 +87,11 @@ class MethodResult:
         return self.experiment.name
 
     @property
+    def row(self) -> MethodRow | None:
+        """Its row in the results of one study."""
+        return self.rows[0] if len(self.rows) == 1 else None
+
+    @property
     def baseline(self) -> bool:
         """Whether nothing was trained."""
         return not self.experiment.trained
@@ -81,42 +104,54 @@ class MethodResult:
         return self.baseline and ((bool(self.runs) and plain_head) or raw)
 
     @property
+    def models(self) -> tuple[ModelScores, ...]:
+        """The scores of each trained model."""
+        return tuple(one for one in self.scores if one.fold is not None)
+
+    @property
+    def concatenated(self) -> tuple[ModelScores, ...]:
+        """The scores of the folds' concatenated embeddings; empty where there is one fold."""
+        return tuple(one for one in self.scores if one.fold is None)
+
+    @property
     def has_one_embedding(self) -> bool:
         """Whether all folds share one embedding, that of an untrained network."""
         return self.baseline and not self.concatenated
 
     @property
+    def studies(self) -> int:
+        """How many whole studies its repeats are; 1: repeats are those of one study."""
+        return len({one.study for one in self.scores})
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """The names of the metrics that every model was measured by."""
-        first, *others = list(self.cells.values()) or [{}]
+        first, *others = [one.scores for one in self.models] or [{}]
         return tuple(name for name in first if all(name in other for other in others))
 
-    def blocks(self, metric: str, which: Which = "separate") -> dict[Cell, float]:
-        """The score of each block: of each model, or of each repeat's concatenated embedding."""
-        if which == "concatenated" and not self.has_one_embedding:
-            return {(r, 0): s[metric] for r, s in self.concatenated.items() if metric in s}
-        return {cell: scores[metric] for cell, scores in self.cells.items() if metric in scores}
+    def measured(self, metric: str, which: Which = "separate") -> list[ModelScores]:
+        """What was measured: every model, or each repeat's concatenated embedding."""
+        joined = which == "concatenated" and not self.has_one_embedding
+        found = self.concatenated if joined else self.models
+        return [one for one in found if metric in one.scores]
 
-    def class_blocks(self, metric: str, which: Which = "separate") -> dict[Cell, ClassTable]:
-        """The scores per test class of each block; empty where some were not kept."""
-        tables: dict[Cell, ClassTable] = dict(self.classes.separate)
-        if which == "concatenated" and not self.has_one_embedding:
-            tables = {(repeat, 0): one for repeat, one in self.classes.concatenated.items()}
-        found = {cell: one for cell, one in tables.items() if metric in one.metrics}
-        return found if found.keys() >= self.blocks(metric, which).keys() else {}
+    def repeated(self, metric: str, which: Which = "separate") -> dict[int, list[ModelScores]]:
+        """The same by repeat; of several whole studies, each of them is a repeat."""
+        found: dict[int, list[ModelScores]] = {}
+        for one in self.measured(metric, which):
+            found.setdefault(one.study if self.studies > 1 else one.repeat, []).append(one)
+        return dict(sorted(found.items()))
 
     def interval(self, metric: str, which: Which = "separate") -> Interval | None:
         """Over repeats (the mean of a repeat's folds); of one repeat over its folds.
 
         None where the metric is missing. A baseline has no deviation: nothing is trained.
         """
-        repeats: dict[int, list[float]] = {}
-        for (repeat, _), score in sorted(self.blocks(metric, which).items()):
-            repeats.setdefault(repeat, []).append(score)
+        repeats = self.repeated(metric, which).values()
         if not repeats:
             return None
-        scores = list(repeats.values())
-        return summarize([[fmean(folds)] for folds in scores] if self.baseline else scores)
+        values = [[one.scores[metric] for one in models] for models in repeats]
+        return summarize([[fmean(folds)] for folds in values] if self.baseline else values)
 
 
 @dataclass(frozen=True)
@@ -204,24 +239,81 @@ def _of_study(study: StudyResults, prefix: str) -> list[MethodResult]:
     Where every cell has one method only, the values of axes are compared instead: all rows are in
     one cell, and their names say the values.
     """
-    tested = [row for row in study.rows if row.repeats] if study.chosen else []
-    places = [(row.dataset, tuple(row.axes.items())) for row in study.planned]
-    alone = len(set(places)) == len(places) and bool(study.axes)
-    rows = [_of_row(row, study, prefix, alone) for row in tested]
-    found = list(rows)
-    for baseline in study.baselines if study.chosen else ():
+    if not study.chosen:
+        return []
+    cells = [(row.dataset, tuple(row.axes.items())) for row in study.planned]
+    alone = len(set(cells)) == len(cells) and bool(study.axes)
+    tested = [row for row in study.rows if row.repeats]
+    found = [_of_row(row, study, prefix, alone) for row in tested]
+    for baseline in study.baselines:
         group = baseline.group or baseline.dataset
-        same = [
-            (row, one.axes)
-            for row, one in zip(tested, rows, strict=True)
-            if (row.group or row.dataset) == group
-        ]
-        axes = {json.dumps(dict(axes)): (row, axes) for row, axes in reversed(same)}
-        for row, values in reversed(axes.values()):
-            found.append(_of_baseline(baseline, study, prefix, row, values, alone))
-        if not same:
-            found.append(_of_baseline(baseline, study, prefix, None, {}, alone))
+        beside: dict[str, MethodRow | None] = {}
+        for row in tested:
+            if (row.group or row.dataset) == group:
+                beside.setdefault("" if alone else json.dumps(row.axes), row)
+        for first in beside.values() or [None]:
+            found.append(_of_baseline(baseline, study, prefix, first, alone))
     return found
+
+
+def _of_row(row: MethodRow, study: StudyResults, prefix: str, alone: bool) -> MethodResult:
+    config = parse(row.config, f"{study.folder}: {row.label}")
+    conditions = conditions_of(config, trials=len(row.trials), seeds=row.seeds)
+    tested = {repeat.number: repeat for repeat in row.repeats}
+    return MethodResult(
+        dataset=row.dataset,
+        config=config,
+        scores=_scores(tested, method_classes(study.folder, row)),
+        experiment=Experiment(
+            prefix + (row.label if alone else row.method),
+            _with_data(conditions, study.fingerprint(row)),
+            tuned=tuned_conditions(row.tuned),
+            varied=varied_conditions(row.axes) if alone else frozenset(),
+            trained=config.train.epochs > 0,
+            folds=max((len(repeat.separate) for repeat in row.repeats), default=1),
+            outdated=row.outdated,
+            read_again=row.read_again,
+        ),
+        source=study.folder,
+        rows=(row,),
+        dim=config.model.dim,
+        axes={} if alone else row.axes,
+    )
+
+
+def _of_baseline(
+    baseline: BaselineRow, study: StudyResults, prefix: str, row: MethodRow | None, alone: bool
+) -> MethodResult:
+    """A baseline under the conditions of a method: same images, same network."""
+    config = parse(row.config, str(study.folder)) if row else None
+    conditions = conditions_of(config) if config else {"data": baseline.dataset}
+    return MethodResult(
+        dataset=baseline.dataset,
+        config=config,
+        scores=_scores({0: baseline}, baseline_classes(study.folder, baseline)),
+        experiment=Experiment(
+            prefix + BASELINES.get(baseline.baseline, baseline.baseline),
+            _with_data(conditions, study.fingerprint(baseline)),
+            varied=varied_conditions(row.axes) if row and alone else frozenset(),
+            trained=False,
+        ),
+        source=study.folder,
+        dim=baseline.dim,
+        axes=row.axes if row and not alone else {},
+    )
+
+
+def _scores(repeats: Mapping[int, Tested], classes: RowClasses | None) -> tuple[ModelScores, ...]:
+    tables = classes or RowClasses()
+    found = []
+    for repeat, tested in repeats.items():
+        for fold, scores in enumerate(tested.separate or (tested.concatenated,)):
+            table = tables.separate.get((repeat, fold))
+            found.append(ModelScores(repeat, fold, scores, table))
+        if len(tested.separate) > 1:
+            table = tables.concatenated.get(repeat)
+            found.append(ModelScores(repeat, None, tested.concatenated, table))
+    return tuple(found)
 
 
 def _design(study: StudyResults) -> str:
@@ -237,99 +329,16 @@ def _design(study: StudyResults) -> str:
 
 
 def _of_whole_studies(found: Sequence[Sequence[MethodResult]]) -> list[MethodResult]:
-    """The rows of studies of one design, each study as one repeat of the whole.
-
-    A method that some of them have not tested is left out.
-    """
-    if len(found) == 1:
-        return list(found[0])
-    places = [{(one.cell, one.name): one for one in study} for study in found]
-    common = [key for key in places[0] if all(key in study for study in places)]
-    return [_joined([study[key] for study in places]) for key in common]
-
-
-def _joined(same: Sequence[MethodResult]) -> MethodResult:
-    """One method of several studies: the repeat of a model is the number of its study."""
-    first = same[0]
-    cells: dict[Cell, Scores] = {}
-    tables: dict[Cell, ClassTable] = {}
-    together: dict[int, Scores] = {}
-    joined: dict[int, ClassTable] = {}
-    for number, one in enumerate(same):
-        for place, cell in enumerate(sorted(one.cells)):
-            cells[number, place] = one.cells[cell]
-            if cell in one.classes.separate:
-                tables[number, place] = one.classes.separate[cell]
-        if one.concatenated:
-            scores = list(one.concatenated.values())
-            together[number] = {m: fmean(s[m] for s in scores) for m in scores[0]}
-        if one.classes.concatenated:
-            joined[number] = mean_table(list(one.classes.concatenated.values()))
-    return replace(
-        first,
-        cells=cells,
-        concatenated=together,
-        classes=RowClasses(tables, joined),
-        row=None,
-        studies=len(same),
-    )
-
-
-def _of_row(row: MethodRow, study: StudyResults, prefix: str, alone: bool) -> MethodResult:
-    config = parse(row.config, f"{study.folder}: {row.label}")
-    conditions = conditions_of(config, trials=len(row.trials), seeds=row.seeds)
-    return MethodResult(
-        dataset=row.dataset,
-        config=config,
-        cells={(r.number, f): s for r in row.repeats for f, s in enumerate(r.separate)},
-        concatenated={r.number: r.concatenated for r in row.repeats if len(r.separate) > 1},
-        experiment=Experiment(
-            prefix + (row.label if alone else row.method),
-            _with_data(conditions, study.fingerprint(row)),
-            tuned=tuned_conditions(row.tuned),
-            varied=varied_conditions(row.axes) if alone else frozenset(),
-            trained=config.train.epochs > 0,
-            folds=max((len(repeat.separate) for repeat in row.repeats), default=1),
-            outdated=row.outdated,
-            read_again=row.read_again,
-        ),
-        source=study.folder,
-        row=row,
-        searched=len(row.tuned),
-        times_read=row.times_read,
-        dim=config.model.dim,
-        axes={} if alone else row.axes,
-        classes=method_classes(study.folder, row) or RowClasses(),
-    )
-
-
-def _of_baseline(
-    row: BaselineRow,
-    study: StudyResults,
-    prefix: str,
-    method: MethodRow | None,
-    axes: Mapping[str, str],
-    alone: bool,
-) -> MethodResult:
-    """A baseline under the conditions of a method: same images, same network."""
-    config = parse(method.config, str(study.folder)) if method else None
-    conditions = conditions_of(config) if config else {"data": row.dataset}
-    return MethodResult(
-        dataset=row.dataset,
-        config=config,
-        cells={(0, f): scores for f, scores in enumerate(row.separate or (row.concatenated,))},
-        concatenated={0: row.concatenated} if len(row.separate) > 1 else {},
-        experiment=Experiment(
-            prefix + BASELINES.get(row.baseline, row.baseline),
-            _with_data(conditions, study.fingerprint(row)),
-            varied=varied_conditions(method.axes) if method and alone else frozenset(),
-            trained=False,
-        ),
-        source=study.folder,
-        dim=row.dim,
-        axes=axes,
-        classes=baseline_classes(study.folder, row) or RowClasses(),
-    )
+    """The rows of studies of one design; a method that some have not tested is left out."""
+    by_key = [{(one.cell, one.name): one for one in study} for study in found]
+    common = [key for key in by_key[0] if all(key in study for study in by_key)]
+    joined = []
+    for key in common:
+        same = [study[key] for study in by_key]
+        scores = [replace(m, study=at) for at, one in enumerate(same) for m in one.scores]
+        rows = [row for one in same for row in one.rows]
+        joined.append(replace(same[0], scores=tuple(scores), rows=tuple(rows)))
+    return joined
 
 
 def _of_runs(runs: Sequence[Run], names: Mapping[Path, str]) -> list[MethodResult]:
@@ -346,31 +355,30 @@ def _of_runs(runs: Sequence[Run], names: Mapping[Path, str]) -> list[MethodResul
 
 
 def _of_group(group: Sequence[tuple[Run, RunConfig]], names: Mapping[Path, str]) -> MethodResult:
-    config = group[0][1]
+    first, config = group[0]
     seeds = sorted({one.seed for _, one in group})
-    places = [(seeds.index(one.seed), one.protocol.fold) for _, one in group]
-    cells = {at: run.result["test"] for at, (run, _) in zip(places, group, strict=True)}
-    tables = {at: run.classes for at, (run, _) in zip(places, group, strict=True)}
-    fingerprint = group[0][0].result["data_fingerprint"]
-    conditions = _with_data(conditions_of(config, seeds=len(seeds)), fingerprint)
+    conditions = _with_data(
+        conditions_of(config, seeds=len(seeds)), first.result["data_fingerprint"]
+    )
     if (config.train.patience, config.train.patience_epochs) == (None, None):
         # epochs of different samplers may differ in length
         conditions["steps"] = max(int(run.result.get("steps", 0)) for run, _ in group) or None
     return MethodResult(
         dataset=config.data.name,
         config=config,
-        cells=cells,
-        concatenated={},
+        scores=tuple(
+            ModelScores(seeds.index(one.seed), one.protocol.fold, run.result["test"], run.classes)
+            for run, one in group
+        ),
         experiment=Experiment(
-            names.get(group[0][0].folder, method_name(config)),
+            names.get(first.folder, method_name(config)),
             conditions,
             trained=config.train.epochs > 0,
-            folds=len({fold for _, fold in cells}),
+            folds=len({one.protocol.fold for _, one in group}),
         ),
-        source=group[0][0].folder,
+        source=first.folder,
         runs=tuple(run for run, _ in group),
         dim=config.model.dim,
-        classes=RowClasses({at: table for at, table in tables.items() if table is not None}),
     )
 
 
@@ -425,3 +433,128 @@ def _differing_settings(same: Sequence[MethodResult]) -> list[dict[str, str]]:
         and len({json.dumps(values.get(key), sort_keys=True) for values in flat}) > 1
     ]
     return [{key: str(values[key]) for key in keys if key in values} for values in flat]
+
+
+def sample_of(rows: Sequence[MethodResult], metric: str, which: Which = "separate") -> Sample:
+    """The scores of ``rows`` over the repeats and folds that every trained row has.
+
+    A training run is a repeat: the mean of its folds, which share their seed. A baseline has one
+    value per fold, or only one; it is compared with every repeat. Scores per class are those of the
+    rows that have the same test classes as the first that has any.
+    """
+    several = any(one.studies > 1 for one in rows)
+    measured = {
+        one.name: {(m.study, m.repeat, m.fold): m for m in one.measured(metric, which)}
+        for one in rows
+    }
+    trained = [measured[one.name].keys() for one in rows if not one.baseline]
+    common = sorted(set[Key].intersection(*map(set, trained))) if trained else []
+    for one in rows:
+        if one.baseline:
+            own = list(measured[one.name].values())
+            counterparts = {key: _counterpart(own, key) for key in common}
+            measured[one.name] = {key: m for key, m in counterparts.items() if m is not None}
+            common = [key for key in common if key in measured[one.name]]
+    runs: dict[int, list[Key]] = {}
+    for key in common:
+        runs.setdefault(key[0] if several else key[1], []).append(key)
+    models = {name: [[own[key] for key in keys] for keys in runs.values()]
+              for name, own in measured.items()}  # fmt: skip
+    totals = [[fmean(m.scores[metric] for m in run) for run in models[one.name]] for one in rows]
+    by_class: dict[str, Floats] = {}
+    classes: tuple[str, ...] = ()
+    queries: Ints = np.empty(0, np.int64)
+    for one in rows:
+        table = _by_class(models[one.name], metric)
+        if table is None:
+            continue
+        if not by_class:
+            classes, queries = table[:2]
+        if table[0] == classes and np.array_equal(table[1], queries):
+            by_class[one.name] = table[2]
+    names = tuple(one.name for one in rows)
+    return Sample(names, np.array(totals, float).reshape(len(rows), len(runs)), by_class, queries)
+
+
+Key: TypeAlias = tuple[int, int, int | None]
+"""Study, repeat and fold of a model."""
+
+
+def _counterpart(own: Sequence[ModelScores], key: Key) -> ModelScores | None:
+    """The model of a baseline beside a trained one: of its study, repeat and fold, or the only one.
+
+    A baseline of a study has repeat 0 only; one of single runs may have several.
+    """
+    study, repeat, fold = key
+    own = [one for one in own if one.study == study]
+    if len({one.repeat for one in own}) > 1:
+        own = [one for one in own if one.repeat == repeat]
+    return own[0] if len(own) == 1 else next((one for one in own if one.fold == fold), None)
+
+
+def _by_class(
+    runs: Iterable[Sequence[ModelScores]], metric: str
+) -> tuple[tuple[str, ...], Ints, Floats] | None:
+    """The test classes, their queries, and scores by training run (the mean of folds) and class.
+
+    None where scores per class were not kept, or models were tested on different classes.
+    """
+    tables = [[one.classes for one in models] for models in runs]
+    first = tables[0][0] if tables else None
+    if first is None:
+        return None
+    columns: list[list[Floats]] = [[] for _ in tables]
+    for column, folds in zip(columns, tables, strict=True):
+        for table in folds:
+            if table is None or metric not in table.metrics or table.classes != first.classes:
+                return None
+            if not np.array_equal(table.queries, first.queries):
+                return None
+            column.append(table.column(metric))
+    return first.classes, first.queries, np.stack([np.mean(folds, axis=0) for folds in columns])
+
+
+def class_bounds(
+    rows: Sequence[MethodResult], metric: str, which: Which = "separate"
+) -> dict[str, Bounds]:
+    """By method: the interval of its score over all its training runs x test classes, if known."""
+    groups: dict[tuple[int, tuple[str, ...]], tuple[Ints, dict[str, Floats]]] = {}
+    for one in rows:
+        table = _by_class(one.repeated(metric, which).values(), metric)
+        if table is not None:  # of equal size: the same draws for all
+            classes, queries, values = table
+            groups.setdefault((len(values), classes), (queries, {}))[1][one.name] = values
+    return {
+        name: bounds
+        for queries, tables in groups.values()
+        for name, bounds in class_intervals(tables, queries).items()
+    }
+
+
+def sources(rows: Sequence[MethodResult], metric: str) -> tuple[list[Sources], list[Sources]]:
+    """The sources of the variance of scores, and of the differences of every pair of methods.
+
+    Args:
+        rows: The trained methods of several whole studies.
+        metric: The metric.
+
+    Returns:
+        Both lists; empty where scores per class were not kept, or of a single study.
+    """
+    tables: list[Floats] = []
+    queries: Ints = np.empty(0, np.int64)
+    for one in rows:
+        runs: dict[tuple[int, int], list[ModelScores]] = {}
+        for model in one.measured(metric):
+            runs.setdefault((model.study, model.repeat), []).append(model)
+        found = _by_class([runs[key] for key in sorted(runs)], metric)
+        if one.studies < 2 or found is None or len(runs) % one.studies:
+            return [], []
+        _, queries, values = found
+        tables.append(values.reshape(one.studies, -1, len(queries)))
+    if len({table.shape for table in tables}) != 1:
+        return [], []
+    return (
+        [Sources.of(table, queries) for table in tables],
+        [Sources.of(a - b, queries) for a, b in combinations(tables, 2)],
+    )

@@ -3,12 +3,13 @@
 Everything reads ``scores[block, method]``: one row for each data set, or for each test class of one
 data set, one column for each method. Higher is better. Repeats on the same classes are not blocks:
 they share what the classes have in common. The tests are for data sets: test classes share the luck
-of a training, so over them ranks are shown and not tested.
+of a training run, so over them ranks are shown and not tested.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,15 +24,25 @@ SMALLEST_P = 1e-16
 
 @dataclass(frozen=True)
 class Standing:
-    """The average rank of a method in a tournament (1 is best), and its deviation over blocks."""
+    """The ranks of a method in a tournament, 1 for the best, one for each block."""
 
     name: str
-    rank: float
-    deviation: float | None
-    total: float
-    """The sum of its ranks."""
     ranks: tuple[float, ...]
-    """In each block."""
+
+    @property
+    def rank(self) -> float:
+        """The average rank."""
+        return fmean(self.ranks)
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation over blocks; None of one block."""
+        return stdev(self.ranks) if len(self.ranks) > 1 else None
+
+    @property
+    def total(self) -> float:
+        """The sum of its ranks."""
+        return sum(self.ranks)
 
 
 @dataclass(frozen=True)
@@ -53,20 +64,13 @@ def ranks(scores: ArrayLike) -> Floats:
 
 
 def tournament(scores: ArrayLike, names: Sequence[str]) -> list[Standing]:
-    """Average rank and its deviation over blocks, the best first."""
-    placed = ranks(scores)
-    _check_names(names, placed.shape[1])
-    spread = placed.std(axis=0, ddof=1) if len(placed) > 1 else None
-    found = [
-        Standing(
-            name,
-            float(placed[:, i].mean()),
-            None if spread is None else float(spread[i]),
-            float(placed[:, i].sum()),
-            tuple(map(float, placed[:, i])),
+    """The ranks of each method over blocks, the best first."""
+    columns = ranks(scores).T.tolist()
+    if len(names) != len(columns) or len(set(names)) != len(names):
+        raise BadInput(
+            f"{len(columns)} methods need as many different names, not {len(set(names))}"
         )
-        for i, name in enumerate(names)
-    ]
+    found = [Standing(name, tuple(own)) for name, own in zip(names, columns, strict=True)]
     return sorted(found, key=lambda standing: standing.rank)
 
 
@@ -104,27 +108,10 @@ def critical_difference(methods: int, blocks: int, alpha: float = 0.05) -> float
     return q * math.sqrt(methods * (methods + 1) / (6 * blocks))
 
 
-def cliques(average_ranks: Sequence[float], distance: float) -> list[tuple[int, ...]]:
-    """Largest groups of methods whose ranks lie within ``distance``: positions, best first.
-
-    >>> cliques([1.0, 2.0, 2.8], 1.5)
-    [(0, 1), (1, 2)]
-    """
-    order = sorted(range(len(average_ranks)), key=average_ranks.__getitem__)
-    found: list[tuple[int, ...]] = []
-    reached = 0
-    for start, first in enumerate(order):
-        inside = [at for at in order[start:] if average_ranks[at] - average_ranks[first] < distance]
-        if len(inside) > 1 and start + len(inside) > reached:
-            found.append(tuple(inside))
-            reached = start + len(inside)
-    return found
-
-
-def runs_without(apart: Sequence[tuple[int, int]], count: int) -> list[tuple[int, ...]]:
+def groups_without(apart: Collection[tuple[int, int]], count: int) -> list[tuple[int, ...]]:
     """Longest runs of neighbours among ``count`` positions that hold no pair of ``apart``.
 
-    >>> runs_without([(0, 2)], 4)
+    >>> groups_without([(0, 2)], 4)
     [(0, 1), (1, 2, 3)]
     """
     found: list[tuple[int, ...]] = []
@@ -155,11 +142,6 @@ def _checked(scores: ArrayLike) -> Floats:
     if not np.isfinite(given).all():
         raise BadInput("a score is missing or not a number; every block needs every method")
     return given
-
-
-def _check_names(names: Sequence[str], methods: int) -> None:
-    if len(names) != methods or len(set(names)) != methods:
-        raise BadInput(f"{methods} methods need as many different names, not {len(set(names))}")
 
 
 def check_confidence(confidence: float) -> None:

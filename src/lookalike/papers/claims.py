@@ -22,8 +22,7 @@ import numpy as np
 from scipy import stats
 
 from lookalike import published
-from lookalike.compare.contenders import MethodResult
-from lookalike.compare.sampling import sample_of
+from lookalike.compare.contenders import MethodResult, sample_of
 from lookalike.compare.uncertainty import (
     RESAMPLES,
     Difference,
@@ -40,13 +39,13 @@ Verdict = Literal["yes", "no", "not shown"]
 METRIC = "recall@1"
 """What every document claims something of."""
 CONFIDENCE = 0.95
-SCOPES: tuple[Scope, ...] = ("other classes", "these trainings", "these classes")
+SCOPES: tuple[Scope, ...] = ("generalizes", "these training runs", "this test set")
 """What a verdict may hold for, the most first."""
 VERDICTS: dict[Verdict, str] = {"yes": "held", "no": "did not hold", "not shown": "not shown"}
 HOLDS_FOR: dict[Scope, str] = {
-    "other classes": "(other test classes too)",
-    "these trainings": "(these training runs only)",
-    "these classes": "(these test classes only)",
+    "generalizes": "(other test classes too)",
+    "these training runs": "(these training runs only)",
+    "this test set": "(this test set only)",
 }
 FEWEST_ROWS = 4
 """With fewer, a correlation has no interval."""
@@ -202,7 +201,7 @@ def judge(
     if claim.correlates:
         answers = [_correlates(claim, of, rows) for of in claim.correlates]
     else:
-        known = [row for row in rows if row.contender and row.contender.blocks(METRIC)]
+        known = [row for row in rows if row.contender and METRIC in row.contender.metrics]
         places = [Place(_at(row), _mean(row), row.dataset) for row in known]
         answers = _answers(_contrasts(claim, places), known, resamples)
     verdict, scope = _verdict(claim, answers)
@@ -233,7 +232,7 @@ def correlation(rows: Sequence[Measured], of: str) -> Correlation | None:
     """
     points = []
     for row in rows:
-        scores = row.contender.cells.values() if row.contender else ()
+        scores = [one.scores for one in row.contender.models] if row.contender else []
         cells = [one for one in scores if METRIC in one]
         if of == "year":
             known = [] if row.year is None else [float(row.year)]
@@ -491,7 +490,7 @@ def _correlates(claim: Claim, of: str, rows: Sequence[Measured]) -> Answer:
     told = f"{of}: r {found.r:+.2f} [{found.low:+.2f}, {found.high:+.2f}] over {found.rows} rows"
     if claim.margin is not None:
         told += f", to be between {least:+.2f} and {most:+.2f}"
-    return Answer(int(inside) - int(outside), "these classes", told)
+    return Answer(int(inside) - int(outside), "this test set", told)
 
 
 def _r_limits(claim: Claim, of: str) -> tuple[float, float]:

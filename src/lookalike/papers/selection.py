@@ -122,7 +122,7 @@ class Row:
     @cached_property
     def trainings(self) -> list[Mapping[str, float]]:
         """The scores of each training, by metric; a fold's model is a training."""
-        return list(self.contender.cells.values()) if self.contender else []
+        return [one.scores for one in self.contender.models] if self.contender else []
 
     @cached_property
     def ours(self) -> dict[str, Interval]:
@@ -154,7 +154,7 @@ class Row:
 
 def scores_of(one: "MethodResult") -> dict[str, Interval]:
     """The scores of a method by metric."""
-    names = dict.fromkeys(metric for scores in one.cells.values() for metric in scores)
+    names = dict.fromkeys(metric for model in one.models for metric in model.scores)
     return {name: found for name in names if (found := one.interval(name)) is not None}
 
 

@@ -89,8 +89,8 @@ def _kind(what: str) -> str:
 def _about(outcome: Outcome) -> str:
     trainings = sum(len(row.trainings) for row in outcome.rows)
     trials = sum(len(row.trials) for row in outcome.rows)
-    known = (row.contender.classes.separate.values() for row in outcome.rows if row.contender)
-    classes = max((len(table.classes) for tables in known for table in tables), default=0)
+    models = [one for row in outcome.rows if row.contender for one in row.contender.models]
+    classes = max((len(one.classes.classes) for one in models if one.classes), default=0)
     counts = ((trainings, "training runs"), (trials, "trials"), (classes, "test classes"))
     return ", ".join(f"{count:,} {what}" for count, what in counts if count)
 

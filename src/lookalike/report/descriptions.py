@@ -19,7 +19,7 @@ def title_of(gathered: ResultSet) -> str:
 def leading_sentence(gathered: ResultSet) -> str:
     """How many methods, on what, and whether there is more to come."""
     methods = len({one.name for one in gathered.contenders if not one.baseline})
-    trainings = sum(len(one.cells) for one in gathered.contenders if not one.baseline)
+    trainings = sum(len(one.models) for one in gathered.contenders if not one.baseline)
     trials = sum(len(one.row.trials) for one in gathered.contenders if one.row)
     words = f"{methods} method{'s' * (methods != 1)} on {' and '.join(gathered.datasets)}"
     axes = dict.fromkeys(axis for one in gathered.contenders for axis in one.axes)
@@ -45,7 +45,7 @@ def protocols(contenders: Sequence[MethodResult]) -> list[str]:
 
 def _of_study(one: MethodResult, row: MethodRow, config: RunConfig) -> str:
     protocol, by = config.protocol, metric_label(config.train.metric)
-    folds = 1 + max((fold for _, fold in one.cells), default=0)
+    folds = 1 + max((model.fold or 0 for model in one.models), default=0)
     if protocol.name == "cross-validation":
         how = f"{folds}-fold cross-validation over the training classes"
     elif protocol.name == "fixed-validation":

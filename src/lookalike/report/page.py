@@ -35,9 +35,9 @@ from lookalike.report.tuning import Tuning, tunings
 DOWNLOADS = {"CSV": "text/csv", "Markdown": "text/markdown", "LaTeX": "application/x-tex"}
 SUFFIXES = (".csv", ".md", ".tex")
 PAIRS: dict[Scope, tuple[str, str]] = {
-    "other classes": ("better", "worse"),
-    "these classes": ("higher", "lower"),
-    "these trainings": ("higher", "lower"),
+    "generalizes": ("better", "worse"),
+    "this test set": ("higher", "lower"),
+    "these training runs": ("higher", "lower"),
     "open": ("open", "open"),
 }
 MANY = 16

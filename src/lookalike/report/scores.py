@@ -7,8 +7,7 @@ from typing import Any
 
 from lookalike.compare.audit import Audit, listed
 from lookalike.compare.comparison import OnDataset
-from lookalike.compare.contenders import MethodResult
-from lookalike.compare.sampling import class_bounds
+from lookalike.compare.contenders import MethodResult, class_bounds
 from lookalike.compare.uncertainty import Bounds
 from lookalike.report.formatting import (
     NOTHING,
@@ -190,7 +189,7 @@ def _times(
     if len(counts) != 1:
         return f"all {unit}"
     (count,) = counts
-    models = {len(one.cells) // count for one in rows}
+    models = {len(one.models) // count for one in rows}
     if len(models) == 1 and models != {1}:
         what = "models" if unit == "whole studies" else "folds"
         return f"{count} {unit} of {models.pop()} {what}"
@@ -231,7 +230,7 @@ def telling_marks(row: str, audit: Audit, everyone: Iterable[str]) -> tuple[int,
 
 def _about(part: OnDataset) -> str:
     """How much work is behind the scores."""
-    trainings = sum(len(one.cells) for one in part.trained)
+    trainings = sum(len(one.models) for one in part.trained)
     trials = sum(len(one.row.trials) for one in part.contenders if one.row)
     counts = ((trainings, "training runs"), (trials, "trials"), (part.classes, "test classes"))
     told = ", ".join(f"{count:,} {what}" for count, what in counts if count)
@@ -240,7 +239,7 @@ def _about(part: OnDataset) -> str:
 
 def _shown_facts(part: OnDataset) -> tuple[str, ...]:
     """The columns after the scores that have something to say."""
-    several = any(len(one.cells) > 1 for one in part.trained)
+    several = any(len(one.models) > 1 for one in part.trained)
     tuned = any(one.row and one.row.trials for one in part.trained)
     one_epoch = not several and any(map(_epochs, part.trained))
     flags = (tuned, several, True, one_epoch)
@@ -262,7 +261,7 @@ def _fact_value(one: MethodResult, name: str) -> tuple[str, Any]:
         trials, failed = (len(one.row.trials), one.row.failed) if one.row else (0, 0)
         return f"{trials} ({failed} failed)" if failed else str(trials), trials
     if name == "trainings":
-        return str(len(one.cells)), len(one.cells)
+        return str(len(one.models)), len(one.models)
     if name == "seconds":
         seconds = sum(run.seconds for run in one.runs) if one.runs else None
         seconds = one.row.seconds if one.row else seconds
