@@ -58,17 +58,18 @@ def audit(
 def show_keys(as_json: bool) -> None:
     """Print every key of an experiment, with its meaning and other words for it."""
     from lookalike.compare.audit import CONDITIONS
-    from lookalike.compare.conditions import SYNONYMS
 
-    words = {key: [word for word, meant in SYNONYMS.items() if meant == key] for key in CONDITIONS}
     if as_json:
-        rows = [{"key": k, "meaning": v, "not": words[k]} for k, v in CONDITIONS.items()]
+        rows = [
+            {"key": key, "meaning": one.title, "not": one.other_words.split()}
+            for key, one in CONDITIONS.items()
+        ]
         print(json.dumps(rows, indent=2))
         return
     width = max(map(len, CONDITIONS))
-    for key, meaning in CONDITIONS.items():
-        other = f"  (not: {', '.join(words[key])})" if words[key] else ""
-        print(f"{key:<{width}}  {meaning}{other}")
+    for key, one in CONDITIONS.items():
+        other = f"  (not: {', '.join(one.other_words.split())})" if one.other_words else ""
+        print(f"{key:<{width}}  {one.title}{other}")
     print(
         "An experiment also has a name and may have claims, omits, score and note; a file has "
         "title, source, same and experiments."

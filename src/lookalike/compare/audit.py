@@ -10,42 +10,64 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+
+@dataclass(frozen=True)
+class Condition:
+    """What must be equal in all rows.
+
+    Attributes:
+        title: Its name in sentences.
+        other_words: What papers and other toolkits call it, separated by spaces.
+        number: Whether it is a whole number.
+        before_training: Whether it is one of a baseline that is not trained, too.
+        missing_with: The condition beside which this one may be missing: few papers give it.
+        axes: Names of axes of a study that vary it, separated by spaces.
+    """
+
+    title: str
+    other_words: str = ""
+    number: bool = False
+    before_training: bool = False
+    missing_with: str = ""
+    axes: str = ""
+
+
 CONDITIONS = {
-    "data": "data set",
-    "network": "network",
-    "weights": "starting weights",
-    "dim": "embedding size",
-    "pooling": "pooling",
-    "transform": "crop and augmentation",
-    "image_size": "image size",
-    "bn_frozen": "frozen batch normalisation",
-    "epochs": "epochs",
-    "steps": "training steps",
-    "batch_size": "batch size",
-    "optimizer": "optimiser",
-    "lr": "learning rate",
-    "weight_decay": "weight decay",
-    "schedule": "schedule of the learning rate",
-    "protocol": "protocol",
-    "selection": "what chose the epoch and the settings",
-    "trials": "tuning trials",
-    "seeds": "trainings behind the score",
-    "extra_data": "extra training data",
-    "ensemble": "models joined into one embedding",
+    "data": Condition("data set", "dataset", before_training=True, axes="dataset"),
+    "network": Condition("network", "backbone model", before_training=True, axes="network"),
+    "weights": Condition(
+        "starting weights", "pretrained pretraining", before_training=True, axes="network"
+    ),
+    "dim": Condition(
+        "embedding size", "dimension embedding_dim embedding_size", number=True, axes="size"
+    ),
+    "pooling": Condition("pooling"),
+    "transform": Condition(
+        "crop and augmentation", "augmentation crop", before_training=True, axes="crop"
+    ),
+    "image_size": Condition(
+        "image size", "crop_size image input_size", number=True, before_training=True, axes="crop"
+    ),
+    "bn_frozen": Condition("frozen batch normalisation", "freeze_bn"),
+    "epochs": Condition("epochs"),
+    "steps": Condition("training steps", "iterations", number=True, missing_with="epochs"),
+    "batch_size": Condition("batch size", "batch bs", number=True, axes="batch"),
+    "optimizer": Condition("optimiser", "optimiser"),
+    "lr": Condition("learning rate", "learning_rate", missing_with="optimizer"),
+    "weight_decay": Condition("weight decay", "wd", missing_with="optimizer", axes="decay"),
+    "schedule": Condition(
+        "schedule of the learning rate", "lr_schedule scheduler", missing_with="optimizer"
+    ),
+    "protocol": Condition("protocol", "split", missing_with="selection", axes="ratio folds"),
+    "selection": Condition(
+        "what chose the epoch and the settings", "epoch_selection model_selection"
+    ),
+    "trials": Condition("tuning trials", number=True),
+    "seeds": Condition("training runs behind the score", "repeats runs", number=True),
+    "extra_data": Condition("extra training data", before_training=True),
+    "ensemble": Condition("models joined into one embedding", "ensemble_size", number=True),
 }
-"""Titles of what must be equal, by key; runs may differ in further keys."""
-
-BEFORE_TRAINING = ("data", "network", "weights", "transform", "image_size", "extra_data")
-"""The conditions of a baseline that is not trained."""
-
-OPTIONAL = {
-    "steps": "epochs",
-    "weight_decay": "optimizer",
-    "lr": "optimizer",
-    "schedule": "optimizer",
-    "protocol": "selection",
-}
-"""Details that may be missing where the other condition is given; few papers give them."""
+"""What must be equal, by key; runs may differ in further keys."""
 
 SELECTED_ON_TEST = "test"
 NO_VALIDATION = "last epoch"
@@ -120,9 +142,10 @@ def audit(experiments: Sequence[Experiment]) -> Audit:
     """Find every way in which ``experiments`` differ beyond the method, or cannot be trusted."""
     trained = [one for one in experiments if one.trained]
     others = dict.fromkeys(key for one in trained for key in one.conditions)
-    later = [key for key in dict.fromkeys((*CONDITIONS, *others)) if key not in BEFORE_TRAINING]
+    before = [key for key, condition in CONDITIONS.items() if condition.before_training]
+    later = [key for key in dict.fromkeys((*CONDITIONS, *others)) if key not in before]
     flaws = [
-        *_differences(experiments, BEFORE_TRAINING),
+        *_differences(experiments, before),
         *_differences(trained, later),
         *_selected_on_test(trained),
         *(flaw for one in experiments for flaw in _disclosure(one)),
@@ -172,7 +195,7 @@ def _is_missing(one: Experiment, key: str) -> bool:
     """Whether a row does not give a known condition, nor what makes it optional."""
     if key not in CONDITIONS or one.conditions.get(key) is not None or key in one.omits:
         return False
-    return key not in OPTIONAL or one.conditions.get(OPTIONAL[key]) is None
+    return one.conditions.get(CONDITIONS[key].missing_with) is None
 
 
 def _selected_on_test(experiments: Sequence[Experiment]) -> Iterable[Flaw]:
@@ -208,7 +231,7 @@ def _weak_evidence(experiments: Sequence[Experiment]) -> Iterable[Flaw]:
     )
     for condition, names, words in (
         ("selection", blind, "No validation set was used for {}."),
-        ("seeds", single, "Only one training, so no interval, for {}."),
+        ("seeds", single, "Only one training run, so no interval, for {}."),
         ("seeds", folds, deviation),
     ):
         if names:
@@ -248,8 +271,10 @@ def _shown(value: Any) -> str:
 
 
 def _title(key: str) -> str:
-    title = CONDITIONS.get(key)
-    return f"'{key}'" if title is None else title[:1].upper() + title[1:]
+    if key not in CONDITIONS:
+        return f"'{key}'"
+    title = CONDITIONS[key].title
+    return title[:1].upper() + title[1:]
 
 
 def listed(names: Sequence[str]) -> str:

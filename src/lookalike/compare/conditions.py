@@ -27,48 +27,6 @@ from lookalike.shipped import find_shipped
 KEYS = ("title", "source", "same", "experiments")
 SELECTIONS = ("validation", NO_VALIDATION, SELECTED_ON_TEST)
 OTHER_KEYS = ("name", "claims", "omits", "score", "note")
-SYNONYMS = {
-    "augmentation": "transform",
-    "backbone": "network",
-    "batch": "batch_size",
-    "bs": "batch_size",
-    "crop": "transform",
-    "crop_size": "image_size",
-    "dataset": "data",
-    "dimension": "dim",
-    "embedding_dim": "dim",
-    "embedding_size": "dim",
-    "ensemble_size": "ensemble",
-    "epoch_selection": "selection",
-    "freeze_bn": "bn_frozen",
-    "image": "image_size",
-    "input_size": "image_size",
-    "iterations": "steps",
-    "learning_rate": "lr",
-    "lr_schedule": "schedule",
-    "model": "network",
-    "model_selection": "selection",
-    "optimiser": "optimizer",
-    "pretrained": "weights",
-    "pretraining": "weights",
-    "repeats": "seeds",
-    "runs": "seeds",
-    "scheduler": "schedule",
-    "split": "protocol",
-    "wd": "weight_decay",
-}
-"""Other words for conditions, as papers and other toolkits call them."""
-AXES = {
-    "dataset": ("data",),
-    "network": ("network", "weights"),
-    "size": ("dim",),
-    "batch": ("batch_size",),
-    "decay": ("weight_decay",),
-    "crop": ("transform", "image_size"),
-    "ratio": ("protocol",),
-    "folds": ("protocol",),
-}
-"""The conditions that axes with common names vary."""
 UNTRAINED = {
     "random": "untrained network",
     "pca": "untrained network, PCA head",
@@ -78,7 +36,6 @@ UNTRAINED = {
 """Names of runs without epochs, by how their head is made; LDA reads the training labels."""
 LARGEST = 2**53
 """Beyond it floats are not whole numbers."""
-NUMBERS = ("dim", "image_size", "steps", "batch_size", "trials", "seeds", "ensemble")
 
 
 def conditions_of(config: RunConfig, *, trials: int = 0, seeds: int = 1) -> dict[str, Any]:
@@ -149,7 +106,8 @@ def varied_conditions(axes: Iterable[str]) -> frozenset[str]:
     declared = declared_keys(RunConfig)
     found: set[str] = set()
     for axis in axes:
-        found |= set(AXES.get(axis, (declared[axis].condition if axis in declared else axis,)))
+        named = {key for key, condition in CONDITIONS.items() if axis in condition.axes.split()}
+        found |= named or {declared[axis].condition if axis in declared else axis}
     return frozenset(found)
 
 
@@ -237,7 +195,8 @@ def _conditions(values: Any, place: str) -> dict[str, Any]:
         raise BadInput(f"{place} must be keys and values, not {values!r}")
     for key, value in values.items():
         if key not in CONDITIONS:
-            meant = SYNONYMS.get(str(key).lower().replace("-", "_").replace(" ", "_"))
+            word = str(key).lower().replace("-", "_").replace(" ", "_")
+            meant = next((k for k, c in CONDITIONS.items() if word in c.other_words.split()), "")
             close = f"it is called '{meant}'" if meant else did_you_mean(key, CONDITIONS)
             raise BadInput(
                 f"{place}: there is no condition '{key}'; {close} ('lookalike audit --keys' lists "
@@ -247,7 +206,7 @@ def _conditions(values: Any, place: str) -> dict[str, Any]:
             close = did_you_mean(value, SELECTIONS)
             raise BadInput(f"{place}: selection = {value!r} is invalid; {close}")
         whole = isinstance(value, int) and not isinstance(value, bool)
-        if key in NUMBERS and value is not None and not whole:
+        if CONDITIONS[key].number and value is not None and not whole:
             raise BadInput(f"{place}: {key} = {value!r} must be a whole number")
         if _is_number(value) and not abs(value) <= LARGEST:
             raise BadInput(f"{place}: {key} = {shown(value)} is too large or not a number")
