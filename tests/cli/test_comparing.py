@@ -27,7 +27,7 @@ def test_compare_says_what_holds(lookalike, study):
     assert done.returncode == 0, done.stderr
     assert "glyphs, by MAP@R" in done.stdout
     assert "multi-similarity is better than PCA (by " in done.stdout
-    assert "over 5 trainings of each method and 40 test classes, crossed." in done.stdout
+    assert "over 5 training runs of each method and 40 test classes, crossed." in done.stdout
     assert "No significant difference in 1 of 12 pairs." in done.stdout
     assert "Not shown to beat LDA, shrunk: triplet, contrastive." in done.stdout
     assert "Tournament over 40 test classes of glyphs" in done.stdout

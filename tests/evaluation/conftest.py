@@ -74,6 +74,7 @@ def plain_ranks(
     ties="worst",
     ignore=None,
     gallery_ignore=None,
+    agree=related,
 ):
     itself = gallery is None
     gallery = embeddings if itself else gallery
@@ -84,19 +85,14 @@ def plain_ranks(
     for q in range(len(labels)):
         kept = []
         for g in range(len(gallery_labels)):
-            same = related(labels[q], gallery_labels[g])
-            if itself and q == g:
-                continue
-            if ignore is not None and np.ndim(ignore) == 2 and ignore[q][g]:
-                continue
-            if (
-                ignore is not None
-                and np.ndim(ignore) == 1
-                and same
-                and ignore[q] == gallery_ignore[g]
-            ):
-                continue
-            kept.append((similarity[q, g], same))
+            same = agree(labels[q], gallery_labels[g])
+            ignored = itself and q == g
+            if np.ndim(ignore) == 2:
+                ignored |= ignore[q][g]
+            elif ignore is not None:
+                ignored |= same and ignore[q] == gallery_ignore[g]
+            if not ignored:
+                kept.append((similarity[q, g], same))
         ranks = []
         for order in (lambda x: (-x[0], x[1]), lambda x: (-x[0], not x[1])):  # worst, best
             ordered = sorted(kept, key=order)

@@ -14,7 +14,7 @@ def unit(points):
 
 @pytest.fixture(params=[7, 2048], autouse=True)
 def _block(request, monkeypatch):
-    monkeypatch.setattr("lookalike.evaluation.histograms.BLOCK", request.param)
+    monkeypatch.setattr("lookalike.evaluation.space.BLOCK", request.param)
 
 
 def test_clean_pairs_equal_a_loop(clusters):

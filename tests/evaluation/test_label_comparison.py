@@ -26,28 +26,6 @@ def data():
     return rng.normal(size=(40, 6)), rng.integers(0, 12, 40), rng.normal(size=(25, 6))
 
 
-def naive(embeddings, labels, gallery, gallery_labels, agree, itself):
-    """The metrics of each query by sorting its gallery."""
-    rows, others = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (embeddings, gallery))
-    values = {name: [] for name in METRICS}
-    for q, row in enumerate(rows):
-        items = [i for i in range(len(others)) if not (itself and i == q)]
-        items.sort(key=lambda i: -float(others[i] @ row))
-        hits = [agree(labels[q], gallery_labels[i]) for i in items]
-        places = [place + 1 for place, hit in enumerate(hits) if hit]
-        if not places:
-            continue
-        number = len(places)
-        precisions = [(j + 1) / place for j, place in enumerate(places)]
-        values["recall@1"].append(places[0] <= 1)
-        values["recall@4"].append(places[0] <= 4)
-        values["mrr"].append(1 / places[0])
-        values["map"].append(sum(precisions) / number)
-        kept = [p for p, place in zip(precisions, places, strict=True) if place <= number]
-        values["map@r"].append(sum(kept) / number)
-    return {name: float(np.mean(each)) for name, each in values.items()}
-
-
 @pytest.mark.parametrize(
     ("comparison", "agree"),
     [
@@ -55,14 +33,12 @@ def naive(embeddings, labels, gallery, gallery_labels, agree, itself):
         (wider, lambda x, y: int(x) < int(y) <= int(x) + 2),
     ],
 )
-def test_equals_sorting(comparison, agree, data):
+def test_equals_sorting(comparison, agree, data, plain_ranks):
     embeddings, labels, gallery = data
-    found = evaluate(embeddings, labels, METRICS, label_comparison=comparison)
-    expected = naive(embeddings, labels, embeddings, labels, agree, True)
-    assert found == pytest.approx(expected)
-    classes = labels[:25][::-1].copy()
-    found = evaluate(embeddings, labels, METRICS, gallery, classes, label_comparison=comparison)
-    assert found == pytest.approx(naive(embeddings, labels, gallery, classes, agree, False))
+    for others in ((), (gallery, labels[:25][::-1].copy())):
+        found = evaluate(embeddings, labels, METRICS, *others, label_comparison=comparison)
+        plain = plain_ranks(embeddings, labels, *others, agree=agree)
+        assert found == pytest.approx({name: plain.score(name) for name in METRICS})
 
 
 def test_equality_is_the_default(data):

@@ -1,5 +1,7 @@
 """Metrics by name: those of other packages, parametrised ones, and sentences for wrong ones."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,6 @@ from lookalike.evaluation import (
     score,
 )
 from lookalike.evaluation.metrics import more_is_better
-from lookalike.evaluation.scoring import RetrievalData, evaluation_of
 
 pytestmark = pytest.mark.trust(
     "no_such_module:metric",
@@ -112,10 +113,16 @@ def test_a_summary_over_all_queries(points, median_rank):
     assert whole.scores[median_rank] == np.nanmedian(first)
     assert whole.scores["mrr"] == pytest.approx(np.nanmean(1 / first))
     assert evaluate(*points, (median_rank,)) == {median_rank: np.nanmedian(first)}
-    asked = check_metrics([median_rank])
-    sets, half = RetrievalData.of(*points), Ranks(np.array([0, 1, 2, 3]), np.array([1.0, 1.0, 9.0]))
-    other = Ranks(np.array([0, 1, 2]), np.array([8.0, 7.0]))
-    assert evaluation_of(asked, sets, [half, other]).scores == {median_rank: 7}
+    parts = [[1.0, 1.0, 9.0], [8.0, 7.0]]
+
+    class Blocks:
+        """Five queries in two blocks, with one relevant item each."""
+
+        def rank(self, *_sets, **_options):
+            for values in parts:
+                yield Ranks(np.arange(len(values) + 1), np.array(values))
+
+    assert score(*points, median_rank, rerank=Blocks()).scores == {median_rank: 7}
 
 
 def test_a_summary_by_class_and_in_intervals(points, median_rank):
@@ -165,3 +172,9 @@ def test_scores_are_those_of_which_more_is_better():
     assert not {"pi-ratio", "rho", "alignment", "uniformity"} & set(scores)
     assert not more_is_better("loss")
     assert not more_is_better("no_such_module:metric")
+
+
+@pytest.mark.parametrize("name", METRICS.names())
+def test_every_metric_is_on_the_page(name):
+    page = Path(__file__).parents[2] / "docs" / "evaluation.md"
+    assert f"`{name}`" in page.read_text(encoding="utf-8")

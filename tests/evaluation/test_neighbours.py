@@ -65,16 +65,13 @@ def test_own_distance_is_zero():
         ((np.eye(3), np.zeros((0, 3)), 1), "gallery is empty"),
         ((np.eye(3), np.eye(2), 1), "3 columns and the gallery 2"),
         ((np.full((1, 3), np.nan), np.eye(3), 1), "queries hold 1 row"),
+        ((np.eye(3), np.eye(3), 1, "hsnw"), "no index 'hsnw'; did you mean 'hnsw'"),
     ],
 )
 def test_what_cannot_be_searched(arguments, sentence):
+    *sets, index = arguments if len(arguments) == 4 else (*arguments, None)
     with pytest.raises(BadInput, match=sentence):
-        nearest(*arguments)
-
-
-def test_unknown_index():
-    with pytest.raises(BadInput, match="no index 'hsnw'; did you mean 'hnsw'"):
-        nearest(np.eye(3), np.eye(3), 1, index="hsnw")
+        nearest(*sets, index=index)
 
 
 def test_items_in_a_file_are_searched_where_they_are(clusters, tmp_path, monkeypatch):

@@ -10,8 +10,13 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from lookalike.evaluation import evaluate
 from lookalike.evaluation.counting import TileCounter
 from lookalike.evaluation.inputs import embeddings_of
-from lookalike.evaluation.ranking import Similarities, count_in_rows, rank_embeddings, rank_rows
-from lookalike.evaluation.ranks import Ranks
+from lookalike.evaluation.ranks import (
+    Ranks,
+    Similarities,
+    count_in_rows,
+    rank_embeddings,
+    rank_rows,
+)
 from lookalike.evaluation.relevance import Relevance
 
 
@@ -58,7 +63,7 @@ def test_tiles_and_whole_rows_agree_for_a_gallery(clusters):
 @pytest.mark.parametrize("most", [1, 64])
 def test_single_precision_rows_agree_where_nothing_is_in_doubt(clusters, most, monkeypatch):
     """The way of a GPU, run on the CPU: by passes and by sorting."""
-    monkeypatch.setattr("lookalike.evaluation.ranking.FEW", most)
+    monkeypatch.setattr("lookalike.evaluation.ranks.FEW", most)
     points, labels = clusters(300, 20, 12)
     rows = embeddings_of(points, "points")
     relevance = Relevance(labels)
@@ -129,23 +134,14 @@ def test_equals_pml(clusters):
         "map": "mean_average_precision",
         "mrr": "mean_reciprocal_rank",
     }
-    theirs = AccuracyCalculator(include=tuple(names.values()), k=599).get_accuracy(
-        torch.nn.functional.normalize(torch.from_numpy(points)), torch.from_numpy(labels)
-    )
-    found = evaluate(points, labels, tuple(names))
-    for ours, name in names.items():
-        assert found[ours] == pytest.approx(theirs[name], abs=1e-6), name
-    halves = [(points[:200], labels[:200]), (points[200:], labels[200:])]
-    calculator = AccuracyCalculator(include=tuple(names.values()), k=400)
-    tensors = [
-        tensor
-        for x, y in halves
-        for tensor in (torch.nn.functional.normalize(torch.from_numpy(x)), torch.from_numpy(y))
-    ]
-    theirs = calculator.get_accuracy(*tensors)
-    found = evaluate(*halves[0], tuple(names), *halves[1])
-    for ours, name in names.items():
-        assert found[ours] == pytest.approx(theirs[name], abs=1e-6), name
+    unit = torch.nn.functional.normalize(torch.from_numpy(points)), torch.from_numpy(labels)
+    for parts in ([slice(None)], [slice(200), slice(200, None)]):
+        calculator = AccuracyCalculator(include=tuple(names.values()), k=599 // len(parts))
+        theirs = calculator.get_accuracy(*(tensor[part] for part in parts for tensor in unit))
+        (own, *others) = [(points[part], labels[part]) for part in parts]
+        found = evaluate(*own, tuple(names), *(each for other in others for each in other))
+        for ours, name in names.items():
+            assert found[ours] == pytest.approx(theirs[name], abs=1e-6), name
 
 
 def test_ranks_of_nothing():

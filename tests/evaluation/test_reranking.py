@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lookalike.errors import BadInput
-from lookalike.evaluation import AlphaExpansion, KReciprocal, evaluate, rerank
+from lookalike.evaluation import AlphaExpansion, KReciprocal, evaluate
 from lookalike.evaluation.reranking import _JaccardRows
 
 
@@ -62,11 +62,9 @@ def test_k_reciprocal_equals_sets_and_loops(clusters, k1, k2):
 def test_items_that_stay_equal_are_ranked_by_the_rule_of_ties(ties, rank):
     """One relevant item and two others at the same place: re-ranking cannot tell them apart."""
     queries, gallery = [[1.0, 0.0]], [[0.6, 0.8], [0.6, 0.8], [0.6, 0.8], [-1.0, 0.0]]
-    found = rerank(
-        queries, [0], ("mrr",), gallery, [0, 1, 2, 3], by=KReciprocal(k1=3, k2=1), ties=ties
-    )
-    assert found.plain.scores["mrr"] == pytest.approx(1 / rank)
-    assert found.reranked.scores["mrr"] == pytest.approx(1 / rank)
+    sets = queries, [0], ("mrr",), gallery, [0, 1, 2, 3]
+    for method in (None, KReciprocal(k1=3, k2=1)):
+        assert evaluate(*sets, ties=ties, rerank=method)["mrr"] == pytest.approx(1 / rank)
 
 
 def test_k_reciprocal_helps_where_classes_are_curved():
@@ -75,9 +73,8 @@ def test_k_reciprocal_helps_where_classes_are_curved():
     labels = np.arange(300) % 3
     points = np.stack([np.cos(angle * 2), np.sin(angle * 2), 0.35 * labels], 1)
     points += 0.02 * random.normal(size=points.shape)
-    found = rerank(points, labels, ("recall@1", "map"), by=KReciprocal())
-    assert found.gain["map"] > 0.05
-    assert found.plain.scores == evaluate(points, labels, ("recall@1", "map"))
+    plain, better = (evaluate(points, labels, "map", rerank=by) for by in (None, "k-reciprocal"))
+    assert better["map"] > plain["map"] + 0.05
 
 
 @pytest.mark.parametrize("itself", [True, False])
@@ -96,24 +93,23 @@ def test_alpha_expansion_equals_a_loop(clusters, itself):
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
     own = labels if itself else labels[:20]
     others = () if itself else (gallery, labels[20:])
-    gain = rerank(queries, own, ("map",), *others, by=AlphaExpansion(4))
-    assert gain.reranked.queries == len(queries)
-    assert gain.gain["map"] == gain.reranked.scores["map"] - gain.plain.scores["map"]
+    better = evaluate(queries, own, "map", *others, rerank=AlphaExpansion(4))
+    if not itself:  # the expanded queries are ordinary ones
+        assert better == evaluate(found, own, "map", *others)
 
 
 def test_a_query_is_never_its_own_answer():
     points = np.eye(6, dtype=np.float32)
     labels = [0, 0, 1, 1, 2, 2]
     for method in (KReciprocal(k1=2, k2=2), AlphaExpansion(2)):
-        found = rerank(points, labels, ("recall@1",), by=method)
-        assert found.reranked.scores == {"recall@1": 0}  # all tie: the worst case
+        # all tie: the worst case
+        assert evaluate(points, labels, "recall@1", rerank=method) == {"recall@1": 0}
 
 
 def test_few_items_and_large_k(clusters):
     points, labels = clusters(12, 4, 3)
     for method in (KReciprocal(k1=50, k2=50), AlphaExpansion(50)):
-        found = rerank(points, labels, ("recall@1", "map"), by=method)
-        assert 0 <= found.reranked.scores["map"] <= 1
+        assert 0 <= evaluate(points, labels, "map", rerank=method)["map"] <= 1
 
 
 @pytest.mark.parametrize(
@@ -126,9 +122,17 @@ def test_few_items_and_large_k(clusters):
 )
 def test_settings_out_of_range(method, sentence):
     with pytest.raises(BadInput, match=sentence):
-        rerank(np.eye(4), [0, 0, 1, 1], by=method)
+        evaluate(np.eye(4), [0, 0, 1, 1], rerank=method)
 
 
-def test_only_ranks_can_be_reranked():
-    with pytest.raises(BadInput, match="cannot change 'nmi'"):
-        rerank(np.eye(4), [0, 0, 1, 1], ("nmi",))
+@pytest.mark.parametrize(
+    ("metric", "options", "sentence"),
+    [
+        ("nmi", {}, "cannot change 'nmi'"),
+        ("map", {"distance": "l2"}, "by the cosine"),
+        ("map", {"rerank": "k-reciprocl"}, "did you mean 'k-reciprocal'"),
+    ],
+)
+def test_what_cannot_be_reranked(metric, options, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        evaluate(np.eye(4), [0, 0, 1, 1], metric, **{"rerank": "k-reciprocal"} | options)

@@ -53,24 +53,29 @@ def test_structure_of_the_training_images(clusters):
     assert all(metric.needs_training for metric in check_metrics(of_training))
 
 
-def test_refusals(clusters):
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"training": None, "training_labels": None}, "'utilization' needs the embeddings of"),
+        ({"training_labels": None}, "training embeddings need training_labels"),
+        ({"training": None}, "training_labels need training embeddings"),
+        ({"training_labels": range(19)}, "20 training embeddings but 19 training labels"),
+        ({"training": np.ones((20, 3))}, "4 columns and training embeddings 3"),
+        ({"training_labels": np.ones((20, 2))}, "not a multi-hot table"),
+        ({"training": np.ones((0, 4))}, "there are no training embeddings"),
+    ],
+)
+def test_refusals(clusters, change, sentence):
     points, labels = clusters(20, 4, 3)
-    with pytest.raises(BadInput, match="'utilization' needs the embeddings of the training images"):
-        evaluate(points, labels, ("utilization",))
-    with pytest.raises(BadInput, match="training embeddings need training_labels"):
-        evaluate(points, labels, training=points)
-    with pytest.raises(BadInput, match="training_labels need training embeddings"):
-        evaluate(points, labels, training_labels=labels)
-    with pytest.raises(BadInput, match="there are 20 training embeddings but 19 training labels"):
-        evaluate(points, labels, training=points, training_labels=labels[1:])
-    with pytest.raises(BadInput, match="4 columns and training embeddings 3"):
-        evaluate(points, labels, training=points[:, :3], training_labels=labels)
-    with pytest.raises(BadInput, match="not a multi-hot table"):
-        evaluate(points, labels, training=points, training_labels=np.ones((20, 2)))
-    with pytest.raises(BadInput, match="there are no training embeddings"):
-        utilization(points, points[:0])
-    with pytest.raises(BadInput, match="there are no test embeddings"):
-        utilization(points[:0], points)
+    options = {"training": points, "training_labels": labels} | change
+    with pytest.raises(BadInput, match=sentence):
+        evaluate(points, labels, "utilization", **options)
+
+
+@pytest.mark.parametrize("sets", [(np.eye(2), np.eye(2)[:0]), (np.eye(2)[:0], np.eye(2))])
+def test_utilization_of_nothing(sets):
+    with pytest.raises(BadInput, match=r"there are no (test|training) embeddings"):
+        utilization(*sets)
 
 
 def test_a_tensor_is_taken_as_it_is():

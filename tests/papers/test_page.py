@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from lookalike.compare.contenders import ModelScores
 from lookalike.config import RunConfig
 from lookalike.errors import BadInput
 from lookalike.papers.catalogue import entries, entry
@@ -90,9 +91,9 @@ def test_every_figure_is_drawn_without_complaint(browser, make_outcome, tmp_path
 def test_error_bars_end_where_scores_do(make_outcome):
     outcome = make_outcome("thesis/split-ratio")
     row = outcome.rows[0]
-    scores = dict(enumerate((0.9, 0.99, 1.0)))
-    cells = {(n, 0): {"recall@1": value} for n, value in scores.items()}
-    wide = replace(row, contender=replace(row.contender, cells=cells))
+    values = (0.9, 0.99, 1.0)
+    scores = tuple(ModelScores(n, 0, {"recall@1": value}) for n, value in enumerate(values))
+    wide = replace(row, contender=replace(row.contender, scores=scores))
     rows = (wide, *outcome.rows[1:])
     line = by_axis(rows, "ratio", "method", "recall@1")[0].figure.data[0]
     assert line.y[0] + line.error_y.array[0] == pytest.approx(100)

@@ -56,11 +56,8 @@ def evaluate(
             "confidence": confidence,
             "progress": lambda done, total: watcher.stage("ranking", done, total),
         }
-        if rerank is None:
-            plain, better = evaluation.score(**arguments), None
-        else:
-            gain = evaluation.rerank(**arguments, by=reranking(rerank))
-            plain, better = gain.plain, gain.reranked
+        better = None if rerank is None else evaluation.score(**arguments, rerank=rerank)
+        plain = evaluation.score(**arguments)
     if as_json:
         print(json.dumps(as_mapping(plain, better, per_class, worst, data.names), indent=2))
         return
@@ -72,16 +69,6 @@ def evaluate(
     for query in plain.worst(number=worst) if worst else []:
         value = format_score(next(reversed(plain.per_query)), query.value)
         print(f"{data.names[query.index]}  ({query.label})  {value}")
-
-
-def reranking(name: str) -> Any:
-    """The re-ranking called ``name``, with default settings."""
-    from lookalike.errors import BadInput, did_you_mean
-    from lookalike.evaluation import RERANKINGS
-
-    if name not in RERANKINGS:
-        raise BadInput(f"there is no re-ranking '{name}'; {did_you_mean(name, RERANKINGS)}")
-    return RERANKINGS[name]()
 
 
 def print_scores(plain: "Evaluation", better: "Evaluation | None") -> None:

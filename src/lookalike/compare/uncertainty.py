@@ -21,6 +21,7 @@ from scipy import stats
 from lookalike.compare.statistics import check_confidence, holm
 from lookalike.compare.variance import Floats, Ints, Variance, t_test
 from lookalike.errors import BadInput
+from lookalike.evaluation.results import draw_again
 
 RESAMPLES = 10_000
 NUMBERS_AT_ONCE = 4_000_000
@@ -154,20 +155,12 @@ def resampled_scores(
     step = max(1, NUMBERS_AT_ONCE // classes)
     for start in range(0, resamples, step):
         count = min(step, resamples - start)
-        weights = _draws(random, count, classes) * queries
+        weights = draw_again(random, count, classes) * queries
         means = (weights @ flat).reshape(count, methods, trainings)
         means /= weights.sum(axis=1)[:, None, None]
-        chosen = _draws(random, count, trainings) / max(trainings - 1, 1)
+        chosen = draw_again(random, count, trainings) / max(trainings - 1, 1)
         found[start : start + count] = np.einsum("bmr,br->bm", means, chosen)
     return found
-
-
-def _draws(random: np.random.Generator, count: int, number: int) -> Floats:
-    """How often each of ``number`` is among number - 1 draws (one of one), ``count`` times."""
-    drawn = random.integers(0, number, (count, max(number - 1, 1)))
-    drawn += np.arange(count)[:, None] * number
-    found = np.bincount(drawn.ravel(), minlength=count * number).reshape(count, number)
-    return found.astype(np.float64)
 
 
 def class_intervals(

@@ -1,15 +1,20 @@
 """Evaluation: every score from the ranks of the relevant items, or from the embedding space."""
 
 from lookalike.evaluation.files import EmbeddingsFile, read_embeddings
-from lookalike.evaluation.histograms import DistanceHistogram, Mixes, distance_histogram
 from lookalike.evaluation.inputs import unit_rows
 from lookalike.evaluation.metrics import check_metrics, diagnostic, needs_training, over_queries
 from lookalike.evaluation.neighbours import nearest
 from lookalike.evaluation.ranks import Ranks
-from lookalike.evaluation.reranking import RERANKINGS, AlphaExpansion, Gain, KReciprocal, rerank
+from lookalike.evaluation.reranking import RERANKINGS, AlphaExpansion, KReciprocal
 from lookalike.evaluation.results import ClassScores, Evaluation, WorstQuery
 from lookalike.evaluation.scoring import evaluate, score
-from lookalike.evaluation.space import EmbeddingSpace, utilization
+from lookalike.evaluation.space import (
+    DistanceHistogram,
+    EmbeddingSpace,
+    Mixes,
+    distance_histogram,
+    utilization,
+)
 from lookalike.registry import METRICS
 
 __all__ = [
@@ -21,7 +26,6 @@ __all__ = [
     "EmbeddingSpace",
     "EmbeddingsFile",
     "Evaluation",
-    "Gain",
     "KReciprocal",
     "Mixes",
     "Ranks",
@@ -34,7 +38,6 @@ __all__ = [
     "needs_training",
     "over_queries",
     "read_embeddings",
-    "rerank",
     "score",
     "unit_rows",
     "utilization",

@@ -7,15 +7,13 @@ classes are in the test set is a source of uncertainty of its own; its size foll
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import BadInput
 from lookalike.evaluation.results import Evaluation
-
-__all__ = ["ClassTable", "mean_table"]
 
 Floats = NDArray[np.float64]
 
@@ -46,15 +44,12 @@ class ClassTable:
         metrics = [m for m in found.per_query if found.summaries.get(m, np.mean) is np.mean]
         if not metrics:
             return None
-        per_query = np.stack([found.per_query[metric] for metric in metrics], axis=1)
-        counted = ~np.isnan(per_query[:, 0])
-        labels = np.asarray(found.labels)[counted]
-        queries = np.bincount(labels, minlength=len(names))
-        sums = [np.bincount(labels, column, len(names)) for column in per_query[counted].T]
-        (kept,) = queries.nonzero()
-        values = np.stack(sums, axis=1)[kept] / queries[kept, None]
+        rows = [one for one in found.per_class() if one.queries > one.without_relevant]
         return ClassTable(
-            tuple(names[int(at)] for at in kept), queries[kept], tuple(metrics), values
+            tuple(names[one.label] for one in rows),
+            np.array([one.queries - one.without_relevant for one in rows], np.int64),
+            tuple(metrics),
+            np.array([[one.scores[metric] for metric in metrics] for one in rows]),
         )
 
     def column(self, metric: str) -> Floats:
@@ -94,8 +89,3 @@ class ClassTable:
             )
         except (ValueError, IndexError, OverflowError, csv.Error) as error:
             raise BadInput(f"'{origin}' is not a table of scores per class: {error}") from None
-
-
-def mean_table(tables: Sequence[ClassTable]) -> ClassTable:
-    """The mean of tables of the same classes, metrics and queries."""
-    return replace(tables[0], values=np.mean([one.values for one in tables], axis=0))

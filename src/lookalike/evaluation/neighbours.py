@@ -102,28 +102,6 @@ def exact_search(
     return values, places
 
 
-def empty_index(
-    sample: NDArray[np.float32],
-    kind: IndexKind,
-    cells: int,
-    distance: DistanceName = "cosine",
-) -> Any:
-    """A FAISS index without items, trained on ``sample`` where it has cells ("ivf")."""
-    import faiss
-
-    width = sample.shape[1]
-    names = {"hnsw": "HNSW32", "ivf": f"IVF{cells},Flat"}
-    metric = faiss.METRIC_INNER_PRODUCT if distance == "cosine" else faiss.METRIC_L2
-    index: Any = faiss.index_factory(width, names.get(kind, "Flat"), metric)
-    if kind == "hnsw":
-        index.hnsw.efConstruction = 80
-    elif kind != "flat":
-        index.cp.min_points_per_centroid = 1
-        index.cp.spherical = distance == "cosine"
-        index.train(sample)
-    return index
-
-
 def _faiss_search(
     rows: NDArray[np.float32],
     items: NDArray[np.float32],
@@ -132,12 +110,19 @@ def _faiss_search(
     distance: DistanceName,
 ) -> tuple[Tensor, Tensor]:
     """The ``k`` nearest by a FAISS index; "ivf" visits an eighth of its cells, at least 8."""
+    import faiss
+
     cells = max(1, int(len(items) ** 0.5))
-    index = empty_index(items, kind, cells, distance)
+    factory = {"flat": "Flat", "ivf": f"IVF{cells},Flat", "hnsw": "HNSW32"}[kind]
+    metric = faiss.METRIC_INNER_PRODUCT if distance == "cosine" else faiss.METRIC_L2
+    index: Any = faiss.index_factory(items.shape[1], factory, metric)
     if kind == "hnsw":
-        index.hnsw.efSearch = 128
+        index.hnsw.efConstruction, index.hnsw.efSearch = 80, 128
     elif kind == "ivf":
+        index.cp.min_points_per_centroid = 1
+        index.cp.spherical = distance == "cosine"
         index.nprobe = min(cells, max(8, cells // 8))
+        index.train(items)
     index.add(items)
     similar, places = (torch.from_numpy(found) for found in index.search(rows, k))
     return (-similar.clamp_min(0).sqrt() if distance == "l2" else similar), places

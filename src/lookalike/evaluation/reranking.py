@@ -1,43 +1,34 @@
-"""Re-ranking: neighbours of neighbours correct the first ranking; scores with and without."""
+"""Re-ranking: neighbours of neighbours correct the first ranking."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookalike.errors import BadInput
-from lookalike.evaluation.inputs import ArrayLike, full_precision, unit_rows
-from lookalike.evaluation.metrics import check_metrics
+from lookalike.errors import BadInput, did_you_mean
+from lookalike.evaluation.inputs import full_precision, unit_rows
 from lookalike.evaluation.neighbours import nearest
-from lookalike.evaluation.ranking import ProgressCallback, rank_embeddings, rank_rows
-from lookalike.evaluation.ranks import Ranks, Ties
-from lookalike.evaluation.results import Evaluation
-from lookalike.evaluation.scoring import DEFAULT_METRICS, RetrievalData, evaluation_of
+from lookalike.evaluation.ranks import RankOptions, Ranks, rank_embeddings, rank_rows
+from lookalike.evaluation.relevance import Relevance
 
 PAIRS_AT_ONCE = 1 << 16
 
 
-@dataclass(frozen=True)
-class Gain:
-    """The scores without and with re-ranking.
+class Reranking(Protocol):
+    """A method with its settings."""
 
-    Args:
-        plain: Without.
-        reranked: With.
-    """
-
-    plain: Evaluation
-    reranked: Evaluation
-
-    @property
-    def gain(self) -> dict[str, float]:
-        """What re-ranking adds to each score."""
-        before = self.plain.scores
-        return {name: value - before[name] for name, value in self.reranked.scores.items()}
+    def rank(
+        self,
+        queries: Tensor,
+        gallery: Tensor | None,
+        relevance: Relevance,
+        **options: Unpack[RankOptions],
+    ) -> Iterator[Ranks]:
+        """Ranks of the relevant items of unit rows; ``gallery`` None: the queries themselves."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +51,16 @@ class KReciprocal:
     weight: float = 0.3
 
     def rank(
-        self, data: RetrievalData, ties: Ties, memory_mb: int, progress: ProgressCallback | None
+        self,
+        queries: Tensor,
+        gallery: Tensor | None,
+        relevance: Relevance,
+        **options: Unpack[RankOptions],
     ) -> Iterator[Ranks]:
         """Ranks of the relevant items by the new distance."""
         if self.k1 < 1 or self.k2 < 1 or not 0 <= self.weight <= 1:
             raise BadInput(f"k1 and k2 must be at least 1, weight between 0 and 1: not {self}")
-        rows = _JaccardRows(data.queries, data.gallery, self)
-        return rank_rows(rows, data.relevance, ties, memory_mb, progress)
+        return rank_rows(_JaccardRows(queries, gallery, self), relevance, **options)
 
 
 @dataclass(frozen=True)
@@ -84,16 +78,18 @@ class AlphaExpansion:
     alpha: float = 3.0
 
     def rank(
-        self, data: RetrievalData, ties: Ties, memory_mb: int, progress: ProgressCallback | None
+        self,
+        queries: Tensor,
+        gallery: Tensor | None,
+        relevance: Relevance,
+        **options: Unpack[RankOptions],
     ) -> Iterator[Ranks]:
         """Ranks of the relevant items for the expanded queries."""
         if self.neighbours < 1 or self.alpha < 0:
             raise BadInput(f"neighbours must be at least 1 and alpha not negative: not {self}")
-        gallery = data.queries if data.gallery is None else data.gallery
-        expanded = self.expand(data.queries, gallery, itself=data.gallery is None)
-        return rank_embeddings(
-            expanded, gallery, data.relevance, ties=ties, memory_mb=memory_mb, progress=progress
-        )
+        items = queries if gallery is None else gallery
+        expanded = self.expand(queries, items, itself=gallery is None)
+        return rank_embeddings(expanded, items, relevance, **options)
 
     def expand(self, queries: Tensor, gallery: Tensor, itself: bool) -> Tensor:
         """The expanded queries; ``itself``: the gallery holds each query at its own place."""
@@ -111,66 +107,19 @@ class AlphaExpansion:
         return unit_rows(expanded)
 
 
-RERANKINGS: dict[str, type[KReciprocal] | type[AlphaExpansion]] = {
+RERANKINGS: dict[str, Callable[[], Reranking]] = {
     "k-reciprocal": KReciprocal,
     "alpha-expansion": AlphaExpansion,
 }
 
 
-def rerank(
-    embeddings: ArrayLike,
-    labels: ArrayLike,
-    metrics: str | Sequence[str] = DEFAULT_METRICS,
-    gallery: ArrayLike | None = None,
-    gallery_labels: ArrayLike | None = None,
-    *,
-    by: KReciprocal | AlphaExpansion | None = None,
-    ties: Ties = "worst",
-    ignore: ArrayLike | None = None,
-    gallery_ignore: ArrayLike | None = None,
-    confidence: float | None = None,
-    memory_mb: int = 512,
-    progress: ProgressCallback | None = None,
-) -> Gain:
-    """Score with and without re-ranking, by cosine.
-
-    Args:
-        embeddings: One row per query.
-        labels: One label per query, or a multi-hot table.
-        metrics: Names of rank metrics.
-        gallery: One row per gallery item; None: every item is a query to all others.
-        gallery_labels: Labels of the gallery.
-        by: The method, with its settings; None: ``KReciprocal()``.
-        ties: As in :func:`lookalike.evaluation.score`.
-        ignore: As in :func:`lookalike.evaluation.score`.
-        gallery_ignore: As in :func:`lookalike.evaluation.score`.
-        confidence: Level of bootstrap intervals over classes; None: none.
-        memory_mb: Memory for blocks of similarities.
-        progress: Called with the number of queries that are done, and of all.
-
-    Returns:
-        Both evaluations.
-
-    Raises:
-        BadInput: A metric does not follow from ranks, or the embeddings cannot be scored.
-
-    >>> points = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
-    >>> rerank(points, ["a", "a", "b", "b"], by=KReciprocal(k1=2, k2=1)).gain
-    {'recall@1': 0.0, 'map@r': 0.0}
-    """
-    asked = check_metrics(metrics)
-    for metric in asked:
-        if not metric.per_query:
-            raise BadInput(f"re-ranking cannot change '{metric.name}': it needs metrics of ranks")
-    data = RetrievalData.of(embeddings, labels, gallery, gallery_labels, ignore, gallery_ignore)
-    plain = rank_embeddings(
-        data.queries, data.gallery, data.relevance, ties=ties, memory_mb=memory_mb
-    )
-    second = (by or KReciprocal()).rank(data, ties, memory_mb, progress)
-    return Gain(
-        evaluation_of(asked, data, plain, confidence),
-        evaluation_of(asked, data, second, confidence),
-    )
+def find_reranking(given: str | Reranking) -> Reranking:
+    """The re-ranking of that name with its default settings, or the one that is given."""
+    if not isinstance(given, str):
+        return given
+    if given not in RERANKINGS:
+        raise BadInput(f"there is no re-ranking '{given}'; {did_you_mean(given, RERANKINGS)}")
+    return RERANKINGS[given]()
 
 
 class _JaccardRows:

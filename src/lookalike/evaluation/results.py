@@ -30,7 +30,7 @@ class ClassScores:
         scores: Each rank metric over the others, NaN if there are none.
     """
 
-    label: object
+    label: Any
     queries: int
     without_relevant: int
     scores: dict[str, float]
@@ -127,9 +127,9 @@ def bootstrap_intervals(
     """Percentile intervals of each metric over classes (Efron and Tibshirani, 1993).
 
     Queries of a class share what makes the class easy or hard, so they are not independent: classes
-    are drawn with replacement, each with all its queries, the same for every metric. Of n classes
-    n - 1 are drawn, so that the variance of few is not underestimated (Rao and Wu, 1988). The
-    gallery stays as it is. A metric is the mean over queries, or what ``summaries`` names for it.
+    are drawn with replacement (:func:`draw_again`), each with all its queries, the same for every
+    metric. The gallery stays as it is. A metric is the mean over queries, or what ``summaries``
+    names for it.
 
     Values that are NaN (nothing relevant) must be the same queries in all metrics; they are left
     out first. Of fewer than two classes nothing is known. Queries of multi-hot labels are drawn
@@ -152,8 +152,7 @@ def bootstrap_intervals(
     step = max(1, DRAWS_AT_ONCE // len(groups))
     for start in range(0, resamples, step):
         count = min(step, resamples - start)
-        drawn = random.integers(0, len(sizes), (count, len(sizes) - 1))
-        times = np.stack([np.bincount(row, minlength=len(sizes)) for row in drawn])
+        times = draw_again(random, count, len(sizes))
         for name, of_each in values.items():
             summary = (summaries or {}).get(name, np.mean)
             if summary is np.mean:
@@ -166,13 +165,24 @@ def bootstrap_intervals(
     return {name: (float(low), float(high)) for name, (low, high) in edges.items()}
 
 
+def draw_again(random: np.random.Generator, count: int, number: int) -> Ints:
+    """How often each of ``number`` is drawn, in ``count`` bootstrap samples: [count, number].
+
+    Of n, n - 1 are drawn (of one, one), so that the variance of few is not underestimated (Rao and
+    Wu, 1988).
+    """
+    drawn = random.integers(0, number, (count, max(number - 1, 1)))
+    drawn += np.arange(count)[:, None] * number
+    return np.bincount(drawn.ravel(), minlength=count * number).reshape(count, number)
+
+
 def summarize(values: NDArray[np.float64], summary: QuerySummary = np.mean) -> float:
     """The mean, or another summary, of the values that are not NaN; NaN if there are none."""
     known = values[~np.isnan(values)]
     return float(summary(known)) if len(known) else math.nan
 
 
-def _members(labels: LabelArray) -> list[tuple[object, Ints]]:
+def _members(labels: LabelArray) -> list[tuple[Any, Ints]]:
     """Each class with its rows."""
     if labels.ndim == 2:
         return [(column, labels[:, column].nonzero()[0]) for column in range(labels.shape[1])]

@@ -1,6 +1,6 @@
 """Score a set of embeddings, in one process or shared by several."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
@@ -14,9 +14,9 @@ from lookalike.errors import BadInput
 from lookalike.evaluation import inputs
 from lookalike.evaluation.inputs import ArrayLike, DistanceName, LabelArray
 from lookalike.evaluation.metrics import Metric, check_metrics
-from lookalike.evaluation.ranking import ProgressCallback, rank_embeddings
-from lookalike.evaluation.ranks import Ranks, Ties
+from lookalike.evaluation.ranks import ProgressCallback, RankOptions, Ties, rank_embeddings
 from lookalike.evaluation.relevance import Relevance
+from lookalike.evaluation.reranking import Reranking, find_reranking
 from lookalike.evaluation.results import Evaluation, bootstrap_intervals, summarize
 from lookalike.evaluation.space import EmbeddingSpace
 from lookalike.labels import Comparison
@@ -100,6 +100,7 @@ class ScoreOptions(TypedDict, total=False):
     memory_mb: int | None
     progress: ProgressCallback | None
     distributed: bool
+    rerank: str | Reranking | None
 
 
 def evaluate(
@@ -152,6 +153,7 @@ def score(
     memory_mb: int | None = None,
     progress: ProgressCallback | None = None,
     distributed: bool = False,
+    rerank: str | Reranking | None = None,
 ) -> Evaluation:
     """Evaluate ``embeddings`` (queries) against a gallery, or against themselves.
 
@@ -184,6 +186,8 @@ def score(
         distributed: Let all processes of torch's process group, each of which must call this with
             the same arguments, rank a share of the queries; all get the same result. Without a
             process group it has no effect.
+        rerank: Correct the ranking by neighbours of neighbours: "k-reciprocal", "alpha-expansion",
+            or one of these with its settings (``KReciprocal(k1=10)``). For metrics of ranks.
 
     Returns:
         The scores, with the values per query behind them.
@@ -200,6 +204,7 @@ def score(
     distributed = distributed and dist.is_available() and dist.is_initialized()
     if confidence is not None and not 0 < confidence < 1:
         raise BadInput(f"confidence must lie between 0 and 1, not {confidence}")
+    reranking = None if rerank is None else find_reranking(rerank)
     data = RetrievalData.of(
         embeddings,
         labels,
@@ -212,45 +217,23 @@ def score(
         training_labels,
         label_comparison,
     )
+    ranked = [metric for metric in asked if metric.per_query]
+    of_space = [metric for metric in asked if not metric.per_query]
+    _check_metrics_of_space(of_space, data, reranking)
     span = None
     if distributed:  # the queries that this process ranks
         count, rank, number = len(data.queries), dist.get_rank(), dist.get_world_size()
         span = count * rank // number, count * (rank + 1) // number
-    blocks = rank_embeddings(
-        data.queries,
-        data.gallery,
-        data.relevance,
-        distance=distance,
-        ties=ties,
-        memory_mb=memory_mb,
-        progress=progress,
-        span=span,
-    )
-    return evaluation_of(asked, data, blocks, confidence, resamples, seed, distributed)
-
-
-def evaluation_of(
-    metrics: tuple[Metric, ...],
-    data: RetrievalData,
-    blocks: Iterable[Ranks],
-    confidence: float | None = None,
-    resamples: int = 1000,
-    seed: int = 0,
-    distributed: bool = False,
-) -> Evaluation:
-    """Compute the metrics from ranks, which are taken only if a metric needs them."""
-    ranked = [metric for metric in metrics if metric.per_query]
-    of_space = [metric for metric in metrics if not metric.per_query]
-    if of_space and data.labels.ndim == 2:
-        raise BadInput(f"'{of_space[0].name}' needs one label per item, not a multi-hot table")
-    if of_space and data.compared:
-        raise BadInput(f"'{of_space[0].name}' needs classes; take it without label_comparison")
-    for metric in of_space:
-        if metric.needs_training and data.training is None:
-            raise BadInput(
-                f"'{metric.name}' needs the embeddings of the training images: give training and "
-                "training_labels, or name it in protocol.metrics of a run"
-            )
+    options: RankOptions = {
+        "ties": ties, "memory_mb": memory_mb, "progress": progress, "span": span,
+    }  # fmt: skip
+    sets = data.queries, data.gallery, data.relevance
+    if reranking is None:
+        blocks = rank_embeddings(*sets, distance=distance, **options)
+    elif distance == "cosine":
+        blocks = reranking.rank(*sets, **options)
+    else:
+        raise BadInput("re-ranking is by the cosine")
     parts: dict[str, list[NDArray[np.float64]]] = {metric.name: [] for metric in ranked}
     without = 0
     for block in blocks if ranked else ():
@@ -279,7 +262,7 @@ def evaluation_of(
     if confidence:
         intervals = bootstrap_intervals(values, data.labels, confidence, resamples, seed, summaries)
     return Evaluation(
-        scores={metric.name: scores[metric.name] for metric in metrics},
+        scores={metric.name: scores[metric.name] for metric in asked},
         per_query=values,
         labels=data.labels,
         queries=data.relevance.queries,
@@ -288,6 +271,24 @@ def evaluation_of(
         intervals=intervals,
         summaries=summaries,
     )
+
+
+def _check_metrics_of_space(
+    metrics: Sequence[Metric], data: RetrievalData, reranking: Reranking | None
+) -> None:
+    """Refuse metrics of the embedding space where there are no classes, or other ranks."""
+    for metric in metrics:
+        if reranking is not None:
+            raise BadInput(f"re-ranking cannot change '{metric.name}': it needs metrics of ranks")
+        if data.labels.ndim == 2:
+            raise BadInput(f"'{metric.name}' needs one label per item, not a multi-hot table")
+        if data.compared:
+            raise BadInput(f"'{metric.name}' needs classes; take it without label_comparison")
+        if metric.needs_training and data.training is None:
+            raise BadInput(
+                f"'{metric.name}' needs the embeddings of the training images: give training and "
+                "training_labels, or name it in protocol.metrics of a run"
+            )
 
 
 def _codes(labels: LabelArray, device: torch.device) -> Tensor:

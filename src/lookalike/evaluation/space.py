@@ -12,21 +12,23 @@ scores on test classes, so each of them is a metric of those too: ``train-...``.
 
 Verification (are two images of one class?) counts pairs in fine bins of their similarity, a block
 at a time, so that memory does not grow with their number; pairs in one bin count as equally
-similar.
+similar. ``distance_histogram`` counts the distances of positive and negative pairs, clean or mixed
+(Metrix).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lookalike.errors import BadInput
-from lookalike.evaluation.inputs import ArrayLike, DistanceName, embeddings_of, unit_rows
+from lookalike.evaluation.inputs import ArrayLike, DistanceName, embeddings_of, labels_of, unit_rows
 from lookalike.evaluation.metrics import diagnostic, needs_training
 from lookalike.evaluation.neighbours import nearest
 from lookalike.evaluation.relevance import Ints
@@ -43,6 +45,9 @@ BLOCK = 2048
 BINS = 1 << 17
 """Of the similarities of pairs, from the least to the largest possible."""
 
+FARTHEST = 2.0
+"""The distance of two opposite unit vectors."""
+
 SMALLEST = 1e-7
 """Singular values below this share of the largest count as this share: rho stays finite."""
 
@@ -53,6 +58,55 @@ RESTARTS = 10
 
 CHEAP = 10_000_000
 """Items x clusters up to which the restarts take hardly any time; above, one start."""
+
+
+class ClassSums(NamedTuple):
+    """Sums over the items of each class, in double precision.
+
+    Attributes:
+        sums: Of the embeddings, [classes, columns].
+        counts: How many items.
+        squares: Of the squared lengths.
+    """
+
+    sums: Tensor
+    counts: Tensor
+    squares: Tensor
+
+    @property
+    def means(self) -> Tensor:
+        """The mean embedding of each class."""
+        return self.sums / self.counts[:, None]
+
+    @property
+    def squared_distances(self) -> tuple[Tensor, Tensor]:
+        """Of all pairs of one class: the sum of squared distances, and how many pairs.
+
+        The sum over pairs of |a - b|^2 is n sum |a|^2 - |sum a|^2, for each class of n items.
+        """
+        total = self.counts * self.squares - self.sums.square().sum(1)
+        return total.clamp_min(0), self.counts * (self.counts - 1) / 2
+
+
+def pair_distances(
+    rows: Tensor, others: Tensor | None = None
+) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
+    """Euclidean distances in double precision, in blocks: of rows to others, or of rows in pairs.
+
+    Args:
+        rows: One row per item.
+        others: Other items; None: every pair of two rows counts, once.
+
+    Yields:
+        The rows and the others of a block, their distances, and which of these count.
+    """
+    itself, others = others is None, rows if others is None else others
+    for top in range(0, len(rows), BLOCK):
+        for left in range(top if itself else 0, len(others), BLOCK):
+            first, second = slice(top, top + BLOCK), slice(left, left + BLOCK)
+            distances = torch.cdist(rows[first].double(), others[second].double())
+            counted = torch.ones_like(distances, dtype=torch.bool)
+            yield first, second, distances, counted.triu_(1) if itself and left == top else counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,27 +136,25 @@ class EmbeddingSpace:
         return k_means(self.embeddings, int(self.labels.max()) + 1, self.seed)
 
     @cached_property
-    def class_sums(self) -> tuple[Tensor, Tensor]:
-        """The sum of the embeddings of each class, and the number of its items as a column."""
-        sizes = torch.bincount(self.labels).double()[:, None]
-        sums = sizes.new_zeros(len(sizes), self.embeddings.shape[1])
-        for start in range(0, len(self.labels), BLOCK):
-            part = slice(start, start + BLOCK)
-            sums.index_add_(0, self.labels[part], self.embeddings[part].double())
-        return sums, sizes
+    def class_sums(self) -> ClassSums:
+        """Of the embeddings."""
+        return self._sums(lambda rows: rows.double())
 
     @cached_property
-    def unit_class_sums(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The sums and sizes of ``class_sums`` for unit vectors, and how many are not zero."""
-        sizes = torch.bincount(self.labels).double()
-        sums = sizes.new_zeros(len(sizes), self.embeddings.shape[1])
-        lengths = torch.zeros_like(sizes)
+    def unit_class_sums(self) -> ClassSums:
+        """Of the embeddings at unit length."""
+        return self._sums(lambda rows: unit_rows(rows, torch.float64))
+
+    def _sums(self, of_rows: Callable[[Tensor], Tensor]) -> ClassSums:
+        counts = torch.bincount(self.labels).double()
+        sums = counts.new_zeros(len(counts), self.embeddings.shape[1])
+        squares = torch.zeros_like(counts)
         for start in range(0, len(self.labels), BLOCK):
-            part = slice(start, start + BLOCK)
-            rows = unit_rows(self.embeddings[part], torch.float64)
-            sums.index_add_(0, self.labels[part], rows)
-            lengths.index_add_(0, self.labels[part], rows.square().sum(1))
-        return sums, sizes, lengths
+            labels = self.labels[start : start + BLOCK]
+            rows = of_rows(self.embeddings[start : start + BLOCK])
+            sums.index_add_(0, labels, rows)
+            squares.index_add_(0, labels, rows.square().sum(1))
+        return ClassSums(sums, counts, squares)
 
     @cached_property
     def singular_values(self) -> Tensor:
@@ -129,21 +181,17 @@ class EmbeddingSpace:
         NaN where there are none of a kind.
         """
         rows, labels = self.embeddings, self.labels
-        squares = rows.double().square().sum(1)
-        most = max(4 * float(squares.max()), torch.finfo(torch.float32).tiny)
+        farthest = max(2 * float(rows.double().norm(dim=1).max()), torch.finfo(torch.float32).tiny)
         counts = torch.zeros(2, BINS, dtype=torch.float64, device=rows.device)
-        for start in range(0, len(rows), BLOCK):
-            part = rows[start : start + BLOCK]
-            # every pair once: against the rows that follow
-            apart = squares[start : start + BLOCK, None] + squares[start:]
-            apart = (apart - 2 * (part.double() @ rows[start:].double().T)).clamp_(0, most)
-            same = labels[start : start + BLOCK, None] == labels[start:]
-            later = torch.ones_like(same).triu_(1)
-            place = ((1 - (apart / most).sqrt()) * (BINS - 1)).round().long()
-            for number, pairs in enumerate((same & later, ~same & later)):
-                counts[number] += torch.bincount(place[pairs], minlength=BINS)
+        for first, second, distances, counted in pair_distances(rows):
+            nearness = (1 - distances[counted] / farthest).clamp_min_(0)
+            bins = nearness.mul_(BINS - 1).round_().long()
+            same = (labels[first, None] == labels[second])[counted]
+            counts += torch.stack(
+                [torch.bincount(bins[which], minlength=BINS) for which in (same, ~same)]
+            )
         if not (counts.sum(1) > 0).all():
-            return torch.full_like(counts[0], math.nan), torch.full_like(counts[1], math.nan)
+            counts.fill_(math.nan)
         return counts[0], counts[1]
 
 
@@ -209,8 +257,8 @@ def pi_intra(space: EmbeddingSpace) -> float:
 @register_structure("pi-inter")
 def pi_inter(space: EmbeddingSpace) -> float:
     """Mean distance of two class means; NaN with a single class."""
-    sums, sizes = space.class_sums
-    return _mean_distance(sums / sizes) if len(sums) > 1 else math.nan
+    means = space.class_sums.means
+    return _mean_distance(means) if len(means) > 1 else math.nan
 
 
 @register_structure("pi-ratio")
@@ -229,20 +277,17 @@ def spectral_decay(space: EmbeddingSpace) -> float:
 @register_structure("pi-intra-cosine")
 def pi_intra_cosine(space: EmbeddingSpace) -> float:
     """As pi-intra, by 1 - cosine (the authors' code)."""
-    sums, sizes, lengths = space.unit_class_sums
-    several = sizes > 1
-    if not several.any():
-        return math.nan
-    sums, sizes, lengths = sums[several], sizes[several], lengths[several]
+    found = space.unit_class_sums
     # sum over ordered pairs of a.b = |sum a|^2 - sum |a|^2
-    cosines = (sums.square().sum(1) - lengths) / (sizes * (sizes - 1))
-    return float((1 - cosines).mean())
+    cosines = (found.sums.square().sum(1) - found.squares) / (found.counts * (found.counts - 1))
+    several = found.counts > 1
+    return float((1 - cosines[several]).mean())
 
 
 @register_structure("pi-inter-cosine")
 def pi_inter_cosine(space: EmbeddingSpace) -> float:
     """As pi-inter, by 1 - cosine of the class means (the authors' code)."""
-    means = unit_rows(space.unit_class_sums[0], torch.float64)
+    means = unit_rows(space.unit_class_sums.sums, torch.float64)
     number = len(means)
     if number < 2:
         return math.nan
@@ -268,32 +313,21 @@ def spectrum_decay(space: EmbeddingSpace, k: int) -> float:
 @diagnostic
 def alignment(space: EmbeddingSpace) -> float:
     """Mean squared distance of two items of one class, over all such pairs; NaN without any."""
-    sums, sizes = space.class_sums
-    squares = sums.new_zeros(len(sums))
-    for start in range(0, len(space.labels), BLOCK):
-        part = slice(start, start + BLOCK)
-        squares.index_add_(0, space.labels[part], space.embeddings[part].double().square().sum(1))
-    # sum over pairs of |a - b|^2 = n sum |a|^2 - |sum a|^2, for each class of n items
-    total = (sizes[:, 0] * squares - sums.square().sum(1)).sum()
-    pairs = (sizes * (sizes - 1) / 2).sum()
-    return max(0.0, float(total / pairs)) if pairs > 0 else math.nan
+    squares, pairs = space.class_sums.squared_distances
+    return float(squares.sum() / pairs.sum())
 
 
 @METRICS.register("uniformity", paper=WANG_ISOLA)
 @diagnostic
 def uniformity(space: EmbeddingSpace) -> float:
     """Logarithm of the mean e^(-2 |a - b|^2) over all pairs; NaN with fewer than two items."""
-    embeddings, number = space.embeddings, len(space.embeddings)
+    number = len(space.embeddings)
     if number < 2:
         return math.nan
-    total = 0.0
-    for start in range(0, number, BLOCK):
-        rows = embeddings[start : start + BLOCK]
-        own = torch.cdist(rows.double(), rows.double()).square_().mul_(-2).exp_()
-        total += float(own.tril_(-1).sum())
-        for other in torch.split(embeddings[start + BLOCK :], BLOCK):
-            exponent = torch.cdist(rows, other).square_().mul_(-2)
-            total += float(exponent.exp_().sum(dtype=torch.float64))
+    total = math.fsum(
+        float((-2 * distances[counted].square()).exp().sum())
+        for _, _, distances, counted in pair_distances(space.embeddings)
+    )
     return math.log(total / (number * (number - 1) / 2)) if total > 0 else -math.inf
 
 
@@ -429,11 +463,118 @@ def pair_f1(classes: Ints, clusters: Ints) -> float:
 def _mean_distance(points: Tensor) -> float:
     """Mean Euclidean distance of two different points."""
     if len(points) <= BLOCK:
-        return float(torch.nn.functional.pdist(points).mean())
-    total = 0.0
-    for start in range(0, len(points), BLOCK):
-        rows = points[start : start + BLOCK]
-        total += float(torch.nn.functional.pdist(rows).sum())
-        for other in torch.split(points[start + BLOCK :], BLOCK):
-            total += float(torch.cdist(rows, other).sum())
+        return float(torch.nn.functional.pdist(points).mean())  # 0 where all are equal
+    blocks = pair_distances(points)
+    total = math.fsum(float(distances[counted].sum()) for _, _, distances, counted in blocks)
     return total / (len(points) * (len(points) - 1) / 2)
+
+
+class Mixes(NamedTuple):
+    """Mixed examples, ``share`` of an item of one class and the rest of an item of another.
+
+    Attributes:
+        embeddings: One row per mix.
+        first: The class of the first item of each.
+        second: The class of the second.
+        share: How much of the first is in each, from 0 to 1.
+    """
+
+    embeddings: ArrayLike
+    first: ArrayLike
+    second: ArrayLike
+    share: ArrayLike
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceHistogram:
+    """How many positive and negative pairs have which distance.
+
+    Attributes:
+        edges: [bins + 1], from 0 to 2.
+        positive: [bins], the total weight of the positive pairs in each bin.
+        negative: [bins], that of the negative pairs.
+    """
+
+    edges: NDArray[np.float64]
+    positive: NDArray[np.float64]
+    negative: NDArray[np.float64]
+
+    def densities(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Both histograms with an area of 1, or 0 where there are no pairs."""
+        width = self.edges[1] - self.edges[0]
+        positive, negative = (
+            counts / (max(counts.sum(), np.finfo(np.float64).tiny) * width)
+            for counts in (self.positive, self.negative)
+        )
+        return positive, negative
+
+
+def distance_histogram(
+    embeddings: ArrayLike, labels: ArrayLike, mixes: Mixes | None = None, *, bins: int = 100
+) -> DistanceHistogram:
+    """Count the Euclidean distances of unit vectors by positive and negative pairs, in blocks.
+
+    Args:
+        embeddings: One row per item; its length does not matter.
+        labels: One label per item.
+        mixes: None: all pairs of two items are counted, each once. Otherwise all pairs of an item
+            and a mix that contains its class: a mix with the share y of that class counts y as
+            a positive and 1 - y as a negative of the item, as in the mixed loss.
+        bins: Number of bins of equal width between 0 and 2.
+
+    Returns:
+        Both histograms.
+
+    Raises:
+        BadInput: The embeddings, labels or mixes do not fit together.
+
+    >>> distance_histogram([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 1, 0], bins=2).positive
+    array([1., 0.])
+    """
+    if bins < 1:
+        raise BadInput(f"bins must be at least 1, not {bins}")
+    items = embeddings_of(embeddings, "embeddings")
+    names = _classes(labels, "labels", len(items))
+    others, first, second, share = None, names, names, np.ones(len(names))
+    if mixes is not None:
+        others = embeddings_of(mixes.embeddings, "mixed embeddings").to(items.device)
+        first = _classes(mixes.first, "labels of the first", len(others))
+        second = _classes(mixes.second, "labels of the second", len(others))
+        share = _shares(mixes.share, len(others))
+        if others.shape[1] != items.shape[1]:
+            raise BadInput(
+                f"embeddings have {items.shape[1]} columns and mixed ones {others.shape[1]}"
+            )
+    codes = np.unique(np.concatenate([names, first, second]), return_inverse=True)[1]
+    own, one, two, of_first = (
+        torch.from_numpy(part).to(items.device)
+        for part in (*np.split(codes, [len(names), len(names) + len(first)]), share)
+    )
+    counts = torch.zeros(2, bins, dtype=torch.float64, device=items.device)
+    for rows, columns, distances, counted in pair_distances(items, others):
+        in_first = own[rows, None] == one[columns]
+        in_second = own[rows, None] == two[columns]
+        positive = in_first * of_first[columns]
+        if mixes is not None:
+            positive += in_second * (1 - of_first[columns])
+            counted &= in_first | in_second
+        places = (distances[counted] * (bins / FARTHEST)).long().clamp_max_(bins - 1)
+        counts[0] += torch.bincount(places, positive[counted], bins)
+        counts[1] += torch.bincount(places, 1 - positive[counted], bins)
+    return DistanceHistogram(np.linspace(0, FARTHEST, bins + 1), *counts.cpu().numpy())
+
+
+def _classes(values: ArrayLike, what: str, number: int) -> NDArray[np.generic]:
+    found = labels_of(values, what)
+    if found.ndim == 2:
+        raise BadInput(f"{what} must be one label per item, not a multi-hot table")
+    if len(found) != number:
+        raise BadInput(f"there are {number} embeddings but {len(found)} {what}")
+    return found
+
+
+def _shares(values: ArrayLike, number: int) -> NDArray[np.float64]:
+    found = np.asarray(values.cpu() if isinstance(values, Tensor) else values, np.float64)
+    if found.shape != (number,) or not ((found >= 0) & (found <= 1)).all():
+        raise BadInput(f"the shares of mixes must be {number} numbers from 0 to 1")
+    return found

@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 import torch
 
 from lookalike.compare.statistics import Standing, tournament
-from lookalike.evaluation.histograms import Mixes, distance_histogram
 from lookalike.evaluation.metrics import more_is_better
+from lookalike.evaluation.space import Mixes, distance_histogram
 from lookalike.mixing.pairs import random_pairs
 from lookalike.ops.rows import normalize_rows
 from lookalike.papers.claims import CONFIDENCE, METRIC, correlation
