@@ -72,11 +72,8 @@ class Relevance:
         self.queries, self.gallery = len(labels), len(gallery_labels)
         self._compared = label_comparison is not None
         self._agrees_with_itself = labels.ndim == 1 and not self._compared
-        if label_comparison is None:
-            self._of_query, self._of_gallery = _label_tables(labels, gallery_labels)
-        else:
-            tables = _compared_tables(labels, gallery_labels, label_comparison)
-            self._of_query, self._of_gallery = tables
+        tables = _label_tables(labels, gallery_labels, label_comparison)
+        self._of_query, self._of_gallery = tables
         self._mask, self._identities = self._checked(ignore, gallery_ignore)
 
     @property
@@ -150,14 +147,16 @@ class Relevance:
         return None, (codes[: self.queries], codes[self.queries :])
 
 
-def _label_tables(labels: LabelArray, gallery_labels: LabelArray) -> tuple[Any, Any]:
-    """Which labels each query has, and which items have each label, as sparse matrices.
+def _label_tables(
+    labels: LabelArray, gallery_labels: LabelArray, comparison: Comparison | None
+) -> tuple[Any, Any]:
+    """Which labels of the gallery each query agrees with, and which items have each label.
 
-    Two items are relevant to each other where the product of the two is not 0.
+    Two items are relevant to each other where the product of these sparse matrices is not 0.
     """
     from scipy.sparse import csr_array
 
-    if labels.ndim == 2:
+    if comparison is None and labels.ndim == 2:
         if labels.shape[1] != gallery_labels.shape[1]:
             raise BadInput(
                 f"multi-hot labels have {labels.shape[1]} columns and those of the gallery "
@@ -165,38 +164,37 @@ def _label_tables(labels: LabelArray, gallery_labels: LabelArray) -> tuple[Any, 
             )
         of_query, of_gallery = (csr_array(one, dtype=np.int32) for one in (labels, gallery_labels))
         return of_query, of_gallery.T.tocsr()
-    numeric = labels.dtype.kind in "biuf", gallery_labels.dtype.kind in "biuf"
-    if numeric[0] != numeric[1]:
+    # Each side apart: joining int64 and uint64 would pass through float64.
+    axis = None if labels.ndim == 1 else 0
+    own, own_codes = np.unique(labels, axis=axis, return_inverse=True)
+    classes, codes = np.unique(gallery_labels, axis=axis, return_inverse=True)
+    agree = _equal(own, classes) if comparison is None else _agreeing(own, classes, comparison)
+    ones, items = np.ones(len(gallery_labels), np.int32), np.arange(len(gallery_labels))
+    of_gallery = csr_array((ones, (codes.reshape(-1), items)), (len(classes), len(items)))
+    return agree[own_codes.reshape(-1)], of_gallery
+
+
+def _equal(own: LabelArray, classes: LabelArray) -> Any:
+    """Which labels are the same, as a sparse matrix."""
+    from scipy.sparse import csr_array
+
+    if (own.dtype.kind in "biuf") != (classes.dtype.kind in "biuf"):
         raise BadInput("labels and gallery labels must both be numbers, or both strings")
-    # Codes of each side apart: joining int64 and uint64 would pass through float64.
-    classes, codes = np.unique(gallery_labels, return_inverse=True)
-    own, own_codes = np.unique(labels, return_inverse=True)
     position = {label: code for code, label in enumerate(classes.tolist())}
-    known = np.array([position.get(label, len(classes)) for label in own.tolist()], np.int64)
-    tables = []
-    for column in (known[own_codes], codes):
-        ones, rows = np.ones(len(column), np.int32), np.arange(len(column))
-        tables.append(csr_array((ones, (rows, column)), (len(column), len(classes) + 1)))
-    return tables[0], tables[1].T.tocsr()
+    pairs = [(row, position[x]) for row, x in enumerate(own.tolist()) if x in position]
+    rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
+    return csr_array((np.ones(len(pairs), np.int32), (rows, columns)), (len(own), len(classes)))
 
 
-def _compared_tables(
-    labels: LabelArray, gallery_labels: LabelArray, comparison: Comparison, block: int = 1024
-) -> tuple[Any, Any]:
-    """Which labels of the gallery each query agrees with, and which items have each label."""
+def _agreeing(
+    own: LabelArray, classes: LabelArray, comparison: Comparison, block: int = 1024
+) -> Any:
+    """Which labels agree as a function says, as a sparse matrix."""
     from scipy.sparse import csr_array, vstack
 
-    own, own_codes = np.unique(labels, axis=0, return_inverse=True)
-    others, codes = np.unique(gallery_labels, axis=0, return_inverse=True)
-    agree = vstack(
-        [
-            csr_array(
-                (agreement(part, torch.from_numpy(others), comparison) > 0).numpy(), dtype=np.int32
-            )
-            for part in torch.split(torch.from_numpy(own), block)
-        ],
-        format="csr",
-    )
-    rows, ones = np.arange(len(gallery_labels)), np.ones(len(gallery_labels), np.int32)
-    of_gallery = csr_array((ones, (codes.reshape(-1), rows)), (len(others), len(gallery_labels)))
-    return agree[own_codes.reshape(-1)], of_gallery
+    others = torch.from_numpy(classes)
+    parts = [
+        csr_array((agreement(part, others, comparison) > 0).numpy(), dtype=np.int32)
+        for part in torch.split(torch.from_numpy(own), block)
+    ]
+    return vstack(parts, format="csr")
