@@ -317,13 +317,13 @@ class Compared:
         return as_html(self.tables) + (f"<ul>{claims}</ul>" if claims else "")
 
 
-def compare(*results: Result, metric: str | None = None, anyway: bool = False) -> Compared:
+def compare(*results: Result, metric: str | None = None, allow_unfair: bool = False) -> Compared:
     """Compare runs and studies, as ``lookalike compare`` does.
 
     Args:
         *results: Finished runs or studies, or folders of them.
         metric: The metric that ranks; None: the study's own, else ``map@r``.
-        anyway: Rank rows that differ beyond the method.
+        allow_unfair: Rank rows that differ beyond the method.
 
     Returns:
         Tables and claims.
@@ -332,7 +332,9 @@ def compare(*results: Result, metric: str | None = None, anyway: bool = False) -
         BadInput: A folder holds no results, or the metric is unknown.
     """
     gathered = gather(_folders(results))
-    return Compared(compare_rows(gathered, metric or chosen_metric(gathered), allow_unfair=anyway))
+    return Compared(
+        compare_rows(gathered, metric or chosen_metric(gathered), allow_unfair=allow_unfair)
+    )
 
 
 def report(
@@ -340,7 +342,7 @@ def report(
     output: Path | str = "report.html",
     title: str | None = None,
     metric: str | None = None,
-    anyway: bool = False,
+    allow_unfair: bool = False,
 ) -> Path:
     """Write one HTML page about runs and studies, as ``lookalike report`` does.
 
@@ -349,7 +351,7 @@ def report(
         output: The page; tables are written beside it.
         title: The title of the page.
         metric: The metric that ranks; None: the study's own, else ``map@r``.
-        anyway: Rank rows that differ beyond the method.
+        allow_unfair: Rank rows that differ beyond the method.
 
     Returns:
         The page.
@@ -361,7 +363,7 @@ def report(
         title or title_of(gathered),
         leading_sentence(gathered),
         metric=metric,
-        anyway=anyway,
+        anyway=allow_unfair,
     )
     return page
 
