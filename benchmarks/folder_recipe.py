@@ -32,8 +32,7 @@ from lookalike.data import ImageSet, Split, Subset
 from lookalike.progress import Watcher
 from lookalike.study.intervals import interval
 from lookalike.training import train
-from lookalike.training.building import build_bundle
-from lookalike.training.distributed.devices import prepared_fabric
+from lookalike.training.building import PreparedParts
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.score import score
 from setting import DOCS, machine
@@ -225,11 +224,10 @@ def held_out_scores(
     )
     validation, training, held_out = (subset(images, classes) for classes in parts[:3])
     split = Split(training, validation, held_out, protocol="fixed-validation")
-    preset, fabric = data.preset(config.data.transform), prepared_fabric(config.train)
-    store = data.open_store(images, preset.resize)
-    bundle = build_bundle(config, images, store, preset, fabric.device, Watcher())
-    learning = Traced(config, fabric, split, bundle, Watcher())
-    learning.learn()
+    parts = PreparedParts(loaded=images)
+    bundle = parts.bundle(config)
+    learning = Traced(config, parts.fabric(config), split, bundle, Watcher())
+    learning.learn(lambda: parts.initial_head(config, bundle.model, split, bundle.source))
     return learning.start, learning.scores()
 
 

@@ -15,9 +15,9 @@ from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.runs.run import model_tensors
 from lookalike.study.runner import Task, TaskRunner
-from lookalike.training import Interrupted, Watcher, runner, train
+from lookalike.training import Interrupted, Watcher, building, train
 from lookalike.training.batches import PixelSource
-from lookalike.training.building import build_sampler, chosen_split
+from lookalike.training.building import PreparedParts, build_sampler
 from lookalike.training.features import disk_space
 
 SGD = ["optim.name=sgd", "optim.lr=0.1", "optim.weight_decay=0", "protocol.name=paper"]
@@ -116,7 +116,7 @@ def test_it_learns_what_the_network_with_a_standing_front_learns(
     """
     monkeypatch.setenv("LOOKALIKE_CACHE", str(tmp_path / "cache"))
     double = Fabric(accelerator="cpu", devices=1, plugins=[Double()])
-    monkeypatch.setattr(runner, "prepared_fabric", lambda *_, **__: double)
+    monkeypatch.setattr(building, "prepared_fabric", lambda *_, **__: double)
     short = ("model.frozen_views=0", "train.epochs=1", "train.batches_per_epoch=3")
     config = cut(*SGD, *short, *settings)
     found = load_file(str(train(config).weights))
@@ -132,7 +132,7 @@ def test_it_learns_what_the_network_with_a_standing_front_learns(
     learned = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.SGD(learned, lr=0.1, momentum=config.optim.momentum)
     images = data.load("folder", config.data.root)
-    train_set = chosen_split(config, images).train
+    train_set = PreparedParts(loaded=images).split(config).train
     preset = data.preset("glyphs")
     pixels = PixelSource(data.open_store(images, preset.resize), preset, model.normalisation)
     compute = loss()

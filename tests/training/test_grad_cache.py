@@ -130,7 +130,7 @@ def test_a_run_in_chunks_ends_as_a_run_without(tiny):
 
 def test_the_scale_of_gradients_is_in_the_checkpoint(tiny, tmp_path, monkeypatch):
     """Half precision with a real scaler, on the CPU: stopped and resumed, the scale goes on."""
-    from lookalike.training import runner
+    from lookalike.training import building
 
     scalers = []
 
@@ -141,7 +141,7 @@ def test_the_scale_of_gradients_is_in_the_checkpoint(tiny, tmp_path, monkeypatch
             accelerator="cpu", devices=1, plugins=[MixedPrecision("16-mixed", "cpu", scaler)]
         )
 
-    monkeypatch.setattr(runner, "prepared_fabric", half)
+    monkeypatch.setattr(building, "prepared_fabric", half)
     small = ("sampler.batch_size=8", "train.batches_per_epoch=5", "train.epochs=2")
     small += ("protocol.name=paper", "protocol.test=false")
     whole = train(tiny(*small, f"runs_dir={tmp_path / 'whole'}"))

@@ -6,7 +6,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.plugins.precision.amp import MixedPrecision
 from safetensors.torch import load_file
 
-from lookalike.training import runner, train
+from lookalike.training import building, train
 
 SCALE = 2.0**40
 """Gradients times this are not finite in half precision."""
@@ -24,7 +24,7 @@ def scalers(monkeypatch):
         precision = MixedPrecision("16-mixed", "cpu", made[-1])
         return Fabric(accelerator="cpu", devices=1, plugins=[precision])
 
-    monkeypatch.setattr(runner, "prepared_fabric", half)
+    monkeypatch.setattr(building, "prepared_fabric", half)
     return made
 
 

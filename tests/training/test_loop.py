@@ -11,8 +11,8 @@ from torch import nn
 from lookalike.config import load
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.runs.run import Run
-from lookalike.study.runner import TaskRunner
 from lookalike.training import Interrupted, Watcher, train
+from lookalike.training.building import PreparedParts
 from lookalike.training.loop import TrainingLoop
 
 pytestmark = pytest.mark.trust(f"{__name__}:BrokenLoss", f"{__name__}:SteepLoss")
@@ -150,16 +150,11 @@ def test_patience_is_counted_in_epochs_or_in_validations(tiny, patterns, setting
         *settings, "train.epochs=80", "train.batches_per_epoch=1", "data.name=folder",
         f"data.root={patterns}", "sampler.batch_size=4", "protocol.test=false",
     )  # fmt: skip
-    runner = TaskRunner()
-    learning = Scripted(
-        config,
-        runner.fabric(config),
-        runner.tuning_split(config),
-        runner.learner(config),
-        Watcher(),
-    )
+    parts = PreparedParts()
+    bundle, split = parts.bundle(config), parts.split(config)
+    learning = Scripted(config, parts.fabric(config), split, bundle, Watcher())
     learning.script = {epoch: 0.5 - abs(epoch - best) / 1000 for epoch in range(81)}
-    learning.learn()
+    learning.learn(lambda: None)
     assert (learning.progress.best_epoch, learning.progress.step) == (best, last)
 
 

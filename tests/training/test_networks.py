@@ -18,6 +18,7 @@ from lookalike.runs.run import test_embeddings
 from lookalike.study import runner
 from lookalike.study.runner import Task, TaskRunner
 from lookalike.training import train
+from lookalike.training.building import PreparedParts
 from lookalike.training.signals import Interrupted
 
 SIZES = ["handwriting", "small-plain"]
@@ -335,10 +336,11 @@ def photo_of(run, file):
 
 
 def test_a_study_over_networks_has_the_transforms_of_each(short):
-    tasks, sizes = TaskRunner(), []
+    parts, sizes = PreparedParts(), []
     for network in ("test_resnet", "resnet18"):
         config = short("study", f"model.network={network}", "data.transform=network")
-        sizes.append(tasks.store(config)[2].size)
+        parts.store(config)
+        sizes.append(parts.preset(config).size)
     assert sizes == [models.preset_of("network", name).size for name in ("test_resnet", "resnet18")]
     assert sizes[0] != sizes[1]
 

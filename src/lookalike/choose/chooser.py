@@ -21,7 +21,6 @@ from lookalike.choose.untrained import Untrained, score_untrained
 from lookalike.compare.contenders import ResultSet, gather
 from lookalike.config import RunConfig, parse
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
-from lookalike.models import preset_of
 from lookalike.progress import Watcher
 from lookalike.study.clock import Clock
 from lookalike.study.driver import Executor, run_study
@@ -109,8 +108,7 @@ def choose(
     found = prepare(config, settings, images, identity, clock, folder, guarded)
     known = Classes.of(found.images)
     run = parse(found.settings, "choose")
-    preset = preset_of(run.data.transform, run.model.network)
-    features = compute_features(run, found.images, preset, guarded)
+    features = compute_features(run, found.images, guarded)
     own = settings["data"] | {"skip_unreadable": bool(found.survey.unreadable)}
     common: dict[str, Any] = {
         "folder": folder,

@@ -17,7 +17,7 @@ from lookalike.data.cache import resized
 from lookalike.errors import BadInput
 from lookalike.files import atomically
 from lookalike.progress import Watcher
-from lookalike.training.building import frozen_features, open_store, pooled_features
+from lookalike.training.building import PreparedParts, pooled_features
 from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.features import Features
 
@@ -74,23 +74,18 @@ def feature_device(config: RunConfig) -> torch.device:
     return prepared_fabric(automatic).device
 
 
-def compute_features(
-    config: RunConfig, images: ImageSet, preset: Preset, watcher: Watcher
-) -> Features:
+def compute_features(config: RunConfig, images: ImageSet, watcher: Watcher) -> Features:
     """The features of all images, in the cache from then on.
 
     Args:
         config: The network, and the number of views.
         images: The data set.
-        preset: The transform.
         watcher: Receives progress.
 
     Returns:
         The features.
     """
-    store = open_store(config.data, images, preset, watcher)
-    device = feature_device(config)
-    return frozen_features(config, images, store, preset, device, watcher)
+    return PreparedParts(watcher, images).features(config, feature_device(config))
 
 
 def draw(labels: NDArray[np.int64], per_class: int) -> NDArray[np.int64]:

@@ -1,20 +1,22 @@
 """From a configuration to its data, the model that learns, and the source of its inputs."""
 
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
-from lightning_fabric import seed_everything
+from lightning_fabric import Fabric, seed_everything
+from pydantic import BaseModel
 from torch import Tensor
 
 from lookalike import data, models, samplers
 from lookalike.config import DataConfig, ModelConfig, RunConfig
 from lookalike.config.keys import feature_values, refuse_conflicts
 from lookalike.data import ONE_VIEW, ImageSet, ImageStore, Preset, Split, Subset, Views
-from lookalike.data.presets import preset_name
+from lookalike.data.presets import NETWORK, preset_name
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
 from lookalike.models.lora import require_peft, with_lora
@@ -22,8 +24,14 @@ from lookalike.progress import Watcher
 from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
 from lookalike.training.batches import InputSource, PixelSource, TrainingBatches, embed
+from lookalike.training.distributed.devices import may_be_unused, prepared_fabric
 from lookalike.training.features import Features, Frozen, open_features
 from lookalike.training.feeding import Feeding
+
+Part = TypeVar("Part")
+
+KEPT = {"features": 2, "store": 4}
+"""How many of them stay in memory where training runs differ in data sets and networks."""
 
 FEATURE_BATCHES_PER_READ = 8
 """Batches of frozen features that are read together."""
@@ -95,17 +103,6 @@ def open_store(
         kind=given.store,
         quality=given.jpeg_quality,
     )
-
-
-def chosen_split(config: RunConfig, images: ImageSet) -> Split:
-    """The split that a run trains on: the only one of its protocol, or the configured fold."""
-    protocol, splits = config.protocol, splits_of(config, images)
-    if protocol.fold >= len(splits):
-        raise BadInput(
-            f"protocol.fold = {protocol.fold}: '{protocol.name}' has {len(splits)}, from 0"
-        )
-    chosen = splits[protocol.fold]
-    return chosen if protocol.test else chosen.for_tuning()
 
 
 def splits_of(config: RunConfig, images: ImageSet) -> list[Split]:
@@ -180,57 +177,6 @@ def freeze(model: EmbeddingModel, wanted: ModelConfig) -> None:
     )
 
 
-def build_bundle(
-    config: RunConfig,
-    images: ImageSet,
-    store: ImageStore,
-    preset: Preset,
-    device: torch.device,
-    watcher: Watcher,
-) -> ModelBundle:
-    """The model and its source, the same for the same seed.
-
-    Of a network cut in two, that is the part that learns, on the maps of the part before it; where
-    pixels are mixed or new views are wanted every time, the whole network, of which the same part
-    learns.
-    """
-    seed_everything(config.seed, verbose=False)
-    if config.model.frozen:
-        features = frozen_features(config, images, store, preset, device, watcher)
-        return bundle_of_features(config, features, device)
-    model = build_model(config, store, preset).to(device)
-    pixels = pixels_of(config, store, preset, model)
-    until = config.model.frozen_until or config.model.freeze_until
-    if not until:
-        return ModelBundle(model, pixels, views=preset.views)
-    shape = tuple(pixels.inputs(pixels.testing(np.zeros(1, np.int64))).shape[1:])
-    stored = config.model.freeze_until is None and not mixes_pixels(config)
-    backbone = models.CutBackbone(model.backbone, until, shape, stored=stored)
-    rest = EmbeddingModel(backbone, model.head)
-    freeze(rest, config.model)
-    if not stored:
-        return ModelBundle(rest, pixels, views=preset.views)
-
-    def front() -> Frozen:
-        return Frozen(backbone.eval().front, pixels, 0, device, feeding_of(config))
-
-    part = {**feature_values(config), **store.settings}
-    return ModelBundle(rest, open_features(images, preset, config.model, part, front, watcher))
-
-
-def bundle_of_features(config: RunConfig, features: Features, device: torch.device) -> ModelBundle:
-    """A head on computed features, the same for the same seed."""
-    seed_everything(config.seed, verbose=False)
-    wanted = config.model
-    head = EmbeddingModel.of_features(
-        features.views.shape[2],
-        dim=wanted.dim,
-        layer_norm=wanted.layer_norm,
-        normalize=wanted.normalize,
-    )
-    return ModelBundle(head.to(device), features, features.parameters)
-
-
 def pixels_of(
     config: RunConfig, store: ImageStore, preset: Preset, model: EmbeddingModel
 ) -> PixelSource:
@@ -254,26 +200,6 @@ def feeding_of(config: RunConfig) -> Feeding:
     return Feeding(0 if own else config.train.workers, config.train.prefetch)
 
 
-def frozen_features(
-    config: RunConfig,
-    images: ImageSet,
-    store: ImageStore,
-    preset: Preset,
-    device: torch.device,
-    watcher: Watcher,
-) -> Features:
-    """The pooled features of all images by a frozen network."""
-
-    def frozen() -> Frozen:
-        model = build_model(config, store, preset).to(device)
-        pixels = pixels_of(config, store, preset, model)
-        count = sum(weight.numel() for weight in model.backbone.parameters())
-        return Frozen(pooled_features(model), pixels, count, device, feeding_of(config))
-
-    part = {**feature_values(config), **store.settings}
-    return open_features(images, preset, config.model, part, frozen, watcher)
-
-
 def pooled_features(model: EmbeddingModel) -> Callable[[Tensor], Tensor]:
     """From images to pooled features [B, width, 1, 1], in evaluation mode."""
     model.eval()
@@ -283,29 +209,6 @@ def pooled_features(model: EmbeddingModel) -> Callable[[Tensor], Tensor]:
         return pooled[:, :, None, None]
 
     return pool
-
-
-def initial_head(
-    config: RunConfig, model: EmbeddingModel, subset: Subset, source: InputSource
-) -> HeadWeights | None:
-    """The initial weights of the head from the training images; None: random, as they are.
-
-    Only the training classes of ``subset`` are used, also to choose the shrinkage.
-    """
-    wanted = config.model
-    if wanted.head_init == "random" or not wanted.dim:
-        return None
-    plain, size = model.without_linear(), config.train.eval_batch_size
-    features = embed(
-        plain, subset, source, batch_size=size, distributed=True, feeding=feeding_of(config)
-    )
-    labels = torch.from_numpy(subset.labels)
-    shrink = wanted.head_shrink
-    if wanted.head_init == "auto":
-        shrink = models.choose_shrink(features, labels)
-    if wanted.head_init == "pca" or math.isinf(shrink):
-        return models.pca(features, wanted.dim)
-    return models.lda(features, labels, wanted.dim, shrink)
 
 
 def build_sampler(config: RunConfig, subset: Subset) -> BatchSampler:
@@ -340,3 +243,196 @@ def build_batches(
         per_read=FEATURE_BATCHES_PER_READ if config.model.frozen else 1,
         feeding=feeding_of(config),
     )
+
+
+@dataclass
+class PreparedParts:
+    """What training runs share: devices, images, features and initial heads, each made once.
+
+    A part is kept by the keys that it depends on, so that the trials of a study, which differ in
+    the others, find it in memory.
+
+    Args:
+        watcher: Receives progress and notes.
+        loaded: The images, where they are loaded already.
+    """
+
+    watcher: Watcher = field(default_factory=Watcher)
+    loaded: ImageSet | None = None
+    preparing_seconds: float = 0.0
+    """Spent on decoding, networks and features."""
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def fabric(self, config: RunConfig) -> Fabric:
+        """The devices and the precision; of several processes, connected."""
+        train, unused = config.train, may_be_unused(config)
+        return self._kept(
+            "fabric",
+            lambda: prepared_fabric(train, find_unused=unused),
+            (train.device, train.precision),
+        )
+
+    def images(self, config: RunConfig) -> ImageSet:
+        """The images, none of them decoded."""
+        return self._kept(
+            "images",
+            lambda: load_images(config, self.loaded, self.watcher)[0],
+            (config.data, config.protocol.order, config.protocol.seed),
+        )
+
+    def preset(self, config: RunConfig) -> Preset:
+        """How the images are transformed."""
+        return models.preset_of(config.data.transform, config.model.network)
+
+    def store(self, config: RunConfig) -> ImageStore:
+        """The images, decoded."""
+        preset = self.preset(config)
+        own = config.model.network if preset_name(config.data.transform) == NETWORK else ""
+        return self._kept(
+            "store",
+            lambda: open_store(config.data, self.images(config), preset, self.watcher),
+            (config.data, own),
+        )
+
+    def split(self, config: RunConfig) -> Split:
+        """The split of a run: the only one of its protocol, or the configured fold."""
+        return self._kept(
+            "split", lambda: self._split(config), (config.data, config.protocol, config.seed)
+        )
+
+    def _split(self, config: RunConfig) -> Split:
+        protocol, splits = config.protocol, splits_of(config, self.images(config))
+        if protocol.fold >= len(splits):
+            raise BadInput(
+                f"protocol.fold = {protocol.fold}: '{protocol.name}' has {len(splits)}, from 0"
+            )
+        chosen = splits[protocol.fold]
+        return chosen if protocol.test else chosen.for_tuning()
+
+    def bundle(self, config: RunConfig) -> ModelBundle:
+        """The model with its initial weights and its source, the same for the same seed."""
+        device = self.fabric(config).device
+        if config.model.frozen:
+            features = self.features(config, device)
+            seed_everything(config.seed, verbose=False)
+            return bundle_of_features(config.model, features, device)
+        store, preset = self.store(config), self.preset(config)
+        begun = time.monotonic()
+        seed_everything(config.seed, verbose=False)
+        model = build_model(config, store, preset).to(device)
+        pixels = pixels_of(config, store, preset, model)
+        found = ModelBundle(model, pixels, views=preset.views)
+        if config.model.frozen_until or config.model.freeze_until:
+            found = self._cut(config, found, pixels, device)
+        self.preparing_seconds += time.monotonic() - begun
+        return found
+
+    def _cut(
+        self, config: RunConfig, whole: ModelBundle, pixels: PixelSource, device: torch.device
+    ) -> ModelBundle:
+        """Of a network cut in two the part that learns, on the maps of the part before it.
+
+        Where pixels are mixed or new views are wanted every time, the whole network, of which the
+        same part learns.
+        """
+        wanted, model = config.model, whole.model
+        shape = tuple(pixels.inputs(pixels.testing(np.zeros(1, np.int64))).shape[1:])
+        stored = wanted.freeze_until is None and not mixes_pixels(config)
+        until = wanted.frozen_until or wanted.freeze_until or ""
+        backbone = models.CutBackbone(model.backbone, until, shape, stored=stored)
+        rest = EmbeddingModel(backbone, model.head)
+        freeze(rest, wanted)
+        if not stored:
+            return ModelBundle(rest, pixels, views=whole.views)
+
+        def front() -> Frozen:
+            return Frozen(backbone.eval().front, pixels, 0, device, feeding_of(config))
+
+        return ModelBundle(rest, self._features(config, front))
+
+    def features(self, config: RunConfig, device: torch.device | None = None) -> Features:
+        """The pooled features of all images by a frozen network, computed on ``device``."""
+        on = device or self.fabric(config).device
+
+        def frozen() -> Frozen:
+            seed_everything(config.seed, verbose=False)
+            store, preset = self.store(config), self.preset(config)
+            model = build_model(config, store, preset).to(on)
+            pixels = pixels_of(config, store, preset, model)
+            count = sum(weight.numel() for weight in model.backbone.parameters())
+            return Frozen(pooled_features(model), pixels, count, on, feeding_of(config))
+
+        return self._kept(
+            "features",
+            lambda: self._features(config, frozen),
+            (config.data, config.model.weights, feature_values(config)),
+        )
+
+    def _features(self, config: RunConfig, frozen: Callable[[], Frozen]) -> Features:
+        part = {**feature_values(config), **self.store(config).settings}
+        images, preset = self.images(config), self.preset(config)
+        return open_features(images, preset, config.model, part, frozen, self.watcher)
+
+    def initial_head(
+        self, config: RunConfig, model: EmbeddingModel, split: Split, source: InputSource
+    ) -> HeadWeights | None:
+        """The initial weights of the head from the training images; None: random, as they are.
+
+        On frozen features they are the same for all runs on a fold.
+        """
+        if not config.model.frozen:
+            return initial_head(config, model, split.train, source)
+        return self._kept(
+            "head",
+            lambda: initial_head(config, model, split.train, source),
+            (config.data, config.model, config.protocol, split.fold),
+        )
+
+    def _kept(self, kind: str, make: Callable[[], Part], key: tuple[Any, ...]) -> Part:
+        """The part of these keys; the oldest parts of a kind are dropped."""
+        name = "|".join(k.model_dump_json() if isinstance(k, BaseModel) else repr(k) for k in key)
+        kept = self.parts.setdefault(kind, {})
+        begun, before = time.monotonic(), self.preparing_seconds
+        part: Part = kept.pop(name) if name in kept else make()
+        if kind in KEPT:  # without what was counted inside
+            self.preparing_seconds = before + time.monotonic() - begun
+        kept[name] = part  # the newest is the last
+        while len(kept) > KEPT.get(kind, 64):
+            del kept[next(iter(kept))]
+        return part
+
+
+def bundle_of_features(
+    wanted: ModelConfig, features: Features, device: torch.device
+) -> ModelBundle:
+    """A head on computed features."""
+    head = EmbeddingModel.of_features(
+        features.views.shape[2],
+        dim=wanted.dim,
+        layer_norm=wanted.layer_norm,
+        normalize=wanted.normalize,
+    )
+    return ModelBundle(head.to(device), features, features.parameters)
+
+
+def initial_head(
+    config: RunConfig, model: EmbeddingModel, subset: Subset, source: InputSource
+) -> HeadWeights | None:
+    """The initial weights of the head from the training images; None: random, as they are.
+
+    Only the training classes of ``subset`` are used, also to choose the shrinkage.
+    """
+    wanted = config.model
+    if wanted.head_init == "random" or not wanted.dim:
+        return None
+    plain, size = model.without_linear(), config.train.eval_batch_size
+    features = embed(
+        plain, subset, source, batch_size=size, distributed=True, feeding=feeding_of(config)
+    )
+    labels = torch.from_numpy(subset.labels)
+    shrink = wanted.head_shrink
+    if wanted.head_init == "auto":
+        shrink = models.choose_shrink(features, labels)
+    if wanted.head_init == "pca" or math.isinf(shrink):
+        return models.pca(features, wanted.dim)
+    return models.lda(features, labels, wanted.dim, shrink)

@@ -30,7 +30,6 @@ from lookalike.training.building import (
     ModelBundle,
     build_batches,
     feeding_of,
-    initial_head,
 )
 from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.gather import average_gradients, broadcast_from_first
@@ -43,6 +42,7 @@ from lookalike.training.objective import build_objective
 from lookalike.training.optimizer import WeightAverage, build_optimizer, build_schedule
 from lookalike.training.score import format_score, score, to_evaluation_device
 from lookalike.training.signals import Interrupted, stop_signals
+from lookalike.training.summary import first_line
 
 
 class TrainingLoop:
@@ -129,17 +129,18 @@ class TrainingLoop:
         if self.ema is not None:
             self.resumable["ema"] = self.ema
 
-    def learn(self, head: HeadWeights | None = None) -> None:
+    def learn(self, initial_head: Callable[[], HeadWeights | None]) -> None:
         """Train to the end, then load the weights of the best epoch.
 
         Adapters are merged then: what is tested and stored is a network without them.
 
         Args:
-            head: The initial head, where it is computed already.
+            initial_head: Computes the initial weights of the head; None: they are random.
         """
+        if self.run is not None:
+            self.watcher.note(first_line(self.split, self.config.train.epochs, self.per_epoch))
         if not self.resume():
-            head = head or initial_head(self.config, self.model, self.split.train, self.source)
-            if head is not None:
+            if (head := initial_head()) is not None:
                 self.model.head.start_from(*head)
             broadcast_from_first([*self.trainable.parameters(), *self.trainable.buffers()])
             if self.ema is not None:

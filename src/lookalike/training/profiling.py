@@ -12,8 +12,7 @@ import torch
 from lookalike.config import RunConfig
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run
-from lookalike.training.building import build_bundle, chosen_split, load_images, open_store
-from lookalike.training.distributed.devices import prepared_fabric
+from lookalike.training.building import PreparedParts
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.runner import check
 
@@ -50,11 +49,9 @@ def prepare_training(config: RunConfig, run: Run, watcher: Watcher | None = None
     """The training of ``config`` in the folder of ``run``, ready for its first step."""
     check(config)
     watcher = watcher or Watcher()
-    images, preset = load_images(config)
-    split, store = chosen_split(config, images), open_store(config.data, images, preset, watcher)
-    fabric = prepared_fabric(config.train)
-    bundle = build_bundle(config, images, store, preset, fabric.device, watcher)
-    return TrainingLoop(config, fabric, split, bundle, watcher, run)
+    parts = PreparedParts(watcher)
+    fabric, bundle = parts.fabric(config), parts.bundle(config)
+    return TrainingLoop(config, fabric, parts.split(config), bundle, watcher, run)
 
 
 class StageClock:

@@ -11,23 +11,44 @@ from lookalike.evaluation.metrics import check_metrics, more_is_better
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, run_name
 from lookalike.training import building
+from lookalike.training.building import PreparedParts
 from lookalike.training.distributed import ranks
-from lookalike.training.distributed.devices import (
-    check_devices,
-    may_be_unused,
-    must_launch,
-    prepared_fabric,
-)
+from lookalike.training.distributed.devices import check_devices, must_launch
 from lookalike.training.distributed.launch import launch
 from lookalike.training.distributed.ranks import from_first, is_first
 from lookalike.training.final_test import finish, test_again
 from lookalike.training.loggers import check_loggers
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.objective import check_parts
-from lookalike.training.summary import first_line
 
 
-def train(config: RunConfig, watcher: Watcher | None = None, images: ImageSet | None = None) -> Run:
+def train_once(
+    config: RunConfig, parts: PreparedParts, split: Split, run: Run | None = None
+) -> TrainingLoop:
+    """Train the model of ``config`` on ``split``: as runs and trials of studies do.
+
+    Args:
+        config: The configuration.
+        parts: What training runs share.
+        split: The classes to train and validate on.
+        run: The folder for checkpoints, from which the training resumes; None: nothing is written.
+
+    Returns:
+        The training at its end, with the weights of the best epoch.
+    """
+    bundle = parts.bundle(config)
+    training = TrainingLoop(config, parts.fabric(config), split, bundle, parts.watcher, run)
+    with explain_compiler_errors():
+        training.learn(lambda: parts.initial_head(config, bundle.model, split, bundle.source))
+    return training
+
+
+def train(
+    config: RunConfig,
+    watcher: Watcher | None = None,
+    images: ImageSet | None = None,
+    parts: PreparedParts | None = None,
+) -> Run:
     """Train and test what ``config`` describes, resume it, or find it done.
 
     A finished run whose test lacks metrics of ``config`` is tested again by those.
@@ -36,6 +57,7 @@ def train(config: RunConfig, watcher: Watcher | None = None, images: ImageSet | 
         config: The configuration, as :func:`lookalike.config.load` returns it.
         watcher: Receives progress and notes.
         images: The data set of ``config``, where it is loaded already.
+        parts: What several training runs share, in place of ``watcher`` and ``images``.
 
     Returns:
         The finished run.
@@ -47,20 +69,18 @@ def train(config: RunConfig, watcher: Watcher | None = None, images: ImageSet | 
     watcher = watcher if watcher and is_first() else Watcher()
     check(config)
     with ranks.disconnected_after():
-        return _train(config, watcher, images)
+        return _train(config, parts or PreparedParts(watcher, images))
 
 
-def _train(config: RunConfig, watcher: Watcher, images: ImageSet | None) -> Run:
-    connected = None
+def _train(config: RunConfig, parts: PreparedParts) -> Run:
+    watcher = parts.watcher
     if ranks.launched():
-        connected = prepared_fabric(config.train, find_unused=may_be_unused(config))
-    if not ranks.on_all_ranks(images is not None):  # torchrun: not each looks at every file
-        images = ranks.from_first_of_machine(
-            lambda: building.load_images(config, watcher=watcher)[0]
-        )
-    images, preset = building.load_images(config, images)
-    config = building.with_chosen_store(config, images, preset, watcher)
-    split = building.chosen_split(config, images)
+        parts.fabric(config)  # connects the processes
+    if not ranks.on_all_ranks(parts.loaded is not None):  # torchrun: not each looks at every file
+        parts.loaded = ranks.from_first_of_machine(lambda: parts.images(config))
+    images = parts.images(config)
+    config = building.with_chosen_store(config, images, parts.preset(config), watcher)
+    split = parts.split(config)
     weights = models.fingerprint(config.model.network, config.model.weights)
     run = Run(config.runs_dir.expanduser() / run_name(config, images.fingerprint, weights))
     for sentence in without_effect(config):
@@ -68,28 +88,23 @@ def _train(config: RunConfig, watcher: Watcher, images: ImageSet | None) -> Run:
     if run.done and not unmeasured(run, config, split):
         return run
     models.require_weights(config.model.network, config.model.weights)  # the store may be large
-    store = building.open_store(config.data, images, preset, watcher)
+    parts.store(config)
     if must_launch(config):
         launch(config, watcher, images)
         return run
     with run.locked() if is_first() else nullcontext():
-        fabric = connected or prepared_fabric(config.train)
         done = from_first(lambda: run.done)
         if done and not from_first(lambda: unmeasured(run, config, split)):
             return run  # by another process, meanwhile
-        bundle = building.build_bundle(config, images, store, preset, fabric.device, watcher)
-        training = TrainingLoop(config, fabric, split, bundle, watcher, run)
         if done:
-            test_again(training, run)
+            bundle = parts.bundle(config)
+            test_again(TrainingLoop(config, parts.fabric(config), split, bundle, watcher, run), run)
             return run
         identity = {"data_fingerprint": images.fingerprint, "weights_fingerprint": weights}
         if is_first():
             record = {"unreadable": list(images.unreadable), "processes": ranks.world_size()}
             run.prepare(config, identity | record)
-        watcher.note(first_line(split, config.train.epochs, training.per_epoch))
-        with explain_compiler_errors():
-            training.learn()
-            finish(training, run, identity)
+        finish(train_once(config, parts, split, run), run, identity)
     return run
 
 
