@@ -23,7 +23,6 @@ from lookalike.progress import Watcher
 from lookalike.runs.run import Run
 from lookalike.samplers import StoreSampler
 from lookalike.training import checkpoint
-from lookalike.training.activation_checkpointing import recompute_blocks
 from lookalike.training.batches import embed
 from lookalike.training.building import (
     HeadWeights,
@@ -34,8 +33,7 @@ from lookalike.training.building import (
 from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.gather import average_gradients, broadcast_from_first
 from lookalike.training.distributed.ranks import from_first, is_first, world_size
-from lookalike.training.forward import DropoutRNG, ForwardDispatch
-from lookalike.training.grad_cache import CachedPasses, backward_by_chunks
+from lookalike.training.forward import DropoutRNG, ForwardDispatch, recompute_blocks
 from lookalike.training.loggers import LogEpoch, open_loggers
 from lookalike.training.monitor import StepMonitor, TrainingProgress
 from lookalike.training.objective import build_objective
@@ -84,8 +82,7 @@ class TrainingLoop:
         self.objective.to(fabric.device)
         self.trainable = nn.ModuleList([self.model, self.objective])
         self.parameters = list(self.trainable.parameters())
-        distributed = world_size() > 1 and config.train.accumulate == 1
-        if distributed:
+        if world_size() > 1 and config.train.accumulate == 1:
             share_statistics(self.model, fabric.device)
         if config.train.activation_checkpointing:
             recompute_blocks(self.model)
@@ -103,8 +100,9 @@ class TrainingLoop:
         fused = precision != "16-mixed"
         optimizer = build_optimizer(config.optim, self.model, self.objective, fused=fused)
         self.dropout_rng = DropoutRNG(config.seed)
-        rng = self.dropout_rng if distributed else None
-        dispatch = ForwardDispatch(self.model, self.source.inputs, rng)
+        rng = self.dropout_rng if world_size() > 1 else None
+        chunks = config.train.accumulate
+        dispatch = ForwardDispatch(self.model, self.source.inputs, rng, chunks)
         self.optimizer: Any
         self.network: Any
         self.network, self.optimizer = fabric.setup(dispatch, optimizer)
@@ -216,7 +214,8 @@ class TrainingLoop:
         self.dropout_rng.begin(self.progress.step)
         for parameter in self.parameters:
             parameter.grad = None
-        loss, embeddings = self.backward(images, labels)
+        loss, embeddings = self.objective(self.network, images, labels)
+        self.backpropagate(loss)
         average_gradients(self.objective.parameters())
         self.clip_gradients()
         self.optimizer_step()
@@ -226,15 +225,6 @@ class TrainingLoop:
         if self.batches.sampler.uses_embeddings:
             self.batches.sampler.observe(torch.as_tensor(positions), embeddings.detach())
         return loss.detach()
-
-    def backward(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of a batch and its embeddings; the parameters have their gradients."""
-        if (chunks := self.config.train.accumulate) > 1:
-            cached = CachedPasses(self.network, -(-len(images) // chunks), self.dropout_rng)
-            return backward_by_chunks(self.fabric, self.objective, cached, images, labels)
-        loss, embeddings = self.objective(self.network, images, labels)
-        self.backpropagate(loss)
-        return loss, embeddings
 
     def clip_gradients(self) -> None:
         """Clip as configured.

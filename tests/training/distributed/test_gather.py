@@ -15,8 +15,7 @@ from lookalike.training.distributed.batch_norm import share_statistics
 from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.distributed.gather import average_gradients, gather_rows
 from lookalike.training.distributed.ranks import own_part, rank, world_size
-from lookalike.training.forward import DropoutRNG, ForwardDispatch
-from lookalike.training.grad_cache import CachedPasses, backward_by_chunks
+from lookalike.training.forward import ForwardDispatch
 from lookalike.training.objective import build_objective
 
 BATCH, CLASSES, STEPS = 11, 4, 3  # 11: the two parts are uneven
@@ -71,21 +70,16 @@ def learn(case):
     moving = [*model.parameters(), *objective.parameters()]
     fabric = prepared_fabric(config.train)
     network, optimizer = fabric.setup(
-        ForwardDispatch(model), torch.optim.SGD(moving, lr=0.1, momentum=0.9)
+        ForwardDispatch(model, chunks=chunks), torch.optim.SGD(moving, lr=0.1, momentum=0.9)
     )
     model.train()
-    rng = DropoutRNG(0)
     losses = []
     for step in range(STEPS):
         model.set_backbone_trainable(not warm_up or step > 0)
         own = images[step, own_part(BATCH)]
         optimizer.zero_grad()
-        if chunks == 1:
-            loss, embeddings = objective(network, own, labels[step])
-            fabric.backward(loss)
-        else:
-            cached = CachedPasses(network, -(-len(own) // chunks), rng)
-            loss, embeddings = backward_by_chunks(fabric, objective, cached, own, labels[step])
+        loss, embeddings = objective(network, own, labels[step])
+        fabric.backward(loss)
         average_gradients(objective.parameters())
         optimizer.step()
         losses.append(float(loss.detach()))

@@ -1,4 +1,6 @@
-"""GradCache: the gradients of a batch passed in chunks are those of the batch passed at once."""
+"""Passes that are computed twice to save memory: same gradients, statistics and random numbers."""
+
+import copy
 
 import pytest
 import torch
@@ -8,9 +10,9 @@ from torch import nn
 
 from lookalike import models
 from lookalike.config import parse
-from lookalike.training import checkpoint, train
-from lookalike.training.forward import DropoutRNG, ForwardDispatch
-from lookalike.training.grad_cache import CachedPasses, backward_by_chunks
+from lookalike.errors import BadInput
+from lookalike.training import building, checkpoint, train
+from lookalike.training.forward import DropoutRNG, ForwardDispatch, recompute_blocks
 from lookalike.training.objective import build_objective
 
 BATCH, CLASSES = 13, 4
@@ -32,19 +34,14 @@ def gradients(case, chunks):
     model.freeze(bn_statistics=True)
     objective = build_objective(parse(case), CLASSES, 5).double()
     fabric = Fabric(accelerator="cpu", devices=1)
-    prepared = fabric.setup(ForwardDispatch(model))
-    random = DropoutRNG(0)
+    network = fabric.setup(ForwardDispatch(model, chunks=chunks))
     model.train()
     losses = []
     for _ in range(2):
         images = torch.randn(BATCH, 1, 16, 16, dtype=torch.float64)
         labels = torch.randint(0, CLASSES, (BATCH,))
-        if chunks == 1:
-            loss, _ = objective(prepared, images, labels)
-            fabric.backward(loss)
-        else:
-            cached = CachedPasses(prepared, -(-BATCH // chunks), random)
-            loss, _ = backward_by_chunks(fabric, objective, cached, images, labels)
+        loss, _ = objective(network, images, labels)
+        fabric.backward(loss)
         losses.append(loss.detach())
     weights = [*model.parameters(), *objective.parameters()]
     return torch.stack(losses), [weight.grad for weight in weights], torch.rand(3)
@@ -52,7 +49,7 @@ def gradients(case, chunks):
 
 @pytest.mark.parametrize("chunks", [2, 5, 13])
 @pytest.mark.parametrize("name", CASES)
-def test_gradients_are_those_of_the_whole_batch(name, chunks):
+def test_gradients_of_chunks_are_those_of_the_whole_batch(name, chunks):
     losses, expected, random = gradients(CASES[name], 1)
     found_losses, found, found_random = gradients(CASES[name], chunks)
     torch.testing.assert_close(found_losses, losses, rtol=1e-10, atol=1e-10)
@@ -72,28 +69,64 @@ class Noisy(nn.Module):
     def forward(self, images):
         found = self.layers(images.flatten(1))
         self.given.append(found.detach().clone())
-        return found
+        return found.square()  # needs the values again
 
 
-def test_random_layers_draw_the_same_in_both_passes_and_statistics_move_once():
+@pytest.mark.parametrize("rng", [None, DropoutRNG(3)], ids=["one process", "several"])
+def test_random_layers_draw_the_same_in_both_passes_and_statistics_move_once(rng):
     torch.manual_seed(0)
     network = Noisy()
-    fabric = Fabric(accelerator="cpu", devices=1)
-    cached = CachedPasses(fabric.setup(network), 4, DropoutRNG(3))
-    images = torch.randn(8, 6)
-    state = torch.get_rng_state()
-    embeddings = cached(images)
-    fabric.backward(embeddings.square().sum())
-    tracked = network.layers[1].running_mean.clone()
-    cached.backward(fabric)
+    embeddings = ForwardDispatch(network, dropout_rng=rng, chunks=2)(torch.randn(8, 6))
+    tracked, state = network.layers[1].running_mean.clone(), torch.get_rng_state()
+    embeddings.square().sum().backward()
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(network.layers[1].running_mean, tracked)
     assert int(network.layers[1].num_batches_tracked) == 2
-    first, second, first_again, second_again = network.given
+    first, second, second_again, first_again = network.given
     assert torch.equal(first, first_again)
     assert torch.equal(second, second_again)
     assert (first == 0).any()
     assert not torch.equal(first == 0, second == 0)  # another mask for each chunk
+
+
+def remembered(network, images):
+    """Bytes kept for the way back, and the loss."""
+    sizes = {}
+
+    def keep(tensor):
+        sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        loss = network(images).square().sum() + network(images)[:, 0].sum()
+    return sum(sizes.values()), loss
+
+
+def test_blocks_have_the_same_gradients_and_statistics_with_less_memory():
+    torch.manual_seed(0)
+    plain = models.build("efficientnet-lite0", dim=8)
+    saving = copy.deepcopy(plain)
+    assert recompute_blocks(saving) == 7
+    images = torch.randn(4, 3, 64, 64)
+    kept = {}
+    for name, model in (("plain", plain), ("saving", saving)):
+        model.train()
+        kept[name], loss = remembered(model, images)
+        loss.backward()
+    kept["chunks"], _ = remembered(ForwardDispatch(plain, chunks=4), images)
+    assert kept["saving"] < 0.5 * kept["plain"]
+    assert kept["chunks"] < 0.1 * kept["plain"]
+    for (name, one), other in zip(plain.named_parameters(), saving.parameters(), strict=True):
+        if one.grad is not None:
+            torch.testing.assert_close(one.grad, other.grad, atol=1e-5, rtol=1e-4, msg=name)
+    for name, value in saving.state_dict().items():
+        if not name.endswith(("running_mean", "running_var", "num_batches_tracked")):
+            torch.testing.assert_close(plain.state_dict()[name], value, msg=name)
+
+
+def test_a_network_without_blocks_is_refused():
+    with pytest.raises(BadInput, match="finds no blocks"):
+        recompute_blocks(models.build("torchvision:resnet18", dim=8))
 
 
 def test_scaled_gradients_are_scaled_once():
@@ -105,13 +138,9 @@ def test_scaled_gradients_are_scaled_once():
         model = models.build("small-cnn", dim=5, channels=1)
         model.freeze(bn_statistics=True)
         objective = build_objective(parse(CASES["proxy"]), CLASSES, 5)
-        prepared = fabric.setup(ForwardDispatch(model))
+        network = fabric.setup(ForwardDispatch(model, chunks=chunks))
         images, labels = torch.randn(8, 1, 16, 16), torch.arange(8) % CLASSES
-        if chunks == 1:
-            fabric.backward(objective(prepared, images, labels)[0])
-        else:
-            cached = CachedPasses(prepared, 4, DropoutRNG(0))
-            backward_by_chunks(fabric, objective, cached, images, labels)
+        fabric.backward(objective(network, images, labels)[0])
         return [weight.grad for weight in (*model.head.parameters(), *objective.parameters())]
 
     for ours, theirs in zip(learned(2), learned(1), strict=True):
@@ -119,19 +148,18 @@ def test_scaled_gradients_are_scaled_once():
         torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2 * float(theirs.abs().max()))
 
 
-@pytest.mark.slow
-def test_a_run_in_chunks_ends_as_a_run_without(tiny):
-    still = ("train.epochs=2", "model.freeze_bn_statistics=true", "optim.name=sgd", "optim.lr=2e-3")
-    whole, chunks = train(tiny(*still)), train(tiny(*still, "train.accumulate=3"))
-    assert whole.folder != chunks.folder
-    for ours, theirs in zip(chunks.epochs(), whole.epochs(), strict=True):
-        assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-3)
+def test_a_run_ends_with_the_same_numbers(tiny):
+    settings = ("train.epochs=1", "train.batches_per_epoch=2", "protocol.test=false")
+    settings += ("model.network=timm:resnet10t", "model.freeze_bn_statistics=true")
+    plain = train(tiny(*settings))
+    for saving in ("train.activation_checkpointing=true", "train.accumulate=3"):
+        run = train(tiny(*settings, saving))
+        assert run.folder != plain.folder
+        assert run.epochs()[1]["loss"] == pytest.approx(plain.epochs()[1]["loss"], rel=1e-4)
 
 
 def test_the_scale_of_gradients_is_in_the_checkpoint(tiny, tmp_path, monkeypatch):
     """Half precision with a real scaler, on the CPU: stopped and resumed, the scale goes on."""
-    from lookalike.training import building
-
     scalers = []
 
     def half(*_, **__):
