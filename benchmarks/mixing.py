@@ -20,7 +20,7 @@ import torch
 
 from lookalike import losses, models
 from lookalike.mixing import Mixing
-from lookalike.training.distributed.devices import keep_freed_memory
+from lookalike.training.distributed.launch import keep_freed_memory
 
 WIDTH, PLACES, DIMENSIONS, PER_CLASS, REPEATS = 2048, 7, 512, 5, 3
 CASES = {

@@ -118,7 +118,6 @@ def test_files_of_others_are_opened_by_functions_that_refuse_pipes():
         "serve/tokens.py",  # typed by the user, who may give a pipe
         "training/checkpoint.py",  # a draft, to flush it
         "training/distributed/launch.py",  # a temporary folder
-        "training/distributed/worker.py",  # a temporary folder
     }
     root = Path(lookalike.__file__).parent
     found = set()

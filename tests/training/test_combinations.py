@@ -18,8 +18,8 @@ from lookalike import losses, miners, models, samplers
 from lookalike.config import parse
 from lookalike.errors import BadInput
 from lookalike.mixing import additive_names
-from lookalike.training.distributed.devices import prepared_fabric
 from lookalike.training.distributed.gather import average_gradients
+from lookalike.training.distributed.launch import prepared_fabric
 from lookalike.training.distributed.ranks import own_part, rank
 from lookalike.training.forward import ForwardDispatch
 from lookalike.training.objective import build_objective

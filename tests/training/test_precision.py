@@ -6,7 +6,7 @@ from torch import nn
 
 from lookalike import models
 from lookalike.training import train
-from lookalike.training.distributed.devices import may_be_unused
+from lookalike.training.distributed.launch import may_be_unused
 
 pytestmark = pytest.mark.trust("mine:Network")
 

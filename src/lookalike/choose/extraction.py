@@ -18,7 +18,7 @@ from lookalike.errors import BadInput
 from lookalike.files import atomically
 from lookalike.progress import Watcher
 from lookalike.training.building import PreparedParts, pooled_features
-from lookalike.training.distributed.devices import prepared_fabric
+from lookalike.training.distributed.launch import prepared_fabric
 from lookalike.training.features import Features
 
 MEASURED = 48

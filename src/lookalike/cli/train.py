@@ -58,7 +58,7 @@ def train(
     from lookalike import training
     from lookalike.config import load_trusted, recipes
     from lookalike.config.schema import SPLIT_DATASETS
-    from lookalike.training.distributed.devices import is_first_machine
+    from lookalike.training.distributed.launch import is_first_machine
     from lookalike.training.summary import summary, warnings
 
     if all_classes is not None:

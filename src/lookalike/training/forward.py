@@ -90,9 +90,9 @@ class ForwardDispatch(nn.Module):
         with nullcontext() if self.dropout_rng is None else self.dropout_rng.next_pass():
             if self.chunks == 1:
                 return run(batch)
+            again = recomputed(run, self.model)
             rows = -(-len(batch) // self.chunks)
-            run = recomputed(run, self.model)
-            return torch.cat([run(chunk) for chunk in batch.split(rows)])
+            return torch.cat([again(chunk) for chunk in torch.split(batch, rows)])
 
     def _run(self, part: str, batch: Tensor) -> Tensor:
         if part != "embed" and self.inputs is not None:

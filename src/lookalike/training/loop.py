@@ -30,8 +30,11 @@ from lookalike.training.building import (
     build_batches,
     feeding_of,
 )
-from lookalike.training.distributed.batch_norm import share_statistics
-from lookalike.training.distributed.gather import average_gradients, broadcast_from_first
+from lookalike.training.distributed.gather import (
+    average_gradients,
+    broadcast_from_first,
+    share_statistics,
+)
 from lookalike.training.distributed.ranks import from_first, is_first, world_size
 from lookalike.training.forward import DropoutRNG, ForwardDispatch, recompute_blocks
 from lookalike.training.loggers import LogEpoch, open_loggers
@@ -214,6 +217,7 @@ class TrainingLoop:
         self.dropout_rng.begin(self.progress.step)
         for parameter in self.parameters:
             parameter.grad = None
+        loss: Tensor
         loss, embeddings = self.objective(self.network, images, labels)
         self.backpropagate(loss)
         average_gradients(self.objective.parameters())

@@ -13,8 +13,7 @@ from lookalike.runs.run import Run, run_name
 from lookalike.training import building
 from lookalike.training.building import PreparedParts
 from lookalike.training.distributed import ranks
-from lookalike.training.distributed.devices import check_devices, must_launch
-from lookalike.training.distributed.launch import launch
+from lookalike.training.distributed.launch import check_devices, launch, must_launch
 from lookalike.training.distributed.ranks import from_first, is_first
 from lookalike.training.final_test import finish, test_again
 from lookalike.training.loggers import check_loggers
@@ -76,9 +75,7 @@ def _train(config: RunConfig, parts: PreparedParts) -> Run:
     watcher = parts.watcher
     if ranks.launched():
         parts.fabric(config)  # connects the processes
-    if not ranks.on_all_ranks(parts.loaded is not None):  # torchrun: not each looks at every file
-        parts.loaded = ranks.from_first_of_machine(lambda: parts.images(config))
-    images = parts.images(config)
+    images = ranks.one_of_machine_first(lambda: parts.images(config))
     config = building.with_chosen_store(config, images, parts.preset(config), watcher)
     split = parts.split(config)
     weights = models.fingerprint(config.model.network, config.model.weights)

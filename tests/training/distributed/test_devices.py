@@ -8,7 +8,7 @@ import pytest
 
 CODE = """
 import resource, sys, torch
-from lookalike.training.distributed.devices import keep_freed_memory
+from lookalike.training.distributed.launch import keep_freed_memory
 print(keep_freed_memory() if sys.argv[1] == "keep" else None)
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -11,10 +11,14 @@ import torch
 
 from lookalike import models
 from lookalike.config import parse
-from lookalike.training.distributed.batch_norm import share_statistics
-from lookalike.training.distributed.devices import prepared_fabric
-from lookalike.training.distributed.gather import average_gradients, gather_rows
-from lookalike.training.distributed.ranks import own_part, rank, world_size
+from lookalike.training.distributed.gather import average_gradients, gather_rows, share_statistics
+from lookalike.training.distributed.launch import prepared_fabric
+from lookalike.training.distributed.ranks import (
+    one_of_machine_first,
+    own_part,
+    rank,
+    world_size,
+)
 from lookalike.training.forward import ForwardDispatch
 from lookalike.training.objective import build_objective
 
@@ -105,11 +109,24 @@ def gathered_parts():
     return found
 
 
+def in_turn(path):
+    """Whether another process was first."""
+
+    def make():
+        before = path.exists()
+        path.touch()
+        return before
+
+    return one_of_machine_first(make)
+
+
 def one_of_two(folder):
     torch.set_num_threads(1)
     prepared_fabric(parse({"train": {"device": "cpu"}}).train)
     found = {name: learn(case) for name, case in CASES.items()}
-    torch.save((found, gathered_parts()), Path(folder) / f"{rank()}.pt")
+    torch.save(
+        (found, gathered_parts(), in_turn(Path(folder) / "first")), Path(folder) / f"{rank()}.pt"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +140,7 @@ def two(tmp_path_factory, in_two_processes):
 @pytest.mark.parametrize("name", CASES)
 def test_two_processes_learn_what_one_learns(two, name):
     alone = learn(CASES[name])
-    for found, _ in two:
+    for found, *_ in two:
         assert found[name]["losses"] == pytest.approx(alone["losses"], rel=1e-10)
         for ours, expected in zip(found[name]["gradients"], alone["gradients"], strict=True):
             assert (ours is None) == (expected is None)
@@ -137,17 +154,21 @@ def test_two_processes_learn_what_one_learns(two, name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_weights_stay_in_step_to_the_last_bit(two, name):
-    first, second = (found[name]["state"] for found, _ in two)
+    first, second = (found[name]["state"] for found, *_ in two)
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
 def test_gathering_sums_gradients_of_uneven_parts(two):
     # the processes weigh row k by k and by 2 k, so its gradient is 3 k
-    for number, (_, gathered) in enumerate(two):
+    for number, (_, gathered, _) in enumerate(two):
         for (whole, gradient), sizes in zip(gathered, ([2, 3], [4, 0]), strict=True):
             assert whole.flatten().tolist() == list(range(sum(sizes)))
             start = sum(sizes[:number])
             assert gradient.flatten().tolist() == [3 * (start + k) for k in range(sizes[number])]
+
+
+def test_one_process_of_a_machine_reads_files_before_the_others(two):
+    assert [late for *_, late in two] == [False, True]
 
 
 def test_alone_nothing_is_copied():

@@ -49,8 +49,11 @@ def start(*settings, command=("-m", "lookalike"), **environment):
 
 
 def children(process):
+    """The processes of a run, or those of torchrun, by their ranks."""
     path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    return [int(number) for number in path.read_text().split()] if path.exists() else []
+    numbers = path.read_text().split() if path.exists() else []
+    commands = {one: Path(f"/proc/{one}/cmdline").read_bytes() for one in numbers}
+    return [int(one) for one, command in commands.items() if b"resource_tracker" not in command]
 
 
 def wait_for_checkpoint(process, runs):

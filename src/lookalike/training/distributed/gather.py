@@ -4,6 +4,7 @@ Every process computes the loss of the whole batch from the gathered embeddings,
 processes and miners, memory and mixing see what one process would see. The backward of gathering
 sums over the processes, and gradients of weights are averaged over them: the sum of N equal losses,
 averaged over N. Network and learned loss weights then get exactly the gradient of one process.
+Batch norm is over the batch of all processes too.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,10 +12,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from timm.layers.norm_act import convert_sync_batchnorm
+from torch import Tensor, nn
 from torch.autograd.function import Function
-from torch.distributed.tensor import DTensor
+from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from lookalike.ops.rows import in_full_precision
 from lookalike.training.distributed.ranks import own_part, rank, sizes_of, world_size
 
 
@@ -31,11 +35,12 @@ def gather_rows(rows: Tensor, whole: int | None = None) -> Tensor:
     """
     if world_size() == 1:
         return rows
-    sizes = [0] * world_size() if whole is None else sizes_of(whole)
+    counts = sizes_of(whole) if whole is not None else [0] * world_size()
     if whole is None:
-        dist.all_gather_object(sizes, rows.shape[0])
-    gathered: Tensor = GatherRows.apply(rows, sizes)
-    return gathered
+        dist.all_gather_object(counts, rows.shape[0])
+    before, after = sum(counts[: rank()]), sum(counts[rank() + 1 :])
+    around = (*[0, 0] * (rows.dim() - 1), before, after)
+    return sum_over_ranks(functional.pad(rows, around))  # nothing is added to a row but zeros
 
 
 def shared_out(embed: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -73,39 +78,14 @@ def average_gradients(weights: Iterable[Tensor]) -> None:
 
 
 def broadcast_from_first(tensors: Iterable[Tensor]) -> None:
-    """Copy the values of the first process to all others; parts of shared out ones stay."""
+    """Copy the values of the first process to all others."""
     if world_size() == 1:
         return
     for tensor in tensors:
-        if isinstance(tensor, DTensor):
-            continue
         plain = tensor.detach().contiguous()
         dist.broadcast(plain, 0)
         with torch.no_grad():
             tensor.copy_(plain)
-
-
-class GatherRows(Function):
-    """All-gather; backward: the gradients of all processes for this one's rows, summed."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:
-        """Rows are padded to the largest part for the exchange."""
-        ctx.sizes = sizes
-        padded = rows.contiguous()
-        if rows.shape[0] < max(sizes):
-            padded = rows.new_zeros(max(sizes), *rows.shape[1:])
-            padded[: rows.shape[0]] = rows
-        parts = [torch.empty_like(padded) for _ in sizes]
-        dist.all_gather(parts, padded)
-        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """Sum over the processes, then take this one's rows."""
-        start = sum(ctx.sizes[: rank()])
-        summed = SumOverRanks.forward(None, gradient)
-        return summed[start : start + ctx.sizes[rank()]], None
 
 
 class SumOverRanks(Function):
@@ -122,3 +102,65 @@ class SumOverRanks(Function):
     def backward(_: Any, gradient: Tensor) -> Tensor:
         """The sum of the gradients."""
         return SumOverRanks.forward(None, gradient)
+
+
+class SharedBatchNorm(_BatchNorm):
+    """``SyncBatchNorm`` for the CPU; torch's needs a GPU.
+
+    ``drop`` and ``act`` are those of timm's batch norm with a built-in activation.
+    """
+
+    def __init__(self, former: _BatchNorm) -> None:
+        super().__init__(former.num_features)
+        vars(self).update(vars(former))  # its settings, parameters and statistics
+        self.drop = getattr(former, "drop", nn.Identity())
+        self.act = getattr(former, "act", nn.Identity())
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``(x - mean) / sqrt(var + eps) * weight + bias`` over all processes' rows."""
+        normed = self._shared(input) if self.training else super().forward(input)
+        found: Tensor = self.act(self.drop(normed))
+        return found
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Any number of dimensions is valid."""
+
+    def _shared(self, input: Tensor) -> Tensor:
+        values = in_full_precision(input)
+        dims = [dim for dim in range(values.ndim) if dim != 1]
+        shape = [1, -1, *[1] * (values.ndim - 2)]
+        exact = torch.float64  # sums as exact as those of torch's own batch norm
+        rows = torch.tensor(float(values.numel() // values.shape[1]), dtype=exact)
+        count = sum_over_ranks(rows)
+        mean = sum_over_ranks(values.sum(dims, dtype=exact)) / count
+        centred = values - mean.to(values.dtype).view(shape)
+        variance = sum_over_ranks(centred.square().sum(dims, dtype=exact)) / count
+        self._track(mean.detach(), variance.detach(), float(count))
+        normed = centred * (variance + self.eps).rsqrt().to(values.dtype).view(shape)
+        if self.affine:
+            normed = normed * self.weight.view(shape) + self.bias.view(shape)
+        return normed.to(input.dtype)
+
+    def _track(self, mean: Tensor, variance: Tensor, count: float) -> None:
+        if self.running_mean is None or self.running_var is None:
+            return
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        share = self.momentum
+        if share is None:
+            share = 1 / float(self.num_batches_tracked or 1)
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        unbiased = variance * (count / max(count - 1, 1))
+        self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
+
+
+def share_statistics(module: nn.Module, device: torch.device) -> None:
+    """Replace every batch norm by one over all processes, with the same parameters."""
+    if device.type != "cpu":
+        convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+        return
+    for name, child in module.named_children():
+        if isinstance(child, _BatchNorm):
+            setattr(module, name, SharedBatchNorm(child))
+        else:
+            share_statistics(child, device)

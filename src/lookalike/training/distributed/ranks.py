@@ -5,10 +5,9 @@ first one writes files. In a run of one process everything here is trivial and c
 """
 
 import os
-import pickle
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import TypeVar
 
 import torch.distributed as dist
 
@@ -89,39 +88,20 @@ def from_first(make: Callable[[], Made]) -> Made:
     return made  # type: ignore[return-value]
 
 
-def from_first_of_machine(make: Callable[[], Made]) -> Made:
-    """The result of ``make`` in one process of this machine, for all of them.
+def one_of_machine_first(make: Callable[[], Made]) -> Made:
+    """The result of ``make`` in each process; one of this machine begins, and fills caches.
 
-    An error there is raised in all. A result that cannot be sent is made by each.
+    The others wait for it. Where it fails, they end with it.
     """
     here = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     if world_size() == 1 or here == 1:
         return make()
-    machines = [range(start, start + here) for start in range(0, world_size(), here)]
-    groups: list[Any] = [dist.new_group(list(machine), backend="gloo") for machine in machines]
-    first = rank() // here * here
-    group = groups[rank() // here]
     made: Made | None = None
-    sent: list[tuple[bytes | None, LookalikeError | None]] = [(None, None)]
-    if rank() == first:
-        try:
+    for turn in (True, False):
+        if turn == (rank() % here == 0):
             made = make()
-        except LookalikeError as raised:
-            sent = [(None, raised)]
-        else:
-            with suppress(Exception):  # what a user's data set has may not be made for travelling
-                sent = [(pickle.dumps(made), None)]
-    dist.broadcast_object_list(sent, first, group=group)
-    dist.destroy_process_group(group)
-    whole, error = sent[0]
-    if error is not None:
-        raise error
-    if rank() == first:
-        return made  # type: ignore[return-value]
-    if whole is None:
-        return make()
-    found: Made = pickle.loads(whole)
-    return found
+        dist.barrier()
+    return made  # type: ignore[return-value]
 
 
 def on_all_ranks(condition: bool) -> bool:
