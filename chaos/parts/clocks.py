@@ -61,7 +61,7 @@ class ClockSetBackTraining(TrainingKills):
         arguments = settings(self.variant, self.pictures, folder / "runs")
         cache = {"LOOKALIKE_CACHE": str(folder / "cache")}
         future = spawn(arguments, folder, cache | clock("+1d"))
-        begun(future, lambda: any((folder / "runs").glob("*/checkpoints/0*")))
+        begun(future, lambda: any((folder / "runs").glob("*/checkpoints/last.pt")))
         killed = future.kill_after(random.uniform(0, 0.2) * self.seconds)
         total = Outcome(int(killed)) + unexpected(future, (0, -signal.SIGKILL))
         total += unexpected(fork(arguments, folder, cache), (0,))

@@ -122,7 +122,7 @@ def trained(folder: Path, *fault: str) -> Path:
 def interrupted(folder: Path) -> Path:
     """The checkpoints of a run that was killed."""
     place = trained(folder, "rename:12:kill") / "checkpoints"
-    if checkpoint.latest(place) is None:
+    if not (place / "last.pt").is_file():
         raise RuntimeError("the killed run has no checkpoint")
     return place
 
@@ -141,9 +141,7 @@ def read_run(folder: Path, _: Path) -> Sequence[Any]:
 
 def read_checkpoint(folder: Path, _: Path) -> Sequence[Any]:
     """What an interrupted run is continued from."""
-    state = checkpoint.latest(folder)
-    assert state is not None
-    return [state, checkpoint.read(folder / state["progress"]["start"])]
+    return [checkpoint.read(folder / name) for name in ("last.pt", "start.pt")]
 
 
 def stored(kind: Any) -> Callable[[Path], Path]:

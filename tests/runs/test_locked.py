@@ -8,7 +8,6 @@ import pytest
 
 from lookalike.errors import BadInput
 from lookalike.runs.run import Run, RunIsBusy
-from lookalike.training.checkpoint import save
 
 ENTRIES = 150
 
@@ -52,12 +51,3 @@ def test_a_run_with_a_link_inside_is_not_written_to(tmp_path):
     with pytest.raises(BadInput, match="checkpoints' is a symbolic link"), run.locked():
         pass
     assert precious.is_dir()
-
-
-def test_only_checkpoints_are_removed_for_a_newer_one(tmp_path):
-    (tmp_path / "documents").mkdir()
-    for name in ("000001-00000000.pt", "2024.txt"):
-        (tmp_path / name).touch()
-    save(tmp_path, {})
-    kept = sorted(path.name.partition("-")[0] for path in tmp_path.iterdir())
-    assert kept == ["000002", "2024.txt", "documents"]

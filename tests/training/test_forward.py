@@ -11,7 +11,7 @@ from torch import nn
 from lookalike import models
 from lookalike.config import parse
 from lookalike.errors import BadInput
-from lookalike.training import building, checkpoint, train
+from lookalike.training import Interrupted, building, checkpoint, train
 from lookalike.training.forward import DropoutRNG, ForwardDispatch, recompute_blocks
 from lookalike.training.objective import build_objective
 
@@ -158,7 +158,7 @@ def test_a_run_ends_with_the_same_numbers(tiny):
         assert run.epochs()[1]["loss"] == pytest.approx(plain.epochs()[1]["loss"], rel=1e-4)
 
 
-def test_the_scale_of_gradients_is_in_the_checkpoint(tiny, tmp_path, monkeypatch):
+def test_the_scale_of_gradients_is_in_the_checkpoint(tiny, tmp_path, monkeypatch, stops_at):
     """Half precision with a real scaler, on the CPU: stopped and resumed, the scale goes on."""
     scalers = []
 
@@ -176,20 +176,11 @@ def test_the_scale_of_gradients_is_in_the_checkpoint(tiny, tmp_path, monkeypatch
     grown = scalers[0].get_scale()
     assert grown > 2.0**6
 
-    save, saved = checkpoint.save, []
-
-    def stop(folder, state):
-        save(folder, state)
-        saved.append(state["precision"])
-        if len(saved) == 7:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "save", stop)
-        with pytest.raises(KeyboardInterrupt):
-            train(tiny(*small))
+    with pytest.raises(Interrupted):
+        train(tiny(*small), stops_at(7))
+    (path,) = tiny().runs_dir.glob("*/checkpoints/last.pt")
+    assert checkpoint.read(path)["precision"]["scale"] > 2.0**6
     run = train(tiny(*small))
-    assert saved[-1]["scale"] > 2.0**6
     assert scalers[-1].get_scale() == grown
     assert run.result == whole.result
     assert run.epochs() == whole.epochs()

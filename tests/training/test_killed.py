@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -38,15 +39,19 @@ def start(runs):
     )
 
 
-def newest_checkpoint(runs):
-    return max((int(path.name) for path in runs.glob("*/checkpoints/[0-9]*")), default=0)
+def written(runs):
+    """When the last checkpoint was written."""
+    return [path.stat().st_mtime_ns for path in runs.glob("*/checkpoints/last.pt")]
 
 
 def kill_after_new_checkpoints(runs, count, random_part):
     """Start the run, wait until it has written ``count`` more checkpoints, and kill it."""
     process = start(runs)
-    before = newest_checkpoint(runs)
-    while process.poll() is None and newest_checkpoint(runs) < before + count:
+    seen = [written(runs)]
+    while process.poll() is None and len(seen) <= count:
+        with suppress(FileNotFoundError):
+            if (now := written(runs)) != seen[-1]:
+                seen.append(now)
         time.sleep(0.01)
     time.sleep(random_part)
     process.send_signal(signal.SIGKILL)

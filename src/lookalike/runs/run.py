@@ -87,6 +87,16 @@ class Run:
         return self.folder / "checkpoints"
 
     @property
+    def last(self) -> Path:
+        """The last checkpoint."""
+        return self.checkpoints / "last.pt"
+
+    @property
+    def start(self) -> Path:
+        """The weights before training, until they are tested."""
+        return self.checkpoints / "start.pt"
+
+    @property
     def log(self) -> Path:
         """One JSON object per epoch."""
         return self.folder / "metrics.jsonl"

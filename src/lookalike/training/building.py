@@ -280,6 +280,14 @@ class PreparedParts:
             (config.data, config.protocol.order, config.protocol.seed),
         )
 
+    def identity(self, config: RunConfig) -> dict[str, str]:
+        """What the outcome depends on besides the configuration."""
+        model = config.model
+        return {
+            "data_fingerprint": self.images(config).fingerprint,
+            "weights_fingerprint": models.fingerprint(model.network, model.weights),
+        }
+
     def preset(self, config: RunConfig) -> Preset:
         """How the images are transformed."""
         return models.preset_of(config.data.transform, config.model.network)

@@ -1,15 +1,15 @@
 """Checkpoints: everything a run needs to resume as if it had never stopped.
 
-A checkpoint is one file, ``checkpoints/000012-1f3c5a77.pt``: weights, optimiser, schedule, sampler,
-random states and counters. The second half of its name is its checksum. It is written under another
-name and renamed when complete, so a killed process leaves either the old one or the new one.
-Training goes on meanwhile: everything is copied to memory first, and a thread writes the copy.
+A checkpoint is one file, ``checkpoints/last.pt``: weights, optimiser, schedule, sampler, random
+states and counters, each part with the checksum that ``torch.save`` gives it. It takes the place of
+the former one when it is complete, so a killed process leaves either. Training goes on meanwhile:
+everything is copied to memory first, and a thread writes the copy.
 """
 
-import os
+import io
 import random
-import re
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,109 +18,81 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lookalike.errors import LookalikeError, WriteFailed
-from lookalike.files import atomically, file_checksum, refuse_packed
+from lookalike.files import atomically, open_regular, refuse_packed
 from lookalike.training.distributed.ranks import from_first, on_all_ranks
 
 Weights = dict[str, Tensor]
 CheckpointState = dict[str, Any]
-NAME = re.compile(r"[0-9]{6}-[0-9a-f]{8}\.pt")
-"""The names of checkpoints; nothing else is read as one, or deleted."""
 
 
-def save(folder: Path, state: CheckpointState) -> None:
-    """Write a checkpoint into ``folder``, then delete the older ones.
+def write(path: Path, state: CheckpointState) -> None:
+    """Write a checkpoint, or the weights before training, whole or not at all.
 
     Raises:
         WriteFailed: It cannot be written, as the disk is full; the former one stays.
     """
-    former = complete(folder)
-    number = int(former[-1].name[:6]) + 1 if former else 1
-    write_named(folder, f"{number:06d}", ".pt", lambda path: torch.save(state, path))
-    for path in former:
-        path.unlink(missing_ok=True)
-
-
-def save_start(folder: Path, weights: Weights) -> str:
-    """Write the weights before training, beside the checkpoints; the name of the file."""
-    return write_named(folder, "start", ".safetensors", lambda path: write_tensors(path, weights))
-
-
-def write_named(folder: Path, name: str, suffix: str, write: Callable[[Path], object]) -> str:
-    """Let ``write`` make a file, which is then called ``<name>-<its checksum><suffix>``."""
-    draft = folder / f".draft-{name}{suffix}"
-    with explain_failed_write(folder / f"{name}{suffix}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            write(draft)
-            with draft.open("rb") as written:
-                os.fsync(written.fileno())
-            path = folder / f"{name}-{file_checksum(draft)}{suffix}"
-            draft.rename(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    return path.name
-
-
-def latest(folder: Path) -> CheckpointState | None:
-    """The newest complete checkpoint in ``folder``."""
-    return read(found[-1]) if (found := complete(folder)) else None
-
-
-def latest_on_all_ranks(folder: Path) -> CheckpointState | None:
-    """What ``latest`` gives the first process, in all: each reads the file if it has it."""
-    name = from_first(lambda: found[-1].name if (found := complete(folder)) else None)
-    if name is None:
-        return None
-    if on_all_ranks((folder / name).is_file()):
-        return read(folder / name)
-    return from_first(lambda: read(folder / name))
+    with explain_failed_write(path), atomically(path) as draft:
+        torch.save(state, draft)
 
 
 def read(path: Path) -> CheckpointState:
-    """The content of a checkpoint, or of the file of the weights before training.
-
-    A flipped bit would change the result of the run, and nobody would know, so the file is compared
-    with the checksum in its name.
-    """
-    with explain_failed_read(path):
-        if path.stem.rpartition("-")[2] != file_checksum(path):
-            raise LookalikeError(
-                f"the checkpoint '{path}' is damaged: it is not as it was written; remove the "
-                "run's folder to start again"
-            )
-        if path.suffix == ".safetensors":
-            return load_file(path)
+    """What was written, with nothing changed since: nobody would know of a flipped bit."""
+    try:
         refuse_packed(path)
+        with zipfile.ZipFile(open_regular(path)) as archive:
+            if archive.testzip() is not None:
+                raise zipfile.BadZipFile
         state: CheckpointState = torch.load(path, weights_only=True, map_location="cpu")
-        return state
+    except zipfile.BadZipFile as error:
+        raise LookalikeError(
+            f"the checkpoint '{path}' is damaged: it is not as it was written; remove the run's "
+            "folder to start again"
+        ) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise LookalikeError(
+            f"cannot read the checkpoint '{error.filename or path}': {reason}"
+        ) from error
+    except MemoryError:
+        raise
+    except Exception as error:  # the reader raises errors of its own
+        reason = " ".join(str(error).split())[:200]
+        raise LookalikeError(
+            f"cannot read the checkpoint '{path}': {type(error).__name__}: {reason}"
+        ) from error
+    return state
 
 
-def complete(folder: Path) -> list[Path]:
-    """The complete checkpoints, oldest first."""
-    return sorted(path for path in folder.glob("*.pt") if NAME.fullmatch(path.name))
+def read_on_all_ranks(path: Path) -> CheckpointState | None:
+    """What the first process reads, in all; each reads the file if it has it."""
+    if not from_first(path.is_file):
+        return None
+    return read(path) if on_all_ranks(path.is_file()) else from_first(lambda: read(path))
 
 
 class CheckpointWriter:
     """Writes checkpoints in a thread, one at a time.
 
     Args:
-        folder: Where they go.
+        path: The file.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._threads = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
 
     def save(self, state: CheckpointState) -> None:
         """Copy everything as it is now, and write the copy; waits for the one before."""
         self.wait()
-        self._writing = self._threads.submit(save, self.folder, copied(state))
+        copy = io.BytesIO()
+        torch.save(state, copy)
+        self._writing = self._threads.submit(self._write, copy)
 
     def wait(self) -> None:
         """Wait until the last checkpoint is written; an error of its thread is raised here."""
@@ -128,36 +100,16 @@ class CheckpointWriter:
         if writing is not None:
             writing.result()
 
-
-@contextmanager
-def explain_failed_read(path: Path) -> Iterator[None]:
-    """Say in one sentence why a checkpoint cannot be read; only a damaged one is to be removed."""
-    try:
-        yield
-    except (LookalikeError, MemoryError):
-        raise
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise LookalikeError(
-            f"cannot read the checkpoint '{error.filename or path}': {reason}"
-        ) from error
-    except Exception as error:  # the readers raise errors of their own
-        reason = " ".join(str(error).split())[:200]
-        raise LookalikeError(
-            f"cannot read the checkpoint '{path}': {type(error).__name__}: {reason}"
-        ) from error
+    def _write(self, copy: io.BytesIO) -> None:
+        with explain_failed_write(self.path), atomically(self.path) as draft:
+            draft.write_bytes(copy.getbuffer())
 
 
 def save_weights(path: Path, tensors: Weights) -> None:
-    """Write tensors as safetensors, whole or not at all."""
-    with explain_failed_write(path), atomically(path) as draft:
-        write_tensors(draft, tensors)
-
-
-def write_tensors(path: Path, tensors: Weights) -> None:
-    """Write tensors as safetensors, each contiguous and in its own memory."""
+    """Write tensors as safetensors, whole or not at all, each contiguous and in its own memory."""
     plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    save_file(plain, str(path))
+    with explain_failed_write(path), atomically(path) as draft:
+        save_file(plain, str(draft))
 
 
 @contextmanager
@@ -178,36 +130,11 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
 
     A fused optimiser goes through memory, whatever the layouts of a weight and its state say.
     """
-    parameters = [one for group in optimizer.param_groups for one in group["params"]]
-
-    def laid_out(value: Any, parameter: Tensor) -> Any:
-        if not isinstance(value, Tensor) or value.shape != parameter.shape:
-            return value
-        return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
-
-    held = {
-        number: {name: laid_out(value, parameters[number]) for name, value in values.items()}
-        for number, values in state["state"].items()
-    }
-    optimizer.load_state_dict(state | {"state": held})
-
-
-def copied(value: Any) -> Any:
-    """The value with all its tensors, dictionaries, lists and tuples, in new memory of the host.
-
-    >>> rows = torch.zeros(2)
-    >>> kept = copied({"rows": [rows]})
-    >>> _ = rows.add_(1)
-    >>> kept
-    {'rows': [tensor([0., 0.])]}
-    """
-    if isinstance(value, Tensor):
-        return value.detach().to("cpu", copy=True)
-    if isinstance(value, dict):
-        return {name: copied(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(copied(part) for part in value)
-    return value
+    optimizer.load_state_dict(state)
+    for parameter, values in optimizer.state.items():
+        for name, value in values.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                values[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
 @contextmanager

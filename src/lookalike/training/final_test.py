@@ -133,11 +133,10 @@ def test_scores(
 def test_before_training(
     training: TrainingLoop, run: Run, test: Subset, trained: dict[str, float]
 ) -> dict[str, dict[str, float]]:
-    """The test scores of the weights before training, if they were kept."""
-    name = training.progress.start
-    if not name:
+    """The test scores of the weights before training, if they are asked for."""
+    if not training.tests_start:
         return {}
-    start = from_first(lambda: checkpoint.read(run.checkpoints / name))
+    start = from_first(lambda: checkpoint.read(run.start))
     with checkpoint.temporary_weights(training.model, start):
         head = training.model.head
         rows = training.embed(test, "testing the start", without_linear=True, exact=True)

@@ -74,7 +74,7 @@ class TrainingLoop:
         self.bundle = bundle
         self.watcher = watcher
         self.run = run
-        self.checkpoints = None if run is None else checkpoint.CheckpointWriter(run.checkpoints)
+        self.checkpoints = None if run is None else checkpoint.CheckpointWriter(run.last)
         self.progress = TrainingProgress()
         self.best: dict[str, Tensor] = {}
 
@@ -313,13 +313,15 @@ class TrainingLoop:
         if isinstance(sampler, StoreSampler) and sampler.store is None:
             sampler.fill(self.embed(self.split.train, "filling the store"))
 
+    @property
+    def tests_start(self) -> bool:
+        """Whether the final test is of the weights before training too."""
+        return bool(self.total and self.split.has_test and self.config.protocol.test_untrained)
+
     def save_start(self) -> None:
         """Store the weights before training, for the final test."""
-        wanted = self.split.has_test and self.config.protocol.test_untrained
-        if (run := self.run) is not None and self.total and wanted:
-            self.progress.start = from_first(
-                lambda: checkpoint.save_start(run.checkpoints, merged_state(self.model))
-            )
+        if (run := self.run) is not None and self.tests_start:
+            from_first(lambda: checkpoint.write(run.start, merged_state(self.model)))
 
     def save(self) -> None:
         """Write a checkpoint."""
@@ -334,7 +336,7 @@ class TrainingLoop:
         """Load the last checkpoint; whether there was one."""
         if self.run is None:
             return False
-        state = checkpoint.latest_on_all_ranks(self.run.checkpoints)
+        state = checkpoint.read_on_all_ranks(self.run.last)
         if state is None:
             return False
         try:

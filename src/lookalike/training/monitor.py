@@ -32,8 +32,6 @@ class TrainingProgress:
     stale: int = 0
     stopped: bool = False
     log: str = ""
-    start: str = ""
-    """The file of the weights before training, beside the checkpoints; empty: they are not kept."""
 
     def take_score(self, score: float, epoch: int, config: TrainConfig) -> bool:
         """Count the validation of an epoch, and stop where patience runs out.

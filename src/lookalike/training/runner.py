@@ -37,6 +37,10 @@ def train_once(
     """
     bundle = parts.bundle(config)
     training = TrainingLoop(config, parts.fabric(config), split, bundle, parts.watcher, run)
+    if run is not None and is_first():
+        unreadable = list(parts.images(config).unreadable)
+        record = {"unreadable": unreadable, "processes": ranks.world_size()}
+        run.prepare(config, parts.identity(config) | record)
     with explain_compiler_errors():
         training.learn(lambda: parts.initial_head(config, bundle.model, split, bundle.source))
     return training
@@ -78,8 +82,7 @@ def _train(config: RunConfig, parts: PreparedParts) -> Run:
     images = ranks.one_of_machine_first(lambda: parts.images(config))
     config = building.with_chosen_store(config, images, parts.preset(config), watcher)
     split = parts.split(config)
-    weights = models.fingerprint(config.model.network, config.model.weights)
-    run = Run(config.runs_dir.expanduser() / run_name(config, images.fingerprint, weights))
+    run = Run(config.runs_dir.expanduser() / run_name(config, *parts.identity(config).values()))
     for sentence in without_effect(config):
         watcher.note(sentence)
     if run.done and not unmeasured(run, config, split):
@@ -97,11 +100,7 @@ def _train(config: RunConfig, parts: PreparedParts) -> Run:
             bundle = parts.bundle(config)
             test_again(TrainingLoop(config, parts.fabric(config), split, bundle, watcher, run), run)
             return run
-        identity = {"data_fingerprint": images.fingerprint, "weights_fingerprint": weights}
-        if is_first():
-            record = {"unreadable": list(images.unreadable), "processes": ranks.world_size()}
-            run.prepare(config, identity | record)
-        finish(train_once(config, parts, split, run), run, identity)
+        finish(train_once(config, parts, split, run), run, parts.identity(config))
     return run
 
 

@@ -57,7 +57,7 @@ def children(process):
 
 
 def wait_for_checkpoint(process, runs):
-    while process.poll() is None and not list(runs.glob("*/checkpoints/[0-9]*")):
+    while process.poll() is None and not list(runs.glob("*/checkpoints/last.pt")):
         time.sleep(0.02)
     assert process.poll() is None, process.stderr.read()
 
