@@ -40,8 +40,7 @@ from lookalike import data
 from lookalike.data import ImageStore, Normalisation, Preset
 from lookalike.data.parallel import available_cores
 from lookalike.samplers import create
-from lookalike.training.batches import PixelSource, TrainingBatches
-from lookalike.training.feeding import Feeding
+from lookalike.training.batches import Feeding, PixelSource, TrainingBatches
 from setting import DOCS, machine
 
 BATCH, SIZE, STORED = 64, 224, 256

@@ -11,7 +11,7 @@ from lookalike import data
 from lookalike.data import make_splits
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.runs.run import Run
-from lookalike.training.all_classes import for_all_classes
+from lookalike.training.runner import for_all_classes
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,8 @@ from lookalike.data.image_random import ImageRandom
 from lookalike.data.transforms import Photo
 from lookalike.samplers import create
 from lookalike.training import train
-from lookalike.training.batches import PixelSource, TrainingBatches
+from lookalike.training.batches import Feeding, PixelSource, TrainingBatches, UnreadBatch, feed
 from lookalike.training.building import feeding_of
-from lookalike.training.feeding import Feeding, UnreadBatch, feed
 
 pytestmark = pytest.mark.trust("my_views:views")
 

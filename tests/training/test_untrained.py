@@ -12,8 +12,7 @@ from safetensors.torch import load_file
 
 from lookalike.runs.run import Run
 from lookalike.training import Interrupted, train
-from lookalike.training.score import chance
-from lookalike.training.summary import summary, warnings
+from lookalike.training.score import chance, summary, warnings
 
 HARMFUL = ("optim.lr=10000", "train.epochs=2")
 """A learning rate that no network survives."""

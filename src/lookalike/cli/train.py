@@ -59,7 +59,7 @@ def train(
     from lookalike.config import load_trusted, recipes
     from lookalike.config.schema import SPLIT_DATASETS
     from lookalike.training.distributed.launch import is_first_machine
-    from lookalike.training.summary import summary, warnings
+    from lookalike.training.score import summary, warnings
 
     if all_classes is not None:
         train_on_all_classes(all_classes, arguments or [], as_json)
@@ -97,7 +97,7 @@ def train_on_all_classes(folder: Path, arguments: list[str], as_json: bool) -> N
     from lookalike import training
     from lookalike.errors import BadInput
     from lookalike.runs.run import Run
-    from lookalike.training.all_classes import for_all_classes
+    from lookalike.training.runner import for_all_classes
 
     if arguments:
         raise BadInput("--all-classes takes every setting from its run; leave out the others")

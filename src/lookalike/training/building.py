@@ -23,10 +23,9 @@ from lookalike.models.lora import require_peft, with_lora
 from lookalike.progress import Watcher
 from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
-from lookalike.training.batches import InputSource, PixelSource, TrainingBatches, embed
+from lookalike.training.batches import Feeding, InputSource, PixelSource, TrainingBatches, embed
 from lookalike.training.distributed.launch import may_be_unused, prepared_fabric
 from lookalike.training.features import Features, Frozen, open_features
-from lookalike.training.feeding import Feeding
 
 Part = TypeVar("Part")
 

@@ -30,8 +30,14 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import damaged, file_checksum, locked, read_json, write_json
 from lookalike.models import fingerprint
 from lookalike.progress import Watcher
-from lookalike.training.batches import PixelSource, read_training, unread_test
-from lookalike.training.feeding import Feeding, UnreadBatch, feed
+from lookalike.training.batches import (
+    Feeding,
+    PixelSource,
+    UnreadBatch,
+    feed,
+    read_training,
+    unread_test,
+)
 
 LARGEST = float(np.finfo(np.float16).max)
 AT_A_TIME = 128

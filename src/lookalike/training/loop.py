@@ -37,13 +37,11 @@ from lookalike.training.distributed.gather import (
 )
 from lookalike.training.distributed.ranks import from_first, is_first, world_size
 from lookalike.training.forward import DropoutRNG, ForwardDispatch, recompute_blocks
-from lookalike.training.loggers import LogEpoch, open_loggers
-from lookalike.training.monitor import StepMonitor, TrainingProgress
+from lookalike.training.monitor import LogEpoch, StepMonitor, TrainingProgress, open_loggers
 from lookalike.training.objective import build_objective
 from lookalike.training.optimizer import WeightAverage, build_optimizer, build_schedule
-from lookalike.training.score import format_score, score, to_evaluation_device
+from lookalike.training.score import first_line, format_score, score, to_evaluation_device
 from lookalike.training.signals import Interrupted, stop_signals
-from lookalike.training.summary import first_line
 
 
 class TrainingLoop:

@@ -1,24 +1,39 @@
 """One run: trained, resumed after an interruption, tested once, its result written last."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from lookalike import models
 from lookalike.config import RunConfig, without_effect
-from lookalike.data import ImageSet, Split
+from lookalike.data import ImageSet, Split, Subset
+from lookalike.data.presets import preset_name
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.evaluation.class_table import ClassTable
 from lookalike.evaluation.metrics import check_metrics, more_is_better
+from lookalike.models.lora import merge_lora
+from lookalike.models.weights import read_tensors
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, run_name
-from lookalike.training import building
+from lookalike.training import building, checkpoint
 from lookalike.training.building import PreparedParts
 from lookalike.training.distributed import ranks
 from lookalike.training.distributed.launch import check_devices, launch, must_launch
 from lookalike.training.distributed.ranks import from_first, is_first
-from lookalike.training.final_test import finish, test_again
-from lookalike.training.loggers import check_loggers
 from lookalike.training.loop import TrainingLoop
+from lookalike.training.monitor import check_loggers
 from lookalike.training.objective import check_parts
+from lookalike.training.score import (
+    chance,
+    needs_training,
+    score_with_classes,
+    to_evaluation_device,
+    untrained_embeddings,
+)
 
 
 def train_once(
@@ -119,6 +134,157 @@ def check(config: RunConfig) -> None:
     check_metrics((config.train.metric, *config.protocol.metrics))
     if not more_is_better(config.train.metric):
         raise BadInput(f"train.metric = {config.train.metric!r}: more of it is not better")
+
+
+TRAINING_STAGE = "embedding the training images"
+
+
+def finish(training: TrainingLoop, run: Run, identity: dict[str, Any]) -> None:
+    """Store the trained model, test it, write the result last, and drop the checkpoints.
+
+    Nothing is chosen by the scores of the test.
+    """
+    if is_first():
+        checkpoint.save_weights(run.weights, training.model.state_dict())
+    result = identity | description(training, run)
+    if training.split.has_test:
+        test = training.split.final_test()
+        result |= {
+            "test_images": len(test.indices),
+            "test_classes": test.class_count,
+            "test_chance": chance(test.labels, test.query, test.gallery),
+            "test": test_model(training, run, test),
+        }
+        result |= test_start(training, run, test, result["test"])
+    if is_first():
+        run.finish(result, training.progress.seconds)
+        shutil.rmtree(run.checkpoints, ignore_errors=True)
+
+
+def description(training: TrainingLoop, run: Run) -> dict[str, Any]:
+    """What was trained, for how long, and what validation chose."""
+    config, split, progress = training.config, training.split, training.progress
+    result = {
+        "run": run.folder.name,
+        "seed": config.seed,
+        "protocol": split.description,
+        "train_images": len(split.train.indices),
+        "train_classes": split.train.class_count,
+        "parameters": training.bundle.parameters,
+        "steps": progress.step,
+        "epochs": progress.step // training.per_epoch,
+    }
+    given = config.data.transform
+    if ":" in preset_name(given):  # who reads the run need not import the code
+        keys = models.transform_as_keys(given, config.model.network)
+        result["transform"] = keys.model_dump(mode="json", exclude_none=True)
+    if (subset := split.validation) is not None:
+        result["chosen_epoch"] = progress.best_epoch
+        result["validation_classes"] = subset.class_count
+        result["validation_chance"] = chance(subset.labels, subset.query, subset.gallery)
+        result["validation"] = {config.train.metric: progress.best_score}
+    return result
+
+
+def test_again(training: TrainingLoop, run: Run) -> None:
+    """Test the model of a finished run by the metrics that the protocol got since.
+
+    Known scores stay. The weights before training are gone, so theirs get no new metric.
+    """
+    merge_lora(training.model)
+    training.model.load_state_dict(read_tensors(run.checked(run.weights.name)))
+    former, protocol = run.result, training.config.protocol
+    metrics = tuple(dict.fromkeys((*former["test"], *protocol.metrics)))
+    protocol = protocol.model_copy(update={"metrics": metrics})
+    training.config = training.config.model_copy(update={"protocol": protocol})
+    scores = test_model(training, run, training.split.final_test())
+    if is_first():
+        run.finish(former | {"test": scores | former["test"]}, run.seconds)
+
+
+def test_model(training: TrainingLoop, run: Run, test: Subset) -> dict[str, float]:
+    """The scores of the model on the test classes; embeddings and scores per class are stored."""
+    embeddings = training.embed(test, "testing", exact=True)
+    known = None
+    if needs_training(training.config.protocol.metrics):
+        known = training.embed(training.split.train, TRAINING_STAGE, exact=True)
+    scores, classes = test_scores(training, test, embeddings, known)
+    if is_first():
+        tensors = {"embeddings": embeddings, "indices": torch.from_numpy(test.indices)}
+        checkpoint.save_weights(run.folder / "test.safetensors", tensors)
+        if classes is not None:
+            run.write_classes(classes)
+    return scores
+
+
+def test_start(
+    training: TrainingLoop, run: Run, test: Subset, trained: dict[str, float]
+) -> dict[str, dict[str, float]]:
+    """The test scores of the weights before training, if they are asked for."""
+    if not training.tests_start:
+        return {}
+    start = from_first(lambda: checkpoint.read(run.start))
+    with checkpoint.temporary_weights(training.model, start):
+
+        def states(subset: Subset, stage: str) -> dict[str, Tensor]:
+            rows = training.embed(subset, stage, without_linear=True, exact=True)
+            return untrained_embeddings(training.model.head, rows)
+
+        tested, known = states(test, "testing the start"), {}
+        if needs_training(training.config.protocol.metrics):
+            known = states(training.split.train, TRAINING_STAGE)
+    found = {
+        state: test_scores(training, test, embeddings, known.get(state))[0]
+        for state, embeddings in tested.items()
+    }
+    if training.split.validation is not None and training.progress.best_epoch == 0:
+        found["untrained"] = dict(trained)  # this is the model that was chosen and tested
+    return found
+
+
+def test_scores(
+    training: TrainingLoop, test: Subset, embeddings: Tensor, known: Tensor | None
+) -> tuple[dict[str, float], ClassTable | None]:
+    """Every metric of the protocol on the test classes, and by class.
+
+    ``known`` are the embeddings of the training images, for metrics that read them.
+    """
+    metrics, device = training.config.protocol.metrics, training.fabric.device
+    rows = None
+    if known is not None:
+        rows = (to_evaluation_device(known, device), training.split.train.labels)
+    return score_with_classes(to_evaluation_device(embeddings, device), test, metrics, rows)
+
+
+def for_all_classes(run: Run) -> RunConfig:
+    """The configuration of a run, for all classes of its data set.
+
+    The number of epochs is that which validation chose. No classes are left to test on: what is
+    known of the new model are the scores of ``run``.
+
+    Args:
+        run: A finished run that was validated.
+
+    Returns:
+        The same settings with ``protocol.name=all``.
+
+    Raises:
+        BadInput: The run is not finished or was not validated, or no epoch was better than none.
+    """
+    config, chosen = run.config, run.result.get("chosen_epoch")
+    if chosen is None:
+        raise BadInput(f"'{run.folder}' was not validated, so it does not say how long to train")
+    if chosen == 0:
+        raise BadInput(
+            f"in '{run.folder}' no epoch was better on the validation classes than the network "
+            "before training; use that one (lookalike index --network)"
+        )
+    return config.model_copy(
+        update={
+            "protocol": config.protocol.model_copy(update={"name": "all"}),
+            "train": config.train.model_copy(update={"epochs": chosen}),
+        }
+    )
 
 
 @contextmanager
