@@ -127,11 +127,11 @@ def test_errors_reach_who_waits_and_no_thread_stays(workers):
         return torch.full((stop - start,), number)
 
     def unread(number):
-        return [UnreadBatch(20, lambda start, stop: read(number, start, stop))]
+        return UnreadBatch(20, lambda start, stop: read(number, start, stop))
 
     before = threading.active_count()
     fed = feed(range(10), unread, CPU, Feeding(workers, 2))
-    assert [int(batch[0]) for _, (batch,) in islice(fed, 3)] == [0, 1, 2]
+    assert [int(batch[0]) for _, batch in islice(fed, 3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="broken"):
         next(fed)
     stopped = feed(range(10), unread, CPU, Feeding(workers, 2))

@@ -2,8 +2,7 @@
 
 Threads read and augment images ahead of the network. A batch is cut into parts that several threads
 make at a time, since the kernels that decode, crop and resize release the GIL. It travels compactly
-(images as uint8) in pinned memory, on a stream of its own. The values do not depend on the number
-of threads.
+(images as uint8) in pinned memory. The values do not depend on the number of threads.
 """
 
 import os
@@ -13,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -72,15 +71,15 @@ class UnreadBatch:
 
 def feed(
     items: Iterable[Item],
-    unread: Callable[[Item], list[UnreadBatch]],
+    unread: Callable[[Item], UnreadBatch],
     device: torch.device,
     feeding: Feeding | None = None,
-) -> Iterator[tuple[Item, list[Tensor]]]:
-    """Each item with its batches, on ``device``.
+) -> Iterator[tuple[Item, Tensor]]:
+    """Each item with its batch, in memory from which it is copied to ``device`` quickly.
 
     Args:
         items: What the batches are made of; they are drawn exactly ``feeding.ahead`` ahead.
-        unread: The batches of an item; several threads may read at a time.
+        unread: The batch of an item; several threads may read at a time.
         device: Where the network is.
         feeding: The number of threads, and how far they are ahead.
 
@@ -90,83 +89,38 @@ def feed(
     feeding = feeding or Feeding()
     threads = feeding.threads(device)
     with ExitStack() as stack:
-        start = partial(_read_later, device)
+        start = _read_later
         if threads:
-            start = partial(_read_ahead, _Pool(stack, threads, device))
-        waiting: deque[tuple[Item, list[Callable[[], Tensor]]]] = deque()
-
-        def first() -> tuple[Item, list[Tensor]]:
-            item, started = waiting.popleft()
-            return item, [finish() for finish in started]
-
+            pool = ThreadPoolExecutor(threads, "feed", _use_one_core)
+            stack.callback(pool.shutdown, cancel_futures=True)  # what is not begun is not wanted
+            start = partial(_read_ahead, pool, threads, device.type == "cuda")
+        waiting: deque[tuple[Item, Callable[[], Tensor]]] = deque()
         for item in items:
-            waiting.append((item, [start(batch) for batch in unread(item)]))
+            waiting.append((item, start(unread(item))))
             if len(waiting) > feeding.ahead:
-                yield first()
+                first, finish = waiting.popleft()
+                yield first, finish()
         while waiting:
-            yield first()
+            first, finish = waiting.popleft()
+            yield first, finish()
 
 
-def _read_later(device: torch.device, batch: UnreadBatch) -> Callable[[], Tensor]:
-    return lambda: batch.read(0, batch.size).to(device)
+def _read_later(batch: UnreadBatch) -> Callable[[], Tensor]:
+    return partial(batch.read, 0, batch.size)
 
 
-def _read_ahead(pool: "_Pool", batch: UnreadBatch) -> Callable[[], Tensor]:
-    return pool.start(batch).result
+def _read_ahead(
+    pool: ThreadPoolExecutor, threads: int, pinned: bool, batch: UnreadBatch
+) -> Callable[[], Tensor]:
+    """Begin to make the parts of a batch; another task of the pool, behind them, joins them."""
+    parts = [pool.submit(part) for part in batch.parts(threads)]
+    return pool.submit(_joined, parts, pinned).result
 
 
-class _Pool:
-    """Threads that make the parts of batches, and one that joins and copies them in order."""
-
-    def __init__(self, stack: ExitStack, threads: int, device: torch.device) -> None:
-        self.device = device
-        self.threads = threads
-        self.makers = ThreadPoolExecutor(threads, "feed", _use_one_core)
-        self.joiner = ThreadPoolExecutor(1, "feed-join", _use_one_core)
-        for executor in (self.makers, self.joiner):  # what was not begun is not wanted any more
-            stack.callback(executor.shutdown, cancel_futures=True)
-        self.copies: torch.cuda.Stream | None = None
-        if device.type == "cuda":
-            self.copies = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-
-    def start(self, batch: UnreadBatch) -> "_Started":
-        parts = [self.makers.submit(part) for part in batch.parts(self.threads)]
-        return _Started(self.joiner.submit(self.join, parts), self.device)
-
-    def join(self, parts: list[Future[Tensor]]) -> tuple[Tensor, torch.cuda.Event | None]:
-        made = [part.result() for part in parts]
-        if self.copies is None:
-            whole = made[0] if len(made) == 1 else torch.cat(made)
-            return whole.to(self.device), None
-        pinned = torch.cat(made, out=_pinned_like(made))
-        with torch.cuda.stream(self.copies):
-            batch = pinned.to(self.device, non_blocking=True)
-            return batch, self.copies.record_event()
-
-
-@dataclass(frozen=True)
-class _Started:
-    """A batch that is being made."""
-
-    future: Future[tuple[Tensor, torch.cuda.Event | None]]
-    device: torch.device
-
-    def result(self) -> Tensor:
-        batch, copied = self.future.result()
-        if copied is not None:
-            stream = torch.cuda.current_stream(self.device)
-            stream.wait_event(copied)
-            batch.record_stream(stream)
-        return batch
-
-
-def _pinned_like(parts: list[Tensor]) -> Tensor:
-    """Pinned memory for the parts joined, in their own memory format."""
-    first = parts[0]
-    shape = (sum(len(part) for part in parts), *first.shape[1:])
-    last = first.dim() == 4 and first.is_contiguous(memory_format=torch.channels_last)
-    memory_format = torch.channels_last if last else torch.contiguous_format
-    return torch.empty(shape, dtype=first.dtype, memory_format=memory_format, pin_memory=True)
+def _joined(parts: list[Future[Tensor]], pinned: bool) -> Tensor:
+    made = [part.result() for part in parts]
+    whole = made[0] if len(made) == 1 else torch.cat(made)
+    return whole.pin_memory() if pinned else whole
 
 
 def _use_one_core() -> None:
@@ -222,9 +176,6 @@ class TrainingBatches:
     The augmentation of an image depends on the seed, the step and its place in the batch alone.
     Positions are drawn ahead; :meth:`state_dict` therefore keeps those that were not yielded yet.
     With several processes, each draws the same positions and reads the images of its own part.
-
-    ``per_read`` batches are drawn and read together, which pays where reading is quick. A sampler
-    that uses embeddings still draws one batch at a time, and one ahead.
     """
 
     subset: Subset
@@ -233,19 +184,18 @@ class TrainingBatches:
     seed: int
     device: torch.device
     step: int = 0
-    per_read: int = 1
     feeding: Feeding = field(default_factory=Feeding)
     drawn: list[list[int]] = field(default_factory=list, init=False)
 
     def __iter__(self) -> Iterator[tuple[list[int], Tensor]]:
         feeding = self.feeding
-        if self.sampler.uses_embeddings or self.per_read > 1:
+        if self.sampler.uses_embeddings:
             feeding = replace(feeding, ahead=1)
-        for numbered, batches in feed(self._numbered(), self._unread, self.device, feeding):
-            for (_, positions), images in zip(numbered, batches, strict=True):
-                self.drawn.pop(0)
-                self.step += 1
-                yield positions, images
+        numbered = enumerate(self._positions(), self.step)
+        for (_, positions), images in feed(numbered, self._unread, self.device, feeding):
+            self.drawn.pop(0)
+            self.step += 1
+            yield positions, images
 
     def state_dict(self) -> dict[str, Any]:
         """The next step, the state of the sampler, and the batches that were drawn ahead."""
@@ -261,30 +211,21 @@ class TrainingBatches:
         self.sampler.load_state_dict(state["sampler"])
         self.drawn = list(state["drawn"])
 
-    def _numbered(self) -> Iterator[list[tuple[int, list[int]]]]:
-        """Positions with their steps, ``per_read`` batches at a time."""
-        steps = count(self.step)
-        together = 1 if self.sampler.uses_embeddings else self.per_read
-        former = [(next(steps), positions) for positions in self.drawn]
-        for start in range(0, len(former), together):
-            yield former[start : start + together]
-        waiting: list[tuple[int, list[int]]] = []
+    def _positions(self) -> Iterator[list[int]]:
+        """Those that were drawn before, then new ones."""
+        yield from list(self.drawn)
         while True:
             for positions in self.sampler:
                 self.drawn.append(positions)
-                waiting.append((next(steps), positions))
-                if len(waiting) == together:
-                    yield waiting
-                    waiting = []
+                yield positions
 
-    def _unread(self, numbered: list[tuple[int, list[int]]]) -> list[UnreadBatch]:
-        batches = []
-        for step, positions in numbered:
-            rows = own_part(len(positions))
-            own = self.subset.indices[positions[rows]]
-            read = partial(read_training, self.source, own, self.seed, step, rows.start)
-            batches.append(UnreadBatch(len(own), read))
-        return batches
+    def _unread(self, numbered: tuple[int, list[int]]) -> UnreadBatch:
+        step, positions = numbered
+        rows = own_part(len(positions))
+        own = self.subset.indices[positions[rows]]
+        return UnreadBatch(
+            len(own), partial(read_training, self.source, own, self.seed, step, rows.start)
+        )
 
 
 def read_training(
@@ -301,9 +242,9 @@ def read_training(
     return source.training(indices[start:stop], random)
 
 
-def unread_test(source: InputSource, indices: NDArray[np.int64]) -> list[UnreadBatch]:
+def unread_test(source: InputSource, indices: NDArray[np.int64]) -> UnreadBatch:
     """A batch to embed."""
-    return [UnreadBatch(len(indices), lambda start, stop: source.testing(indices[start:stop]))]
+    return UnreadBatch(len(indices), lambda start, stop: source.testing(indices[start:stop]))
 
 
 @torch.no_grad()
@@ -347,7 +288,8 @@ def embed(
     rows: list[Tensor] = []
     done = 0
     unread = partial(unread_test, source)
-    for indices, (images,) in feed(slices, unread, like.device, feeding):
+    for indices, images in feed(slices, unread, like.device, feeding):
+        images = images.to(like.device, non_blocking=True)
         with autocast():
             embeddings = model(source.inputs(images).to(like.dtype))
         rows.append(embeddings.float().cpu())

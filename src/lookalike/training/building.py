@@ -32,9 +32,6 @@ Part = TypeVar("Part")
 KEPT = {"features": 2, "store": 4}
 """How many of them stay in memory where training runs differ in data sets and networks."""
 
-FEATURE_BATCHES_PER_READ = 8
-"""Batches of frozen features that are read together."""
-
 HeadWeights: TypeAlias = tuple[Tensor, Tensor]
 """Weight and bias of the head's linear layer."""
 
@@ -239,7 +236,6 @@ def build_batches(
         build_sampler(config, subset),
         config.seed,
         device,
-        per_read=FEATURE_BATCHES_PER_READ if config.model.frozen else 1,
         feeding=feeding_of(config),
     )
 

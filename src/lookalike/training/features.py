@@ -149,13 +149,13 @@ def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher
     slices = [np.arange(i, min(i + AT_A_TIME, count)) for i in range(0, count, AT_A_TIME)]
     jobs = [(view, number) for view in range(views + 1) for number in range(len(slices))]
 
-    def unread(job: tuple[int, int]) -> list[UnreadBatch]:
+    def unread(job: tuple[int, int]) -> UnreadBatch:
         view, number = job
         chosen = slices[number]
         if view == 0:
             return unread_test(pixels, chosen)
         read = partial(read_training, pixels, chosen, view, 0, int(chosen[0]))
-        return [UnreadBatch(len(chosen), read)]
+        return UnreadBatch(len(chosen), read)
 
     written, done = _begun(partial_path, counter, (views + 1, count))
 
@@ -168,7 +168,8 @@ def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher
 
     try:
         fed = feed(jobs[done:], unread, frozen.device, frozen.feeding)
-        for (view, number), (batch,) in fed:
+        for (view, number), batch in fed:
+            batch = batch.to(frozen.device, non_blocking=True)
             maps = frozen.part(pixels.inputs(batch)).float().clamp_(-LARGEST, LARGEST).cpu().numpy()
             if written is None:
                 shape = (views + 1, count, *maps.shape[1:])

@@ -94,6 +94,8 @@ class TrainingLoop:
         self.batches = build_batches(config, split.train, self.source, fabric.device)
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
+        # whether the final test, which can be taken once, is of the weights before training too
+        self.tests_start = split.has_test and config.protocol.test_untrained and self.total > 0
 
         # Forward, backward and optimiser step, by Fabric where it has something to do
         precision = fabric.strategy.precision.precision
@@ -310,11 +312,6 @@ class TrainingLoop:
         sampler = self.batches.sampler
         if isinstance(sampler, StoreSampler) and sampler.store is None:
             sampler.fill(self.embed(self.split.train, "filling the store"))
-
-    @property
-    def tests_start(self) -> bool:
-        """Whether the final test is of the weights before training too."""
-        return bool(self.total and self.split.has_test and self.config.protocol.test_untrained)
 
     def save_start(self) -> None:
         """Store the weights before training, for the final test."""
