@@ -5,11 +5,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
 
-__all__ = ["KINDS", "damage", "files_in", "names_of"]
+__all__ = ["KINDS", "PLAIN_FILES", "damage", "files_in", "names_of"]
 
 KINDS = ("remove", "cut", "flip", "flip", "flip")
 WHOLE = ("model",)
 """Folders whose files are one thing, which a sentence may name: an embedder."""
+PLAIN_FILES = ("result.json", "timing.json", "classes.csv", "metrics.jsonl")
+"""Texts of a run, for people as well: one digit in them may become another."""
 INSTEAD = {"result.json": ("is not finished",)}
 """What a sentence may have instead: a run without a result."""
 

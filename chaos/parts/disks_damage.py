@@ -11,7 +11,7 @@ import yaml
 
 from chaos.checks import same_or_sentence, unexpected
 from chaos.commands import Command, fork
-from chaos.damage import damage, files_in, names_of
+from chaos.damage import PLAIN_FILES, damage, files_in, names_of
 from chaos.faults import FAULT
 from chaos.parts.kills_study import StudyScenario
 from chaos.parts.kills_training import TrainingKills
@@ -192,7 +192,7 @@ class RunDamage(TrainingKills):
         """Damage, read."""
         run = folder / "runs" / self.run.name
         shutil.copytree(self.run, run)
-        path = random.choice(files_in(run, "tensorboard"))
+        path = random.choice(files_in(run, "tensorboard", *PLAIN_FILES))
         done = damage(random, path)
         number = random.randrange(len(READERS))
         command = self.read(number, run, folder)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from chaos.commands import fork
-from chaos.damage import KINDS, damage, files_in, names_of
+from chaos.damage import KINDS, PLAIN_FILES, damage, files_in, names_of
 from chaos.faults import FAULT
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario
@@ -62,7 +62,7 @@ class DamagedFiles(Scenario):
         for number in range(DAMAGES):
             place = folder / str(number) / self.whole.name
             shutil.copytree(self.whole, place, symlinks=True)
-            path = random.choice(files_in(place, "tensorboard", "config.yaml"))
+            path = random.choice(files_in(place, "tensorboard", "config.yaml", *PLAIN_FILES))
             total += Outcome(1) + self.judged(place, path, damage(random, path, self.kinds))
             shutil.rmtree(place.parent)
         return total

@@ -1,7 +1,6 @@
 """Files of a finished run that are not as the run wrote them."""
 
 import json
-import re
 import shutil
 
 import pytest
@@ -21,33 +20,21 @@ def run(make_run, tmp_path):
     return Run(tmp_path / made.folder.name)
 
 
-READERS = {
-    "model.safetensors": model_tensors,
-    "test.safetensors": test_embeddings,
-    "classes.csv": lambda run: run.classes,
-    "metrics.jsonl": lambda run: run.epochs(),
-    "result.json": lambda run: run.scores,
-    "timing.json": lambda run: run.seconds,
-}
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_a_flipped_bit_is_a_sentence(run, name):
-    READERS[name](run)
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("model.safetensors", model_tensors), ("test.safetensors", test_embeddings)],
+)
+def test_a_flipped_bit_of_tensors_is_a_sentence(run, name, read):
+    read(run)
     path = run.folder / name
     content = bytearray(path.read_bytes())
-    digit = re.search(rb"\d", content)
-    content[digit.start()] ^= 1  # another digit
+    content[-3] ^= 1
     path.write_bytes(content)
-    with pytest.raises(LookalikeError, match=name.replace(".", r"\.")):
-        READERS[name](run)
-
-
-@pytest.mark.parametrize("name", ["test.safetensors", "classes.csv", "metrics.jsonl"])
-def test_a_file_that_is_gone_is_a_sentence(run, name):
-    (run.folder / name).unlink()
+    with pytest.raises(LookalikeError, match=rf"'.*{name}' is damaged"):
+        read(run)
+    path.unlink()
     with pytest.raises(LookalikeError, match=f"cannot read '.*{name}'"):
-        READERS[name](run)
+        read(run)
 
 
 def test_the_result_does_not_show_its_checksums(run):
@@ -83,11 +70,10 @@ def test_a_wrong_path_of_images_names_the_file_that_has_it(run):
 def test_checksums_that_are_no_mapping_are_a_sentence(run, forged):
     (run.folder / "result.json").write_text(f'{{"files": {forged}}}')
     with pytest.raises(LookalikeError, match=r"result\.json' is damaged"):
-        run.epochs()
+        test_embeddings(run)
 
 
 def test_a_log_nested_too_deep_is_a_sentence(run):
-    (run.folder / "result.json").unlink()
     run.log.write_text("[" * 100_000)
     with pytest.raises(LookalikeError, match=r"metrics\.jsonl' is damaged"):
         run.epochs()

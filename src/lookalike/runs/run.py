@@ -53,7 +53,7 @@ LATEST = "latest"
 LOCK = ".lock"
 BUSY_SECONDS = 0.5
 """How long to wait for a process that is about to leave a run."""
-SEALED = ("model.safetensors", "test.safetensors", "classes.csv", "metrics.jsonl")
+CHECKED = ("model.safetensors", "test.safetensors")
 """The files whose checksums are in ``result.json``, where they exist."""
 FILES = "files"
 """The key of those checksums."""
@@ -202,7 +202,7 @@ class Run:
     @property
     def classes(self) -> ClassTable | None:
         """The test scores of each class; None where they were not kept."""
-        path = self.checked("classes.csv")
+        path = self.folder / "classes.csv"
         if not path.is_file():
             return None
         return ClassTable.from_csv(read_text(path, errors="replace"), str(path))
@@ -229,18 +229,14 @@ class Run:
 
     def epochs(self) -> list[dict[str, Any]]:
         """The log: one mapping per epoch."""
-        path = self.checked("metrics.jsonl")
-        if not path.is_file():
+        if not self.log.is_file():
             return []
         try:
-            lines = read_text(path).splitlines()
-            found = [dict(parse_json(line)) for line in lines]
+            found = [dict(parse_json(line)) for line in read_text(self.log).splitlines()]
             for entry in found:
                 _ = int(entry["epoch"]), [float(v) for k, v in entry.items() if _is_number_key(k)]
-        except OSError as error:
-            raise LookalikeError(f"cannot read '{path}': {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, OverflowError) as error:
-            raise damaged(path) from error
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+            raise damaged(self.log) from error
         return found
 
     def prepare(self, config: RunConfig, record: dict[str, Any]) -> None:
@@ -261,12 +257,12 @@ class Run:
         write_json(self.folder / "environment.json", environment() | record)
 
     def finish(self, result: dict[str, Any], training_seconds: float) -> None:
-        """Write the result, last and atomically, with the checksums of the other files."""
+        """Write the result, last and atomically, with the checksums of weights and embeddings."""
         seconds = {"training_seconds": round(training_seconds, 2)}
-        write_json(self.folder / "timing.json", seconds, sealed=True)
-        paths = [self.folder / name for name in SEALED]
+        write_json(self.folder / "timing.json", seconds)
+        paths = [self.folder / name for name in CHECKED]
         files = {path.name: file_checksum(path) for path in paths if path.is_file()}
-        write_json(self.folder / "result.json", result | {FILES: files}, sealed=True)
+        write_json(self.folder / "result.json", result | {FILES: files})
 
     def mark_latest(self) -> Path:
         """Let ``latest`` beside this folder lead to it; returns that path.

@@ -122,7 +122,7 @@ def open_features(
                 network = frozen()
                 compute(path, network, len(images), views, watcher)
                 known = {"parameters": network.parameters, "of": named}
-                write_json(about, known | {"crc32": file_checksum(path)}, sealed=True)
+                write_json(about, known | {"crc32": file_checksum(path)})
     known = read_json(about)
     if known["crc32"] != file_checksum(path):
         raise damaged(path)
