@@ -6,8 +6,11 @@ import sys
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from lookalike import models
+from lookalike.data import Views
+from lookalike.ops.rows import normalize_rows
 
 
 def affine(model):
@@ -150,3 +153,21 @@ def test_a_copy_is_independent_and_keeps_what_is_frozen(model, images):
 def test_compiled_model_gives_the_same(model, images):
     compiled = torch.compile(model.eval(), backend="aot_eager")
     torch.testing.assert_close(compiled(images), model(images))
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_in_evaluation_the_mean_of_all_views(normalize):
+    torch.manual_seed(0)
+    model = models.build("small-cnn", dim=8, normalize=normalize).eval()
+    model.freeze(bn_statistics=True)
+    images = torch.randn(3, 3, 32, 32)
+    half = functional.interpolate(images, (16, 16), mode="bilinear")
+    shown = [half, half.flip(3), images, images.flip(3)]
+    with torch.no_grad():
+        expected = torch.stack([model(view) for view in shown]).mean(0)
+        expected = normalize_rows(expected) if normalize else expected
+        one = model.train()(images)
+        model.views = Views(flip=True, scales=(0.5, 1.0))
+        torch.testing.assert_close(model.train()(images), one)
+        found = model.eval()(images)
+    torch.testing.assert_close(found, expected)

@@ -108,6 +108,7 @@ class Embedder(Encoder):
         preset, mark = blueprint.preset, fingerprint(blueprint, model)
         normalisation = preset.normalisation(model.normalisation)
         super().__init__(preset, normalisation, model.dim, mark)
+        self.model.views = preset.views
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
@@ -236,7 +237,7 @@ class Embedder(Encoder):
     @torch.inference_mode()
     def run(self, batch: Tensor) -> Tensor:
         """The embeddings of a batch."""
-        found: Tensor = models.multi_view(self.model, self.preset.views)(batch)
+        found: Tensor = self.model(batch)
         return found
 
 

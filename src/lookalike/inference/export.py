@@ -22,7 +22,6 @@ from lookalike.evaluation import score
 from lookalike.files import atomically
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.onnx_encoder import OnnxEncoder
-from lookalike.models import multi_view
 from lookalike.ops.rows import normalize_rows
 from lookalike.training import Run
 from lookalike.training.targets import of_run
@@ -225,7 +224,7 @@ def write_torchscript(embedder: Embedder, path: Path) -> float:
 def plain(embedder: Embedder) -> UnitVectors:
     """A copy in the ordinary memory layout, which exporters need."""
     model = copy.deepcopy(embedder.model).to(memory_format=torch.contiguous_format)
-    return UnitVectors(multi_view(model, embedder.preset.views)).eval()
+    return UnitVectors(model).eval()
 
 
 def example(embedder: Embedder, number: int, seed: int = 0) -> Tensor:

@@ -7,7 +7,7 @@
 
 from lookalike.models.backbone import Backbone, OwnPooling
 from lookalike.models.cut_backbone import CutBackbone
-from lookalike.models.embedding import EmbeddingModel, multi_view
+from lookalike.models.embedding import EmbeddingModel
 from lookalike.models.factory import (
     build,
     check_network,
@@ -40,7 +40,6 @@ __all__ = [
     "fingerprint",
     "l2_normalise",
     "lda",
-    "multi_view",
     "names",
     "pca",
     "preset_of",

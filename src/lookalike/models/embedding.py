@@ -1,4 +1,4 @@
-"""The whole model: backbone, head, and which parameters are trainable; several views averaged."""
+"""The whole model: backbone, head, and which parameters are trainable."""
 
 from collections.abc import Iterator
 from typing import Self
@@ -6,7 +6,7 @@ from typing import Self
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from lookalike.data import Views
+from lookalike.data import ONE_VIEW, Views
 from lookalike.data.transforms import Normalisation
 from lookalike.models.backbone import Backbone
 from lookalike.models.head import Head, l2_normalise
@@ -16,17 +16,20 @@ class EmbeddingModel(nn.Module):
     """Images -> embeddings: ``head(backbone(images))``.
 
     Mixing works between the two: ``features`` returns the map before pooling, ``embed`` continues
-    from a map. Frozen parts stay frozen in ``train()`` and during warm-up.
+    from a map. Frozen parts stay frozen in ``train()`` and during warm-up. In evaluation the
+    embedding is the mean of those of several views, of length 1 where each of them is.
 
     Args:
         backbone: Images to feature maps.
         head: Feature maps to embeddings.
+        views: The views of its input that are averaged in evaluation.
     """
 
-    def __init__(self, backbone: Backbone, head: Head) -> None:
+    def __init__(self, backbone: Backbone, head: Head, views: Views = ONE_VIEW) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
+        self.views = views
         self._used = {name for name, p in backbone.named_parameters() if p.requires_grad}
         self._frozen_statistics = False
         self._frozen_affine = False
@@ -60,7 +63,11 @@ class EmbeddingModel(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """The embeddings of images."""
-        return self.embed(self.features(images))
+        if self.training or self.views.is_single:
+            return self.embed(self.features(images))
+        embedded = [self.embed(self.features(view)) for view in self.views.of(images)]
+        mean = sum(embedded[1:], start=embedded[0]) / len(embedded)
+        return l2_normalise(mean) if self.head.normalize else mean
 
     @classmethod
     def of_features(
@@ -74,7 +81,7 @@ class EmbeddingModel(nn.Module):
         """A model that returns the input of this head's linear layer."""
         head = Head(self.backbone.width, dim=0, normalize=False)
         head.pool, head.norm = self.head.pool, self.head.norm
-        return EmbeddingModel(self.backbone, head)
+        return EmbeddingModel(self.backbone, head, self.views)
 
     def freeze(
         self, *, bn_statistics: bool = False, bn_affine: bool = False, backbone: bool = False
@@ -121,37 +128,3 @@ class EmbeddingModel(nn.Module):
 
     def _batch_norms(self) -> Iterator[nn.Module]:
         return (layer for layer in self.backbone.modules() if isinstance(layer, _BatchNorm))
-
-
-class MultiView(nn.Module):
-    """The mean of the embeddings of several views, of length 1 where each embedding is.
-
-    Args:
-        model: The model.
-        views: The views that are made of its input.
-    """
-
-    def __init__(self, model: EmbeddingModel, views: Views) -> None:
-        super().__init__()
-        self.model = model
-        self.views = views
-        self.training = model.training
-
-    def forward(self, images: Tensor) -> Tensor:
-        """The embeddings of images."""
-        found = [self.model(view) for view in self.views.of(images)]
-        mean = sum(found[1:], start=found[0]) / len(found)
-        return l2_normalise(mean) if self.model.head.normalize else mean
-
-
-def multi_view(model: EmbeddingModel, views: Views) -> nn.Module:
-    """A model on several views of its input.
-
-    Args:
-        model: The model.
-        views: The views.
-
-    Returns:
-        Images in, averaged embeddings out; the model itself where there is only one view.
-    """
-    return model if views.is_single else MultiView(model, views)

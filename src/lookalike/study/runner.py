@@ -17,7 +17,6 @@ from lookalike.config import RunConfig, parse
 from lookalike.data import Split, Subset
 from lookalike.errors import LookalikeError, WriteFailed
 from lookalike.files import FULL
-from lookalike.models import multi_view
 from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, RunIsBusy, test_embeddings
@@ -184,7 +183,7 @@ class TaskRunner:
     def fold_features(self, config: RunConfig) -> list[FoldFeatures]:
         """Every fold, and the inputs of the head by subset; no test label is read."""
         bundle = self.parts.bundle(config)
-        plain = multi_view(bundle.model.without_linear(), bundle.views)
+        plain = bundle.model.without_linear()
         size, feeding = config.train.eval_batch_size, feeding_of(config)
 
         def features(subset: Subset) -> Tensor:

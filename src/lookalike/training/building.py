@@ -15,7 +15,7 @@ from torch import Tensor
 from lookalike import data, models, samplers
 from lookalike.config import DataConfig, ModelConfig, RunConfig
 from lookalike.config.keys import feature_values, refuse_conflicts
-from lookalike.data import ONE_VIEW, ImageSet, ImageStore, Preset, Split, Subset, Views
+from lookalike.data import ONE_VIEW, ImageSet, ImageStore, Preset, Split, Subset
 from lookalike.data.presets import NETWORK, preset_name
 from lookalike.errors import BadInput
 from lookalike.models import EmbeddingModel
@@ -38,12 +38,11 @@ HeadWeights: TypeAlias = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class ModelBundle:
-    """The model that learns, the source of its inputs, the size of a frozen network, test views."""
+    """The model that learns, the source of its inputs, the size of a frozen network."""
 
     model: EmbeddingModel
     source: InputSource
     frozen_parameters: int = 0
-    views: Views = ONE_VIEW
 
     @property
     def parameters(self) -> int:
@@ -159,6 +158,7 @@ def build_model(config: RunConfig, store: ImageStore, preset: Preset) -> Embeddi
     )
     if wanted.lora is not None:
         model = with_lora(model, **wanted.lora.model_dump(), image_size=preset.size)
+    model.views = preset.views
     freeze(model, wanted)
     model.to(memory_format=memory_format_of(config))
     return model
@@ -324,7 +324,7 @@ class PreparedParts:
         seed_everything(config.seed, verbose=False)
         model = build_model(config, store, preset).to(device)
         pixels = pixels_of(config, store, preset, model)
-        found = ModelBundle(model, pixels, views=preset.views)
+        found = ModelBundle(model, pixels)
         if config.model.frozen_until or config.model.freeze_until:
             found = self._cut(config, found, pixels, device)
         self.preparing_seconds += time.monotonic() - begun
@@ -346,7 +346,8 @@ class PreparedParts:
         rest = EmbeddingModel(backbone, model.head)
         freeze(rest, wanted)
         if not stored:
-            return ModelBundle(rest, pixels, views=whole.views)
+            rest.views = model.views
+            return ModelBundle(rest, pixels)
 
         def front() -> Frozen:
             return Frozen(backbone.eval().front, pixels, 0, device, feeding_of(config))
@@ -429,6 +430,7 @@ def initial_head(
     if wanted.head_init == "random" or not wanted.dim:
         return None
     plain, size = model.without_linear(), config.train.eval_batch_size
+    plain.views = ONE_VIEW
     features = embed(
         plain, subset, source, batch_size=size, distributed=True, feeding=feeding_of(config)
     )

@@ -10,11 +10,12 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -113,11 +114,10 @@ def open_features(
     }
     digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
     path = cache_folder() / f"{images.name}-{digest}.features.npy"
-    about = path.with_suffix(".json")
-    shape = (views + 1, len(images))
-    if not is_complete(path, about, shape):
+    about = path.with_suffix(".json")  # written last
+    if not about.is_file():
         with locked(path.with_name(f"{path.name}.lock")):
-            if not is_complete(path, about, shape):  # made by another process, meanwhile
+            if not about.is_file():  # made by another process, meanwhile
                 remove_abandoned(path)
                 network = frozen()
                 compute(path, network, len(images), views, watcher)
@@ -127,14 +127,6 @@ def open_features(
     if known["crc32"] != file_checksum(path):
         raise damaged(path)
     return Features(torch.from_numpy(np.load(path, mmap_mode="c")), known["parameters"])
-
-
-def is_complete(path: Path, about: Path, shape: tuple[int, ...]) -> bool:
-    """Whether there is a file for that many views and images, undamaged."""
-    try:
-        return about.is_file() and bool(np.load(path, mmap_mode="r").shape[:2] == shape)
-    except (OSError, ValueError, EOFError):
-        return False
 
 
 @torch.no_grad()
@@ -157,51 +149,43 @@ def compute(path: Path, frozen: Frozen, count: int, views: int, watcher: Watcher
         read = partial(read_training, pixels, chosen, view, 0, int(chosen[0]))
         return UnreadBatch(len(chosen), read)
 
-    written, done = _begun(partial_path, counter, (views + 1, count))
-
-    def keep() -> None:
-        if written is not None and done:
-            written.flush()
-            write_json(counter, {"done": done})
-        else:
-            partial_path.unlink(missing_ok=True)
-
+    written: NDArray[np.float16] | None = None
+    done = 0
+    with suppress(LookalikeError, OSError, ValueError, KeyError):  # there are none, or damaged ones
+        begun = np.load(partial_path, mmap_mode="r+")
+        done, written = int(read_json(counter)["done"]), begun
     try:
         fed = feed(jobs[done:], unread, frozen.device, frozen.feeding)
         for (view, number), batch in fed:
             batch = batch.to(frozen.device, non_blocking=True)
             maps = frozen.part(pixels.inputs(batch)).float().clamp_(-LARGEST, LARGEST).cpu().numpy()
             if written is None:
-                shape = (views + 1, count, *maps.shape[1:])
-                watcher.note(disk_space(shape, path.parent))
-                written = np.lib.format.open_memmap(partial_path, "w+", np.float16, shape)
-                with partial_path.open("rb+") as file:  # a full disk would kill the process
-                    os.posix_fallocate(file.fileno(), 0, partial_path.stat().st_size)
+                written = reserved(partial_path, (views + 1, count, *maps.shape[1:]), watcher)
             written[view, slices[number]] = maps
             done += 1
             if done % BATCHES_BETWEEN_FLUSHES == 0:
-                keep()
+                keep(written, counter, done)
             watcher.stage("computing features", done, len(jobs))
     finally:
-        keep()
-    with partial_path.open("rb+") as file:
-        os.fsync(file.fileno())
+        if written is not None:
+            keep(written, counter, done)
     partial_path.replace(path)
     counter.unlink(missing_ok=True)
 
 
-def _begun(
-    partial_path: Path, counter: Path, shape: tuple[int, int]
-) -> tuple[np.memmap[Any, np.dtype[np.float16]] | None, int]:
-    """The features that an interrupted call computed, and how many batches of them; or none."""
-    try:
-        done = int(read_json(counter)["done"])
-        written = np.lib.format.open_memmap(partial_path, "r+")
-    except (LookalikeError, OSError, ValueError, KeyError, TypeError):
-        return None, 0
-    if written.shape[:2] != shape or written.dtype != np.float16:
-        return None, 0
-    return written, done
+def reserved(path: Path, shape: tuple[int, ...], watcher: Watcher) -> NDArray[np.float16]:
+    """A mapped file for features, which has its space on the disk."""
+    watcher.note(disk_space(shape, path.parent))
+    written = np.lib.format.open_memmap(path, "w+", np.float16, shape)
+    with path.open("rb+") as file:  # a full disk would kill the process later
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return written
+
+
+def keep(written: NDArray[np.float16], counter: Path, done: int) -> None:
+    """Let what is computed survive a killed process, and a crash of the machine."""
+    cast(np.memmap[Any, np.dtype[np.float16]], written).flush()
+    write_json(counter, {"done": done})
 
 
 def disk_space(shape: tuple[int, ...], folder: Path) -> str:

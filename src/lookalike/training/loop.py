@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from lookalike.config import RunConfig
 from lookalike.data import Split, Subset
 from lookalike.errors import LookalikeError
-from lookalike.models import multi_view
 from lookalike.models.lora import merge_lora, merged_state
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run
@@ -297,7 +296,7 @@ class TrainingLoop:
         """
         model = self.model.without_linear() if without_linear else self.model
         return embed(
-            multi_view(model, self.bundle.views),
+            model,
             subset,
             self.source,
             batch_size=self.config.train.eval_batch_size,
