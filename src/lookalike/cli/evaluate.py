@@ -46,12 +46,12 @@ def evaluate(
     model.weights=imagenet
     """
     from lookalike import evaluation
+    from lookalike.training.runner import read_embedded
     from lookalike.training.score import format_score
-    from lookalike.training.targets import read_target
 
     with ConsoleWatcher() as watcher:
-        data = read_target(target, labels, watcher)
-        arguments: dict[str, Any] = data.arguments() | {
+        arrays, query_names = read_embedded(target, labels, watcher)
+        arguments: dict[str, Any] = arrays.arguments() | {
             "metrics": tuple(name.strip() for name in metrics.split(",")),
             "confidence": confidence,
             "progress": lambda done, total: watcher.stage("ranking", done, total),
@@ -59,7 +59,7 @@ def evaluate(
         better = None if rerank is None else evaluation.score(**arguments, rerank=rerank)
         plain = evaluation.score(**arguments)
     if as_json:
-        print(json.dumps(as_mapping(plain, better, per_class, worst, data.names), indent=2))
+        print(json.dumps(as_mapping(plain, better, per_class, worst, query_names), indent=2))
         return
     print_scores(plain, better)
     if per_class:
@@ -68,7 +68,7 @@ def evaluate(
             print(f"{row.label!s:<30} {row.queries:>6} queries  {shown}")
     for query in plain.worst(number=worst) if worst else []:
         value = format_score(next(reversed(plain.per_query)), query.value)
-        print(f"{data.names[query.index]}  ({query.label})  {value}")
+        print(f"{query_names[query.index]}  ({query.label})  {value}")
 
 
 def print_scores(plain: "Evaluation", better: "Evaluation | None") -> None:

@@ -23,8 +23,7 @@ from lookalike.files import atomically
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.onnx_encoder import OnnxEncoder
 from lookalike.ops.rows import normalize_rows
-from lookalike.training import Run
-from lookalike.training.targets import of_run
+from lookalike.runs.run import Run, test_embeddings
 
 Kind: TypeAlias = Literal["onnx", "torchscript", "safetensors"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -43,7 +42,7 @@ def model_of(folder: Path) -> Embedder:
     embedder.origin["intervals"] = {}
     if "test" in run.result and run.checked("test.safetensors").is_file():
         try:
-            tested = of_run(run).arguments()
+            tested: dict[str, Any] = dict(test_embeddings(run).arrays().arguments())
         except LookalikeError:  # the pictures are missing or changed: scores without intervals
             return embedder
         found = score(**tested, metrics=tuple(run.result["test"]), confidence=0.95)

@@ -33,6 +33,7 @@ from lookalike.config.recipes import RUN_MARK
 from lookalike.data import ImageSet
 from lookalike.data.presets import preset_name
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.evaluation import EmbeddingsFile
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.files import (
     atomically,
@@ -387,6 +388,20 @@ class TestEmbeddings:
     def gallery(self) -> NDArray[np.bool_] | None:
         """Mask of the gallery, where the data set defines it."""
         return None if self.images.gallery is None else self.images.gallery[self.indices]
+
+    def arrays(self) -> EmbeddingsFile:
+        """Queries and gallery with the names of their classes, for ``evaluation.score``."""
+        rows, labels = self.embeddings.numpy(), np.asarray(self.images.class_names)[self.labels]
+        query, gallery = self.query, self.gallery
+        if query is None or gallery is None:
+            return EmbeddingsFile(rows, labels)
+        return EmbeddingsFile(rows[query], labels[query], rows[gallery], labels[gallery])
+
+    def query_files(self) -> list[str]:
+        """The file of each query."""
+        separate = self.query is not None and self.gallery is not None
+        asked = self.indices[self.query] if separate else self.indices
+        return [self.images.files[index] for index in asked]
 
 
 def test_embeddings(

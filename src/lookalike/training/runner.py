@@ -1,24 +1,27 @@
 """One run: trained, resumed after an interruption, tested once, its result written last."""
 
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from lookalike import models
-from lookalike.config import RunConfig, without_effect
+from lookalike.config import RunConfig, load_trusted, without_effect
 from lookalike.data import ImageSet, Split, Subset
 from lookalike.data.presets import preset_name
 from lookalike.errors import BadInput, LookalikeError
+from lookalike.evaluation import EmbeddingsFile, read_embeddings
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.evaluation.metrics import check_metrics, more_is_better
 from lookalike.models.lora import merge_lora
 from lookalike.models.weights import read_tensors
 from lookalike.progress import Watcher
-from lookalike.runs.run import Run, run_name
+from lookalike.runs.run import Run, run_name, test_embeddings
 from lookalike.training import building, checkpoint
 from lookalike.training.building import PreparedParts
 from lookalike.training.distributed import ranks
@@ -303,3 +306,46 @@ def explain_compiler_errors() -> Iterator[None]:
             f"train.compile=true: the compiler failed ({reason}); the same command without "
             "train.compile trains the same model"
         ) from error
+
+
+UNTRAINED = {
+    "train.epochs": "0",
+    "model.dim": "0",
+    "protocol.name": "paper",
+    "data.transform": "small",
+    "sampler.name": "random",
+    "sampler.batch_size": "1",
+}
+
+
+def read_embedded(
+    given: Sequence[str], labels: Path | None, watcher: Watcher
+) -> tuple[EmbeddingsFile, list[str]]:
+    """Embeddings to evaluate, and the name of each query.
+
+    Args:
+        given: A run's folder, an ``.npz`` or ``.npy`` file, or ``key=value`` settings: of a data
+            set and a network, which is evaluated untrained, without a head, on the test classes.
+            Nothing is kept of it unless ``runs_dir`` is among the settings.
+        labels: The file of labels, where the embeddings' file has none.
+        watcher: Receives progress and notes.
+    """
+    if all("=" in part for part in given):
+        named = {part.partition("=")[0] for part in given}
+        rest = [f"{key}={value}" for key, value in UNTRAINED.items() if key not in named]
+        with tempfile.TemporaryDirectory() as folder:
+            config = load_trusted(None, [f"runs_dir={folder}", *rest, *given])
+            if config.model.weights == "none":
+                watcher.note("random weights; model.weights=imagenet takes trained ones")
+            tested = test_embeddings(train(config, watcher))
+            return tested.arrays(), tested.query_files()
+    if len(given) > 1:
+        raise BadInput(f"one run or file at a time, not {len(given)}: {', '.join(given)}")
+    path = Path(given[0])
+    if path.is_dir():
+        tested = test_embeddings(Run(path))
+        return tested.arrays(), tested.query_files()
+    if not path.is_file():
+        raise BadInput(f"'{path}' is neither the folder of a run nor an .npz or .npy file")
+    found = read_embeddings(path, labels)
+    return found, [f"row {number}" for number in range(len(found.embeddings))]
