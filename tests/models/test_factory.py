@@ -25,8 +25,7 @@ def test_named_networks_have_a_line_and_a_paper():
             assert entry.paper or entry.name == "small-cnn"
 
 
-@pytest.mark.parametrize("network", NAMED)
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("network", "channels"), zip(NAMED, (1, 3, 1, 3, 1), strict=True))
 def test_named_networks_train_on_grey_and_colour(network, channels):
     model = models.build(network, dim=16, channels=channels, pooling="avg+max")
     images = torch.randn(2, channels, 64, 64)
@@ -41,14 +40,12 @@ def test_named_networks_train_on_grey_and_colour(network, channels):
     ("network", "size", "shape"),
     [
         ("resnet18", 64, (512, 2, 2)),
-        ("timm:resnet18", 64, (512, 2, 2)),
         ("torchvision:resnet18", 64, (512, 2, 2)),
         ("resnet18.tv_in1k", 64, (512, 2, 2)),
         ("vit_tiny_patch16_224", 96, (192, 6, 6)),
         ("deit_tiny_distilled_patch16_224", 64, (192, 4, 4)),
         ("swin_tiny_patch4_window7_224", 64, (768, 2, 2)),
         ("xcit_nano_12_p16_224", 224, (128, 14, 14)),
-        ("mobilenetv3_small_050", 64, (288, 2, 2)),
         ("torchvision:densenet121", 64, (1024, 2, 2)),
         ("torchvision:squeezenet1_0", 64, (512, 3, 3)),
         ("torchvision:swin_t", 64, (768, 2, 2)),

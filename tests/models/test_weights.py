@@ -31,8 +31,10 @@ def test_own_checkpoint_comes_back_whole(trained, images, tmp_path):
     assert torch.equal(rebuilt(tmp_path / "model.safetensors")(images), trained(images))
 
 
-@pytest.mark.parametrize("container", ["", "state_dict", "model", "model_state_dict"])
-@pytest.mark.parametrize("wrapper", ["", "module.", "module.model."])
+@pytest.mark.parametrize(
+    ("container", "wrapper"),
+    [("", "module."), ("state_dict", ""), ("model", "module.model."), ("model_state_dict", "")],
+)
 def test_torch_files_in_every_usual_wrapping(trained, images, tmp_path, container, wrapper):
     tensors = {wrapper + k: v for k, v in trained.backbone.network.state_dict().items()}
     whole = {container: tensors, "epoch": 3} if container else tensors
@@ -91,8 +93,9 @@ def test_a_missing_file_is_named():
         models.build("small-cnn", weights="nowhere.pth")
 
 
-@pytest.mark.parametrize("name", ["broken.pth", "broken.safetensors"])
-@pytest.mark.parametrize("content", [b"", b"no weights in here, just text" * 9])
+@pytest.mark.parametrize(
+    ("name", "content"), [("broken.pth", b"no weights, just text" * 9), ("broken.safetensors", b"")]
+)
 def test_files_that_are_no_weights_are_refused(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BadInput, match=name) as told:

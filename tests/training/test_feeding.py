@@ -61,9 +61,15 @@ def stream(source, workers=0, ahead=1, sampler="spc"):
     return TrainingBatches(Images(), source, batch_sampler, 3, CPU, feeding=feeding)
 
 
-@pytest.mark.parametrize("workers", [0, 1, 3])
-@pytest.mark.parametrize("kind", ["raw", "jpeg"])
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize(
+    ("workers", "kind", "layout"),
+    [
+        (0, "raw", torch.channels_last),
+        (1, "jpeg", torch.channels_last),
+        (3, "raw", torch.contiguous_format),
+        (3, "jpeg", torch.channels_last),
+    ],
+)
 def test_batches_are_those_of_the_transform_itself(pictures, workers, kind, layout):
     store, normalisation = pictures[kind], Normalisation()
     source = PixelSource(store, CROPS, normalisation, layout)

@@ -184,7 +184,6 @@ def test_the_front_stands_still_and_the_rest_learns(cut, overrides):
     [
         [],
         ["mix.where=feature", "mix.weight=0.5"],
-        ["mix.where=input"],
         ["train.ema=0.9", "sampler.name=frd"],
         ["loss.name=contrastive", "memory.size=40", "memory.start=2"],
     ],
@@ -277,8 +276,3 @@ def test_a_disk_that_is_too_small(tmp_path):
 def test_what_cannot_be_cut_is_refused(cut, overrides, sentence):
     with pytest.raises(BadInput, match=sentence):
         train(cut(*overrides))
-
-
-def test_the_key_does_not_rename_runs_without_it(tiny, cut):
-    assert "frozen_until" not in tiny().identity()["model"]
-    assert cut().identity()["model"]["frozen_until"] == "2"

@@ -44,8 +44,9 @@ def weights(tiny, patterns):
 
 
 @pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")  # the first is skipped
-@pytest.mark.parametrize("clip", ["clip_norm=1", "clip_value=0.01", "clip_norm=null"])
-@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize(
+    ("clip", "chunks"), [("clip_norm=1", 1), ("clip_value=0.01", 2), ("clip_norm=null", 2)]
+)
 def test_an_overflow_skips_the_step_and_lowers_the_scale(weights, scalers, clip, chunks):
     settings = (f"optim.{clip}", f"train.accumulate={chunks}", "train.epochs=1")
     before = weights("train.epochs=0")

@@ -118,11 +118,6 @@ def test_the_chosen_epoch_is_the_best_on_validation(tiny):
     assert run.result["validation"]["map@r"] == max(scores)
 
 
-def test_patience_ends_a_run(tiny):
-    run = train(tiny("train.patience=1", "train.epochs=30", "optim.lr=1e-12"))
-    assert run.result["epochs"] < 30
-
-
 class Scripted(TrainingLoop):
     """A learning whose validation scores are known beforehand, epoch by epoch."""
 
@@ -161,11 +156,6 @@ def test_patience_is_counted_in_epochs_or_in_validations(tiny, patterns, setting
 def test_the_two_kinds_of_patience_exclude_each_other(tiny):
     with pytest.raises(BadInput, match=r"train\.patience=1 and .* exclude each other"):
         train(tiny("train.patience=1", "train.patience_epochs=1"))
-
-
-def test_patience_in_epochs_does_not_rename_runs_without_it(tiny):
-    assert "patience_epochs" not in tiny("train.patience=2").identity()["train"]
-    assert tiny("train.patience_epochs=2").identity()["train"]["patience_epochs"] == 2
 
 
 def test_a_loss_that_is_no_number_stops_the_run_with_step_and_files(tiny):
@@ -240,17 +230,6 @@ def test_a_folder_that_is_no_run(tmp_path):
     with pytest.raises(BadInput, match=r"no config\.yaml"):
         _ = Run(tmp_path).config
     assert load(None).seed == 0
-
-
-def test_an_average_that_hardly_moves_tests_the_start(tiny):
-    common = ("protocol.test=false", "train.batches_per_epoch=2")
-    start = train(tiny(*common, "protocol.name=paper", "train.epochs=0"))
-    plain = train(tiny(*common, "protocol.name=paper", "train.epochs=1"))
-    slow = train(tiny(*common, "protocol.name=paper", "train.epochs=1", "train.ema=0.9999999"))
-    first, moved, kept = (load_file(str(run.weights)) for run in (start, plain, slow))
-    weight = "head.linear.weight"
-    assert (moved[weight] - first[weight]).abs().max() > 1e-3
-    torch.testing.assert_close(kept[weight], first[weight], atol=1e-6, rtol=0)
 
 
 def test_the_average_is_validated(tiny):

@@ -20,56 +20,37 @@ from lookalike.training import train
 from lookalike.training.building import PreparedParts
 from lookalike.training.signals import Interrupted
 
-SIZES = ["handwriting", "small-plain"]
-"""Transforms to images of 64 and of 128 pixels."""
 QUICK = ["protocol.name=paper", "protocol.test_untrained=false"]
 
-NETWORKS = ["test_vit", "test_resnet"]
-MORE = [
-    "cait_xxs24_224",
-    "coat_lite_tiny",
-    "convnext_atto",
-    "convnextv2_atto",
-    "deit_tiny_distilled_patch16_224",
-    "densenet121",
-    "edgenext_xx_small",
-    "efficientnet_b0",
-    "eva02_tiny_patch14_224",
-    "ghostnet_050",
-    "levit_128s",
-    "mobilenetv3_small_050",
-    "mobilenetv4_conv_small_050",
-    "mobilevit_xxs",
-    "regnetx_002",
-    "regnety_002",
-    "resnet10t",
-    "swin_tiny_patch4_window7_224",
-    "test_convnext",
-    "test_nfnet",
-    "test_vit2",
-    "test_vit4",
-    "tf_efficientnet_lite0",
-    "tiny_vit_5m_224",
-    "vit_small_patch14_reg4_dinov2",
-    "vit_tiny_patch16_224",
-    "vit_tiny_patch16_dinov3_qkvb",
-    "xcit_nano_12_p16_224",
-    "torchvision:googlenet",
-    "torchvision:mnasnet0_5",
-    "torchvision:mobilenet_v3_small",
-    "torchvision:resnet18",
-    "torchvision:shufflenet_v2_x0_5",
-    "torchvision:squeezenet1_1",
-    "torchvision:vgg11",
-]
-POOLED = [("test_vit3", "map")]
-MORE_POOLED = [
-    ("test_vit", "cls"),
-    ("vit_tiny_patch16_dinov3_qkvb", "cls"),
-    ("vit_small_patch14_reg4_dinov2", "cls"),
-    ("vit_pe_core_tiny_patch16_384", "map"),
-    ("eva02_tiny_patch14_224", "cls"),
-    ("xcit_nano_12_p16_224", "cls"),
+NETWORKS = [
+    ("test_vit3", "map"),
+    *(
+        pytest.param(network, pooling, marks=pytest.mark.slow)
+        for network, pooling in [
+            ("cait_xxs24_224", "avg"),
+            ("convnextv2_atto", "avg"),
+            ("deit_tiny_distilled_patch16_224", "avg"),
+            ("densenet121", "max"),
+            ("edgenext_xx_small", "avg"),
+            ("eva02_tiny_patch14_224", "cls"),
+            ("ghostnet_050", "avg+max"),
+            ("levit_128s", "avg"),
+            ("mobilenetv4_conv_small_050", "avg"),
+            ("mobilevit_xxs", "avg"),
+            ("regnety_002", "avg"),
+            ("swin_tiny_patch4_window7_224", "avg"),
+            ("test_nfnet", "avg"),
+            ("tiny_vit_5m_224", "avg"),
+            ("vit_pe_core_tiny_patch16_384", "map"),
+            ("vit_small_patch14_reg4_dinov2", "cls"),
+            ("vit_tiny_patch16_dinov3_qkvb", "cls"),
+            ("xcit_nano_12_p16_224", "cls"),
+            ("torchvision:googlenet", "avg"),
+            ("torchvision:mobilenet_v3_small", "avg"),
+            ("torchvision:shufflenet_v2_x0_5", "avg"),
+            ("torchvision:vgg11", "avg"),
+        ]
+    ),
 ]
 
 
@@ -141,35 +122,16 @@ def equals_unstopped(short, run, *overrides):
     torch.testing.assert_close(load_file(whole.weights), load_file(run.weights))
 
 
-def network_at(network, transform):
-    return f"model.network={network}", f"data.transform={transform}"
-
-
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", ["test_vit", "test_resnet"])
 def test_a_network(short, stops_at, tmp_path, network):
-    given = network_at(network, "handwriting")
+    given = (f"model.network={network}",)
     equals_unstopped(short, resumed(short, stops_at, tmp_path, *given), *given)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("transform", SIZES)
-@pytest.mark.parametrize("network", [*NETWORKS, *MORE])
-def test_every_network_at_two_sizes(short, stops_at, tmp_path, network, transform):
-    resumed(short, stops_at, tmp_path, *network_at(network, transform), *QUICK)
-
-
-@pytest.mark.parametrize(("network", "pooling"), POOLED)
-def test_a_pooling(short, stops_at, tmp_path, network, pooling):
-    given = (*network_at(network, "handwriting"), f"model.pooling={pooling}")
-    resumed(short, stops_at, tmp_path, *given, *QUICK)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("transform", SIZES)
-@pytest.mark.parametrize(("network", "pooling"), MORE_POOLED)
-def test_every_pooling_at_two_sizes(short, stops_at, tmp_path, network, pooling, transform):
-    given = (*network_at(network, transform), f"model.pooling={pooling}")
-    resumed(short, stops_at, tmp_path, *given, *QUICK)
+@pytest.mark.parametrize(("network", "pooling"), NETWORKS)
+def test_every_family_of_networks_and_pooling(short, stops_at, tmp_path, network, pooling):
+    given = (f"model.network={network}", f"model.pooling={pooling}", *QUICK)
+    resumed(short, stops_at, tmp_path, *given)
 
 
 def test_adapters_are_resumed_averaged_and_merged(short, stops_at, tmp_path):
