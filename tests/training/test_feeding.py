@@ -10,14 +10,12 @@ import pytest
 import torch
 
 from lookalike import data
-from lookalike.config import load
 from lookalike.data import Normalisation, own_transform
 from lookalike.data.image_random import ImageRandom
 from lookalike.data.transforms import Photo
 from lookalike.samplers import create
 from lookalike.training import train
 from lookalike.training.batches import Feeding, PixelSource, TrainingBatches, UnreadBatch, feed
-from lookalike.training.building import feeding_of
 
 pytestmark = pytest.mark.trust("my_views:views")
 
@@ -193,9 +191,3 @@ def test_the_kind_of_store_is_part_of_a_run(tiny, patterns):
     assert names["auto"] == names["raw"] != names["jpeg"]
     coarse = train(tiny(*given, "data.store=jpeg", "data.jpeg_quality=30")).folder.name
     assert coarse != names["jpeg"]
-
-
-def test_transforms_of_ones_own_do_not_share_the_global_generator_with_training():
-    for name, threads in (("small", 3), ("my_views:views", 0)):
-        config = load(None, [f"data.transform={name}", "train.workers=3"])
-        assert feeding_of(config).threads(CPU) == threads

@@ -187,13 +187,8 @@ def memory_format_of(config: RunConfig) -> torch.memory_format:
 
 
 def feeding_of(config: RunConfig) -> Feeding:
-    """How the batches of a run are made.
-
-    Functions of one's own seed torch's global generator, from which training draws too (mixing,
-    miners, dropout), so they run in its thread.
-    """
-    own = ":" in preset_name(config.data.transform)
-    return Feeding(0 if own else config.train.workers, config.train.prefetch)
+    """How the batches of a run are made."""
+    return Feeding(config.train.workers, config.train.prefetch)
 
 
 def pooled_features(model: EmbeddingModel) -> Callable[[Tensor], Tensor]:
