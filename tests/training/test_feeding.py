@@ -17,8 +17,6 @@ from lookalike.samplers import create
 from lookalike.training import train
 from lookalike.training.batches import Feeding, PixelSource, TrainingBatches, UnreadBatch, feed
 
-pytestmark = pytest.mark.trust("my_views:views")
-
 CPU = torch.device("cpu")
 CROPS = Photo("test", 40, 24, scale=(0.2, 1.0))
 LABELS = np.repeat(np.arange(12), 8)

@@ -17,7 +17,7 @@ from lookalike import losses, miners, samplers
 from lookalike.evaluation import evaluate
 from lookalike.models import lda, pca
 from lookalike.models.head import Head
-from lookalike.training.objective import fill_loss_sizes
+from lookalike.training.objective import Objective, fill_loss_sizes
 
 
 class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -122,14 +122,13 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         )
         loss = losses.create(self.loss, **settings)
         miner = miners.create(self.miner, **(self.miner_settings or {})) if self.miner else None
-        groups = [{"params": list(self.head_.parameters()), "lr": self.lr}]
-        if learned := list(loss.parameters()):
-            groups.append({"params": learned, "lr": self.loss_lr or self.lr, "weight_decay": 0.0})
+        objective = Objective(loss, miner)
+        own: dict[str, Any] = {"params": list(self.head_.parameters())}
+        learned = {"params": list(loss.parameters()), "lr": self.loss_lr or self.lr}
+        groups = [own, learned | {"weight_decay": 0.0}]
         optimizer = torch.optim.AdamW(groups, lr=self.lr, weight_decay=self.weight_decay)
         for batch in self._batches(labels, seed):
-            embeddings, classes = self.head_(rows[batch]), labels[batch]
-            mined = None if miner is None else miner(embeddings, classes)
-            value = loss(embeddings, classes, mined)
+            value, _ = objective(self.head_, rows[batch], labels[batch])
             optimizer.zero_grad()
             value.backward()
             optimizer.step()
