@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from lookalike.cli import main
-from lookalike.cli.signals import SIGNALS
+from lookalike.signals import SIGNALS
 
 COLOURS = {
     "amber": (230, 160, 30),

@@ -107,7 +107,7 @@ def test_an_index_that_was_begun_is_completed_by_add(tmp_path, photos, monkeypat
     """The same command would refuse the index that is there."""
     from lookalike.cli.index import create
     from lookalike.search import Index, ingest
-    from lookalike.training.signals import Interrupted
+    from lookalike.signals import Interrupted
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt

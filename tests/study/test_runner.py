@@ -2,12 +2,12 @@
 
 import pytest
 
+from lookalike.signals import Interrupted
 from lookalike.study import runner
 from lookalike.study.config import parse_study
 from lookalike.study.plan import make_plan
 from lookalike.study.runner import Task, TaskRunner
 from lookalike.training import building
-from lookalike.training.signals import Interrupted
 
 
 def test_a_stopped_task_is_no_failed_one(monkeypatch):

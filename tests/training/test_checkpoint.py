@@ -11,8 +11,8 @@ import torch
 
 from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
+from lookalike.signals import Interrupted
 from lookalike.training import checkpoint, train
-from lookalike.training.signals import Interrupted
 
 
 def test_the_copy_is_of_the_moment(tmp_path, monkeypatch):

@@ -14,11 +14,11 @@ from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.export import export
 from lookalike.runs.run import test_embeddings
+from lookalike.signals import Interrupted
 from lookalike.study import runner
 from lookalike.study.runner import Task, TaskRunner
 from lookalike.training import train
 from lookalike.training.building import PreparedParts
-from lookalike.training.signals import Interrupted
 
 QUICK = ["protocol.name=paper", "protocol.test_untrained=false"]
 

@@ -8,7 +8,7 @@ import pytest
 
 WAITING = """
 import threading
-from lookalike.training.signals import stop_signals
+from lookalike.signals import stop_signals
 with stop_signals({enabled}):
     print("ready", flush=True)
     while True:

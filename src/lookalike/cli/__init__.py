@@ -7,7 +7,7 @@ is one sentence too.
 import os
 from typing import Any
 
-from lookalike.cli.signals import Stopping
+from lookalike.signals import Stopping
 
 __all__ = ["app", "main"]
 

@@ -79,7 +79,7 @@ def embed(
     from lookalike.inference.bulk.job import Options, Share
     from lookalike.inference.bulk.source import open_source, require_readable
     from lookalike.search.ingest import embed_into, open_or_create
-    from lookalike.training.signals import Interrupted
+    from lookalike.signals import Interrupted
 
     if len(given) != (2 if network is None else 1):
         raise BadInput(

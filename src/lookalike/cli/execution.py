@@ -63,7 +63,7 @@ class Execution:
         Yields:
             ``executor``, ``folder`` and ``watcher``.
         """
-        from lookalike.training.signals import Interrupted
+        from lookalike.signals import Interrupted
 
         executor = self.make_executor
         try:

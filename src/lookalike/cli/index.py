@@ -87,7 +87,7 @@ def create(
     from lookalike.inference.bulk.source import open_source, require_readable
     from lookalike.search import Index
     from lookalike.search.ingest import embed_into
-    from lookalike.training.signals import Interrupted
+    from lookalike.signals import Interrupted
 
     if len(given) != (2 if network is None else 1):
         raise BadInput(

@@ -22,8 +22,8 @@ import torch
 
 from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
+from lookalike.signals import Interrupted
 from lookalike.study.runner import Task, TaskResult, TaskRunner
-from lookalike.training.signals import Interrupted
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 """Set to 1: the same sums in the same order, however many cores there are."""

@@ -20,6 +20,7 @@ from lookalike.files import FULL
 from lookalike.models.head import l2_normalise
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run, RunIsBusy, test_embeddings
+from lookalike.signals import Interrupted
 from lookalike.study.baselines import FoldFeatures, baselines, final_scores
 from lookalike.study.classes import WHOLE
 from lookalike.study.result_files import without_folders
@@ -28,7 +29,6 @@ from lookalike.training.building import PreparedParts, feeding_of, splits_of
 from lookalike.training.loop import TrainingLoop
 from lookalike.training.runner import train, train_once
 from lookalike.training.score import TrainingRows, needs_training
-from lookalike.training.signals import Interrupted
 
 Made = TypeVar("Made")
 Kind = Literal["validate", "repeat", "baselines"]

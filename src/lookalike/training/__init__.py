@@ -2,11 +2,11 @@
 
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run
+from lookalike.signals import Interrupted
 from lookalike.training.batches import embed
 from lookalike.training.distributed.gather import average_gradients, gather_rows
 from lookalike.training.distributed.ranks import is_first
 from lookalike.training.runner import train
-from lookalike.training.signals import Interrupted
 
 __all__ = [
     "Interrupted",

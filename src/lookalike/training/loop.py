@@ -21,6 +21,7 @@ from lookalike.models.lora import merge_lora, merged_state
 from lookalike.progress import Watcher
 from lookalike.runs.run import Run
 from lookalike.samplers import StoreSampler
+from lookalike.signals import Interrupted, stop_signals
 from lookalike.training import checkpoint
 from lookalike.training.batches import embed
 from lookalike.training.building import (
@@ -40,7 +41,6 @@ from lookalike.training.monitor import LogEpoch, StepMonitor, TrainingProgress, 
 from lookalike.training.objective import build_objective
 from lookalike.training.optimizer import WeightAverage, build_optimizer, build_schedule
 from lookalike.training.score import first_line, format_score, score, to_evaluation_device
-from lookalike.training.signals import Interrupted, stop_signals
 
 
 class TrainingLoop:

@@ -37,8 +37,8 @@ from lookalike.data import ImageSet
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.ops.device import keep_freed_memory
 from lookalike.progress import Watcher
+from lookalike.signals import Interrupted, stop_signals
 from lookalike.training.distributed.ranks import LostRank, launched, world_size
-from lookalike.training.signals import Interrupted, stop_signals
 
 UNSYNCED = (
     "forward_sync_buffers"

@@ -1,23 +1,73 @@
-"""Ctrl-C, SIGTERM and a closed terminal: one sentence and exit code 130, whenever they come."""
+"""Ctrl-C, SIGTERM and a closed terminal: one sentence and exit code 130, whenever they come.
+
+A command ends at once (:class:`Stopping`), a training after its step (:func:`stop_signals`).
+"""
 
 import atexit
 import os
 import signal
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 from lookalike.errors import LookalikeError
 
-__all__ = ["STOPPED", "Stopping"]
+__all__ = ["SIGNALS", "STOPPED", "Interrupted", "Stopping", "stop_signals"]
 
 STOPPED = 130
 """The exit code after Ctrl-C, SIGTERM or SIGHUP."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SENTENCE = "stopped; the same command starts again"
 SECONDS_BEFORE_RAISING_AGAIN = 0.05
+
+
+class Interrupted(LookalikeError):
+    """Work was stopped by a signal; the same command resumes it."""
+
+    exit_code = STOPPED
+
+
+def _handle(react: Callable[[int], None]) -> dict[signal.Signals, Any]:
+    """Let ``react`` handle the signals, and end the process at the third; the former handlers.
+
+    Those that the process was started to ignore (``nohup``, a job in the background) are ignored.
+    Only the main thread can set handlers.
+    """
+    received = 0
+
+    def handle(number: int, _: FrameType | None) -> None:
+        nonlocal received
+        received += 1
+        if received > 2:
+            os._exit(STOPPED)
+        react(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    caught = [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+    return {number: signal.signal(number, handle) for number in caught}
+
+
+@contextmanager
+def stop_signals(enabled: bool = True) -> Iterator[list[int]]:
+    """A list of the signals received meanwhile; a training stops after its step.
+
+    Of several processes only the first one reacts: it saves, and its end ends all. A signal that
+    came too late for the last step is raised again at the end of the block. A third signal ends the
+    process at once, whatever it waits for.
+    """
+    received: list[int] = []
+    former = _handle(received.append if enabled else lambda _: None)
+    try:
+        yield received
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    if received:
+        signal.raise_signal(received[0])
 
 
 class Stopping:
@@ -34,10 +84,7 @@ class Stopping:
         self.ended = False
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # others cannot set handlers
-            for number in SIGNALS:
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    signal.signal(number, self._handle)
+        if _handle(self._react):
             sys.unraisablehook = self._raise_again
             atexit.register(self._last)
         return self
@@ -59,10 +106,9 @@ class Stopping:
         cause = error.__context__
         return isinstance(cause, LookalikeError) and cause.exit_code == STOPPED
 
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+    def _react(self, number: int) -> None:
         self.received += 1
-        if self.received > 2:
-            os._exit(STOPPED)
+        self.number = number
         if self.received == 1 and not self.ended:
             raise KeyboardInterrupt
 
@@ -90,9 +136,8 @@ class Stopping:
             again.start()
 
     def _send(self) -> None:
-        caught = [one for one in SIGNALS if signal.getsignal(one) == self._handle]
-        if caught and not self.ended:
-            os.kill(os.getpid(), caught[0])
+        if not self.ended:
+            os.kill(os.getpid(), self.number)
 
 
 def _print(sentence: str) -> None:
