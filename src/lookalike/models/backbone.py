@@ -1,8 +1,10 @@
 """A network as a backbone: images in, one feature map out, whatever its own output layout."""
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from lookalike.data.transforms import Normalisation
@@ -15,6 +17,7 @@ __all__ = [
     "fit_channels",
     "normalisation_for",
     "replace_first_convolution",
+    "takes",
 ]
 
 
@@ -164,6 +167,15 @@ class Backbone(nn.Module):
         if count % rows:
             rows = 1  # tokens were merged or dropped: there is no grid
         return patches.reshape(*patches.shape[:2], rows, count // rows)
+
+
+def takes(network: nn.Module, shape: tuple[int, ...]) -> bool:
+    """Whether a network accepts images of a shape; a copy without data is tried."""
+    try:
+        copy.deepcopy(network).to("meta").eval()(torch.empty(1, *shape, device="meta"))
+    except (BadInput, AssertionError, RuntimeError, ValueError, IndexError):
+        return False
+    return True
 
 
 def first_convolution(network: nn.Module) -> tuple[str, nn.Conv2d | None]:

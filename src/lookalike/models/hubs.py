@@ -24,6 +24,7 @@ from lookalike.models.backbone import (
     first_token,
     normalisation_for,
     replace_first_convolution,
+    takes,
 )
 from lookalike.models.weights import load_by_name, load_by_order, read_tensors
 from lookalike.registry import NETWORKS
@@ -127,33 +128,19 @@ def _resized(
         whole = zip(size, network.patch_embed.patch_size, strict=True)
         network.set_input_size([-(-side // patch) * patch for side, patch in whole])
         return network
-    if not network.pretrained_cfg["fixed_input_size"] or _takes(network, (channels, *size)):
+    if not network.pretrained_cfg["fixed_input_size"] or takes(network, (channels, *size)):
         return network
     try:
         resized = _timm_network(name, channels, pretrained, img_size=size)[0]
     except BadInput:
         resized = network
-    if resized is network or not _takes(resized, (channels, *size)):
+    if resized is network or not takes(resized, (channels, *size)):
         own = network.pretrained_cfg["input_size"][1]
         raise BadInput(
             f"timm's '{name}' cannot take images of {size[0]} pixels (its own have {own}); choose "
             "other transforms or another network"
         )
     return resized
-
-
-def _takes(network: nn.Module, shape: tuple[int, ...]) -> bool:
-    try:
-        _meta_features(network, shape)
-    except (AssertionError, RuntimeError, ValueError, IndexError):  # its shapes do not match
-        return False
-    return True
-
-
-def _meta_features(network: nn.Module, shape: tuple[int, ...]) -> tuple[nn.Module, Any]:
-    """A copy of the network without data, and the shape of what it gives for one image."""
-    meta = copy.deepcopy(network).to("meta").eval()
-    return meta, _forward_features(meta, torch.empty(1, *shape, device="meta"))
 
 
 @torch.enable_grad()
@@ -163,7 +150,8 @@ def _freeze_unused(name: str, network: nn.Module, shape: tuple[int, ...]) -> Ten
     Some networks keep layers after the last map even without classes; their gradients would be
     missing, which distributed training does not allow. They are found with a copy without data.
     """
-    meta, found = _meta_features(network, shape)
+    meta = copy.deepcopy(network).to("meta").eval()
+    found: Any = _forward_features(meta, torch.empty(1, *shape, device="meta"))
     parameters = dict(meta.named_parameters())
     if not isinstance(found, Tensor):
         raise BadInput(f"timm's '{name}' gives several maps; choose a network that gives one")
