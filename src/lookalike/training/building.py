@@ -23,7 +23,7 @@ from lookalike.models.lora import require_peft, with_lora
 from lookalike.progress import Watcher
 from lookalike.registry import SAMPLERS
 from lookalike.samplers import BatchSampler
-from lookalike.training.batches import Feeding, InputSource, PixelSource, TrainingBatches, embed
+from lookalike.training.batches import Feeding, InputSource, PixelSource, embed
 from lookalike.training.distributed.launch import may_be_unused, prepared_fabric
 from lookalike.training.features import Features, Frozen, open_features
 
@@ -160,8 +160,12 @@ def build_model(config: RunConfig, store: ImageStore, preset: Preset) -> Embeddi
         model = with_lora(model, **wanted.lora.model_dump(), image_size=preset.size)
     model.views = preset.views
     freeze(model, wanted)
-    model.to(memory_format=memory_format_of(config))
-    return model
+    return model.to(memory_format=memory_format_of(config))
+
+
+def memory_format_of(config: RunConfig) -> torch.memory_format:
+    """The memory format of the weights and of a batch."""
+    return torch.channels_last if config.train.channels_last else torch.contiguous_format
 
 
 def freeze(model: EmbeddingModel, wanted: ModelConfig) -> None:
@@ -171,19 +175,6 @@ def freeze(model: EmbeddingModel, wanted: ModelConfig) -> None:
         bn_affine=wanted.freeze_bn_affine,
         backbone=wanted.freeze_backbone or wanted.frozen,
     )
-
-
-def pixels_of(
-    config: RunConfig, store: ImageStore, preset: Preset, model: EmbeddingModel
-) -> PixelSource:
-    """The images as the network expects them."""
-    normalisation = preset.normalisation(model.normalisation)
-    return PixelSource(store, preset, normalisation, memory_format_of(config))
-
-
-def memory_format_of(config: RunConfig) -> torch.memory_format:
-    """The memory format of a batch."""
-    return torch.channels_last if config.train.channels_last else torch.contiguous_format
 
 
 def feeding_of(config: RunConfig) -> Feeding:
@@ -219,20 +210,6 @@ def build_sampler(config: RunConfig, subset: Subset) -> BatchSampler:
             f"{type(sampler).__name__}"
         )
     return sampler
-
-
-def build_batches(
-    config: RunConfig, subset: Subset, source: InputSource, device: torch.device
-) -> TrainingBatches:
-    """The batches of a configuration over the images of ``subset``."""
-    return TrainingBatches(
-        subset,
-        source,
-        build_sampler(config, subset),
-        config.seed,
-        device,
-        feeding=feeding_of(config),
-    )
 
 
 @dataclass
@@ -313,17 +290,32 @@ class PreparedParts:
         if config.model.frozen:
             features = self.features(config, device)
             seed_everything(config.seed, verbose=False)
-            return bundle_of_features(config.model, features, device)
-        store, preset = self.store(config), self.preset(config)
+            wanted = config.model
+            head = EmbeddingModel.of_features(
+                features.views.shape[2],
+                dim=wanted.dim,
+                layer_norm=wanted.layer_norm,
+                normalize=wanted.normalize,
+            )
+            return ModelBundle(head.to(device), features, features.parameters)
+        self.store(config)
         begun = time.monotonic()
-        seed_everything(config.seed, verbose=False)
-        model = build_model(config, store, preset).to(device)
-        pixels = pixels_of(config, store, preset, model)
+        model, pixels = self._network(config, device)
         found = ModelBundle(model, pixels)
         if config.model.frozen_until or config.model.freeze_until:
             found = self._cut(config, found, pixels, device)
         self.preparing_seconds += time.monotonic() - begun
         return found
+
+    def _network(
+        self, config: RunConfig, device: torch.device
+    ) -> tuple[EmbeddingModel, PixelSource]:
+        """The network with its initial weights, and the images as it expects them."""
+        seed_everything(config.seed, verbose=False)
+        store, preset = self.store(config), self.preset(config)
+        model = build_model(config, store, preset).to(device)
+        normalisation = preset.normalisation(model.normalisation)
+        return model, PixelSource(store, preset, normalisation, memory_format_of(config))
 
     def _cut(
         self, config: RunConfig, whole: ModelBundle, pixels: PixelSource, device: torch.device
@@ -354,10 +346,7 @@ class PreparedParts:
         on = device or self.fabric(config).device
 
         def frozen() -> Frozen:
-            seed_everything(config.seed, verbose=False)
-            store, preset = self.store(config), self.preset(config)
-            model = build_model(config, store, preset).to(on)
-            pixels = pixels_of(config, store, preset, model)
+            model, pixels = self._network(config, on)
             count = sum(weight.numel() for weight in model.backbone.parameters())
             return Frozen(pooled_features(model), pixels, count, on, feeding_of(config))
 
@@ -399,19 +388,6 @@ class PreparedParts:
         while len(kept) > KEPT.get(kind, 64):
             del kept[next(iter(kept))]
         return part
-
-
-def bundle_of_features(
-    wanted: ModelConfig, features: Features, device: torch.device
-) -> ModelBundle:
-    """A head on computed features."""
-    head = EmbeddingModel.of_features(
-        features.views.shape[2],
-        dim=wanted.dim,
-        layer_norm=wanted.layer_norm,
-        normalize=wanted.normalize,
-    )
-    return ModelBundle(head.to(device), features, features.parameters)
 
 
 def initial_head(

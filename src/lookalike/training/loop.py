@@ -23,11 +23,11 @@ from lookalike.runs.run import Run
 from lookalike.samplers import StoreSampler
 from lookalike.signals import Interrupted, stop_signals
 from lookalike.training import checkpoint
-from lookalike.training.batches import embed
+from lookalike.training.batches import TrainingBatches, embed
 from lookalike.training.building import (
     HeadWeights,
     ModelBundle,
-    build_batches,
+    build_sampler,
     feeding_of,
 )
 from lookalike.training.distributed.gather import (
@@ -90,7 +90,14 @@ class TrainingLoop:
             (self.objective if config.model.frozen else self.model.backbone).compile()
 
         # Its batches
-        self.batches = build_batches(config, split.train, self.source, fabric.device)
+        self.batches = TrainingBatches(
+            split.train,
+            self.source,
+            build_sampler(config, split.train),
+            config.seed,
+            fabric.device,
+            feeding=feeding_of(config),
+        )
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
         # whether the final test, which can be taken once, is of the weights before training too
