@@ -39,7 +39,12 @@ from lookalike.training.distributed.ranks import from_first, is_first, world_siz
 from lookalike.training.forward import DropoutRNG, ForwardDispatch, recompute_blocks
 from lookalike.training.monitor import LogEpoch, StepMonitor, TrainingProgress, open_loggers
 from lookalike.training.objective import build_objective
-from lookalike.training.optimizer import WeightAverage, build_optimizer, build_schedule
+from lookalike.training.optimizer import (
+    WeightAverage,
+    build_optimizer,
+    build_schedule,
+    clip_gradients,
+)
 from lookalike.training.score import first_line, format_score, score, to_evaluation_device
 
 
@@ -90,13 +95,9 @@ class TrainingLoop:
             (self.objective if config.model.frozen else self.model.backbone).compile()
 
         # Its batches
+        train, sampler = split.train, build_sampler(config, split.train)
         self.batches = TrainingBatches(
-            split.train,
-            self.source,
-            build_sampler(config, split.train),
-            config.seed,
-            fabric.device,
-            feeding=feeding_of(config),
+            train, self.source, sampler, config.seed, fabric.device, feeding=feeding_of(config)
         )
         self.per_epoch = config.train.batches_per_epoch or len(self.batches.sampler)
         self.total = config.train.epochs * self.per_epoch
@@ -227,7 +228,7 @@ class TrainingLoop:
         loss, embeddings = self.objective(self.network, images, labels)
         self.backpropagate(loss)
         average_gradients(self.objective.parameters())
-        self.clip_gradients()
+        clip_gradients(self.config.optim, self.fabric, self.trainable, self.optimizer)
         self.optimizer_step()
         self.schedule.step()
         if self.ema is not None:
@@ -235,21 +236,6 @@ class TrainingLoop:
         if self.batches.sampler.uses_embeddings:
             self.batches.sampler.observe(torch.as_tensor(positions), embeddings.detach())
         return loss.detach()
-
-    def clip_gradients(self) -> None:
-        """Clip as configured.
-
-        Gradients that are not finite are no error here: in half precision the scaler skips the
-        step and lowers its scale; otherwise the next loss is not finite either, and the run stops
-        there with the step and the files of the batch.
-        """
-        optim = self.config.optim
-        if optim.clip_value is not None:
-            self.fabric.clip_gradients(self.trainable, self.optimizer, clip_val=optim.clip_value)
-        if optim.clip_norm is not None:
-            self.fabric.clip_gradients(
-                self.trainable, self.optimizer, max_norm=optim.clip_norm, error_if_nonfinite=False
-            )
 
     def end_epoch(self, loggers: list[LogEpoch]) -> None:
         """Validate the epoch if it is due, and log it. Epoch 0 is the model before training."""

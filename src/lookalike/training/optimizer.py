@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 from timm.optim import param_groups_layer_decay  # type: ignore[attr-defined]
 from torch import Tensor, nn, optim
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR, StepLR
@@ -108,6 +109,22 @@ def _warmed_up(config: OptimConfig, batches: int, total: int, step: int) -> floa
     if config.schedule == "cosine":
         return (1 + math.cos(math.pi * after / max(1, total - config.warmup_steps))) / 2
     return 1.0
+
+
+def clip_gradients(
+    config: OptimConfig, fabric: Fabric, module: nn.Module, optimizer: optim.Optimizer
+) -> None:
+    """Clip the gradients of a module as configured.
+
+    Gradients that are not finite are no error here: in half precision the scaler skips the step and
+    lowers its scale; otherwise the next loss is not finite either, and the run stops there with the
+    step and the files of the batch.
+    """
+    if config.clip_value is not None:
+        fabric.clip_gradients(module, optimizer, clip_val=config.clip_value)
+    if config.clip_norm is not None:
+        norm = config.clip_norm
+        fabric.clip_gradients(module, optimizer, max_norm=norm, error_if_nonfinite=False)
 
 
 class WeightAverage:
