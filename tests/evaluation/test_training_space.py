@@ -57,8 +57,8 @@ def test_structure_of_the_training_images(clusters):
     ("change", "sentence"),
     [
         ({"training": None, "training_labels": None}, "'utilization' needs the embeddings of"),
-        ({"training_labels": None}, "training embeddings need training_labels"),
-        ({"training": None}, "training_labels need training embeddings"),
+        ({"training_labels": None}, "training_labels go together"),
+        ({"training": None}, "training_labels go together"),
         ({"training_labels": range(19)}, "20 training embeddings but 19 training labels"),
         ({"training": np.ones((20, 3))}, "4 columns and training embeddings 3"),
         ({"training_labels": np.ones((20, 2))}, "not a multi-hot table"),

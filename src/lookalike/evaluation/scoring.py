@@ -1,7 +1,6 @@
 """Score a set of embeddings, in one process or shared by several."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -13,7 +12,7 @@ from torch import Tensor
 from lookalike.errors import BadInput
 from lookalike.evaluation import inputs
 from lookalike.evaluation.inputs import ArrayLike, DistanceName, LabelArray
-from lookalike.evaluation.metrics import Metric, check_metrics
+from lookalike.evaluation.metrics import check_metrics
 from lookalike.evaluation.ranks import ProgressCallback, RankOptions, Ties, rank_embeddings
 from lookalike.evaluation.relevance import Relevance
 from lookalike.evaluation.reranking import Reranking, find_reranking
@@ -22,66 +21,6 @@ from lookalike.evaluation.space import EmbeddingSpace
 from lookalike.labels import Comparison
 
 DEFAULT_METRICS = ("recall@1", "map@r")
-
-
-@dataclass(frozen=True)
-class RetrievalData:
-    """Queries and gallery, checked: float32 rows, and who is relevant to whom."""
-
-    queries: Tensor
-    gallery: Tensor | None
-    labels: LabelArray
-    relevance: Relevance
-    training: EmbeddingSpace | None = None
-    compared: bool = False
-    """Whether labels agree as a function of the caller's says."""
-
-    @staticmethod
-    def of(
-        embeddings: ArrayLike,
-        labels: ArrayLike,
-        gallery: ArrayLike | None = None,
-        gallery_labels: ArrayLike | None = None,
-        ignore: ArrayLike | None = None,
-        gallery_ignore: ArrayLike | None = None,
-        distance: DistanceName = "cosine",
-        training: ArrayLike | None = None,
-        training_labels: ArrayLike | None = None,
-        label_comparison: Comparison | None = None,
-    ) -> "RetrievalData":
-        """Check and convert the arguments of ``score``."""
-        inputs.check_choice(distance, DistanceName, "distance")
-        rule = label_comparison is not None
-        queries, own_labels = _checked(embeddings, labels, "", distance, compared=rule)
-        others = other_labels = None
-        if gallery is not None:
-            if gallery_labels is None:
-                raise BadInput("a gallery needs gallery_labels")
-            others, other_labels = _checked(
-                gallery, gallery_labels, "gallery ", distance, queries, compared=rule
-            )
-        elif gallery_labels is not None:
-            raise BadInput("gallery_labels need a gallery")
-        ignored = (_identities(ignore), _identities(gallery_ignore))
-        relevance = Relevance(own_labels, other_labels, *ignored, label_comparison)
-        if rule and own_labels.ndim == 2:  # every different row is a class
-            own_labels = np.unique(own_labels, axis=0, return_inverse=True)[1].reshape(-1)
-        known = None
-        if training is not None:
-            if training_labels is None:
-                raise BadInput("training embeddings need training_labels")
-            rows, classes = _checked(training, training_labels, "training ", distance, queries)
-            if classes.ndim == 2:
-                raise BadInput("training labels must be one label per item, not a multi-hot table")
-            known = EmbeddingSpace(rows, _codes(classes, rows.device))
-        elif training_labels is not None:
-            raise BadInput("training_labels need training embeddings")
-        return RetrievalData(queries, others, own_labels, relevance, known, rule)
-
-    def space(self, seed: int) -> EmbeddingSpace:
-        """The queries as points of classes."""
-        codes = _codes(self.labels, self.queries.device)
-        return EmbeddingSpace(self.queries, codes, seed, self.training)
 
 
 class ScoreOptions(TypedDict, total=False):
@@ -201,37 +140,44 @@ def score(
     """
     asked = check_metrics(metrics)
     inputs.check_choice(ties, Ties, "rule for ties")
-    distributed = distributed and dist.is_available() and dist.is_initialized()
+    inputs.check_choice(distance, DistanceName, "distance")
     if confidence is not None and not 0 < confidence < 1:
         raise BadInput(f"confidence must lie between 0 and 1, not {confidence}")
-    reranking = None if rerank is None else find_reranking(rerank)
-    data = RetrievalData.of(
-        embeddings,
-        labels,
-        gallery,
-        gallery_labels,
-        ignore,
-        gallery_ignore,
-        distance,
-        training,
-        training_labels,
-        label_comparison,
-    )
+    rule = label_comparison is not None
+    queries, classes = _checked(embeddings, labels, "", distance, compared=rule)
+    others = _beside(queries, gallery, gallery_labels, "gallery", distance, compared=rule)
+    known = _beside(queries, training, training_labels, "training", distance)
+    items, item_classes = others or (None, None)
+    ignored = _identities(ignore), _identities(gallery_ignore)
+    relevance = Relevance(classes, item_classes, *ignored, label_comparison)
     ranked = [metric for metric in asked if metric.per_query]
     of_space = [metric for metric in asked if not metric.per_query]
-    _check_metrics_of_space(of_space, data, reranking)
+    for metric in of_space:
+        if rerank is not None:
+            raise BadInput(f"re-ranking cannot change '{metric.name}': it needs metrics of ranks")
+        if rule:
+            raise BadInput(f"'{metric.name}' needs classes; take it without label_comparison")
+        if classes.ndim == 2:
+            raise BadInput(f"'{metric.name}' needs one label per item, not a multi-hot table")
+        if metric.needs_training and known is None:
+            raise BadInput(
+                f"'{metric.name}' needs the embeddings of the training images: give training and "
+                "training_labels, or name it in protocol.metrics of a run"
+            )
+    if rule and classes.ndim == 2:  # every different row is a class
+        classes = np.unique(classes, axis=0, return_inverse=True)[1].reshape(-1)
+    distributed = distributed and dist.is_available() and dist.is_initialized()
     span = None
     if distributed:  # the queries that this process ranks
-        count, rank, number = len(data.queries), dist.get_rank(), dist.get_world_size()
+        count, rank, number = len(queries), dist.get_rank(), dist.get_world_size()
         span = count * rank // number, count * (rank + 1) // number
     options: RankOptions = {
         "ties": ties, "memory_mb": memory_mb, "progress": progress, "span": span,
     }  # fmt: skip
-    sets = data.queries, data.gallery, data.relevance
-    if reranking is None:
-        blocks = rank_embeddings(*sets, distance=distance, **options)
+    if rerank is None:
+        blocks = rank_embeddings(queries, items, relevance, distance=distance, **options)
     elif distance == "cosine":
-        blocks = reranking.rank(*sets, **options)
+        blocks = find_reranking(rerank).rank(queries, items, relevance, **options)
     else:
         raise BadInput("re-ranking is by the cosine")
     parts: dict[str, list[NDArray[np.float64]]] = {metric.name: [] for metric in ranked}
@@ -244,82 +190,78 @@ def score(
     # k-means and the like cannot be shared: the first process computes them for all.
     scores: dict[str, float] = {}
     if of_space and (not distributed or dist.get_rank() == 0):
-        space = data.space(seed)
+        beside = None if known is None else EmbeddingSpace(known[0], _codes(*known))
+        space = EmbeddingSpace(queries, _codes(queries, classes), seed, beside)
         scores = {metric.name: float(metric.function(space, *metric.k)) for metric in of_space}
     if distributed:  # the values of all processes, in order of the queries
         shares: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(shares, (values, without, scores))
         values = {name: np.concatenate([share[0][name] for share in shares]) for name in values}
         without, scores = sum(share[1] for share in shares), shares[0][2]
-    if values and without == data.relevance.queries:
+    if values and without == relevance.queries:
         raise BadInput(
             "no query has a relevant item in the gallery: "
-            + ("no label occurs twice" if data.relevance.itself else "no label is in both")
+            + ("no label occurs twice" if relevance.itself else "no label is in both")
         )
     summaries = {metric.name: metric.summary for metric in ranked}
     scores |= {name: summarize(of_each, summaries[name]) for name, of_each in values.items()}
     intervals = {}
     if confidence:
-        intervals = bootstrap_intervals(values, data.labels, confidence, resamples, seed, summaries)
+        intervals = bootstrap_intervals(values, classes, confidence, resamples, seed, summaries)
     return Evaluation(
         scores={metric.name: scores[metric.name] for metric in asked},
         per_query=values,
-        labels=data.labels,
-        queries=data.relevance.queries,
-        gallery=data.relevance.gallery,
+        labels=classes,
+        queries=relevance.queries,
+        gallery=relevance.gallery,
         queries_without_relevant=without,
         intervals=intervals,
         summaries=summaries,
     )
 
 
-def _check_metrics_of_space(
-    metrics: Sequence[Metric], data: RetrievalData, reranking: Reranking | None
-) -> None:
-    """Refuse metrics of the embedding space where there are no classes, or other ranks."""
-    for metric in metrics:
-        if reranking is not None:
-            raise BadInput(f"re-ranking cannot change '{metric.name}': it needs metrics of ranks")
-        if data.labels.ndim == 2:
-            raise BadInput(f"'{metric.name}' needs one label per item, not a multi-hot table")
-        if data.compared:
-            raise BadInput(f"'{metric.name}' needs classes; take it without label_comparison")
-        if metric.needs_training and data.training is None:
-            raise BadInput(
-                f"'{metric.name}' needs the embeddings of the training images: give training and "
-                "training_labels, or name it in protocol.metrics of a run"
-            )
-
-
-def _codes(labels: LabelArray, device: torch.device) -> Tensor:
-    """The labels as class indices from 0."""
-    return torch.from_numpy(np.unique(labels, return_inverse=True)[1]).to(device)
+def _codes(rows: Tensor, labels: LabelArray) -> Tensor:
+    """The labels of rows as class indices from 0, on their device."""
+    return torch.from_numpy(np.unique(labels, return_inverse=True)[1]).to(rows.device)
 
 
 def _checked(
-    values: ArrayLike,
-    labels: ArrayLike,
-    which: str,
-    distance: DistanceName,
-    queries: Tensor | None = None,
-    *,
-    compared: bool = False,
+    values: ArrayLike, labels: ArrayLike, which: str, distance: DistanceName, *, compared: bool
 ) -> tuple[Tensor, LabelArray]:
-    """Rows with their labels, on the device of the queries and as wide as these."""
+    """Rows with their labels."""
     rows = inputs.embeddings_of(values, f"{which}embeddings", distance)
     known = inputs.labels_of(labels, f"{which}labels", compared=compared)
     if len(rows) == 0:
-        raise BadInput(
-            "the gallery is empty" if which == "gallery " else f"there are no {which}embeddings"
-        )
+        raise BadInput(f"there are no {which}embeddings")
     if len(rows) != len(known):
         raise BadInput(f"there are {len(rows)} {which}embeddings but {len(known)} {which}labels")
-    if queries is None:
-        return rows, known
+    return rows, known
+
+
+def _beside(
+    queries: Tensor,
+    values: ArrayLike | None,
+    labels: ArrayLike | None,
+    which: str,
+    distance: DistanceName,
+    *,
+    compared: bool = False,
+) -> tuple[Tensor, LabelArray] | None:
+    """Other rows with their labels, on the device of the queries and as wide; None: there are none.
+
+    Those of training images have one label each.
+    """
+    if values is None and labels is None:
+        return None
+    if values is None or labels is None:
+        raise BadInput(f"{which} and {which}_labels go together: give both, or neither")
+    rows, known = _checked(values, labels, f"{which} ", distance, compared=compared)
     if rows.shape[1] != queries.shape[1]:
         raise BadInput(
-            f"embeddings have {queries.shape[1]} columns and {which}embeddings {rows.shape[1]}"
+            f"embeddings have {queries.shape[1]} columns and {which} embeddings {rows.shape[1]}"
         )
+    if which == "training" and known.ndim == 2:
+        raise BadInput("training labels must be one label per item, not a multi-hot table")
     return rows.to(queries.device), known
 
 
