@@ -95,14 +95,30 @@ def exact_scores(
     euclidean: bool,
     offsets: Ints,
     items: Ints,
+    symmetric: bool,
     scores: Doubles,
 ) -> None:
-    """The scores of the items of the lists ``first`` to ``last``, each list ascending."""
+    """The scores of the items of the lists ``first`` to ``last``.
+
+    ``symmetric``: b is in the list of a where a is in that of b, so that each pair is scored once.
+    """
     for query in range(first, last):
-        start, end = offsets[query], offsets[query + 1]
-        for at in range(start, end):
-            scores[at] = exact_score(queries[query], gallery[items[at]], euclidean)
-        scores[start:end].sort()
+        for at in range(offsets[query], offsets[query + 1]):
+            item = items[at]
+            if symmetric and item < query:
+                continue
+            scores[at] = exact_score(queries[query], gallery[item], euclidean)
+            if symmetric:
+                start = offsets[item]
+                place = np.searchsorted(items[start : offsets[item + 1]], query)
+                scores[start + place] = scores[at]
+
+
+@compiled
+def sort_lists(first: int, last: int, offsets: Ints, scores: Doubles) -> None:
+    """Sort the scores of each of the lists ``first`` to ``last``, ascending."""
+    for query in range(first, last):
+        scores[offsets[query] : offsets[query + 1]].sort()
 
 
 @compiled
