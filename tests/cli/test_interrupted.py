@@ -87,9 +87,8 @@ def test_ctrl_c_while_images_are_drawn(tmp_path):
 @pytest.mark.parametrize("number", SIGNALS)
 def test_during_the_imports(tmp_path, number):
     """In a Python of its own: the others have imported everything."""
-    heed = f"import signal; signal.signal({number:d}, signal.SIG_DFL); "
-    if number == signal.SIGINT:
-        heed = ""
+    usual = "default_int_handler" if number == signal.SIGINT else "SIG_DFL"
+    heed = f"import signal; signal.signal({number:d}, signal.{usual}); "
     program = heed + "from lookalike.cli import main; main()"
     with subprocess.Popen(
         [sys.executable, "-c", program, "list", "losses"], stderr=subprocess.PIPE, text=True,
