@@ -59,6 +59,13 @@ def test_learns_and_writes_everything(tiny):
     assert environment["threads"] == torch.get_num_threads()
 
 
+def test_runs_that_share_their_parts_are_tested_each(tiny):
+    parts = PreparedParts()
+    first, second = (train(tiny(f"optim.lr={lr}"), parts=parts) for lr in (1e-3, 1e-2))
+    assert first.result["test"] != second.result["test"]
+    assert first.result == train(tiny("optim.lr=1e-3", f"runs_dir={first.folder}")).result
+
+
 def test_a_finished_run_is_not_trained_again(tiny):
     run = train(tiny())
     stamp = (run.folder / "model.safetensors").stat().st_mtime_ns

@@ -271,6 +271,8 @@ class PreparedParts:
 
     def split(self, config: RunConfig) -> Split:
         """The split of a run: the only one of its protocol, or the configured fold."""
+        if config.protocol.test:  # which can be taken once of a split
+            return self._split(config)
         return self._kept(
             "split", lambda: self._split(config), (config.data, config.protocol, config.seed)
         )
