@@ -20,7 +20,7 @@ def sigmoid(x):
     return 1 / (1 + math.exp(-max(-700.0, x)))
 
 
-def naive(similarity, labels):
+def naive(similarity, labels, ks=K, short_list=SHORT_LIST):
     """Of lists of numbers; a label of None is no image."""
     values = []
     images = [i for i, label in enumerate(labels) if label is not None]
@@ -30,7 +30,7 @@ def naive(similarity, labels):
         if not positives:
             continue
         recalls = []
-        for k in K:
+        for k in ks:
             inside = 0.0
             for p in positives:
                 before = sum(
@@ -38,7 +38,7 @@ def naive(similarity, labels):
                     for z in items
                     if z != p
                 )
-                inside += sigmoid((k - 1 - before) / SHORT_LIST)
+                inside += sigmoid((k - 1 - before) / short_list)
             recalls.append(min(inside, k) / min(len(positives), k))
         values.append(1 - sum(recalls) / len(recalls))
     return sum(values) / len(values)
@@ -55,6 +55,16 @@ def test_equals_loops(classes, batch, loss):
     similarity = normalize(embeddings) @ normalize(embeddings).T
     expected = pytest.approx(naive(similarity.tolist(), labels.tolist()), rel=1e-9)
     assert loss(embeddings, labels).item() == expected
+
+
+def test_no_more_than_k_positives_count_among_the_first_k():
+    """Eight of a class at k = 1, a soft threshold: the sigmoids add up to more than one."""
+    torch.manual_seed(0)
+    rows = normalize(torch.randn(10, 3, dtype=torch.float64))
+    labels = torch.tensor([0] * 8 + [1] * 2)
+    expected = naive((rows @ rows.T).tolist(), labels.tolist(), ks=(1,), short_list=5.0)
+    found = losses.RecallAtKLoss((1,), RANKS, 5.0)(rows, labels)
+    assert found.item() == pytest.approx(expected, rel=1e-9)
 
 
 def test_sharp_sigmoids_give_recall():

@@ -10,7 +10,7 @@ from lookalike.distances import CosineSimilarity, LpDistance, SNRDistance
 from lookalike.errors import BadInput
 from lookalike.losses import PairLoss
 from lookalike.mixing import Mixing, additive_names
-from lookalike.mixing.cosines import cosines_to_mixes, similarity_of_cosine
+from lookalike.mixing.mixed_embeddings import cosines_to_mixes, similarity_of_cosine
 from lookalike.mixing.pairs import all_pairs
 from lookalike.relations import Relations
 

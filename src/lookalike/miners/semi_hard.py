@@ -89,10 +89,11 @@ class TripletMarginMiner(Miner):
 
 @MINERS.register("angular", paper="Wang et al., ICCV 2017")
 class AngularMiner(Miner):
-    """Triplets whose angle ``atan(d_ap / (2 |x_n - (x_a + x_p)/2|))`` exceeds ``angle`` degrees.
+    """Triplets whose angle at the negative is more than ``angle`` degrees.
 
-    Everything is of unit vectors (PML takes the embeddings as they come). The distances to the
-    centre follow from similarities: ``|x_n - c|^2 = 1 + (1 + s_ap)/2 - s_an - s_pn``.
+    The angle is ``atan(d_ap / (2 |x_n - (x_a + x_p)/2|))``, of unit vectors (PML takes the
+    embeddings as they come). The distances to the centre follow from similarities:
+    ``|x_n - c|^2 = 1 + (1 + s_ap)/2 - s_an - s_pn``.
 
     Args:
         angle: In degrees.

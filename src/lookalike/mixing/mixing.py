@@ -10,18 +10,16 @@ from torch import Tensor, nn
 from lookalike.errors import BadInput
 from lookalike.labels import check_range, class_rows
 from lookalike.losses import Loss, ProxyLoss
-from lookalike.mixing.cosines import (
-    cosines_to_mixes,
-    follows_from_cosine,
-    rows_of,
-    similarity_of_cosine,
-)
 from lookalike.mixing.mixed_embeddings import (
     Embed,
     Make,
+    cosines_to_mixes,
     embedded_mixes,
+    follows_from_cosine,
     mixed_embeddings,
     refuse_too_many,
+    rows_of,
+    similarity_of_cosine,
 )
 from lookalike.mixing.pairs import MixedPairs, all_pairs, columns_of, hard_pairs, same_class
 from lookalike.ops.device import autocast

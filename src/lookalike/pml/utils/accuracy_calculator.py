@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lookalike.errors import BadInput, Unsupported, did_you_mean
-from lookalike.pml.utils.neighbours import FaissKMeans, FaissKNN
+from lookalike.pml.utils.inference import FaissKMeans, FaissKNN
 
 __all__ = ["AccuracyCalculator", "precision_at_k"]
 
