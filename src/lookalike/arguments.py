@@ -37,12 +37,12 @@ class Built(Generic[Value]):
     def __get__(self, part: nn.Module | None, kind: type | None = None) -> Value:
         if part is None:
             return self.default  # type: ignore[no-any-return]  # the default of the field
-        known = vars(part)
-        found: Value = known[self.name] if self.name in known else known["_modules"][self.name]
-        return found
+        values = vars(part)
+        value: Value = values[self.name] if self.name in values else values["_modules"][self.name]
+        return value
 
-    def __set__(self, part: nn.Module, given: Any) -> None:
-        built = self.build(part, given)
+    def __set__(self, part: nn.Module, value: Any) -> None:
+        built = self.build(part, value)
         if isinstance(built, nn.Module):  # torch keeps modules in a place of its own
             nn.Module.__setattr__(part, self.name, built)
         else:

@@ -224,8 +224,10 @@ class SNRDistance(AdjustableDistance):
         if others is not None:
             others = others - others.mean(1, keepdim=True)
         signal = (rows * rows).sum(1, keepdim=True)
-        some = signal > torch.finfo(signal.dtype).tiny
-        return self.raised(euclidean(rows, others, squared=True) * (some / signal.where(some, 1)))
+        varies = signal > torch.finfo(signal.dtype).tiny
+        return self.raised(
+            euclidean(rows, others, squared=True) * (varies / signal.where(varies, 1))
+        )
 
 
 _INSIDE = math.atanh(1 - 1e-3)
@@ -270,12 +272,12 @@ class HyperbolicDistance(Distance):
         """The points of the ball, and ``1 / sqrt(1 - c |x|^2)`` of each, which is a cosh."""
         root = math.sqrt(self.c)
         squared = rows.square().sum(1, keepdim=True)
-        some = squared > torch.finfo(squared.dtype).tiny  # the root has no gradient at 0
-        length = squared.where(some, 1).sqrt()
+        positive = squared > torch.finfo(squared.dtype).tiny  # the root has no gradient at 0
+        length = squared.where(positive, 1).sqrt()
         longest = _INSIDE / root if self.clip_r is None else min(self.clip_r, _INSIDE / root)
         angle = root * length.clamp_max(longest)
-        factor = torch.where(some, angle.tanh() / (root * length), 1)
-        return rows * factor, torch.where(some, angle.cosh(), 1)
+        factor = torch.where(positive, angle.tanh() / (root * length), 1)
+        return rows * factor, torch.where(positive, angle.cosh(), 1)
 
 
 DistanceLike: TypeAlias = Distance | str | dict[str, Any]

@@ -55,18 +55,18 @@ def as_tensor(
     tensor([16777217, 16777216])
     """
     if isinstance(labels, Tensor):
-        found = labels
+        tensor = labels
     else:
         array = np.asarray(labels)
         if array.dtype.kind in "USO" and array.ndim == 1:
-            found = encode([str(name) for name in array.tolist()], known)
+            tensor = encode([str(name) for name in array.tolist()], known)
         elif array.dtype.kind in "USO":
             raise BadInput(f"{what} that are strings must be a list, one string per embedding")
         else:
-            found = torch.as_tensor(array)
-    if found.ndim != 1 or found.shape[0] != rows:
-        check_shape(tuple(found.shape), rows, what)
-    return found
+            tensor = torch.as_tensor(array)
+    if tensor.ndim != 1 or tensor.shape[0] != rows:
+        check_shape(tuple(tensor.shape), rows, what)
+    return tensor
 
 
 def check_shape(shape: tuple[int, ...], rows: int, what: str = "labels") -> None:
@@ -101,17 +101,17 @@ def class_rows(labels: Tensor, num_classes: int, like: Tensor) -> Tensor:
             )
         return labels.to(like)
     check_whole(labels)
-    given = labels.to(like.device, torch.long).unsqueeze(1)
+    columns = labels.to(like.device, torch.long).unsqueeze(1)
     same = like.new_zeros(labels.shape[0], num_classes)
-    if can_sync(given):
+    if can_sync(columns):
         try:
-            return same.scatter_(1, given, 1)
+            return same.scatter_(1, columns, 1)
         except RuntimeError:
-            check_range(given, num_classes)
+            check_range(columns, num_classes)
             raise
-    inside = (given >= 0) & (given < num_classes)
+    inside = (columns >= 0) & (columns < num_classes)
     one = torch.where(inside, 1.0, torch.nan).to(same.dtype)
-    return same.scatter_(1, given.clamp(0, num_classes - 1), one)
+    return same.scatter_(1, columns.clamp(0, num_classes - 1), one)
 
 
 def check_whole(labels: Tensor) -> None:
@@ -150,13 +150,13 @@ def agreement(labels: Tensor, others: Tensor, comparison: Comparison | None = No
     """
     if comparison is None:
         comparison = torch.eq if labels.ndim == 1 and others.ndim == 1 else shares_a_class
-    found = comparison(labels.unsqueeze(1), others.unsqueeze(0))
-    if found.shape != (len(labels), len(others)):
+    same = comparison(labels.unsqueeze(1), others.unsqueeze(0))
+    if same.shape != (len(labels), len(others)):
         raise BadInput(
-            f"label_comparison gives a tensor of shape {tuple(found.shape)}; it must compare each "
+            f"label_comparison gives a tensor of shape {tuple(same.shape)}; it must compare each "
             f"of {len(labels)} labels with each of {len(others)}: ({len(labels)}, {len(others)})"
         )
-    return found
+    return same
 
 
 def shares_a_class(labels: Tensor, others: Tensor) -> Tensor:
@@ -189,15 +189,16 @@ def _shared(labels: Tensor, others: Tensor) -> Tensor:
     return labels.squeeze(1).float() @ others.squeeze(0).float().T
 
 
-def comparison_of(given: Comparison | str | None) -> Comparison | None:
+def comparison_of(comparison: Comparison | str | None) -> Comparison | None:
     """A comparison as it is, ``jaccard``, or the one that ``package.module:function`` names."""
-    if not isinstance(given, str):
-        return given
-    if given == "jaccard":
+    if not isinstance(comparison, str):
+        return comparison
+    if comparison == "jaccard":
         return jaccard
-    if ":" not in given:
+    if ":" not in comparison:
         raise BadInput(
-            f"label_comparison = '{given}' is invalid: write jaccard or package.module:function"
+            f"label_comparison = '{comparison}' is invalid: write jaccard, or "
+            "package.module:function"
         )
-    found: Comparison = Registry("label comparisons").find(given).build
-    return found
+    named: Comparison = Registry("label comparisons").find(comparison).build
+    return named

@@ -136,9 +136,8 @@ DEGENERATE = {
 def test_degenerate_batches_are_finite(name, case):
     embeddings, labels = DEGENERATE[case]
     loss = build(name)
-    for miner in (None, miners.MultiSimilarityMiner(), miners.SemiHardMiner())[
-        : 1 + 2 * len(labels)
-    ]:
+    of_images = (miners.MultiSimilarityMiner(), miners.SemiHardMiner()) if len(labels) else ()
+    for miner in (None, *of_images):
         leaf = embeddings.clone().requires_grad_()
         value = loss(leaf, labels, miner(leaf, labels) if miner else None)
         value.sum().backward()

@@ -20,8 +20,8 @@ def direction_cosine(ap: Tensor, an: Tensor, pn: Tensor) -> Tensor:
     tensor(0.)
     """
     area = ap * an
-    some = area > torch.finfo(area.dtype).eps ** 2
-    return torch.where(some, (ap + an - pn) / (2 * area.where(some, 1).sqrt()), 0)
+    positive = area > torch.finfo(area.dtype).eps ** 2
+    return torch.where(positive, (ap + an - pn) / (2 * area.where(positive, 1).sqrt()), 0)
 
 
 def candidate_directions(

@@ -53,8 +53,8 @@ def _angle(cosine: Tensor) -> Tensor:
 
 def length(rows: Tensor) -> Tensor:
     """The length of each row [N, 1]."""
-    found: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return found
+    lengths: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return lengths
 
 
 @LOSSES.register(

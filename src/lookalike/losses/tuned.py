@@ -58,11 +58,13 @@ def _paper_first(row: Hyperparameter) -> tuple[int, str, int, int]:
 
 def _entry(rows: tuple[Hyperparameter, ...]) -> Tuned:
     first = rows[0]
-    found = nested(setting for row in rows for setting in row.settings)
-    values = found.pop("loss", {})
+    settings = nested(setting for row in rows for setting in row.settings)
+    values = settings.pop("loss", {})
     if values.get("num_classes") == "auto":  # a run knows how many there are; a loss alone does not
-        found["loss"] = {"num_classes": values.pop("num_classes")}
-    beside = {f"{part}.{key}": value for part, keys in found.items() for key, value in keys.items()}
+        settings["loss"] = {"num_classes": values.pop("num_classes")}
+    others = {
+        f"{part}.{key}": value for part, keys in settings.items() for key, value in keys.items()
+    }
     source = papers()[first.paper].title
     if first.method != first.loss:
         source += f", {first.method}"
@@ -75,6 +77,6 @@ def _entry(rows: tuple[Hyperparameter, ...]) -> Tuned:
         first.loss,
         SHOWN[first.dataset] + ("-256" if large else ""),
         values,
-        beside,
+        others,
         source,
     )

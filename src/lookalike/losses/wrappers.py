@@ -25,9 +25,9 @@ class _OtherLoss(PairLoss):
         """What the module says of the embeddings."""
         r = relations
         chosen = chosen_indices(r, mined and chosen_triplets(r, mined)[0])
-        given = () if r.ref_emb is None else (r.ref_emb, r.ref_labels)
-        indices = () if chosen is None and not given else (chosen,)
-        return self.module(r.embeddings, r.labels, *indices, *given)  # type: ignore[no-any-return]
+        references = () if r.ref_emb is None else (r.ref_emb, r.ref_labels)
+        indices = () if chosen is None and not references else (chosen,)
+        return self.module(r.embeddings, r.labels, *indices, *references)  # type: ignore[no-any-return]
 
 
 def as_loss(module: Any) -> Loss:
@@ -110,14 +110,14 @@ def _by_name(parts: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
     return {str(number): part for number, part in enumerate(parts)}
 
 
-def _matching(given: Any, losses: Any, what: str) -> dict[str, Any]:
+def _matching(parts: Any, losses: Any, what: str) -> dict[str, Any]:
     """What is given for the losses, by name; refused where it does not fit them."""
-    found, names = _by_name(given), _by_name(losses)
-    alike = isinstance(given, Mapping) == isinstance(losses, Mapping)
-    complete = isinstance(given, Mapping) or len(found) == len(names)
-    if not (alike and complete and found.keys() <= names.keys()):
+    by_name, names = _by_name(parts), _by_name(losses)
+    alike = isinstance(parts, Mapping) == isinstance(losses, Mapping)
+    complete = isinstance(parts, Mapping) or len(by_name) == len(names)
+    if not (alike and complete and by_name.keys() <= names.keys()):
         raise BadInput(f"{what} must be given as the losses are: by their names, or a list as long")
-    return found
+    return by_name
 
 
 class FixedPairsLoss(nn.Module):

@@ -101,12 +101,12 @@ class _OtherMiner(Miner):
         """What it finds, without pairs of an image and its own copy."""
         r = relations
         references: tuple[Any, ...] = () if r.ref_emb is None else (r.ref_emb, r.ref_labels)
-        found = from_indices(self.module(r.embeddings, r.labels, *references), r)
+        chosen = from_indices(self.module(r.embeddings, r.labels, *references), r)
         pairs = ((r.positives + r.negatives) > 0).to(r.similarity.dtype)
-        if found.triplets is None:
-            return r.only(found.positives * pairs, found.negatives * pairs)
-        weights = found.triplets.weights * found.at_pairs(pairs).unsqueeze(1)
-        return r.only_triplets(found.triplets._replace(weights=weights))
+        if chosen.triplets is None:
+            return r.only(chosen.positives * pairs, chosen.negatives * pairs)
+        weights = chosen.triplets.weights * chosen.at_pairs(pairs).unsqueeze(1)
+        return r.only_triplets(chosen.triplets._replace(weights=weights))
 
 
 def as_miner(module: nn.Module) -> Miner:

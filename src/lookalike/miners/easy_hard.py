@@ -86,9 +86,9 @@ def _extreme(similarity: Tensor, mask: Tensor, *, nearest: bool) -> tuple[Tensor
     """The nearest (or farthest) candidate inside the mask, as a mask, and its similarity."""
     outside = -torch.inf if nearest else torch.inf
     inside = similarity.where(mask, outside)
-    found = inside.max(1, keepdim=True) if nearest else inside.min(1, keepdim=True)
-    one = torch.zeros_like(mask).scatter_(1, found.indices, found.values.isfinite())
-    return one, found.values
+    extreme = inside.max(1, keepdim=True) if nearest else inside.min(1, keepdim=True)
+    one = torch.zeros_like(mask).scatter_(1, extreme.indices, extreme.values.isfinite())
+    return one, extreme.values
 
 
 @MINERS.register("hard", paper="Hermans et al., 2017")

@@ -52,23 +52,25 @@ def from_indices(indices: Indices, relations: Relations) -> Relations:
             f"an indices_tuple has 3 tensors (triplets) or 4 (pairs); this one has {number}"
         )
     similarity = relations.similarity.detach()
-    found = [torch.as_tensor(index, device=similarity.device) for index in indices]
-    if len(found) == 3:
-        anchor, positive, negative = found
+    tensors = [torch.as_tensor(index, device=similarity.device) for index in indices]
+    if len(tensors) == 3:
+        anchor, positive, negative = tensors
         weights = similarity.new_ones(len(anchor), 1)
         triplets = Triplets(anchor, positive, negative.unsqueeze(1), weights)
         return relations.only_triplets(triplets)
     positives, negatives = (
         _counts(similarity, anchor, other, similarity.new_ones(anchor.shape))
-        for anchor, other in (found[:2], found[2:])
+        for anchor, other in (tensors[:2], tensors[2:])
     )
     return relations.only(positives, negatives)
 
 
 def _counts(like: Tensor, rows: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
     """A matrix as ``like`` with the sum of the weights at each pair."""
-    places = (rows * like.shape[1] + columns).reshape(-1)
-    flat = like.new_zeros(like.numel()).index_add_(0, places, weights.to(like.dtype).reshape(-1))
+    flat_index = (rows * like.shape[1] + columns).reshape(-1)
+    flat = like.new_zeros(like.numel()).index_add_(
+        0, flat_index, weights.to(like.dtype).reshape(-1)
+    )
     return flat.view(like.shape)
 
 

@@ -35,38 +35,38 @@ class RhoMiner(Miner):
     def __post_init__(self) -> None:
         if not 0 <= self.probability <= 1:
             raise BadInput(f"probability is {self.probability}; it must be from 0 to 1")
-        given: Any = self.miner
-        if isinstance(given, str):
-            given = MINERS.create(given, **self.settings or {})
-        self.miner = as_miner(given)
+        miner: Any = self.miner
+        if isinstance(miner, str):
+            miner = MINERS.create(miner, **self.settings or {})
+        self.miner = as_miner(miner)
         self.distance = self.miner.distance
         self.label_comparison = self.miner.label_comparison
 
     def mine(self, relations: Relations) -> Relations:
         """What the inner miner chose, some of it replaced."""
         assert isinstance(self.miner, Miner)
-        found = self.miner.mine(relations)
+        chosen = self.miner.mine(relations)
         itself, classmates = _in_class(relations)
         columns, number = _columns_of(classmates)
-        if found.triplets is None:
-            return self._of_pairs(found, columns, number)
-        anchor, positive, negative, weights = found.triplets
+        if chosen.triplets is None:
+            return self._of_pairs(chosen, columns, number)
+        anchor, positive, negative, weights = chosen.triplets
         if negative is None or negative.shape[1] > 1:  # a positive pair has several triplets
-            anchor, positive, column = found.triplets.one_by_one()
+            anchor, positive, column = chosen.triplets.one_by_one()
             negative = column.unsqueeze(1)
             weights = torch.ones_like(negative, dtype=weights.dtype)
         classmate, replaced = self._drawn(anchor, columns, number)
         positive = torch.where(replaced, itself[anchor], positive)
         negative = torch.where(replaced, classmate, negative.squeeze(1)).unsqueeze(1)
-        return found.only_triplets(Triplets(anchor, positive, negative, weights))
+        return chosen.only_triplets(Triplets(anchor, positive, negative, weights))
 
-    def _of_pairs(self, found: Relations, columns: Tensor, number: Tensor) -> Relations:
-        anchor, positive = found.positives.nonzero(as_tuple=True)
+    def _of_pairs(self, chosen: Relations, columns: Tensor, number: Tensor) -> Relations:
+        anchor, positive = chosen.positives.nonzero(as_tuple=True)
         classmate, replaced = self._drawn(anchor, columns, number)
-        moved = found.positives[anchor, positive] * replaced
-        return found.only(
-            found.positives.index_put((anchor, positive), -moved, accumulate=True),
-            found.negatives.index_put((anchor, classmate), moved, accumulate=True),
+        moved = chosen.positives[anchor, positive] * replaced
+        return chosen.only(
+            chosen.positives.index_put((anchor, positive), -moved, accumulate=True),
+            chosen.negatives.index_put((anchor, classmate), moved, accumulate=True),
         )
 
     def _drawn(self, anchor: Tensor, columns: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:

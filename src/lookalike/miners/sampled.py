@@ -106,5 +106,5 @@ def _drawn(weights: Tensor, times: int) -> tuple[Tensor, Tensor]:
     sums = weights.cumsum(1)
     total = sums[:, -1:]
     level = torch.rand(len(weights), times, dtype=sums.dtype, device=sums.device) * total
-    place = torch.searchsorted(sums, level, right=True).clamp_max(weights.shape[1] - 1)
-    return place, total.squeeze(1) > 0
+    candidate = torch.searchsorted(sums, level, right=True).clamp_max(weights.shape[1] - 1)
+    return candidate, total.squeeze(1) > 0

@@ -45,17 +45,17 @@ class SemiHardMiner(Miner):
 
         def choose(near: Tensor, anchor: Tensor, ap: Tensor) -> Tensor:
             an = near.index_select(0, anchor)
-            found = an.where(an < ap, -torch.inf).max(1, keepdim=True)
-            fits = (found.values > ap - margin) & found.values.isfinite()
-            return found.indices.where(fits, -1)
+            nearest = an.where(an < ap, -torch.inf).max(1, keepdim=True)
+            fits = (nearest.values > ap - margin) & nearest.values.isfinite()
+            return nearest.indices.where(fits, -1)
 
         ap = relations.ap
         negative = in_blocks(choose, near, anchor, ap, columns=near.shape[1])
-        found = negative >= 0
+        exists = negative >= 0
         if self.fallback == "hardest":
-            negative = negative.where(found, hardest.indices[anchor].unsqueeze(1))
-            found = hardest.values.isfinite()[anchor].unsqueeze(1)
-        keep = found & (relations.at_pairs(relations.positives) > 0).unsqueeze(1)
+            negative = negative.where(exists, hardest.indices[anchor].unsqueeze(1))
+            exists = hardest.values.isfinite()[anchor].unsqueeze(1)
+        keep = exists & (relations.at_pairs(relations.positives) > 0).unsqueeze(1)
         return relations.only_triplets(Triplets(anchor, positive, negative.clamp_min(0), keep))
 
 

@@ -48,8 +48,8 @@ class UniformHistogramMiner(Miner):
         size = size.index_add_(0, bins, torch.ones_like(bins))[: self.num_bins]
         start = size.cumsum(0) - size
         drawn = torch.rand(self.num_bins, number, dtype=torch.float64, device=size.device)
-        places = (start.unsqueeze(1) + (drawn * size.unsqueeze(1)).long()).flatten()
+        position = (start.unsqueeze(1) + (drawn * size.unsqueeze(1)).long()).flatten()
         times = (size > 0).to(similarity.dtype).repeat_interleave(number)
-        found = order[places.clamp_max(bins.numel() - 1)]
-        counts = similarity.new_zeros(bins.numel()).index_add_(0, found, times)
+        pair = order[position.clamp_max(bins.numel() - 1)]
+        counts = similarity.new_zeros(bins.numel()).index_add_(0, pair, times)
         return counts.view_as(similarity)

@@ -151,5 +151,5 @@ def similarity_of_cosine(cosine: Tensor, distance: Distance, dimension: int) -> 
     squared = without_rounding(2 - 2 * cosine, 2.0, dimension)
     if distance.power == 2:
         return -squared
-    some = squared > 0  # the root has no gradient at 0
-    return -torch.where(some, squared.where(some, 1) ** (distance.power / 2), 0)
+    positive = squared > 0  # the root has no gradient at 0
+    return -torch.where(positive, squared.where(positive, 1) ** (distance.power / 2), 0)

@@ -308,9 +308,9 @@ def _similarity(loss: Loss, anchors: Tensor, others: Tensor) -> Tensor:
     return loss.distance.similarity(anchors, others)
 
 
-def scatter_rows(matrix: Tensor, places: Tensor, number: int) -> Tensor:
+def scatter_rows(matrix: Tensor, rows: Tensor, number: int) -> Tensor:
     """The rows of some anchors among ``number`` anchors, those of the others 0."""
-    return matrix.new_zeros(number, matrix.shape[1]).index_copy(0, places, matrix)
+    return matrix.new_zeros(number, matrix.shape[1]).index_copy(0, rows, matrix)
 
 
 def additive_names() -> list[str]:

@@ -33,8 +33,8 @@ def in_blocks(
     if len(lists[0]) <= size:
         return function(matrix, *lists)
     parts = zip(*(torch.split(each, size) for each in lists), strict=True)
-    found = [checkpoint(function, matrix, *part, use_reentrant=False) for part in parts]
-    return torch.cat(found)
+    blocks = [checkpoint(function, matrix, *part, use_reentrant=False) for part in parts]
+    return torch.cat(blocks)
 
 
 def gather_pairs(matrix: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -43,5 +43,5 @@ def gather_pairs(matrix: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     >>> gather_pairs(torch.eye(2), torch.tensor([0, 0]), torch.tensor([0, 1]))
     tensor([1., 0.])
     """
-    places = rows * matrix.shape[1] + columns
-    return matrix.reshape(-1).index_select(0, places.reshape(-1)).view(places.shape)
+    flat_index = rows * matrix.shape[1] + columns
+    return matrix.reshape(-1).index_select(0, flat_index.reshape(-1)).view(flat_index.shape)

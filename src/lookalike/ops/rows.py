@@ -64,8 +64,8 @@ def safe_sqrt(squared: Tensor) -> Tensor:
     >>> safe_sqrt(torch.tensor([0.0, 4.0]))
     tensor([0., 2.])
     """
-    some = squared > 0
-    root: Tensor = squared.where(some, 1).sqrt() * some
+    positive = squared > 0
+    root: Tensor = squared.where(positive, 1).sqrt() * positive
     return root
 
 
@@ -95,16 +95,16 @@ def euclidean(
     """
     if unit_rows:
         lengths: Tensor | float = 2.0
-        found = 2 - 2 * products(x, y, unit_rows=True)
+        squares = 2 - 2 * products(x, y, unit_rows=True)
     else:
         others = x if y is None else y
         lengths = (x * x).sum(1, keepdim=True) + (others * others).sum(1)
-        found = lengths - 2 * x @ others.T
+        squares = lengths - 2 * x @ others.T
     if squared:
-        return without_rounding(found, lengths, x.shape[1])
-    bound = lengths * rounding_error(found.dtype, x.shape[1])
+        return without_rounding(squares, lengths, x.shape[1])
+    bound = lengths * rounding_error(squares.dtype, x.shape[1])
     if isinstance(bound, Tensor):
-        return safe_sqrt(found.where(found > bound, 0))
+        return safe_sqrt(squares.where(squares > bound, 0))
     # 0, and not the root of the bound, with gradient 0, in the fewest passes over the matrix
-    root: Tensor = found.clamp_min(bound).sqrt()
+    root: Tensor = squares.clamp_min(bound).sqrt()
     return torch.threshold(root, math.sqrt(bound) * (1 + 1e-6), 0)

@@ -200,8 +200,8 @@ class DivisorReducer(Reducer):
         """``sum of w v / divisor``; 0 where the divisor is 0."""
         if terms.divisor is None:
             return terms.total() / terms.number()
-        some = terms.divisor != 0
-        return torch.where(some, terms.total() / terms.divisor.where(some, 1), 0)
+        divides = terms.divisor != 0
+        return torch.where(divides, terms.total() / terms.divisor.where(divides, 1), 0)
 
 
 @REDUCERS.register("threshold")

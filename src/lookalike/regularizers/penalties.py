@@ -180,6 +180,6 @@ class SparseCentersRegularizer(Regularizer):
         squared = 2 - 2 * centres @ centres.transpose(1, 2)  # each pair twice
         others = ~torch.eye(size, dtype=torch.bool, device=rows.device)
         # merged centres have distance 0, with gradient 0
-        apart = (without_rounding(squared, 2.0, rows.shape[1]) > 0) & others
-        distance = squared.where(apart, 1).sqrt() * apart
+        distinct = (without_rounding(squared, 2.0, rows.shape[1]) > 0) & others
+        distance = squared.where(distinct, 1).sqrt() * distinct
         return distance.sum() / (2 * self.num_classes * size * (size - 1))
