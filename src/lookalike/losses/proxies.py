@@ -25,10 +25,10 @@ __all__ = ["ProxyLoss"]
 class ProxyLoss(Loss):
     """A loss over images compared with learned vectors (proxies), one or several per class.
 
-    By default the cross-entropy over classes of ``logits``. Labels are class indices from 0, or
-    rows [N, classes] that say how much of each class an image is (mixed images). What a miner chose
-    weighs the images: by how often each is named, over the largest count (as PML). A memory adds
-    images, which train the proxies only.
+    By default the cross-entropy over classes of the similarities times ``logit_scale``. Labels are
+    class indices from 0, or rows [N, classes] that say how much of each class an image is (mixed
+    images). What a miner chose weighs the images: by how often each is named, over the largest
+    count (as PML). A memory adds images, which train the proxies only.
 
     Args:
         num_classes: How many classes there are.
@@ -118,16 +118,6 @@ class ProxyLoss(Loss):
         """What they are multiplied by besides, in a loss that keeps lengths; images x classes."""
         return 1
 
-    def apply_margin(self, relations: Relations) -> Tensor:
-        """The similarities, in a loss with a margin with it for the right class."""
-        return relations.similarity
-
-    def logits(self, relations: Relations) -> Tensor:
-        """Images x classes: what the softmax is of."""
-        assert relations.embeddings is not None
-        factor = self.logit_scale() * self.lengths(relations.embeddings)
-        return factor * self.apply_margin(relations)
-
     def get_logits(self, embeddings: Tensor) -> Tensor:
         """Images x classes: how near each image is to each class, scaled, without any margin.
 
@@ -142,7 +132,7 @@ class ProxyLoss(Loss):
 
     def terms(self, relations: Relations) -> Terms | tuple[Terms, ...]:
         """Cross-entropy, one value per image."""
-        return Terms(soft_cross_entropy(relations, self.logits(relations)))
+        return Terms(soft_cross_entropy(relations, self.logit_scale() * relations.similarity))
 
     def rows(self, embeddings: Tensor) -> Tensor:
         """The embeddings, checked, in float32 at least."""

@@ -58,7 +58,7 @@ class ProxyNCALoss(ProxyLoss):
 
     def terms(self, relations: Relations) -> Terms:
         """Minus the log of the chance of the right class, one value per image."""
-        r, logits = relations, self.logits(relations)
+        r, logits = relations, self.softmax_scale * relations.similarity
         if self.direction:
             between = self.distance.similarity(self.proxies.to(logits.dtype))
             own = r.positives.argmax(1)

@@ -6,12 +6,19 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from lookalike.losses.proxies import ProxyLoss, with_target_margin
+from lookalike.losses.proxies import ProxyLoss
+from lookalike.losses.softmax import cosface
+from lookalike.reducers import Terms
 from lookalike.registry import LOSSES
 from lookalike.regularizers.penalties import SparseCentersRegularizer
 from lookalike.relations import Relations
 
 __all__ = ["SoftTripleLoss"]
+
+
+def soft_maximum(centres: Tensor, gamma: float) -> Tensor:
+    """``S_c = sum_k softmax_k(s_ck / gamma) s_ck`` of similarities [N, centres, classes]."""
+    return ((centres / gamma).softmax(1) * centres).sum(1)
 
 
 @LOSSES.register(
@@ -67,12 +74,12 @@ class SoftTripleLoss(ProxyLoss):
         """The soft maximum over the centres of each class."""
         cosines = super().similarities(embeddings, classes)
         centres = torch.unflatten(cosines, 1, (self.centers_per_class, -1))
-        return ((centres / self.gamma).softmax(1) * centres).sum(1)
+        return soft_maximum(centres, self.gamma)
 
     def logit_scale(self) -> float:
         """``la``."""
         return self.la
 
-    def apply_margin(self, relations: Relations) -> Tensor:
-        """``S_c - margin [c = y]``."""
-        return with_target_margin(relations, lambda s: s - self.margin)
+    def terms(self, relations: Relations) -> Terms:
+        """One value per image."""
+        return Terms(cosface(relations, self.margin, self.la))

@@ -8,8 +8,9 @@ from torch import Tensor
 from lookalike.distances import DotProductSimilarity
 from lookalike.errors import BadInput
 from lookalike.labels import check_range
-from lookalike.losses.proxies import ProxyLoss, with_target_margin
+from lookalike.losses.proxies import ProxyLoss, soft_cross_entropy, with_target_margin
 from lookalike.ops.rows import normalize_rows
+from lookalike.reducers import Terms
 from lookalike.registry import LOSSES
 from lookalike.relations import Relations
 
@@ -21,6 +22,23 @@ __all__ = [
     "SphereFaceLoss",
     "SubCenterArcFaceLoss",
 ]
+
+
+def cosface(r: Relations, margin: float, scale: float) -> Tensor:
+    """``-log softmax_y(scale (s_c - margin [c = y]))``, one value per image."""
+    return soft_cross_entropy(r, scale * with_target_margin(r, lambda s: s - margin))
+
+
+def arcface(r: Relations, degrees: float, scale: float) -> Tensor:
+    """``-log softmax_y(scale cos(theta_c + margin [c = y]))``, one value per image."""
+    cosines = with_target_margin(r, lambda s: additive_angular_margin(s, degrees))
+    return soft_cross_entropy(r, scale * cosines)
+
+
+def sphereface(r: Relations, margin: float, scale: float, lengths: Tensor) -> Tensor:
+    """``-log softmax_y(scale lengths psi(theta_c))``, psi = cos for c != y, one value per image."""
+    cosines = with_target_margin(r, lambda s: multiplied_angle(s, margin))
+    return soft_cross_entropy(r, scale * lengths * cosines)
 
 
 def additive_angular_margin(cosine: Tensor, degrees: float | Tensor) -> Tensor:
@@ -105,9 +123,9 @@ class CosFaceLoss(ProxyLoss):
         """``scale``."""
         return self.scale
 
-    def apply_margin(self, relations: Relations) -> Tensor:
-        """``s_c - margin [c = y]``."""
-        return with_target_margin(relations, lambda s: s - self.margin)
+    def terms(self, relations: Relations) -> Terms:
+        """One value per image."""
+        return Terms(cosface(relations, self.margin, self.scale))
 
 
 @LOSSES.register("arcface", paper="Deng et al., CVPR 2019", url="https://arxiv.org/abs/1801.07698")
@@ -132,9 +150,9 @@ class ArcFaceLoss(ProxyLoss):
         """``scale``."""
         return self.scale
 
-    def apply_margin(self, relations: Relations) -> Tensor:
-        """``cos(theta_c + margin [c = y])``."""
-        return with_target_margin(relations, lambda s: additive_angular_margin(s, self.margin))
+    def terms(self, relations: Relations) -> Terms:
+        """One value per image."""
+        return Terms(arcface(relations, self.margin, self.scale))
 
 
 @LOSSES.register(
@@ -176,9 +194,9 @@ class SubCenterArcFaceLoss(ProxyLoss):
         """The cosines to all centres [N, classes, centres]."""
         return torch.unflatten(super().similarities(embeddings, classes), 1, (-1, self.sub_centers))
 
-    def apply_margin(self, relations: Relations) -> Tensor:
-        """``cos(theta_c + margin [c = y])``."""
-        return with_target_margin(relations, lambda s: additive_angular_margin(s, self.margin))
+    def terms(self, relations: Relations) -> Terms:
+        """One value per image."""
+        return Terms(arcface(relations, self.margin, self.scale))
 
     @torch.no_grad()
     def get_outliers(
@@ -251,9 +269,11 @@ class SphereFaceLoss(ProxyLoss):
         """``|x|``."""
         return length(embeddings)
 
-    def apply_margin(self, relations: Relations) -> Tensor:
-        """``psi``."""
-        return with_target_margin(relations, lambda s: multiplied_angle(s, self.margin))
+    def terms(self, relations: Relations) -> Terms:
+        """One value per image."""
+        assert relations.embeddings is not None
+        lengths = self.lengths(relations.embeddings)
+        return Terms(sphereface(relations, self.margin, self.scale, lengths))
 
 
 @LOSSES.register(
@@ -291,6 +311,8 @@ class LargeMarginSoftmaxLoss(ProxyLoss):
         """``|x| * |w_c|``, images x classes."""
         return length(embeddings) * length(self.class_vectors().to(embeddings.dtype)).T
 
-    def apply_margin(self, relations: Relations) -> Tensor:
-        """``psi``."""
-        return with_target_margin(relations, lambda s: multiplied_angle(s, self.margin))
+    def terms(self, relations: Relations) -> Terms:
+        """One value per image."""
+        assert relations.embeddings is not None
+        lengths = self.lengths(relations.embeddings)
+        return Terms(sphereface(relations, self.margin, self.scale, lengths))
