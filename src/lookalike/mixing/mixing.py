@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,34 @@ from lookalike.relations import PositivePairs, Relations
 __all__ = ["Mixing", "additive_names"]
 
 INPUT_NEGATIVES = 1
+
+
+class Anchors(NamedTuple):
+    """Images, or proxies of classes, and what the labels say of them."""
+
+    rows: Tensor
+    """[A, D]"""
+    mixed: bool
+    """Whether the anchor itself is the first of its mixes, and not one of its positives."""
+    members: Tensor
+    """[A, N] which images of the batch are of its class."""
+    own: Tensor
+    """[A, N] which images it stands for: an image for itself, a proxy for those of its class."""
+    firsts: Tensor
+    """[A, N] which images come first in its mixes: its positives, or the image itself."""
+
+
+class Candidates(NamedTuple):
+    """Mixes as candidates of anchors."""
+
+    similarity: Tensor
+    """[A, M]"""
+    share: Tensor
+    """[A, M] how much of the first is in each mix."""
+    exists: Tensor
+    """[A, M] which mixes are those of an anchor."""
+    mixes: Tensor | None
+    """[M, D], the same of all anchors; None: each anchor has others."""
 
 
 @dataclass(frozen=True)
@@ -194,51 +222,34 @@ class Mixing:
 
         Which mixes are an anchor's own follows from the labels, and is worked out where they are.
         """
-        same, device = same_class(labels), rows.device
-        itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+        device, classes = rows.device, None
         if isinstance(loss, ProxyLoss):
             check_range(labels, loss.num_classes)
-            of_anchors = self._mixes_anchors(loss) and self.kind() == "anchor-negative"
-            classes = torch.arange(loss.num_classes) if of_anchors else torch.unique(labels)
-            anchors = loss.class_vectors().to(rows.dtype).index_select(0, classes.to(device))
+            mixed = self._mixes_anchors(loss) and self.kind() == "anchor-negative"
+            classes = torch.arange(loss.num_classes) if mixed else torch.unique(labels)
+            vectors = loss.class_vectors().to(rows.dtype).index_select(0, classes.to(device))
             members = classes.to(labels.device).unsqueeze(1) == labels
-            firsts = own_images = members
+            anchors = Anchors(vectors, mixed, members, own=members, firsts=members)
         else:
-            of_anchors, anchors = self.kind() == "anchor-negative", rows
-            members, own_images = same, itself
-            firsts = itself if of_anchors else same & ~itself
-        mixes = None
-        closed = self.where == "embed" and follows_from_cosine(loss.distance)
-        if (closed and self._number is None and getattr(loss, "by_row", True)) or (
-            of_anchors and isinstance(loss, ProxyLoss)
-        ):
-            found = self._by_cosines(loss, anchors, rows, ~members, None if of_anchors else firsts)
-            if found is None:
-                return None
-            similarity, share, exists = found
+            itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+            mixed, members = self.kind() == "anchor-negative", same_class(labels)
+            firsts = itself if mixed else members & ~itself
+            anchors = Anchors(rows, mixed, members, own=itself, firsts=firsts)
+        closed = self._number is None and self.where == "embed" and getattr(loss, "by_row", True)
+        if (closed and follows_from_cosine(loss.distance)) or (mixed and classes is not None):
+            candidates = self._by_cosines(loss, anchors, rows)
         else:
-            if self._number is None:
-                first, second = all_pairs(labels)
-                exists = firsts.index_select(1, first)
-            else:
-                near = _similarity(loss, anchors.detach(), rows.detach())
-                near = near.index_select(0, own_images.int().argmax(0).to(device))
-                draw = not of_anchors and not isinstance(loss, ProxyLoss)
-                image, first, second = hard_pairs(labels, near, self._number, draw_positive=draw)
-                exists = own_images.index_select(1, image)
-            pairs = self._pairs(rows, first, second)
-            if pairs is None:
-                return None
-            refuse_too_many(len(anchors), len(first), "similarities of anchors and mixes")
-            mixes = make(pairs)
-            similarity = _similarity(loss, anchors, mixes)
-            share = pairs.share.expand(similarity.shape)
+            candidates = self._made(loss, anchors, rows, labels, make)
+        if candidates is None:
+            return None
+        similarity, share, exists, mixes = candidates
         counts = exists.to(similarity, non_blocking=True)
-        if isinstance(loss, ProxyLoss):
-            places, labels = classes.to(device), torch.arange(loss.num_classes)
+        if isinstance(loss, ProxyLoss) and classes is not None:
+            number, classes = loss.num_classes, classes.to(device)
             similarity, share, counts = (
-                scatter_rows(part, places, loss.num_classes) for part in (similarity, share, counts)
+                scatter_rows(part, classes, number) for part in (similarity, share, counts)
             )
+            labels = torch.arange(number)
         return Relations(
             similarity,
             share * counts,
@@ -249,26 +260,45 @@ class Mixing:
             pairs=PositivePairs(exists, device),
         )
 
-    def _by_cosines(
-        self, loss: Loss, anchors: Tensor, rows: Tensor, negatives: Tensor, firsts: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Each anchor against all mixes of its own: similarity, share, and which of them exist.
+    def _made(
+        self, loss: Loss, anchors: Anchors, rows: Tensor, labels: Tensor, make: Make
+    ) -> Candidates | None:
+        """All mixes are made, and every anchor is compared with each; which are its own exist."""
+        if self._number is None:
+            first, second = all_pairs(labels)
+            exists = anchors.firsts.index_select(1, first)
+        else:
+            near = _similarity(loss, anchors.rows.detach(), rows.detach())
+            near = near.index_select(0, anchors.own.int().argmax(0).to(rows.device))
+            draw = not anchors.mixed and not isinstance(loss, ProxyLoss)
+            image, first, second = hard_pairs(labels, near, self._number, draw_positive=draw)
+            exists = anchors.own.index_select(1, image)
+        pairs = self._pairs(rows, first, second)
+        if pairs is None:
+            return None
+        refuse_too_many(len(anchors.rows), len(first), "similarities of anchors and mixes")
+        mixes = make(pairs)
+        similarity = _similarity(loss, anchors.rows, mixes)
+        return Candidates(similarity, pairs.share.expand(similarity.shape), exists, mixes)
 
-        An anchor's mixes are one row: each of its first images with every image of the batch, of
-        which those with its negatives exist. ``firsts`` None: the anchor itself is the first.
+    def _by_cosines(self, loss: Loss, anchors: Anchors, rows: Tensor) -> Candidates | None:
+        """Each anchor against all mixes of its own, without making them.
+
+        An anchor's mixes are one row: each of its first images, or the anchor itself, with every
+        image of the batch; those with its negatives exist.
         """
-        near = products(anchors, rows, unit_rows=True)
-        if firsts is None:
-            first = torch.arange(len(anchors), device=negatives.device).unsqueeze(1)
+        near, negatives = products(anchors.rows, rows, unit_rows=True), ~anchors.members
+        if anchors.mixed:
+            first = torch.arange(len(near), device=negatives.device).unsqueeze(1)
             there = torch.ones_like(first, dtype=torch.bool)
         else:
-            first, there = columns_of(firsts)
+            first, there = columns_of(anchors.firsts)
         if not (first.numel() and negatives.any()):
             return None
         refuse_too_many(first.numel(), len(rows), "similarities of anchors and mixes")
         exists = (there.unsqueeze(2) & negatives.unsqueeze(1)).flatten(1)
         first = first.to(rows.device)
-        if firsts is None:
+        if anchors.mixed:
             to_first, between = torch.ones_like(near[:, :1]), near
         else:
             to_first, between = near.gather(1, first), products(rows, unit_rows=True)
@@ -279,7 +309,7 @@ class Mixing:
         share = self.shares(rows, *between.shape)
         cosine = cosines_to_mixes(to_first, near, first, between, share)
         similarity = similarity_of_cosine(cosine, loss.distance, rows.shape[1])
-        return similarity, rows_of(share, first).flatten(1), exists
+        return Candidates(similarity, rows_of(share, first).flatten(1), exists, None)
 
     def _pairs(self, rows: Tensor, first: Tensor, second: Tensor) -> MixedPairs | None:
         if first.numel() == 0:
