@@ -136,8 +136,12 @@ def measure_opening(place):
 def bare_index(index):
     """The same cells and vectors as an ordinary FAISS index in memory."""
     (segment,) = index.contents.segments
-    bare = faiss.read_index(str(segment.home / "ann.faiss"))
-    bare.nprobe = segment.cells.nprobe
+    centroids, rows = segment.cells.centroids, segment.rows.vectors
+    coarse = faiss.IndexFlatIP(rows.shape[1])
+    coarse.add(np.ascontiguousarray(centroids))
+    bare = faiss.IndexIVFFlat(coarse, rows.shape[1], len(centroids), faiss.METRIC_INNER_PRODUCT)
+    bare.add(np.ascontiguousarray(rows))
+    bare.nprobe = segment.note.cells.nprobe
     return bare
 
 

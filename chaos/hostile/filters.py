@@ -15,8 +15,7 @@ from chaos.hostile.meanings import Row, meant
 from chaos.hostile.mutation import mutated
 from lookalike.errors import LookalikeError
 from lookalike.search import Embedder, Index
-from lookalike.search.filters import Filter
-from lookalike.search.filters.syntax import LONGEST
+from lookalike.search.filters import LONGEST, Filter
 
 __all__ = ["Filters", "hostile_filter", "must_be_refused"]
 

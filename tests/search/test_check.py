@@ -6,7 +6,7 @@ import pytest
 from lookalike.errors import BadInput
 from lookalike.search import Index, Record, check
 from lookalike.search.check import check_index
-from lookalike.search.folder.snapshot import Snapshot
+from lookalike.search.folder.contents import FolderContents
 
 DIM = 12
 
@@ -61,13 +61,13 @@ def test_drift_is_found_where_new_pictures_are_of_another_kind(stored):
 def test_drift_of_a_large_index_is_measured_on_a_sample(stored, monkeypatch):
     """New pictures that are only like each other do not make it search for all pictures."""
     depths = []
-    search = Snapshot.search
+    search = FolderContents.search
 
     def spy(self, queries, k, where, exact):
         depths.append(k)
         return search(self, queries, k, where, exact)
 
-    monkeypatch.setattr(Snapshot, "search", spy)
+    monkeypatch.setattr(FolderContents, "search", spy)
     monkeypatch.setattr(check, "BLOCK", 64)
     monkeypatch.setattr(check, "DRIFT_GALLERY", 100, raising=False)
     other = np.eye(1, DIM, dtype=np.float32) + np.full((40, DIM), 1e-3, np.float32)
@@ -87,7 +87,7 @@ def test_few_pictures(tmp_path, count):
 
 def test_every_damaged_file_is_named(stored):
     stored.commit([Record("more")], rows(1), [0])
-    for name in ("vectors.npy", "keys.npy"):
+    for name in ("vectors.npy", "items.arrow"):
         path = next(stored.store.folder.glob(f"segments/*/{name}"))
         whole = path.read_bytes()
         path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))

@@ -12,8 +12,7 @@ from lookalike.addresses import is_postgres
 from lookalike.errors import masked
 from lookalike.progress import Watcher
 from lookalike.search.index import Index
-from lookalike.search.recall import NEIGHBOURS, mean_recall
-from lookalike.search.unit import unit_rows
+from lookalike.search.vectors import NEIGHBOURS, mean_recall, unit_rows
 
 SAMPLE = 256
 DRIFT_SAMPLE = 500
@@ -140,7 +139,7 @@ def check_index(place: str, watcher: Watcher | None = None, *, files: bool = Fal
     watcher = watcher or Watcher()
     found = Health(masked(place))
     if not is_postgres(place):
-        from lookalike.search.folder.verify import damage_of
+        from lookalike.search.folder.store import damage_of
 
         found.damage = damage_of(Path(place), watcher)
         if found.damage:

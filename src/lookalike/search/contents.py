@@ -1,14 +1,13 @@
 """What an index is made of: a store that is written to, and the contents of one of its states."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lookalike.addresses import DatabaseAddress
 from lookalike.errors import BadInput
@@ -17,9 +16,10 @@ from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
 from lookalike.search.filters import Filter
 from lookalike.search.items import Hit, Precision, Record
+from lookalike.search.vectors import Ints
 
 Address: TypeAlias = str | DatabaseAddress
-Ids: TypeAlias = NDArray[np.int64]
+BLOCK = 10_000
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class State:
 class Contents(ABC):
     """The pictures of one state of an index: read and searched, never changed.
 
-    What belongs to every picture (``ids``, ``vectors``, ``records``, ``labels``) is ordered by id.
+    What belongs to every picture (``ids``, ``vectors``, ``records``) is ordered by id.
     """
 
     state: State
@@ -67,40 +67,19 @@ class Contents(ABC):
 
     @property
     @abstractmethod
-    def ids(self) -> Ids:
+    def ids(self) -> Ints:
         """The id of each picture, ascending."""
-
-    @property
-    @abstractmethod
-    def vectors(self) -> Vectors:
-        """The unit vector of each picture, float32 [n, dim]."""
-
-    @property
-    @abstractmethod
-    def records(self) -> Sequence[Record]:
-        """What is stored about each picture."""
-
-    @property
-    @abstractmethod
-    def labels(self) -> Sequence[str | None]:
-        """The label of each picture."""
-
-    @cached_property
-    def label_codes(self) -> NDArray[np.int32]:
-        """The position of each picture's label among those of ``label_counts``; -1: none."""
-        number: dict[str | None, int] = {name: code for code, name in enumerate(self.label_counts)}
-        return np.array([number.get(label, -1) for label in self.labels], np.int32)
 
     @abstractmethod
     def count(self, where: Filter) -> int:
         """How many pictures match a filter."""
 
     @abstractmethod
-    def ids_where(self, where: Filter) -> Ids:
+    def ids_where(self, where: Filter) -> Ints:
         """The ids of the pictures that match a filter, ascending."""
 
     @abstractmethod
-    def ids_of(self, records: Sequence[Record]) -> Ids:
+    def ids_of(self, records: Sequence[Record]) -> Ints:
         """The id of the picture with the same folder and path; -1: there is none."""
 
     @abstractmethod
@@ -117,6 +96,20 @@ class Contents(ABC):
     ) -> list[list[Hit]]:
         """The ``k`` nearest pictures of each query among those that match, or all there are."""
 
+    @cached_property
+    def vectors(self) -> Vectors:
+        """The unit vector of each picture, float32 [n, dim]."""
+        found = np.empty((len(self.ids), self.state.dim), np.float32)
+        for start in range(0, len(found), BLOCK):
+            some = self.ids[start : start + BLOCK].tolist()
+            found[start : start + len(some)] = self.vectors_of(some)
+        return found
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """What is stored about each picture."""
+        return Records(self)
+
     def has_label(self, label: str) -> bool:
         """Whether a picture has a label."""
         return label in self.label_counts
@@ -124,6 +117,30 @@ class Contents(ABC):
     def root_at(self, number: int) -> Path | None:
         """The folder of a number; None: the index names no such folder."""
         return self.state.roots[number] if 0 <= number < len(self.state.roots) else None
+
+
+class Records(Sequence[Record]):
+    """What is stored about each picture, read when it is needed."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+
+    def __len__(self) -> int:
+        return self._contents.state.count
+
+    @overload
+    def __getitem__(self, row: int) -> Record: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Record]: ...
+    def __getitem__(self, row: int | slice) -> Record | list[Record]:
+        ids = self._contents.ids[row]
+        if isinstance(row, slice):
+            return self._contents.records_of(ids.tolist())
+        return self._contents.records_of([int(ids)])[0]
+
+    def __iter__(self) -> Iterator[Record]:
+        for start in range(0, len(self), BLOCK):
+            yield from self[start : start + BLOCK]
 
 
 C = TypeVar("C", bound=Contents)
@@ -145,7 +162,11 @@ class Store(ABC, Generic[C]):
     def commit(
         self, former: C, records: Sequence[Record], vectors: Vectors, dropped: Iterable[int]
     ) -> C:
-        """Add new pictures and drop others, all or nothing; return the new state."""
+        """Add new pictures and drop others, all or nothing; return the new state.
+
+        A picture whose folder and path are in the index replaces that one; of several new ones
+        with one folder and path the last one stays.
+        """
 
     @abstractmethod
     def add_root(self, root: Path) -> None:

@@ -18,10 +18,9 @@ from lookalike.inference.pictures import Pictures
 from lookalike.progress import Watcher
 from lookalike.search.contents import Address, Contents, Store
 from lookalike.search.filters import Filter
-from lookalike.search.filters.conditions import And, Comparison
 from lookalike.search.folder.store import FolderStore
 from lookalike.search.items import Added, Column, Hit, Item, Precision, Record
-from lookalike.search.unit import NoDirectionError, unit_rows
+from lookalike.search.vectors import NoDirectionError, unit_rows
 
 if TYPE_CHECKING:
     from lookalike.search.postgres import PostgresStore
@@ -169,11 +168,6 @@ class Index:
         """Every label, sorted."""
         return list(self.contents.label_counts)
 
-    @property
-    def label_codes(self) -> NDArray[np.int32]:
-        """The position of each picture's label in ``label_names``; -1: it has none."""
-        return self.contents.label_codes
-
     def refuse_without_model(self) -> None:
         """Refuse to embed where the index has no model."""
         if not self.fingerprint:
@@ -195,7 +189,7 @@ class Index:
     @property
     def labels(self) -> Sequence[str | None]:
         """The label of each picture, where it has one."""
-        return self.contents.labels
+        return Column(self.records, "label")
 
     @property
     def metadata(self) -> Sequence[dict[str, str]]:
@@ -453,7 +447,7 @@ class Index:
         records = [Record(path, root=root) for path in paths for root in range(roots)]
         ids = self.ids_of(records).reshape(-1, roots)
         for path, own in zip(paths, ids, strict=True):
-            found = own[own >= 0] if (own >= 0).any() else self.ids_where(below(path))
+            found = own[own >= 0] if (own >= 0).any() else self.ids_where(Filter.below(path))
             if not len(found):
                 some = [record.path for record in self.records[:10_000]]
                 raise BadInput(f"the index has no '{path}'; {did_you_mean(path, some)}")
@@ -507,13 +501,6 @@ def vector_size(embedder: Embedder | None, dim: int | None) -> int:
     if size is None or size < 1:
         raise BadInput("an index without a model needs the length of its vectors")
     return size
-
-
-def below(folder: str) -> Filter:
-    """The pictures whose paths begin with a folder."""
-    # In the order of code points '0' follows '/'.
-    first, after = Comparison("path", ">=", f"{folder}/"), Comparison("path", "<", f"{folder}0")
-    return Filter(f"below {folder}", And((first, after)))
 
 
 def unit_queries(vectors: ArrayLike, dim: int) -> Vectors:

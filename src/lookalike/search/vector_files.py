@@ -20,7 +20,7 @@ from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
 from lookalike.search.index import Index
 from lookalike.search.items import Record, records_of
-from lookalike.search.unit import NoDirectionError, unit_rows
+from lookalike.search.vectors import NoDirectionError, unit_rows
 
 __all__ = ["VectorFile", "open_vectors"]
 

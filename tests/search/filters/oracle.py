@@ -2,8 +2,6 @@
 
 import re
 
-from lookalike.search.filters import conditions as c
-
 IS_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,2})?", re.A)
 
 
@@ -39,29 +37,33 @@ def like(text, pattern):
     return bool(text) and text[0] == pattern[0] and like(text[1:], pattern[1:])
 
 
-def truth(condition, row):
-    """True, False or None."""
-    match condition:
-        case c.And(parts):
-            known = [truth(part, row) for part in parts]
-            return False if False in known else None if None in known else True
-        case c.Or(parts):
-            known = [truth(part, row) for part in parts]
-            return True if True in known else None if None in known else False
-        case c.Not(part):
-            known = truth(part, row)
-            return None if known is None else not known
-        case c.IsNull(column):
-            return row.get(column) is None
-        case c.OneOf(column, values):
-            same = [truth(c.Comparison(column, "=", value), row) for value in values]
-            return None if None in same else True in same
-        case c.Like(column, pattern, any_case):
-            text = row.get(column)
-            fold = lower if any_case else str
-            return None if text is None else like(fold(text), fold(pattern))
-        case c.Comparison(column, operator, value):
-            text = row.get(column)
-            if text is not None and not isinstance(value, str):
-                text = as_number(text)
-            return None if text is None else compare(text, operator, value)
+class RowTruth:
+    """What conditions mean for one picture: True, False or None."""
+
+    def __init__(self, row):
+        self.row = row
+
+    def compare(self, column, operator, value):
+        text = self.row.get(column)
+        if text is not None and not isinstance(value, str):
+            text = as_number(text)
+        return None if text is None else compare(text, operator, value)
+
+    def one_of(self, column, values):
+        same = [self.compare(column, "=", value) for value in values]
+        return None if None in same else True in same
+
+    def like(self, column, pattern, any_case):
+        text = self.row.get(column)
+        fold = lower if any_case else str
+        return None if text is None else like(fold(text), fold(pattern))
+
+    def is_null(self, column):
+        return self.row.get(column) is None
+
+    def negate(self, part):
+        return None if part is None else not part
+
+    def combine(self, word, parts):
+        settles = word == "or"
+        return settles if settles in parts else None if None in parts else not settles

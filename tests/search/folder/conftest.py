@@ -1,14 +1,14 @@
 import pytest
 
 from lookalike.search import Index
-from lookalike.search.folder import cells
+from lookalike.search.folder import segment
 from tests.search.folder.collection import DIM, clustered, records
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Collections of a thousand pictures are large."""
-    monkeypatch.setattr(cells, "EXACT_BELOW", 1_000)
+    monkeypatch.setattr(segment, "EXACT_BELOW", 1_000)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from lookalike.errors import BadInput
 from lookalike.progress import Watcher
 from lookalike.search import Index, Record
-from lookalike.search.folder import cells, nearest
+from lookalike.search.folder import cells, segment
 from tests.search.folder.collection import DIM, Notes, agreement, clustered, records
 
 
@@ -40,7 +40,7 @@ def test_each_precision_reaches_the_recall_that_it_claims(tmp_path, small, preci
     index.commit(records(0, 4_000), rows)
     index.optimize(Watcher())
     assert how in index.approximation
-    assert index.contents.manifest.segments[0].fast.recall >= 0.95
+    assert index.contents.manifest.segments[0].cells.recall >= 0.95
     queries = clustered(100, seed=4)
     for where in (None, "price < 50", "label = 'label3'"):
         found = index.search(queries, 10, where=where)
@@ -63,7 +63,8 @@ def test_new_and_removed_pictures_count_at_once(many):
     query = many.vectors[5].copy()
     near = [hit.id for hit in many.search(query, 30, exact=True)[0]]
     many.remove(near[:25])
-    assert many.contents.manifest.segments[0] == built
+    (after,) = [note for note in many.contents.manifest.segments if note.name == built.name]
+    assert after.cells == built.cells
     after = [hit.id for hit in many.search(query, 30)[0]]
     assert len(after) == 30
     assert not set(near[:25]) & set(after)
@@ -76,38 +77,37 @@ def test_removing_much_writes_the_segment_anew_and_few_pictures_end_fast_search(
     many.remove(many.ids[::3].tolist())
     (after,) = many.contents.manifest.segments
     assert after.count == len(many) == 2_000
-    assert many.contents.manifest.removed is None
+    assert after.removed == 0
     assert not (many.store.folder / "segments" / before.name).exists()
     many.remove(many.ids[:1_500].tolist())
     assert many.approximation is None
-    assert not list(many.store.folder.glob("quantiser-*"))
+    assert not list(many.store.folder.rglob("centroids-*"))
     assert len(many.search(many.vectors[0], 5)[0]) == 5
 
 
-def test_the_quantiser_is_kept_until_four_fold_growth(many):
+def test_the_centroids_are_kept_until_four_fold_growth(many):
     many.optimize(Watcher())
-    (first,) = many.contents.manifest.quantisers
+    (first,) = many.contents.segments
     many.commit(records(3_000, 5_000), clustered(2_000, seed=2))
     many.optimize(Watcher())
-    assert many.contents.manifest.quantisers == (first,)
-    assert [note.count for note in many.contents.manifest.segments] == [3_000, 2_000]
-    assert all(note.fast for note in many.contents.manifest.segments)
+    assert sorted(note.count for note in many.contents.manifest.segments) == [2_000, 3_000]
     many.compact(Watcher())
-    assert many.contents.manifest.quantisers == (first,)
     assert [note.count for note in many.contents.manifest.segments] == [5_000]
+    for one in many.contents.segments:
+        np.testing.assert_array_equal(one.cells.centroids, first.cells.centroids)
+        assert one.note.cells.trained_on == 3_000
     queries = clustered(50, seed=4)
     assert agreement(many.search(queries), many.search(queries, exact=True)) > 0.93
     many.commit(records(5_000, 12_001), clustered(7_001, seed=3))
     many.optimize(Watcher())
-    (second,) = many.contents.manifest.quantisers
-    assert second.trained_on == 12_001
-    assert [note.count for note in many.contents.manifest.segments] == [12_001]
+    (note,) = many.contents.manifest.segments
+    assert (note.count, note.cells.trained_on) == (12_001, 12_001)
     assert agreement(many.search(queries), many.search(queries, exact=True)) > 0.93
 
 
 @pytest.mark.parametrize("where", ["price < 50", "price < 5", "label = 'label3'", "price = 7"])
 def test_a_filter_finds_what_comparing_with_everything_finds(many, monkeypatch, where):
-    monkeypatch.setattr(nearest, "FEW", 100)
+    monkeypatch.setattr(segment, "FEW", 100)
     many.optimize(Watcher())
     queries = clustered(60, seed=5)
     truth = many.search(queries, 8, where=where, exact=True)
@@ -116,7 +116,7 @@ def test_a_filter_finds_what_comparing_with_everything_finds(many, monkeypatch, 
 
 def test_a_filter_on_pictures_far_from_the_query_finds_them_too(many, monkeypatch):
     """The chosen pictures lie in cells that the query alone would not visit."""
-    monkeypatch.setattr(nearest, "FEW", 100)
+    monkeypatch.setattr(segment, "FEW", 100)
     rows = clustered(3_000)
     far = np.argsort(rows @ rows[0])[:900]
     given = [
@@ -158,12 +158,11 @@ def test_vectors_without_structure_stay_exact_when_the_fast_way_misses(many, mon
     assert len(many.search(random[:1], 5)[0]) == 5
 
 
-@pytest.mark.parametrize("name", ["ann.faiss", "cells.npy", "quantiser"])
+@pytest.mark.parametrize("name", ["lists", "cells", "centroids"])
 @pytest.mark.parametrize("harm", ["cut", "bit", "other", "gone"])
 def test_damaged_cells_are_noticed(many, name, harm):
     many.optimize(Watcher())
-    pattern = "quantiser-*" if name == "quantiser" else f"segments/*/{name}"
-    (path,) = many.store.folder.glob(pattern)
+    (path,) = many.store.folder.rglob(f"{name}-*")
     whole = path.read_bytes()
     if harm == "gone":
         path.unlink()

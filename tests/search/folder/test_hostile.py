@@ -9,13 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lookalike.errors import BadInput
+from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import Watcher
 from lookalike.search import Index, Record
-from lookalike.search.folder import cells, disk, table, writer
-from lookalike.search.folder.disk import FileNote
-from lookalike.search.folder.manifest import LogNote
-from lookalike.search.folder.verify import damage_of
+from lookalike.search.folder import rows, store
+from lookalike.search.folder.manifest import FileNote
+from lookalike.search.folder.store import damage_of
 from tests.search.folder.collection import DIM, clustered, records
 
 
@@ -42,11 +41,22 @@ def reseal(index, **changes):
     index.contents.manifest.model_copy(update=changes).write(index.store.folder)
 
 
-def renoted(index, name):
-    """The manifest's segments with the file ``name`` of the first one noted as it is now."""
-    first = index.contents.manifest.segments[0]
-    note = FileNote.of(index.store.folder / "segments" / first.name / name)
-    return (first.model_copy(update={"files": {**first.files, name: note}}),)
+def reseal_segment(index, **changes):
+    """The same for the note of the first segment."""
+    first, *others = index.contents.manifest.segments
+    reseal(index, segments=(first.model_copy(update=changes), *others))
+
+
+def file_of(index, prefix):
+    """A file of the only segment."""
+    (path,) = index.store.folder.glob(f"segments/*/{prefix}*")
+    return path
+
+
+def renote(index, path):
+    """Note a file of the first segment as it is now."""
+    files = index.contents.manifest.segments[0].files
+    reseal_segment(index, files={**files, path.name: FileNote.of(path)})
 
 
 def test_a_folder_of_segments_that_leads_elsewhere_is_refused(bare, precious):
@@ -64,7 +74,7 @@ def test_a_folder_of_segments_that_leads_elsewhere_is_refused(bare, precious):
     assert contents(precious) == before
 
 
-@pytest.mark.parametrize("name", ["segments/s000000", "removed-000001.log", "model"])
+@pytest.mark.parametrize("name", ["segments/s000000", "segments/removed-000001.npy", "model"])
 def test_any_link_inside_an_index_is_refused_by_writers(bare, precious, name):
     (bare.store.folder / name).symlink_to(precious)
     with pytest.raises(BadInput, match="is a symbolic link"):
@@ -72,7 +82,12 @@ def test_any_link_inside_an_index_is_refused_by_writers(bare, precious, name):
 
 
 def test_writers_remove_only_what_writers_name(bare):
-    kept = ["segments/notes", "segments/s000009/holiday.jpg", "state-1/x", "removed-me.txt"]
+    kept = [
+        "segments/notes",
+        "segments/s000009/holiday.jpg",
+        "segments/x/vectors.npy",
+        "cells-1.npy",
+    ]
     for name in kept:
         (bare.store.folder / name).parent.mkdir(exist_ok=True)
         (bare.store.folder / name).write_text("mine")
@@ -84,50 +99,45 @@ def test_writers_remove_only_what_writers_name(bare):
 def test_the_names_that_writers_give_are_those_that_they_remove(many):
     many.optimize(Watcher())
     many.commit([], np.empty((0, DIM), np.float32), [1])
-    names = [path.name for path in many.store.folder.rglob("*") if path.is_file()]
-    segments = {path.name for path in (many.store.folder / "segments").rglob("*") if path.is_file()}
-    assert segments == set(disk.SEGMENT_FILES)
-    other = {"index.json", disk.WRITE_LOCK, disk.COMPACTION_LOCK}
-    assert all(writer.OURS.fullmatch(name) for name in set(names) - segments - other)
-    assert all(
-        writer.OURS.fullmatch(path.name) for path in (many.store.folder / "segments").iterdir()
-    )
+    many.commit(records(0, 1), clustered(1))
+    home = many.store.folder / "segments"
+    names = {path.relative_to(home).as_posix() for path in home.glob("*/*")}
+    assert len(names) > 7
+    assert all(store.OURS.fullmatch(name) for name in names)
+    assert {path.name for path in many.store.folder.iterdir()} == {
+        "index.json",
+        "segments",
+        store.WRITE_LOCK,
+        store.COMPACTION_LOCK,
+    }
 
 
 @pytest.mark.parametrize("name", ["../home/diary.txt", "/etc/passwd", "a/b", "..", ""])
 def test_a_manifest_names_no_file_elsewhere(bare, precious, name):
     bare.commit(records(0, 2), clustered(2))
-    bare.commit([], np.empty((0, DIM), np.float32), [1])
     before = contents(precious)
-    segment, log = bare.contents.manifest.segments[0], bare.contents.manifest.removed
-    for changes in (
-        {"removed": log.model_copy(update={"file": name})},
-        {"segments": (segment.model_copy(update={"name": name}),)},
-        {"segments": (segment.model_copy(update={"files": {name: FileNote(size=0, crc=0)}}),)},
-    ):
-        reseal(bare, **changes)
+    for changes in ({"name": name}, {"files": {name: FileNote(size=0, crc="")}}):
+        reseal_segment(bare, **changes)
         with pytest.raises(BadInput, match=r"damaged: index\.json"):
             Index.open(bare.place)
     assert contents(precious) == before
 
 
-@pytest.mark.parametrize("name", ["holiday.jpg", "index.json", "removed-me.txt"])
-def test_tombstones_are_appended_to_no_other_file(bare, name):
-    bare.commit(records(0, 2), clustered(2))
-    path = bare.store.folder / name
-    if not path.exists():
-        path.write_text("mine")
-    reseal(bare, removed=LogNote.model_construct(file=name, entries=0, crc=0))
-    before = path.read_bytes()
-    with pytest.raises(BadInput, match=r"damaged: index\.json"):
-        Index.open(bare.place).commit([], np.empty((0, DIM), np.float32), [1])
-    assert path.read_bytes() == before
+@pytest.mark.parametrize("prefix", ["vectors", "items", "removed", "cells", "centroids", "lists"])
+def test_a_file_without_checksum_is_not_opened(many, prefix):
+    many.optimize(Watcher())
+    many.commit([], np.empty((0, DIM), np.float32), [1])
+    files = many.contents.manifest.segments[0].files
+    kept = {name: note for name, note in files.items() if not name.startswith(prefix)}
+    reseal_segment(many, files=kept)
+    with pytest.raises(BadInput, match=rf"index\.json does not name {prefix}"):
+        Index.open(many.place)
 
 
 def test_offsets_beyond_the_data_are_refused_before_they_are_followed(bare):
     """In a process of its own: where they are followed it ends by a signal."""
     bare.commit([Record(f"{i:04}.png", "a label") for i in range(200)], clustered(200))
-    path = bare.store.folder / "segments" / bare.contents.manifest.segments[0].name / table.FILE
+    path = file_of(bare, rows.ITEMS)
     data = bytearray(path.read_bytes())
     offsets = np.arange(0, 201 * 8, 8, dtype=np.int64).tobytes()
     at = data.index(offsets)
@@ -135,7 +145,7 @@ def test_offsets_beyond_the_data_are_refused_before_they_are_followed(bare):
     wrong[100:200] = 2**40
     data[at : at + len(offsets)] = wrong.tobytes()
     path.write_bytes(data)
-    reseal(bare, segments=renoted(bare, table.FILE))
+    renote(bare, path)
     assert "items.arrow cannot be read" in damage_of(bare.store.folder, Watcher())[0]
     program = (
         "from lookalike.search import Index\n"
@@ -150,8 +160,8 @@ def test_offsets_beyond_the_data_are_refused_before_they_are_followed(bare):
 @pytest.mark.parametrize("kind", ["columns", "nulls", "text"])
 def test_other_tables_are_refused(bare, kind):
     bare.commit(records(0, 3), clustered(3))
-    path = bare.store.folder / "segments" / bare.contents.manifest.segments[0].name / table.FILE
-    schema = table.schema_of(("price",))
+    path = file_of(bare, rows.ITEMS)
+    schema = rows.schema_of(("price",))
     values = {
         field.name: pa.array(
             ["x"] * 3 if pa.types.is_large_string(field.type) else [0] * 3, field.type
@@ -164,52 +174,49 @@ def test_other_tables_are_refused(bare, kind):
         bad = pa.array([b"\xff\xfe"] * 3, pa.large_binary())
         values["path"] = pa.Array.from_buffers(pa.large_string(), 3, bad.buffers())
     else:
-        schema = pa.schema([pa.field("path", pa.int64()), *list(schema)[1:]])
+        schema = schema.set(1, pa.field("path", pa.int64()))
         values["path"] = pa.array([1, 2, 3])
     with pa.ipc.new_file(str(path), schema) as sink:
         sink.write_batch(pa.record_batch(list(values.values()), schema=schema))
-    reseal(bare, segments=renoted(bare, table.FILE))
+    renote(bare, path)
     with pytest.raises(BadInput, match=r"items\.arrow cannot be read"):
         Index.open(bare.place)
 
 
-def test_cells_beyond_the_end_of_their_file_are_refused(many):
-    many.optimize(Watcher())
-    home = many.store.folder / "segments" / many.contents.manifest.segments[0].name
-    sizes = many.contents.segments[0].cells._index.invlists
-    lengths = np.array([sizes.list_size(at) for at in range(sizes.nlist)], np.uint64).tobytes()
-    data = bytearray((home / cells.FILE).read_bytes())
-    at = data.index(lengths)
-    forged = np.frombuffer(lengths, np.uint64).copy()
-    forged[0] = 2**30
-    data[at : at + len(lengths)] = forged.tobytes()
-    (home / cells.FILE).write_bytes(data)
-    reseal(many, segments=renoted(many, cells.FILE))
-    with pytest.raises(BadInput, match=r"ann\.faiss (is of another segment|cannot be read)"):
-        Index.open(many.place)
-
-
-def test_cells_of_longer_vectors_are_refused(many, tmp_path):
+@pytest.mark.parametrize("harm", ["cells", "centroids", "lists"])
+def test_cells_of_another_segment_are_refused(many, tmp_path, harm):
     many.optimize(Watcher())
     other = Index.create(tmp_path / "other.index", None, dim=2 * DIM)
-    other.commit(records(0, 3_000), clustered(3_000, 2 * DIM))
+    other.commit(records(0, 2_500), clustered(2_500, 2 * DIM))
     other.optimize(Watcher())
-    mine, theirs = many.contents.manifest.quantisers[0], other.contents.manifest.quantisers[0]
-    (many.store.folder / mine.file).write_bytes((other.store.folder / theirs.file).read_bytes())
-    reseal(many, quantisers=(theirs.model_copy(update={"file": mine.file}),))
-    with pytest.raises(BadInput, match=r"quantiser.* is not of vectors of 16 numbers"):
+    mine, theirs = file_of(many, harm), file_of(other, harm)
+    mine.write_bytes(theirs.read_bytes())
+    renote(many, mine)
+    with pytest.raises(BadInput, match=rf"damaged: {harm}-\d+"):
         Index.open(many.place)
+
+
+def test_rows_beyond_the_last_in_a_cell_are_no_answer(many):
+    many.optimize(Watcher())
+    path = file_of(many, "lists")
+    data = bytearray(path.read_bytes())
+    size, (cells,) = 4 * DIM, (segment.cells for segment in many.contents.segments)
+    at = size * int(cells.sizes[0])  # the rows of the first cell
+    data[at : at + 8 * int(cells.sizes[0])] = np.full(cells.sizes[0], 2**40).tobytes()
+    path.write_bytes(data)
+    renote(many, path)
+    with pytest.raises(LookalikeError, match="damaged"):
+        Index.open(many.place).search(cells.centroids[0], 3)
 
 
 def test_a_pipe_instead_of_a_file_is_refused(bare):
     bare.commit(records(0, 3), clustered(3))
-    path = bare.store.folder / "segments" / bare.contents.manifest.segments[0].name / "keys.npy"
+    path = file_of(bare, "vectors")
     path.unlink()
     os.mkfifo(path)
-    segment = bare.contents.manifest.segments[0]
-    note = {**segment.files, "keys.npy": FileNote(size=0, crc=0)}
-    reseal(bare, segments=(segment.model_copy(update={"files": note}),))
-    with pytest.raises(BadInput, match=re.escape("keys.npy does not have")):
+    files = bare.contents.manifest.segments[0].files
+    reseal_segment(bare, files={**files, path.name: FileNote(size=0, crc="")})
+    with pytest.raises(BadInput, match=re.escape("vectors.npy does not have")):
         Index.open(bare.place)
 
 
@@ -219,38 +226,24 @@ def test_a_record_of_a_folder_that_the_index_does_not_name_has_no_file(bare):
     assert [found.find_file(record) for record in found.records] == [None, None]
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        (cells.CELLS, "cells.npy names cells that there are not"),
-        ("keys.npy", "keys.npy names pictures beyond the last"),
-    ],
-)
-def test_numbers_beyond_the_end_are_refused_before_they_are_followed(many, name, sentence):
-    """FAISS adds a vector to any cell that it is told, also one that it does not have."""
+def test_numbers_beyond_the_end_are_refused_before_they_are_followed(many):
     many.optimize(Watcher())
-    path = many.store.folder / "segments" / many.contents.manifest.segments[0].name / name
+    path = file_of(many, "cells")
     numbers = np.load(path)
-    numbers[..., ::7] = 2**31 + 5
+    numbers[::7] = 2**31 + 5
     np.save(path, numbers)
-    reseal(many, segments=renoted(many, name))
-    found = Index.open(many.place)
-    with pytest.raises(BadInput, match=sentence):
-        found.commit([], np.empty((0, DIM), np.float32), list(range(2_000)))
-        found.compact(Watcher())
+    renote(many, path)
+    with pytest.raises(BadInput, match="names cells that there are not"):
+        Index.open(many.place)
 
 
-def test_a_file_of_another_kind_of_search_is_refused(many):
-    import faiss
-
-    many.optimize(Watcher())
-    note = many.contents.manifest.quantisers[0]
-    path = many.store.folder / note.file
-    other = faiss.index_factory(DIM, f"IVF{note.cells},SQ8", faiss.METRIC_INNER_PRODUCT)
-    other.train(clustered(3_000))
-    faiss.write_index(other, str(path))
-    reseal(many, quantisers=(note.model_copy(update={"note": FileNote.of(path)}),))
-    with pytest.raises(BadInput, match=r"does not have cells of float32"):
+@pytest.mark.parametrize("gone", [[1, 3_000], [-1, 1], [1, 1], [2, 1]], ids=str)
+def test_tombstones_of_pictures_that_there_are_not(many, gone):
+    many.commit([], np.empty((0, DIM), np.float32), [1, 2])
+    path = file_of(many, "removed")
+    np.save(path, np.array(gone))
+    renote(many, path)
+    with pytest.raises(BadInput, match="names pictures that there are not"):
         Index.open(many.place)
 
 
@@ -260,44 +253,27 @@ def test_a_file_of_another_kind_of_search_is_refused(many):
         {"dim": -1},
         {"next_id": 2**62},
         {"generation": -1},
-        {"segments": {"count": -1}},
-        {"segments": {"first": 2**62}},
-        {"fast": {"quantiser": "nothing.faiss"}},
-        {"fast": {"nprobe": 0}},
-        {"removed": {"entries": 2**62}},
-        {"removed": {"entries": 2**40}},
-        {"removed": {"entries": 2**31}},
-        {"quantisers": {"cells": -5}},
+        {"count": -1},
+        {"removed": 2**62},
+        {"removed": 2**40},
+        {"tombstones": -1},
+        {"nprobe": 0},
+        {"cells": 0},
+        {"cells": 2**40},
     ],
     ids=str,
 )
 def test_a_manifest_of_impossible_numbers_is_refused(many, changes):
     many.optimize(Watcher())
     many.commit([], np.empty((0, DIM), np.float32), [1])
-    found = many.contents.manifest
-    ((key, value),) = changes.items()
-    first, quantiser = found.segments[0], found.quantisers[0]
-    if key == "segments":
-        value = (first.model_copy(update=value),)
-    elif key == "fast":
-        key, value = (
-            "segments",
-            (first.model_copy(update={"fast": first.fast.model_copy(update=value)}),),
-        )
-    elif key == "removed":
-        value = found.removed.model_copy(update=value)
-    elif key == "quantisers":
-        value = (quantiser.model_copy(update=value),)
-    reseal(many, **{key: value})
-    with pytest.raises(BadInput, match=r"damaged: index\.json"):
-        Index.open(many.place)
-
-
-def test_tombstones_that_are_not_there_reserve_no_memory(many):
-    many.commit([], np.empty((0, DIM), np.float32), [1])
-    log = many.contents.manifest.removed.model_copy(update={"entries": 3_000})
-    reseal(many, removed=log)
-    with pytest.raises(BadInput, match="is cut off"):
+    if changes.keys() & {"dim", "next_id", "generation"}:
+        reseal(many, **changes)
+    elif changes.keys() & {"nprobe", "cells"}:
+        note = many.contents.manifest.segments[0].cells
+        reseal_segment(many, cells=note.model_copy(update=changes))
+    else:
+        reseal_segment(many, **changes)
+    with pytest.raises(BadInput, match="damaged"):
         Index.open(many.place)
 
 
@@ -314,13 +290,13 @@ FORGED_HEADERS = {
 def test_arrays_that_numpy_does_not_expect_are_refused_in_one_sentence(bare, header):
     """NumPy raises almost any exception for a forged header, and opens an archive as one."""
     bare.commit(records(0, 3), clustered(3))
-    path = bare.store.folder / "segments" / bare.contents.manifest.segments[0].name / "vectors.npy"
+    path = file_of(bare, "vectors")
     if header is None:
         np.savez(path.with_suffix(".npz"), clustered(3))
         path.with_suffix(".npz").rename(path)
     else:
         text = FORGED_HEADERS[header].encode()
         path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
-    reseal(bare, segments=renoted(bare, "vectors.npy"))
+    renote(bare, path)
     with pytest.raises(BadInput, match=r"damaged: vectors\.npy (cannot be read|is an archive)"):
         Index.open(bare.place)

@@ -9,7 +9,7 @@ import numpy as np
 
 from lookalike.progress import Watcher
 from lookalike.search import Index, Record
-from lookalike.search.folder import cells
+from lookalike.search.folder import segment
 
 DIM = 8
 
@@ -32,7 +32,7 @@ def record_for(path):
 
 def write_for_ever(place, work, name, log):
     """Write; say in the file ``log`` what is begun ("+", "-") and what is committed ("=")."""
-    cells.EXACT_BELOW = 150
+    segment.EXACT_BELOW = 150
     index = Index.open(place)
     with open(log, "a", buffering=1) as said:
         print("ready", file=said)

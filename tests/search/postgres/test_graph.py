@@ -11,7 +11,7 @@ from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
 from lookalike.search import Index
 from lookalike.search.filters import Filter
-from lookalike.search.postgres import graph, nearest
+from lookalike.search.postgres import contents, graph
 from lookalike.search.postgres import store as postgres_store
 
 DIM = 16
@@ -29,7 +29,7 @@ class Notes(Watcher):
 @pytest.fixture
 def index(place, tmp_path, unit_rows, records, monkeypatch):
     monkeypatch.setattr(postgres_store, "EXACT_BELOW", 1_000)
-    monkeypatch.setattr(nearest, "FEW", 300)
+    monkeypatch.setattr(contents, "FEW", 300)
     made = Index.create(place, None, dim=DIM)
     made.root_number(tmp_path)
     made.commit(records(COUNT), unit_rows(COUNT, DIM))
@@ -42,12 +42,16 @@ def truth(index, query, mask, k):
     return index.ids[near].tolist()
 
 
+def graphs(index):
+    return dict(index.contents.tables.all(graph.INDEXES, [index.store.schema]))
+
+
 def test_filtered_search_by_the_graph(index, unit_rows, monkeypatch):
     index.optimize(Watcher())
     settings = []
-    real = nearest.Search._some
+    real = contents.PostgresContents._some
     monkeypatch.setattr(
-        nearest.Search, "_some", lambda *given: settings.append(given[4]) or real(*given)
+        contents.PostgresContents, "_some", lambda *given: settings.append(given[4]) or real(*given)
     )
     queries = unit_rows(20, DIM, seed=5)
     price = np.arange(COUNT)
@@ -98,12 +102,12 @@ def test_what_a_kill_left_is_dropped_and_built_again(index, postgres):
         killer.execute(f"SELECT pg_terminate_backend(pid, 10000) FROM ({builder}) AS builders")
         with pytest.raises(LookalikeError, match="does not answer"):
             building.result()
-    assert dict(index.contents.all(graph.INDEXES, [index.store.schema])) == {"item_graph": False}
+    assert graphs(index) == {"item_graph": False}
     assert len(index.search(index.vectors[:2], 5)) == 2
     watcher = Notes()
     index.optimize(watcher)
     assert "dropping an HNSW graph that was not finished" in watcher.said
-    assert dict(index.contents.all(graph.INDEXES, [index.store.schema])) == {"item_graph": True}
+    assert graphs(index) == {"item_graph": True}
     assert "HNSW" in Index.open(f"{index.store.url}#{index.store.schema}").approximation
 
 
@@ -131,6 +135,6 @@ def test_compact_builds_anew(index):
     index.optimize(Watcher())
     index.remove(index.ids[:900].tolist())
     index.compact(Watcher())
-    assert dict(index.contents.all(graph.INDEXES, [index.store.schema])) == {"item_graph": True}
+    assert graphs(index) == {"item_graph": True}
     assert index.count() == len(index.ids) == COUNT - 900
     assert index.count(Filter.parse("price < 950")) == 50

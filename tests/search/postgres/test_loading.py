@@ -11,7 +11,7 @@ from lookalike.addresses import parse_address
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.search import Index, Record
 from lookalike.search.filters import Filter
-from lookalike.search.postgres.loading import LOCK
+from lookalike.search.postgres.store import LOCK
 
 DIM = 6
 

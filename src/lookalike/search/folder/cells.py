@@ -1,8 +1,12 @@
-"""Fast search by cells (IVF: Sivic and Zisserman, ICCV 2003), with one quantiser for all segments.
+"""Fast search by cells (IVF: Sivic and Zisserman, ICCV 2003).
 
-The coarse quantiser is trained once and kept until the collection has grown four-fold. A vector is
-assigned to its cell once; merging segments reuses the assignments. Cells hold the vectors in the
-precision of the index.
+The centroids are trained once and used for all segments until the collection has grown four-fold,
+so that merging segments reuses which cell a vector is in. A cell's vectors lie together in a file
+of ours, which FAISS maps and scans; it reads no file of its own format.
+
+A filter is applied inside the search. The cells that hold none of the chosen rows are not visited,
+and the nearest of the others are, until about as many chosen rows have been compared as rows
+without a filter. So its recall is that of the search without one, wherever the chosen rows lie.
 """
 
 from dataclasses import dataclass
@@ -14,193 +18,239 @@ from numpy.typing import NDArray
 
 from lookalike.errors import LookalikeError
 from lookalike.inference.encoder import Vectors
-from lookalike.search.folder.disk import FileNote, damaged, fsync, mapped
-from lookalike.search.folder.manifest import CellsNote, QuantiserNote
+from lookalike.search.folder.manifest import CellsNote
+from lookalike.search.folder.rows import mapped
 from lookalike.search.items import Precision
+from lookalike.search.vectors import NEIGHBOURS, Ints, least_setting, nearest
 
-EXACT_BELOW = 50_000
-GROWTH = 4
-LEAST_RECALL = 0.95
-SAMPLE = 256
 NPROBES = (8, 16, 32, 64, 128, 256, 512)
-KINDS: dict[Precision, tuple[str, str]] = {
-    "float32": ("Flat", "IndexIVFFlat"),
-    "float16": ("SQfp16", "IndexIVFScalarQuantizer"),
-}
-"""How FAISS's factory calls the cells of a precision, and the class that it makes."""
+SAMPLE = 256
+PER_CELL = 64
+"""Vectors that train a centroid."""
+WIDER = 2
+"""With a filter that leaves little, so many times the rows of a search without one are compared."""
 BLOCK = 65_536
-FILE = "ann.faiss"
-CELLS = "cells.npy"
 
 Bits = NDArray[np.uint8]
-Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Quantiser:
-    """An empty FAISS index with trained cells, and the centroids of these."""
-
-    note: QuantiserNote
-    empty: Any
-    centroids: Vectors
-
-    def assign(self, vectors: Any) -> NDArray[np.uint32]:
-        """The cell of each vector."""
-        _, cells = self.empty.quantizer.search(np.ascontiguousarray(vectors, np.float32), 1)
-        return np.asarray(cells[:, 0], np.uint32)
-
-
-def cells_for(count: int) -> int:
-    """How many cells a collection gets."""
-    return max(1, int(2 * count**0.5))
-
-
-def train(path: Path, sample: Vectors, precision: Precision, count: int) -> QuantiserNote:
-    """Train the quantiser of a collection of ``count`` pictures and write it."""
-    import faiss
-
-    cells = min(cells_for(count), len(sample))
-    index: Any = faiss.index_factory(
-        sample.shape[1], f"IVF{cells},{KINDS[precision][0]}", faiss.METRIC_INNER_PRODUCT
-    )
-    index.cp.min_points_per_centroid = 1
-    index.cp.niter = 12
-    index.cp.spherical = True
-    index.train(np.ascontiguousarray(sample, np.float32))
-    faiss.write_index(index, str(path))
-    fsync(path)
-    return QuantiserNote(file=path.name, note=FileNote.of(path), cells=cells, trained_on=count)
-
-
-def load(path: Path, note: QuantiserNote, dim: int, precision: Precision) -> Quantiser:
-    """The quantiser of ``dim`` numbers from its file; ``ValueError`` where it is not one."""
-    import faiss
-
-    try:
-        index: Any = faiss.read_index(str(path))
-        coarse = faiss.downcast_index(index.quantizer)
-        types = (type(index).__name__, type(coarse).__name__)
-        if types not in ((KINDS[precision][1], "IndexFlat"), (KINDS[precision][1], "IndexFlatIP")):
-            raise ValueError(f"{path.name} does not have cells of {precision}")
-        # Into our own array: once any package has imported faiss.contrib.torch_utils, FAISS would
-        # return a tensor.
-        centroids = np.empty((coarse.ntotal, coarse.d), np.float32)
-        coarse.reconstruct_n(0, coarse.ntotal, centroids)
-    except (RuntimeError, AttributeError, MemoryError) as error:
-        if not path.exists():
-            raise FileNotFoundError(2, "no such file", str(path)) from error
-        raise ValueError(f"{path.name} cannot be read") from error
-    if len(centroids) != note.cells or index.nlist != note.cells:
-        raise ValueError(f"{path.name} does not have {note.cells} cells")
-    if {index.d, coarse.d} != {dim} or index.metric_type != faiss.METRIC_INNER_PRODUCT:
-        raise ValueError(f"{path.name} is not of vectors of {dim} numbers")
-    return Quantiser(note, index, centroids)
-
-
-def write(folder: Path, quantiser: Quantiser, vectors: Any, cells: Any) -> None:
-    """Write the cells of a segment and its FAISS index, whose ids are rows of the segment."""
-    import faiss
-    from faiss.contrib import ivf_tools
-
-    if len(cells) and int(cells.max()) >= quantiser.note.cells:
-        raise damaged(folder.parent.parent, f"{CELLS} names cells that there are not")
-    index: Any = faiss.clone_index(quantiser.empty)
-    tools: Any = ivf_tools
-    for start in range(0, len(vectors), BLOCK):
-        rows = np.ascontiguousarray(vectors[start : start + BLOCK], np.float32)
-        assigned = np.asarray(cells[start : start + len(rows)], np.int64)
-        numbers = np.arange(start, start + len(rows))  # held here: the function keeps no array
-        tools.add_preassigned(index, rows, assigned, numbers)
-    faiss.write_index(index, str(folder / FILE))
-    np.save(folder / CELLS, np.asarray(cells, np.uint32))
-
-
-def _fits(index: Any, lists: Any, quantiser: Quantiser, count: int, size: int) -> bool:
-    """Whether an index is of this segment, and the cells that it names are inside its file.
-
-    FAISS maps the file and looks at neither: a cell beyond the end would be a bus error.
-    """
-    empty = quantiser.empty
-    if type(index) is not type(empty) or (index.ntotal, index.nlist) != (count, empty.nlist):
-        return False
-    if index.d != empty.d or {index.code_size, lists.code_size} != {empty.code_size}:
-        return False
-    cells = [lists.lists.at(number) for number in range(empty.nlist)]
-    width = lists.code_size + 8  # an id has eight bytes
-    inside = all(
-        cell.size <= cell.capacity and cell.offset + cell.capacity * width <= size for cell in cells
-    )
-    return inside and sum(cell.size for cell in cells) == count
+def files_of(commit: int) -> tuple[str, str, str]:
+    """The cell of each row, the centroids, and the vectors and rows of each cell."""
+    return f"cells-{commit:06d}.npy", f"centroids-{commit:06d}.npy", f"lists-{commit:06d}.bin"
 
 
 class Cells:
-    """The fast search of a segment; what a query visits is read from the file."""
+    """The fast search of a segment; what a query visits is read from the file.
 
-    def __init__(self, folder: Path, count: int, quantiser: Quantiser, note: CellsNote) -> None:
+    Args:
+        home: The folder of the segment.
+        note: What was measured.
+        shape: Of the segment's vectors.
+        precision: The type of their numbers.
+
+    Raises:
+        ValueError: A file is not one of this segment.
+    """
+
+    def __init__(
+        self, home: Path, note: CellsNote, shape: tuple[int, int], precision: Precision
+    ) -> None:
         import faiss
 
-        self.quantiser = quantiser
-        self.cells: NDArray[np.uint32] = mapped(folder / CELLS, (count,), np.uint32)
-        path = folder / FILE
-        try:
-            index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
-        except (RuntimeError, MemoryError) as error:
-            if not path.exists():
-                raise FileNotFoundError(2, "no such file", str(path)) from error
-            raise ValueError(f"{path.name} cannot be read") from error
+        library: Any = faiss  # its stubs are those of C++
+        (self.count, dim), self.note = shape, note
+        assigned, centroids, lists = (home / name for name in files_of(note.commit))
+        self.assigned: NDArray[np.uint32] = mapped(assigned, (self.count,), np.uint32)
+        self.centroids: Vectors = mapped(centroids, (note.cells, dim), np.float32)
+        if self.assigned.max() >= note.cells:
+            raise ValueError(f"{assigned.name} names cells that there are not")
+        self.sizes = np.bincount(self.assigned, minlength=note.cells)
+        self._coarse = library.IndexFlatIP(dim)
+        self._coarse.add(np.ascontiguousarray(self.centroids))
+        if precision == "float32":
+            index = library.IndexIVFFlat(self._coarse, dim, note.cells, faiss.METRIC_INNER_PRODUCT)
+        else:
+            kind = library.ScalarQuantizer.QT_fp16
+            given = (self._coarse, dim, note.cells, kind, faiss.METRIC_INNER_PRODUCT, False)
+            index = library.IndexIVFScalarQuantizer(*given)
+        index.is_trained, index.ntotal = True, self.count
+        width = index.code_size + 8  # a row's number has eight bytes
+        if lists.stat().st_size != self.count * width:
+            raise ValueError(f"{lists.name} is of another segment")
+        self._lists = library.OnDiskInvertedLists()
+        self._lists.nlist, self._lists.code_size = note.cells, index.code_size
+        self._lists.lists.resize(note.cells)
+        sizes = self.sizes.astype(np.uint64)  # held here: only its address is passed
+        self._lists.set_all_lists_sizes(faiss.swig_ptr(sizes))
+        self._lists.filename, self._lists.totsize = str(lists), self.count * width
+        self._lists.read_only = True
+        self._lists.do_mmap()
         # Threads that read ahead cost more than the whole search of a mapped file.
-        lists: Any = faiss.downcast_InvertedLists(index.invlists)
-        if not _fits(index, lists, quantiser, count, path.stat().st_size):
-            raise ValueError(f"{path.name} is of another segment")
-        lists.prefetch_nthread = 0
-        self._index = index
+        self._lists.prefetch_nthread = 0
+        index.replace_invlists(self._lists)
+        self._index, self._pointer = index, faiss.swig_ptr
         self.set_nprobe(note.nprobe)
 
     def set_nprobe(self, nprobe: int) -> None:
         """How many cells a query visits."""
-        self.nprobe = min(nprobe, self.quantiser.note.cells)
-        self._index.nprobe = self.nprobe
+        self._index.nprobe = min(nprobe, len(self.centroids))
 
-    def search(self, queries: Vectors, k: int) -> tuple[Vectors, Ints]:
-        """Similarities and rows [queries, k] of neighbours among all rows; -1 fills up."""
-        return self._checked(*self._index.search(queries, k))
+    def narrowed(self, mask: NDArray[np.bool_], filtered: bool) -> "Narrowed":
+        """How to search the rows of a mask.
 
-    def nearest_cells(self, queries: Vectors) -> tuple[Vectors, Ints]:
-        """Similarities and numbers of the cells that each query visits."""
-        similar, cells = self.quantiser.empty.quantizer.search(queries, self.nprobe)
-        return similar, cells
+        Args:
+            mask: A boolean for each row.
+            filtered: A filter left rows out; those that were removed are few.
+        """
+        nprobe, cells = int(self._index.nprobe), len(self.sizes)
+        if not filtered:
+            return Narrowed(packed(mask), None, self.sizes, self.centroids, nprobe)
+        held = np.bincount(self.assigned[mask], minlength=cells)
+        left = np.count_nonzero(mask) / self.count
+        wanted = (1 + (WIDER - 1) * (1 - left)) * nprobe * self.count / cells
+        some = held > 0
+        return Narrowed(packed(mask), packed(some), held[some], self.centroids[some], int(wanted))
 
-    def search_cells(
-        self, queries: Vectors, k: int, near: Vectors, cells: Ints, allowed: Bits
+    def search(
+        self, queries: Vectors, k: int, narrowed: "Narrowed | None" = None
     ) -> tuple[Vectors, Ints]:
-        """As :meth:`search`, in given cells and among the rows whose bits are set.
-
-        FAISS's Python function for it takes no selector, so this calls the one of C++.
+        """Similarities and rows [queries, k] of neighbours; -1 fills up.
 
         Args:
             queries: Unit vectors.
             k: How many to find.
-            near: Their similarities to the cells.
-            cells: The numbers of the cells of each query; -1: none.
-            allowed: A bit for each row.
+            narrowed: Which rows are searched; None: all.
         """
-        import faiss
-
         similar = np.empty((len(queries), k), np.float32)
         rows = np.empty((len(queries), k), np.int64)
-        near, cells = np.ascontiguousarray(near), np.ascontiguousarray(cells)
-        pointer: Any = faiss.swig_ptr
-        given = (pointer(queries), k, *map(pointer, (cells, near, similar, rows)))
-        library: Any = faiss  # its stubs are those of C++
-        # its length is in bytes: a row beyond it, which a damaged file may name, has no bit
-        selector = library.IDSelectorBitmap(allowed)
-        settings = library.SearchParametersIVF(nprobe=cells.shape[1], sel=selector)
-        self._index.search_preassigned_c(len(queries), *given, False, settings)
-        return self._checked(similar, rows)
-
-    def _checked(self, similar: Vectors, rows: Ints) -> tuple[Vectors, Ints]:
-        if rows.max(initial=-1) >= len(self.cells):
-            raise LookalikeError(
-                f"{FILE} of the index is damaged: it names pictures beyond its last"
-            )
+        # C++'s own function: FAISS's for Python takes no parameters once any package has imported
+        # faiss.contrib.torch_utils.
+        given = (len(queries), self._pointer(queries), k)
+        found = (self._pointer(similar), self._pointer(rows))
+        parameters = None if narrowed is None else narrowed.parameters(queries)
+        self._index.search_c(*given, *found, parameters)
+        if rows.max(initial=-1) >= self.count:
+            raise LookalikeError("the index is damaged: its cells name pictures beyond the last")
         return similar, rows
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """Some rows of a segment, and the cells that hold any.
+
+    Attributes:
+        rows: A bit for each row.
+        cells: A bit for each cell; None: all are visited as without a filter.
+        held: How many of the rows each of these cells has.
+        centroids: The centroids of these cells.
+        wanted: How many of the rows a query is compared with; where ``cells`` is None, how many
+            cells it visits.
+    """
+
+    rows: Bits
+    cells: Bits | None
+    held: Ints
+    centroids: Vectors
+    wanted: int
+
+    def parameters(self, queries: Vectors) -> Any:
+        """The settings of FAISS: as many cells as hold enough rows for each of the queries."""
+        import faiss
+
+        library: Any = faiss
+        allowed = library.IDSelectorBitmap(self.rows)
+        if self.cells is None:
+            return library.SearchParametersIVF(sel=allowed, nprobe=self.wanted)
+        order = np.argsort(-(queries @ self.centroids.T), axis=1)
+        before = np.cumsum(self.held[order], axis=1) - self.held[order]
+        return library.SearchParametersIVF(
+            sel=allowed,
+            nprobe=int((before < self.wanted).sum(axis=1).max()),
+            quantizer_params=library.SearchParameters(sel=library.IDSelectorBitmap(self.cells)),
+        )
+
+
+def packed(mask: NDArray[np.bool_]) -> Bits:
+    """Bits as FAISS reads them."""
+    return np.packbits(mask, bitorder="little")
+
+
+def train(vectors: NDArray[Any]) -> Vectors:
+    """The centroids for a segment with these vectors."""
+    import faiss
+
+    cells = min(max(1, int(2 * len(vectors) ** 0.5)), len(vectors))
+    random = np.random.default_rng(0)
+    rows = np.sort(random.choice(len(vectors), min(PER_CELL * cells, len(vectors)), replace=False))
+    kmeans: Any = faiss.Kmeans(
+        vectors.shape[1], cells, niter=12, spherical=True, min_points_per_centroid=1
+    )
+    kmeans.train(np.ascontiguousarray(vectors[rows], np.float32))
+    centroids: Vectors = kmeans.centroids
+    return centroids
+
+
+def assign(vectors: NDArray[Any], centroids: Vectors) -> NDArray[np.uint32]:
+    """The cell of each vector."""
+    found = np.empty(len(vectors), np.uint32)
+    for start in range(0, len(vectors), BLOCK):
+        block = np.ascontiguousarray(vectors[start : start + BLOCK], np.float32)
+        found[start : start + len(block)] = nearest(block, centroids, 1)[1][:, 0]
+    return found
+
+
+def build(
+    home: Path,
+    vectors: NDArray[Any],
+    assigned: NDArray[np.uint32],
+    centroids: Vectors,
+    note: CellsNote,
+) -> CellsNote:
+    """Write the fast search of a segment, and measure it.
+
+    Args:
+        home: The folder of the segment.
+        vectors: Its vectors.
+        assigned: The cell of each.
+        centroids: The centroids.
+        note: The note without what is measured.
+
+    Returns:
+        The note; where its recall is too little, there are no files.
+    """
+    names = files_of(note.commit)
+    np.save(home / names[0], assigned)
+    np.save(home / names[1], np.ascontiguousarray(centroids))
+    order = np.argsort(assigned, kind="stable").astype(np.int64)
+    with (home / names[2]).open("wb") as file:
+        for rows in np.split(order, np.cumsum(np.bincount(assigned, minlength=note.cells))[:-1]):
+            file.write(np.ascontiguousarray(vectors[rows]).tobytes())
+            file.write(rows.astype("<i8").tobytes())
+    precision: Precision = "float32" if vectors.dtype == np.float32 else "float16"
+    shape: Any = vectors.shape
+    found = measured(Cells(home, note, shape, precision), vectors)
+    if not found.usable:
+        for name in names:
+            (home / name).unlink()
+    return found
+
+
+def measured(cells: Cells, vectors: NDArray[Any]) -> CellsNote:
+    """The least ``nprobe`` that finds enough of the true neighbours of some pictures."""
+    random = np.random.default_rng(1)
+    rows = np.sort(random.choice(len(vectors), min(SAMPLE, len(vectors)), replace=False))
+    queries = np.ascontiguousarray(vectors[rows], np.float32)
+    truth = nearest(queries, vectors, NEIGHBOURS + 1)[1].tolist()
+
+    def found(nprobe: int) -> list[list[int]]:
+        cells.set_nprobe(nprobe)
+        return list(cells.search(queries, NEIGHBOURS + 1)[1].tolist())
+
+    nprobe, recall = least_setting(NPROBES, rows.tolist(), truth, found)
+    return cells.note.model_copy(
+        update={
+            "nprobe": min(nprobe, cells.note.cells),
+            "recall": recall,
+            "sample": len(rows),
+        }
+    )

@@ -1,169 +1,182 @@
-"""A segment: pictures that were added or merged together, in files that never change."""
+"""One state of a segment: its rows, which of them were removed, and its fast search."""
 
-import threading
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lookalike.inference.encoder import Vectors
 from lookalike.search.filters import Filter
-from lookalike.search.folder import keys, table
-from lookalike.search.folder.cells import Cells, Quantiser
-from lookalike.search.folder.disk import damaged, fsync_and_checksum, mapped, remove_segment
-from lookalike.search.folder.manifest import SEGMENTS, SegmentNote
-from lookalike.search.items import Precision, Record
+from lookalike.search.folder.cells import Cells, Narrowed, files_of
+from lookalike.search.folder.manifest import (
+    SEGMENTS,
+    FileNote,
+    Manifest,
+    SegmentNote,
+    damaged,
+    noted,
+)
+from lookalike.search.folder.rows import ITEMS, REMEMBERED, VECTORS, Part, Rows, mapped
+from lookalike.search.vectors import Ints, nearest
 
-VECTORS = "vectors.npy"
-IDS = "ids.npy"
-KEYS = "keys.npy"
-REMEMBERED = 16
-"""How many filters a segment keeps the answer of."""
+EXACT_BELOW = 50_000
+"""So many pictures get a fast search."""
+FEW = 5_000
+"""So many rows are compared exactly: no cells are quicker."""
 
-Ints = NDArray[np.int64]
-Bits = NDArray[np.uint8]
+
+@dataclass(frozen=True)
+class Chosen:
+    """Rows of a segment that are searched: not removed, and a filter applies to them.
+
+    Attributes:
+        segment: Where they are.
+        mask: A boolean for each row; None: all.
+        count: How many they are.
+        filtered: A filter was asked for.
+    """
+
+    segment: "Segment"
+    mask: NDArray[np.bool_] | None
+    count: int
+    filtered: bool
+
+    @cached_property
+    def rows(self) -> Ints:
+        """The rows, ascending."""
+        if self.mask is None:
+            return np.arange(self.count)
+        return np.flatnonzero(self.mask)
+
+    @cached_property
+    def in_cells(self) -> Narrowed | None:
+        """The same for the fast search; None: all rows."""
+        cells = self.segment.cells
+        assert cells is not None
+        return None if self.mask is None else cells.narrowed(self.mask, self.filtered)
 
 
 class Segment:
-    """The files of a segment, mapped; nothing is read before it is needed."""
+    """Pictures that were added or merged together, in one state.
+
+    Args:
+        folder: The folder of the index.
+        manifest: What is valid.
+        note: This segment's part of it.
+        former: A former state of it, whose files are used again.
+    """
 
     def __init__(
-        self,
-        folder: Path,
-        note: SegmentNote,
-        dim: int,
-        precision: Precision,
-        quantisers: Mapping[str, Quantiser],
+        self, folder: Path, manifest: Manifest, note: SegmentNote, former: "Segment | None" = None
     ) -> None:
-        home = folder / SEGMENTS / note.name
-        self.folder, self.home, self.note = folder, home, note
-        for name, file in note.files.items():
-            file.refuse_size(folder, home / name)
-        try:
-            self.vectors: NDArray[Any] = mapped(home / VECTORS, (note.count, dim), precision)
-            self.ids: Ints = mapped(home / IDS, (note.count,), np.int64)
-            self.keys: keys.Hashes = mapped(home / KEYS, (2, note.count), np.uint64)
-            self.table = table.Table(home / table.FILE, note.count)
+        self.folder, self.note = folder, note
+        self.home = folder / SEGMENTS / note.name
+        shape = (note.count, manifest.dim)
+        with self._explaining():
+            kept = self._same(former, VECTORS, ITEMS)
+            self.rows: Rows = kept.rows if kept else Rows(self.home, *shape, manifest.vectors)
+            self.removed = self._removed()
             self.cells: Cells | None = None
-            if note.fast is not None:
-                quantiser = quantisers[note.fast.quantiser]
-                self.cells = Cells(home, note.count, quantiser, note.fast)
+            if note.cells is not None and note.cells.usable:
+                kept = self._same(former, *files_of(note.cells.commit))
+                if kept is not None and kept.note.cells == note.cells:
+                    self.cells = kept.cells
+                else:
+                    self.cells = Cells(self.home, note.cells, shape, manifest.vectors)
+        self.choose = lru_cache(REMEMBERED)(self._choose)
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
         except ValueError as error:
-            raise damaged(folder, str(error)) from error
-        if note.count and (self.ids[0], self.ids[-1]) != (note.first, note.last):
-            raise damaged(folder, f"ids.npy does not go from {note.first} to {note.last}")
-        # New ids have no gaps, so that most segments need not look up the id of a row.
-        self.gapless = note.last - note.first + 1 == note.count
-        self._answers: OrderedDict[str, Bits] = OrderedDict()
-        self._lock = threading.Lock()
+            raise damaged(self.folder, str(error)) from error
+
+    def _same(self, former: "Segment | None", *names: str) -> "Segment | None":
+        """The former state, if it has the same files; those must be named by the manifest."""
+        notes = [self.note.files.get(name) for name in names]
+        if None in notes:  # and was compared with nothing
+            raise ValueError(f"index.json does not name {names[notes.index(None)]}")
+        same = former is not None and [former.note.files.get(name) for name in names] == notes
+        return former if same else None
+
+    def _removed(self) -> Ints:
+        """The removed rows, ascending."""
+        if not self.note.tombstones:
+            return np.empty(0, np.int64)
+        name = tombstones_of(self.note.tombstones)
+        self._same(None, name)
+        found = np.array(mapped(self.home / name, (self.note.removed,), np.int64))
+        if (np.diff(found, prepend=-1, append=self.note.count) <= 0).any():
+            raise ValueError(f"{name} names pictures that there are not")
+        return found
 
     def __len__(self) -> int:
         return self.note.count
 
-    def rows_of(self, ids: Ints) -> Ints:
-        """The row of each id; -1: it is not here."""
-        if not len(self):
-            return np.full(len(ids), -1)
-        rows = np.minimum(np.searchsorted(self.ids, ids), len(self) - 1)
-        found: Ints = np.where(self.ids[rows] == ids, rows, -1)
-        return found
+    def without(self, rows: Ints, commit: int) -> SegmentNote:
+        """Write the tombstones of more rows, as commit number ``commit``; the new note."""
+        gone = np.union1d(self.removed, rows)
+        name, former = tombstones_of(commit), tombstones_of(self.note.tombstones)
+        np.save(self.home / name, gone)
+        files: dict[str, FileNote] = {**self.note.files, **noted(self.home, name)}
+        files.pop(former, None)
+        changes = {"removed": len(gone), "tombstones": commit, "files": files}
+        return self.note.model_copy(update=changes)
 
-    def ids_at(self, rows: Ints) -> Ints:
-        """The id of each row."""
-        found: Ints = rows + self.note.first if self.gapless else self.ids[rows]
-        return found
+    def places_of(self, ids: Ints) -> Ints:
+        """The row of each id; -1: it is not here, or was removed."""
+        rows = self.rows.places_of(ids)
+        return np.where(np.isin(rows, self.removed), -1, rows) if len(self.removed) else rows
 
-    def lookup(
-        self, wanted: Sequence[tuple[int, str]], hashes: keys.Hashes
-    ) -> Iterable[tuple[int, int]]:
-        """Pairs of a place among the wanted (root, path) and the row of that picture."""
-        pairs = list(keys.candidates(self.keys, hashes))
-        rows = np.array([row for _, row in pairs], np.int64)
-        if rows.max(initial=-1) >= len(self):
-            raise damaged(self.folder, f"{KEYS} names pictures beyond the last")
-        for (place, row), record in zip(pairs, self.table.records(rows), strict=True):
-            if record.key == wanted[place]:
-                yield place, row
+    def _choose(self, where: Filter | None) -> Chosen:
+        """The rows that were not removed and to which a filter applies."""
+        if where is None and not len(self.removed):
+            return Chosen(self, None, len(self), filtered=False)
+        mask = np.ones(len(self), bool) if where is None else self.rows.matches(where).copy()
+        mask[self.removed] = False
+        count = int(np.count_nonzero(mask))
+        return Chosen(self, None if count == len(self) else mask, count, where is not None)
 
-    def matches(self, where: Filter) -> Bits:
-        """A bit for each row to which a filter applies; of the last filters it is remembered."""
-        found = self._answers.get(where.text)
-        if found is None:
-            masks = [where.mask(batch) for batch in self.table.batches]
-            mask = np.concatenate(masks) if masks else np.empty(0, bool)
-            found = pack(mask)
-            with self._lock:
-                self._answers[where.text] = found
-                while len(self._answers) > REMEMBERED:
-                    self._answers.popitem(last=False)
-        return found
+    @property
+    def part(self) -> Part:
+        """What a merge takes of it."""
+        return Part(self.rows.batch, self.rows.vectors, self.choose(None).rows)
 
     @cached_property
-    def label_counts(self) -> Counter[str]:
-        """How many rows have each label, removed ones too."""
-        return _counted(self.table.column("label"))
+    def label_counts(self) -> dict[str, int]:
+        """How many pictures have each label."""
+        labels: Any = self.rows.text("label")
+        mask = self.choose(None).mask
+        counts = pc.value_counts(labels if mask is None else labels.filter(mask))
+        pairs = (pair.as_py() for pair in counts)
+        return {one["values"]: one["counts"] for one in pairs if one["values"] is not None}
 
-    def count_labels(self, rows: Ints) -> Counter[str]:
-        """How many of some rows have each label."""
-        batches = self.table.taken(rows, table.schema_of(()))
-        return _counted(batch.column("label") for batch in batches)
-
-
-def _counted(columns: Iterable[pa.Array]) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for column in columns:
-        for pair in pc.value_counts(column).to_pylist():
-            if pair["values"] is not None:
-                counts[pair["values"]] += pair["counts"]
-    return counts
-
-
-def without(count: int, rows: Ints) -> Bits:
-    """The bits of all rows but some; it costs no look at each row."""
-    bits = np.full(count // 8 + 2, 255, np.uint8)
-    np.bitwise_and.at(bits, rows >> 3, ~(1 << (rows & 7)).astype(np.uint8))
-    return bits
-
-
-def pack(mask: NDArray[np.bool_]) -> Bits:
-    """Bits as FAISS reads them, and a byte more."""
-    return np.append(np.packbits(mask, bitorder="little"), np.uint8(0))
+    def nearest(
+        self, queries: Vectors, k: int, where: Filter | None, exact: bool
+    ) -> tuple[Vectors, Ints]:
+        """Similarities and rows [queries, k or as many as there are], nearest first."""
+        chosen = self.choose(where)
+        k = min(k, chosen.count)
+        if not k:
+            return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+        vectors, rows = self.rows.vectors, None if chosen.mask is None else chosen.rows
+        if exact or self.cells is None or chosen.count <= min(FEW, EXACT_BELOW // 10):
+            return nearest(queries, vectors, k, rows)
+        similar, found = self.cells.search(queries, k, chosen.in_cells)
+        if found[:, -1].min(initial=0) < 0:  # the visited cells have fewer than k chosen rows
+            short = np.flatnonzero(found[:, -1] < 0)
+            some = np.ascontiguousarray(queries[short])
+            similar[short], found[short] = nearest(some, vectors, k, rows)
+        return similar, found
 
 
-def unpack(bits: Bits, count: int) -> NDArray[np.bool_]:
-    """The opposite of :func:`pack`."""
-    return np.unpackbits(bits, count=count, bitorder="little").view(bool)
-
-
-def write_new(
-    folder: Path,
-    name: str,
-    records: Sequence[Record],
-    values: Vectors,
-    first: int,
-    precision: Precision,
-) -> SegmentNote:
-    """Write a segment of new pictures, whose ids begin with ``first``."""
-    home = folder / SEGMENTS / name
-    remove_segment(home)  # of a killed writer
-    home.mkdir(parents=True)
-    columns = table.columns_of(records)
-    np.save(home / VECTORS, np.ascontiguousarray(values, precision))
-    np.save(home / IDS, np.arange(first, first + len(records), dtype=np.int64))
-    hashes = keys.hash_keys(record.key for record in records)
-    np.save(home / KEYS, keys.sorted_keys(hashes))
-    table.write_records(home / table.FILE, records, columns)
-    return SegmentNote(
-        name=name,
-        count=len(records),
-        first=first,
-        last=first + len(records) - 1,
-        columns=columns,
-        files=fsync_and_checksum(home),
-    )
+def tombstones_of(commit: int) -> str:
+    """The file of the removed rows as a commit left them."""
+    return f"removed-{commit:06d}.npy"

@@ -1,22 +1,10 @@
 """A filter as a condition of SQL: every text and number of the user is a parameter."""
 
-from typing import Any
+from typing import Any, Literal
 
 from psycopg.sql import SQL, Composable, Placeholder
 
-from lookalike.search.filters import Filter
-from lookalike.search.filters.conditions import (
-    LONGEST_NUMBER,
-    NUMBER,
-    And,
-    Comparison,
-    Condition,
-    IsNull,
-    Like,
-    Not,
-    OneOf,
-    Or,
-)
+from lookalike.search.filters import LONGEST_NUMBER, NUMBER, Filter, Operator, Value, Values
 
 OPERATORS = {
     "=": SQL("="),
@@ -45,60 +33,56 @@ class Where:
         self.values: dict[str, Any] = {}
         self.condition: Composable = SQL("true")
         if chosen is not None:
-            self.condition = self.write(chosen.condition)
+            self.condition = chosen.interpret(self)
 
-    def write(self, condition: Condition) -> Composable:
-        """One condition, in parentheses."""
-        match condition:
-            case And(parts):
-                return SQL("({})").format(SQL(" AND ").join(map(self.write, parts)))
-            case Or(parts):
-                return SQL("({})").format(SQL(" OR ").join(map(self.write, parts)))
-            case Not(part):
-                return SQL("(NOT {})").format(self.write(part))
-            case IsNull(column):
-                return SQL("({} IS NULL)").format(self.text(column))
-            case OneOf(column, values):
-                return self.one_of(column, values)
-            case Like(column, _, any_case):
-                text = self.lower(column) if any_case else self.text(column)
-                pattern = self.parameter(condition.folded)
-                return SQL("({} LIKE {}::text)").format(text, pattern)
-            case Comparison(column, operator, str(value)):
-                # equality is the same in every order, and an index on the label answers it
-                order = SQL("") if operator in ("=", "<>") else SQL(' COLLATE "C"')
-                written = SQL("({} {} {}::text{})")
-                parameter = self.parameter(value)
-                return written.format(self.text(column), OPERATORS[operator], parameter, order)
-            case Comparison(column, operator, value):
-                parameter = self.parameter(value)
-                written = SQL("({} {} {}::float8)")
-                return written.format(self.number(column), OPERATORS[operator], parameter)
+    def compare(self, column: str, operator: Operator, value: Value) -> Composable:
+        """Texts in the order of code points, or numbers."""
+        sign, parameter = OPERATORS[operator], self._parameter(value)
+        if not isinstance(value, str):
+            return SQL("({} {} {}::float8)").format(self._number(column), sign, parameter)
+        # equality is the same in every order, and an index on the label answers it
+        order = SQL("") if operator in ("=", "<>") else SQL(' COLLATE "C"')
+        return SQL("({} {} {}::text{})").format(self._text(column), sign, parameter, order)
 
-    def one_of(self, column: str, values: tuple[Any, ...]) -> Composable:
-        """Membership in a list."""
-        parameter = self.parameter(list(values))
+    def one_of(self, column: str, values: Values) -> Composable:
+        """Whether a value is in the list."""
+        parameter = self._parameter(list(values))
         if isinstance(values[0], str):
-            return SQL("({} = ANY({}::text[]))").format(self.text(column), parameter)
-        return SQL("({} = ANY({}::float8[]))").format(self.number(column), parameter)
+            return SQL("({} = ANY({}::text[]))").format(self._text(column), parameter)
+        return SQL("({} = ANY({}::float8[]))").format(self._number(column), parameter)
 
-    def text(self, column: str) -> Composable:
+    def like(self, column: str, pattern: str, any_case: bool) -> Composable:
+        """Whether a text matches."""
+        text = self._text(column)
+        if any_case:
+            folded = 'lower({} COLLATE "pg_c_utf8")' if self.simple_case else "lower({})"
+            text = SQL(folded).format(text)
+        return SQL("({} LIKE {}::text)").format(text, self._parameter(pattern))
+
+    def is_null(self, column: str) -> Composable:
+        """Whether there is no value."""
+        return SQL("({} IS NULL)").format(self._text(column))
+
+    def negate(self, part: Composable) -> Composable:
+        """The opposite."""
+        return SQL("(NOT {})").format(part)
+
+    def combine(self, word: Literal["and", "or"], parts: list[Composable]) -> Composable:
+        """All parts, or any of them."""
+        return SQL("({})").format(SQL(" AND " if word == "and" else " OR ").join(parts))
+
+    def _text(self, column: str) -> Composable:
         """A column as it is stored."""
         if column in ("label", "path"):
             return SQL("label" if column == "label" else "path")
-        return SQL("(metadata ->> {}::text)").format(self.parameter(column))
+        return SQL("(metadata ->> {}::text)").format(self._parameter(column))
 
-    def number(self, column: str) -> Composable:
+    def _number(self, column: str) -> Composable:
         """A column as numbers, NULL where it is none."""
-        number, longest = self.parameter(NUMBER), SQL(f"{LONGEST_NUMBER}")
-        return AS_NUMBER.format(text=self.text(column), number=number, longest=longest)
+        number, longest = self._parameter(NUMBER), SQL(f"{LONGEST_NUMBER}")
+        return AS_NUMBER.format(text=self._text(column), number=number, longest=longest)
 
-    def lower(self, column: str) -> Composable:
-        """A column in lower case."""
-        folded = SQL('lower({} COLLATE "pg_c_utf8")') if self.simple_case else SQL("lower({})")
-        return folded.format(self.text(column))
-
-    def parameter(self, value: Any) -> Composable:
+    def _parameter(self, value: Any) -> Composable:
         """A place for a value."""
         name = f"where{len(self.values)}"
         self.values[name] = value

@@ -1,17 +1,15 @@
 """pgvector's HNSW graph: built while others read and write, and measured against exact search."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from psycopg.sql import SQL, Identifier
 
-from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
-from lookalike.search.postgres.database import Statements, connected
-from lookalike.search.postgres.nearest import Search, ids_of
-from lookalike.search.postgres.schema import GRAPH
-from lookalike.search.recall import NEIGHBOURS, least_setting
+from lookalike.search.postgres.contents import PostgresContents
+from lookalike.search.postgres.database import connected
+from lookalike.search.vectors import NEIGHBOURS, least_setting
 
+GRAPH = "item_graph"
+"""The name of the HNSW index."""
 WIDEST = {"vector": 2_000, "halfvec": 4_000}
 """The most numbers of a vector that pgvector builds a graph of."""
 EF_SEARCHES = (40, 80, 160, 320, 640, 1000)
@@ -72,30 +70,19 @@ def build(url: str, schema: str, kind: str, again: bool, watcher: Watcher) -> bo
         return True
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """Pictures of the index as queries."""
-
-    ids: list[int]
-    vectors: Vectors
-
-
-def measure(search: Search, count: int) -> None:
+def measure(contents: PostgresContents) -> None:
     """Store the least ef_search that finds enough of the true neighbours, and its recall."""
-
-    def draw(run: Statements) -> Drawn:
-        share = min(100.0, 100.0 * 50 * SAMPLE / max(1, count))
-        rows = run(DRAWN, [share, SAMPLE]).fetchall()
-        vectors = [row[1].to_numpy() for row in rows]
-        return Drawn([row[0] for row in rows], np.array(vectors, np.float32))
-
-    drawn = search.run(draw)
-    if not drawn.ids:
+    share = min(100.0, 100.0 * 50 * SAMPLE / max(1, contents.state.count))
+    drawn = contents.tables.all(DRAWN, [share, SAMPLE])
+    if not drawn:
         return
+    ids = [row[0] for row in drawn]
+    queries = np.array([row[1].to_numpy() for row in drawn], np.float32)
 
     def near(ef_search: int | None) -> list[list[int]]:
-        return ids_of(search.nearest(drawn.vectors, NEIGHBOURS + 1, None, ef_search))
+        found = contents.nearest(queries, NEIGHBOURS + 1, None, ef_search)
+        return [[hit.id for hit in hits] for hits in found]
 
-    ef_search, recall = least_setting(EF_SEARCHES, drawn.ids, near(None), near)
-    values = [ef_search, recall, len(drawn.ids)]
-    search.run(lambda run: run(MEASURED, values))
+    ef_search, recall = least_setting(EF_SEARCHES, ids, near(None), near)
+    values = [ef_search, recall, len(ids)]
+    contents.tables.run(lambda run: run(MEASURED, values))
