@@ -34,7 +34,7 @@ def test_the_same_path_replaces(index, unit_rows):
         ("a", "z"),
         ("c", "last"),
     ]
-    assert len(index) == index.contents.all("SELECT count(*) FROM {schema}.item")[0][0] == 3
+    assert len(index) == index.contents.tables.all("SELECT count(*) FROM {schema}.item")[0][0] == 3
     np.testing.assert_array_equal(index.vectors, rows[[1, 2, 4]])
     assert before[0] not in index.ids
     assert index.ids[0] == before[1]
@@ -125,9 +125,14 @@ def test_a_state_stays_until_the_next_is_asked_for(index, place, unit_rows, reco
     assert now.generation == 2
     assert now.updated > other.updated
     assert now.store.tables.database is other.store.tables.database
+    assert list(other.records) == records(4)
+    assert list(now.records) == records(6)
+    late = index.latest()
+    now.remove([int(now.ids[0])])
     with pytest.raises(LookalikeError, match="another process has changed"):
-        _ = other.records
-    assert len(now.records) == len(now.vectors) == len(now.label_codes) == 6
+        _ = late.ids
+    with pytest.raises(BadInput, match="there is no picture"):
+        _ = list(other.records)
 
 
 def test_two_processes_add_folders_of_their_own(index, place, tmp_path, unit_rows):

@@ -16,7 +16,7 @@ import numpy as np
 from pgvector import HalfVector, Vector
 from psycopg.sql import SQL
 
-from lookalike.errors import BadInput
+from lookalike.errors import BadInput, LookalikeError
 from lookalike.inference.bulk.listing import is_text
 from lookalike.inference.encoder import Vectors
 from lookalike.search.contents import Contents, State
@@ -103,7 +103,9 @@ class Tables:
 class PostgresContents(Contents):
     """The pictures of an index in PostgreSQL.
 
-    Every call answers from one state of the tables.
+    Every call answers from one state of the tables. What was fetched once (``ids``) belongs to one
+    state too: where another process has removed a picture meanwhile, asking for it is refused, and
+    ``Index.latest`` has the new state.
 
     Args:
         tables: Where they are.
@@ -222,7 +224,12 @@ class PostgresContents(Contents):
     @cached_property
     def ids(self) -> Ints:
         """The id of each picture; like the following, fetched on first use."""
-        return np.array(self.tables.where(IDS, None), np.int64).reshape(-1)
+        found = np.array(self.tables.where(IDS, None), np.int64).reshape(-1)
+        if len(found) != self.state.count:
+            raise LookalikeError(
+                f"another process has changed the index '{self.place}'; open it again"
+            )
+        return found
 
     @cached_property
     def columns(self) -> list[str]:
