@@ -222,14 +222,14 @@ def show(place: Place, as_json: AsJson = False) -> None:
     from lookalike.search import Index
 
     found = Index.open(place)
-    model = found.embedder if found.fingerprint else None
+    model = found.blueprint
     values = {
         "pictures": len(found),
         "labels": len(found.label_counts()),
         "columns": found.columns,
         "dim": found.dim,
         "vectors": found.dtype,
-        "network": model.blueprint.network if model else "none: made of given vectors",
+        "network": model.network if model else "none: made of given vectors",
         "transform": model.preset.name if model else "",
         "model": found.fingerprint,
         "folders": [str(root) for root in found.roots],

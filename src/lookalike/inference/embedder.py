@@ -26,6 +26,8 @@ from lookalike.runs.run import Run, model_tensors
 
 FORMAT = "lookalike-model"
 VERSION = 1
+SETTINGS, WEIGHTS = "model.json", "weights.safetensors"
+"""The files of a model."""
 
 
 class Blueprint(BaseModel):
@@ -119,7 +121,7 @@ class Embedder(Encoder):
             found = from_hub(str(folder))
             return cls(found.model, found.blueprint, found.origin)
         folder = Path(folder)
-        if (folder / "model.json").is_file():
+        if (folder / SETTINGS).is_file():
             return cls.load(folder)
         if not folder.is_dir():
             raise BadInput(f"there is no run or model '{folder}'")
@@ -164,13 +166,8 @@ class Embedder(Encoder):
     def load(cls, folder: Path | str) -> Self:
         """The model that :meth:`save` wrote to ``folder``; a damaged one is refused."""
         folder = Path(folder)
-        try:
-            text = read_text(folder / "model.json")
-        except OSError as error:
-            raise BadInput(f"'{folder}' does not hold a model: cannot read model.json") from error
-        except UnicodeDecodeError as error:
-            raise BadInput(f"the model in '{folder}' is damaged: model.json") from error
-        return cls._restored(text, read_tensors(folder / "weights.safetensors"), str(folder))
+        settings = read_settings(folder)
+        return cls._restored(settings, read_tensors(folder / WEIGHTS), str(folder))
 
     @classmethod
     def unpack(cls, settings: str, weights: bytes, place: str) -> Self:
@@ -184,22 +181,7 @@ class Embedder(Encoder):
     @classmethod
     def _restored(cls, settings: str, tensors: dict[str, Tensor], place: str) -> Self:
         """A model from the text of its ``model.json`` and its weights."""
-        try:
-            record = unseal(parse_json(settings))
-            if not isinstance(record, dict) or record.get("format") != FORMAT:
-                raise BadInput(f"'{place}' does not hold a model of lookalike")
-            if record["version"] != VERSION:
-                raise BadInput(
-                    f"the model in '{place}' has version {record['version']}, "
-                    f"and this lookalike reads version {VERSION}"
-                )
-            blueprint = Blueprint.model_validate(record["blueprint"])
-            named, origin = record["fingerprint"], dict(record["origin"])
-        except (KeyError, TypeError, ValueError, ValidationError) as error:
-            if isinstance(error, BadInput):
-                raise
-            raise BadInput(f"the model in '{place}' is damaged: model.json") from error
-        blueprint.refuse_foreign_code()
+        blueprint, named, origin = parse_settings(settings, place)
         model = blueprint.build()
         load_by_name(model, tensors, f"'{place}'", left_over=())
         embedder = cls(model, blueprint, origin)
@@ -212,9 +194,9 @@ class Embedder(Encoder):
         self.blueprint.refuse_foreign_code()
         folder = Path(folder)
         settings, weights = self.pack()
-        with atomically(folder / "weights.safetensors") as draft:
+        with atomically(folder / WEIGHTS) as draft:
             draft.write_bytes(weights)
-        with atomically(folder / "model.json") as draft:
+        with atomically(folder / SETTINGS) as draft:
             draft.write_text(settings, encoding="utf-8")
 
     def pack(self) -> tuple[str, bytes]:
@@ -239,6 +221,45 @@ class Embedder(Encoder):
         """The embeddings of a batch."""
         found: Tensor = self.model(batch)
         return found
+
+
+def read_settings(folder: Path) -> str:
+    """The text of a model's ``model.json``."""
+    try:
+        return read_text(folder / SETTINGS)
+    except OSError as error:
+        raise BadInput(f"'{folder}' does not hold a model: cannot read {SETTINGS}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"the model in '{folder}' is damaged: {SETTINGS}") from error
+
+
+def parse_settings(settings: str, place: str) -> tuple[Blueprint, str, dict[str, Any]]:
+    """The blueprint, fingerprint and origin of a model, which may be a stranger's.
+
+    Args:
+        settings: The text of its ``model.json``.
+        place: Where it is, for messages.
+
+    Raises:
+        BadInput: It is damaged, of another version, or names code to import.
+    """
+    try:
+        record = unseal(parse_json(settings))
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise BadInput(f"'{place}' does not hold a model of lookalike")
+        if record["version"] != VERSION:
+            raise BadInput(
+                f"the model in '{place}' has version {record['version']}, "
+                f"and this lookalike reads version {VERSION}"
+            )
+        blueprint = Blueprint.model_validate(record["blueprint"])
+        named, origin = record["fingerprint"], dict(record["origin"])
+    except (KeyError, TypeError, ValueError, ValidationError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"the model in '{place}' is damaged: {SETTINGS}") from error
+    blueprint.refuse_foreign_code()
+    return blueprint, named, origin
 
 
 def of_config(

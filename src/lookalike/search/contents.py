@@ -11,7 +11,7 @@ import numpy as np
 
 from lookalike.addresses import DatabaseAddress
 from lookalike.errors import BadInput
-from lookalike.inference.embedder import Embedder
+from lookalike.inference.embedder import Blueprint, Embedder
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
 from lookalike.search.filters import Filter
@@ -183,6 +183,10 @@ class Store(ABC, Generic[C]):
     @abstractmethod
     def load_model(self) -> Embedder:
         """The model of the index."""
+
+    @abstractmethod
+    def blueprint(self) -> Blueprint:
+        """How its network is built, without its weights."""
 
     def model(self, state: State) -> Embedder:
         """The model of a state, loaded once."""

@@ -12,7 +12,7 @@ from lookalike.addresses import DatabaseAddress, is_postgres
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
 from lookalike.inference.bulk.listing import file_inside, is_text
 from lookalike.inference.bulk.source import open_source
-from lookalike.inference.embedder import Embedder
+from lookalike.inference.embedder import Blueprint, Embedder
 from lookalike.inference.encoder import Encoder, Vectors
 from lookalike.inference.pictures import Pictures
 from lookalike.progress import Watcher
@@ -112,6 +112,11 @@ class Index:
         """The model, loaded when it is needed."""
         self.refuse_without_model()
         return self.store.model(self.contents.state)
+
+    @property
+    def blueprint(self) -> Blueprint | None:
+        """How its network is built, which is known without loading it; None: it has no model."""
+        return self.store.blueprint() if self.fingerprint else None
 
     @property
     def dim(self) -> int:

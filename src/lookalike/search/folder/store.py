@@ -18,7 +18,12 @@ import numpy as np
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import locked, naming, refuse_links
-from lookalike.inference.embedder import Embedder
+from lookalike.inference.embedder import (
+    Blueprint,
+    Embedder,
+    parse_settings,
+    read_settings,
+)
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
 from lookalike.search.contents import Address, Store
@@ -100,6 +105,10 @@ class FolderStore(Store[FolderContents]):
     def load_model(self) -> Embedder:
         """The model of the index."""
         return Embedder.load(self.folder / "model")
+
+    def blueprint(self) -> Blueprint:
+        """How its network is built."""
+        return parse_settings(read_settings(self.folder / "model"), self.place)[0]
 
     def newest(self, former: FolderContents | None = None) -> FolderContents:
         """The newest state; ``former`` itself where nothing has changed."""

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 
 from lookalike.addresses import parse_address
 from lookalike.errors import BadInput
-from lookalike.inference.embedder import Embedder
+from lookalike.inference.embedder import Blueprint, Embedder, parse_settings
 from lookalike.inference.encoder import Vectors
 from lookalike.progress import Watcher
 from lookalike.search.contents import Address, State, Store
@@ -125,6 +125,11 @@ class PostgresStore(Store[PostgresContents]):
         """The model of the index."""
         ((settings, weights),) = self.tables.all("SELECT settings, weights FROM {schema}.model")
         return Embedder.unpack(settings, weights, self.place)
+
+    def blueprint(self) -> Blueprint:
+        """How its network is built."""
+        ((settings,),) = self.tables.all("SELECT settings FROM {schema}.model")
+        return parse_settings(settings, self.place)[0]
 
     def newest(self, former: PostgresContents | None = None) -> PostgresContents:
         """The newest state; ``former`` itself where nothing has changed."""
