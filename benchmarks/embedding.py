@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from lookalike.inference.bulk.job import Options
-from lookalike.inference.bulk.source import open_source
 from lookalike.inference.embedder import Embedder
+from lookalike.inference.job import Options
 from lookalike.inference.pictures import read_picture
+from lookalike.inference.source import open_source
 from lookalike.search import Index
 from lookalike.search.ingest import embed_into
 

@@ -18,7 +18,7 @@ from chaos.faults import FAULT, install
 
 IMPORTED = (
     *("lookalike.training.runner", "lookalike.study.driver", "lookalike.study.local"),
-    *("lookalike.inference.bulk.job", "lookalike.search.ingest", "lookalike.search.check"),
+    *("lookalike.inference.job", "lookalike.search.ingest", "lookalike.search.check"),
 )
 
 

@@ -16,7 +16,7 @@ from chaos.hostile.fuzzer import Broken, Fuzzer, Input
 from chaos.hostile.mutation import mutated
 from lookalike import data
 from lookalike.errors import LookalikeError
-from lookalike.inference.bulk.source import open_source
+from lookalike.inference.source import open_source
 
 __all__ = ["Tables"]
 

@@ -21,9 +21,9 @@ from chaos.study import findings, study_command, write_study
 from chaos.training import settings
 from lookalike import data
 from lookalike.errors import LookalikeError
-from lookalike.inference.bulk.job import Options
-from lookalike.inference.bulk.source import open_source
 from lookalike.inference.embedder import Embedder
+from lookalike.inference.job import Options
+from lookalike.inference.source import open_source
 from lookalike.runs.run import Run, model_tensors, test_embeddings
 from lookalike.search import Index
 from lookalike.search.ingest import embed_into

@@ -148,7 +148,7 @@ def embed(
         shard: ``i/n``: the shards of the i-th of n machines.
         progress: Whether to show progress.
         **options: ``device``, ``precision``, ``batch``, ``per_shard`` and ``threads``, as those of
-            :class:`lookalike.inference.bulk.job.Options`.
+            :class:`lookalike.inference.job.Options`.
 
     Returns:
         How many pictures were new, changed and unchanged, and which were skipped; a call that was
@@ -161,8 +161,8 @@ def embed(
     >>> added.new, len(added.skipped)  # doctest: +SKIP
     (1765, 2)
     """
-    from lookalike.inference.bulk.job import Options, Share
-    from lookalike.inference.bulk.source import open_source, require_readable
+    from lookalike.inference.job import Options, Share
+    from lookalike.inference.source import open_source, require_readable
     from lookalike.search.ingest import embed_into, open_or_create
 
     unknown = set(options) - {one.name for one in fields(Options)}

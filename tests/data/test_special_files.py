@@ -15,7 +15,7 @@ from lookalike.data.image_files import open_rgb, picture_files, read_image
 from lookalike.data.image_set import UnreadableImage
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import file_checksum, read_json
-from lookalike.inference.bulk.source import open_source
+from lookalike.inference.source import open_source
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_files_of_others_are_opened_by_functions_that_refuse_pipes():
         "files.py",  # the functions
         "config/recipes.py",  # of the package
         "data/archives.py",  # the tag beside a download, which the download wrote
-        "inference/bulk/cluster.py",  # a temporary folder
+        "inference/cluster.py",  # a temporary folder
         "inference/onnx_encoder.py",  # a draft
         "published.py",  # of the package
         "report/watch.py",  # a temporary folder

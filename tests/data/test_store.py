@@ -14,7 +14,7 @@ import torch
 from lookalike.data import ImageStore, UnreadableImage, load, open_store
 from lookalike.data.store import INDEX, checksum_of, trailer
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.inference.bulk.source import open_source
+from lookalike.inference.source import open_source
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from PIL import Image
 from lookalike import data
 from lookalike.data.image_files import HEIC, OTHER_FORMATS, open_rgb
 from lookalike.errors import BadInput, LookalikeWarning
-from lookalike.inference.bulk.source import open_source
+from lookalike.inference.source import open_source
 from lookalike.search.items import records_of
 
 

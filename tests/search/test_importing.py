@@ -14,8 +14,8 @@ import pyarrow.parquet
 import pytest
 
 from lookalike.errors import BadInput
-from lookalike.inference.bulk.job import Options
-from lookalike.inference.bulk.source import open_source
+from lookalike.inference.job import Options
+from lookalike.inference.source import open_source
 from lookalike.search import Index
 from lookalike.search.ingest import embed_into, import_into, import_vectors, open_or_create
 from lookalike.search.vector_files import open_vectors

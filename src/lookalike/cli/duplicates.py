@@ -32,7 +32,7 @@ def duplicates(
     thresholds of the embeddings' cosine and of the pixels' correlation are chosen on half of the
     pairs and measured on the other half. Every two pictures of a group are copies.
     """
-    from lookalike.inference.bulk.source import open_source, require_readable
+    from lookalike.inference.source import open_source, require_readable
     from lookalike.search import Embedder, Index
     from lookalike.search.duplicates import calibrate, find_duplicates
 

@@ -74,10 +74,9 @@ def embed(
 
     If interrupted, the same command continues; what is there is not computed again.
     """
-    from lookalike.inference.bulk.cluster import on_ray
-    from lookalike.inference.bulk.device import Device
-    from lookalike.inference.bulk.job import Options, Share
-    from lookalike.inference.bulk.source import open_source, require_readable
+    from lookalike.inference.cluster import on_ray
+    from lookalike.inference.job import Device, Options, Share
+    from lookalike.inference.source import open_source, require_readable
     from lookalike.search.ingest import embed_into, open_or_create
     from lookalike.signals import Interrupted
 

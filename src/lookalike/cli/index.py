@@ -84,7 +84,7 @@ def create(
     If interrupted, 'lookalike index add' completes the index.
     """
     from lookalike.errors import BadInput
-    from lookalike.inference.bulk.source import open_source, require_readable
+    from lookalike.inference.source import open_source, require_readable
     from lookalike.search import Index
     from lookalike.search.ingest import embed_into
     from lookalike.signals import Interrupted

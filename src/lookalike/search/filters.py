@@ -23,7 +23,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
 
 from lookalike.errors import BadInput, did_you_mean
-from lookalike.inference.bulk.listing import is_text
+from lookalike.inference.pictures import is_text
 
 __all__ = ["LONGEST", "LONGEST_NUMBER", "NUMBER", "Columns", "Filter", "Meaning", "numbers"]
 

@@ -10,11 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from lookalike.addresses import DatabaseAddress, is_postgres
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
-from lookalike.inference.bulk.listing import file_inside, is_text
-from lookalike.inference.bulk.source import open_source
 from lookalike.inference.embedder import Blueprint, Embedder
 from lookalike.inference.encoder import Encoder, Vectors
-from lookalike.inference.pictures import Pictures
+from lookalike.inference.pictures import Pictures, file_inside, is_text
+from lookalike.inference.source import open_source
 from lookalike.progress import Watcher
 from lookalike.search.contents import Address, Contents, Store
 from lookalike.search.filters import Filter
@@ -466,7 +465,7 @@ class Index:
         Args:
             source: A folder (the first sub-folder of a picture is its label), a CSV with the
                 column ``path``, perhaps ``label``, and metadata, or any other that
-                :func:`~lookalike.inference.bulk.source.open_source` takes.
+                :func:`~lookalike.inference.source.open_source` takes.
             watcher: Is told the progress.
 
         Returns:

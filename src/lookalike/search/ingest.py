@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import BadInput
-from lookalike.inference.bulk.device import Device
-from lookalike.inference.bulk.job import Executor, Options, Share, embed_here, windows_of
-from lookalike.inference.bulk.source import Source
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
+from lookalike.inference.job import Device, Executor, Options, Share, embed_here, windows_of
+from lookalike.inference.source import Source
 from lookalike.progress import Watcher
 from lookalike.search.index import Index
 from lookalike.search.items import Added, Precision, Record, Skipped, records_of

@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow
 
-from lookalike.inference.bulk.columns import metadata_columns, metadata_name
-from lookalike.inference.bulk.listing import Skipped
+from lookalike.inference.pictures import Skipped
+from lookalike.inference.source import metadata_columns, metadata_name
 
 __all__ = ["Added", "Column", "Hit", "Item", "Precision", "Record", "Skipped", "records_of"]
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from lookalike.data.listing import explain_unreadable, read_table
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.files import refuse_packed
-from lookalike.inference.bulk.columns import VECTOR, column_of
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
+from lookalike.inference.source import VECTOR, column_of
 from lookalike.progress import Watcher
 from lookalike.search.index import Index
 from lookalike.search.items import Record, records_of

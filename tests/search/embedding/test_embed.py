@@ -13,10 +13,10 @@ from PIL import Image
 from lookalike.data import open_store
 from lookalike.data.own_images import folder as image_folder
 from lookalike.errors import BadInput
-from lookalike.inference.bulk import pipeline
-from lookalike.inference.bulk.job import Options, Share
-from lookalike.inference.bulk.source import open_source, require_readable
+from lookalike.inference import job
 from lookalike.inference.embedder import Embedder
+from lookalike.inference.job import Options, Share
+from lookalike.inference.source import open_source, require_readable
 from lookalike.search import Index
 from lookalike.search.ingest import embed_into, open_or_create
 from tests.search.embedding.conftest import encoded
@@ -211,7 +211,7 @@ def test_no_picture(embedder, tmp_path):
 
 
 def test_devices(embedder):
-    from lookalike.inference.bulk.device import Device
+    from lookalike.inference.job import Device
 
     with pytest.raises(BadInput, match="--device tpu cannot be used"):
         Device(embedder, "tpu")
@@ -229,8 +229,8 @@ def test_little_is_read_ahead(embedder, photos):
         return source.read(row % 5)
 
     windows = (range(start, start + 4) for start in range(0, 10_000, 4))
-    device = pipeline.Device(embedder, "cpu")
-    made = pipeline.embed_windows(device, reading, windows, threads=2)
+    device = job.Device(embedder, "cpu")
+    made = job.embed_windows(device, reading, windows, threads=2)
     for _ in range(3):
         next(made)
     made.close()

@@ -15,9 +15,9 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from lookalike.inference.bulk.cluster import on_ray
-from lookalike.inference.bulk.job import Options
-from lookalike.inference.bulk.source import open_source
+from lookalike.inference.cluster import on_ray
+from lookalike.inference.job import Options
+from lookalike.inference.source import open_source
 from lookalike.search import Index, ingest
 from lookalike.search.ingest import embed_into, open_or_create
 

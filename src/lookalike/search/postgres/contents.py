@@ -17,8 +17,8 @@ from pgvector import HalfVector, Vector
 from psycopg.sql import SQL
 
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.inference.bulk.listing import is_text
 from lookalike.inference.encoder import Vectors
+from lookalike.inference.pictures import is_text
 from lookalike.search.contents import Contents, State
 from lookalike.search.filters import Filter
 from lookalike.search.items import Hit, Record

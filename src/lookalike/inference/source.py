@@ -1,7 +1,7 @@
 """Where pictures come from: a folder, a CSV, Parquet, WebDataset shards, or a store of training."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -18,16 +18,30 @@ from lookalike.data.listing import (
 )
 from lookalike.data.store import ImageStore
 from lookalike.errors import BadInput
-from lookalike.inference.bulk.columns import column_of, metadata_columns
-from lookalike.inference.bulk.listing import (
+from lookalike.inference.pictures import (
     Skipped,
+    Unreadable,
+    read_picture,
     refusal_of_file,
     refusal_of_text,
     shown,
 )
-from lookalike.inference.pictures import Unreadable, read_picture
 
-__all__ = ["Kind", "Source", "open_source", "require_readable"]
+__all__ = [
+    "VECTOR",
+    "Kind",
+    "Source",
+    "column_of",
+    "metadata_columns",
+    "metadata_name",
+    "open_source",
+    "require_readable",
+]
+
+FIXED = ("path", "label", "size", "modified")
+"""The columns that every table of pictures has; the others are metadata."""
+VECTOR = "vector"
+_PREFIX = "metadata:"
 
 Kind = Literal["folder", "csv", "parquet", "webdataset", "store"]
 
@@ -238,3 +252,27 @@ _LISTS: dict[Kind, Callable[[Path], Listing]] = {
     "parquet": list_parquet,
     "webdataset": list_webdataset,
 }
+
+
+def column_of(name: str) -> str:
+    """The column of a metadata name, which may be that of a fixed column, such as a size.
+
+    >>> column_of("price"), column_of("size")
+    ('price', 'metadata:size')
+    """
+    clash = name in (*FIXED, VECTOR) or name.startswith(_PREFIX)
+    return f"{_PREFIX}{name}" if clash else name
+
+
+def metadata_name(column: str) -> str:
+    """The metadata name of a column.
+
+    >>> metadata_name("price"), metadata_name("metadata:size")
+    ('price', 'size')
+    """
+    return column.removeprefix(_PREFIX)
+
+
+def metadata_columns(columns: Sequence[str]) -> list[str]:
+    """Which of these columns are metadata."""
+    return [name for name in columns if name not in (*FIXED, VECTOR)]

@@ -15,10 +15,9 @@ from typing import Any
 import torch
 
 from lookalike.errors import LookalikeError
-from lookalike.inference.bulk.job import Executor, Options, Rows, embed_here
-from lookalike.inference.bulk.pipeline import Window
-from lookalike.inference.bulk.source import Source
 from lookalike.inference.embedder import Embedder
+from lookalike.inference.job import Executor, Options, Rows, Window, embed_here
+from lookalike.inference.source import Source
 from lookalike.progress import Watcher
 from lookalike.study.ray import RayExecutor
 
