@@ -1,5 +1,6 @@
 """Is an index whole, and does it search well?"""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -163,27 +164,20 @@ def twins(
     index: Index, ids: NDArray[np.int64], watcher: Watcher
 ) -> tuple[list[list[int]], list[int]]:
     """Groups of pictures with one vector, and pictures with none."""
-    hashes, empty = np.empty(len(ids), np.uint64), []
-    weights = np.random.default_rng(0).integers(1, 2**63, index.dim, np.uint64) * 2 + 1
+    hashes, empty = np.empty(len(ids), np.uint64), np.zeros(len(ids), bool)
     for start in range(0, len(ids), BLOCK):
-        some = ids[start : start + BLOCK]
-        rows = index.vectors_of(some.tolist()) + np.float32(0)  # -0 is 0
-        nothing = ~np.isfinite(rows).all(1) | ~rows.any(1)
-        empty += some[nothing].tolist()
-        bits = np.ascontiguousarray(rows).view(np.uint32).astype(np.uint64)
-        hashes[start : start + len(some)] = (bits * weights).sum(1, dtype=np.uint64)
-        watcher.stage("comparing", start + len(some), len(ids))
-    order = np.argsort(hashes, kind="stable")
-    same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
-    none = set(empty)
-    groups: dict[bytes, list[int]] = {}
-    candidates = np.unique(np.concatenate([order[same], order[same + 1]]))
-    for start in range(0, len(candidates), BLOCK):
-        some = ids[candidates[start : start + BLOCK]].tolist()
-        for id, row in zip(some, index.vectors_of(some) + np.float32(0), strict=True):
-            if id not in none:
-                groups.setdefault(row.tobytes(), []).append(id)
-    return sorted(group for group in groups.values() if len(group) > 1), empty
+        some = slice(start, start + BLOCK)
+        rows = index.vectors_of(ids[some].tolist()) + np.float32(0)  # -0 is 0
+        empty[some] = ~np.isfinite(rows).all(1) | ~rows.any(1)
+        digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows]
+        hashes[some] = np.frombuffer(b"".join(digests), np.uint64)
+        watcher.stage("comparing", start + len(rows), len(ids))
+    _, numbers, counts = np.unique(hashes[~empty], return_inverse=True, return_counts=True)
+    groups: dict[int, list[int]] = {}
+    for id, number in zip(ids[~empty].tolist(), numbers.tolist(), strict=True):
+        if counts[number] > 1:
+            groups.setdefault(number, []).append(id)
+    return sorted(groups.values()), ids[empty].tolist()
 
 
 def measured_recall(index: Index, ids: NDArray[np.int64]) -> tuple[float, int]:

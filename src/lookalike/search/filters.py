@@ -7,7 +7,6 @@ false and unknown (null), by the rules of Kleene.
 """
 
 import math
-import operator
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -56,21 +55,13 @@ OPERATORS: dict[type, Operator] = {
 OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 PREFIXES = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
-NUMPY = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-ARROW = {
-    "=": "equal",
-    "<>": "not_equal",
-    "<": "less",
-    "<=": "less_equal",
-    ">": "greater",
-    ">=": "greater_equal",
+COMPARE = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
 }
 ALLOWED = (
     "a filter compares columns with texts in single quotes or numbers by =, <>, <, <=, >, >=, "
@@ -240,7 +231,7 @@ class Columns(Protocol):
         """A column of strings, null where a picture has no value; None: no picture has one."""
         ...
 
-    def number(self, name: str) -> NDArray[np.float64]:
+    def number(self, name: str) -> pa.Array | None:
         """The same column as :func:`numbers`."""
         ...
 
@@ -258,9 +249,7 @@ class Asked:
         """There is none."""
         self.names.add(name)
 
-    def number(self, name: str) -> NDArray[np.float64]:
-        """There is none."""
-        raise NotImplementedError(name)
+    number = text
 
 
 @dataclass(frozen=True)
@@ -271,24 +260,22 @@ class Truth:
 
     def compare(self, column: str, operator: Operator, value: Value) -> pa.BooleanArray:
         """Texts in the order of code points, or numbers."""
-        text = self.columns.text(column)
-        if text is None:
+        held = self._held(column, value)
+        if held is None:
             return self._unknown()
-        if isinstance(value, str):
-            return pc.call_function(ARROW[operator], [text, pa.scalar(value, text.type)])
-        values = self.columns.number(column)
-        return pa.array(NUMPY[operator](values, value), mask=np.isnan(values))
+        return COMPARE[operator](held, pa.scalar(value, held.type))
 
     def one_of(self, column: str, values: Values) -> pa.BooleanArray:
         """Whether a value is in the list."""
-        text = self.columns.text(column)
-        if text is None:
+        held = self._held(column, values[0])
+        if held is None:
             return self._unknown()
-        if isinstance(values[0], str):
-            found = pc.is_in(text, pa.array(values, text.type))
-            return pc.if_else(pc.is_null(text), None, found)
-        held = self.columns.number(column)
-        return pa.array(np.isin(held, values), mask=np.isnan(held))
+        return pc.if_else(pc.is_null(held), None, pc.is_in(held, pa.array(values, held.type)))
+
+    def _held(self, column: str, value: Value) -> pa.Array | None:
+        """A column as what it is compared with."""
+        columns = self.columns
+        return columns.text(column) if isinstance(value, str) else columns.number(column)
 
     def like(self, column: str, pattern: str, any_case: bool) -> pa.BooleanArray:
         """Whether a text matches."""
@@ -318,18 +305,16 @@ class Truth:
         return pa.nulls(len(self.columns), pa.bool_())
 
 
-def numbers(text: pa.Array) -> NDArray[np.float64]:
-    """A column of strings as numbers, NaN where it is null or not a number.
+def numbers(text: pa.Array) -> pa.Array:
+    """A column of strings as numbers, null where it is null or not a number.
 
-    >>> import pyarrow as pa
-    >>> numbers(pa.array(["5", " -1.5e3 ", "five", "nan", None])).tolist()
-    [5.0, -1500.0, nan, nan, nan]
+    >>> numbers(pa.array(["5", " -1.5e3 ", "five", "nan", None])).to_pylist()
+    [5.0, -1500.0, None, None, None]
     """
     short = pc.less_equal(pc.utf8_length(text), LONGEST_NUMBER)
     is_one = pc.and_(short, pc.match_substring_regex(text, NUMBER))
     digits = pc.utf8_ltrim(pc.utf8_trim(pc.if_else(is_one, text, None), " "), "+")
-    found: NDArray[np.float64] = digits.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return found
+    return pc.add(digits.cast(pa.float64()), 0.0)  # which makes 0 of -0
 
 
 def as_expression(pattern: str) -> str:
@@ -506,7 +491,7 @@ class Walk:
             self.refuse(f"'{node.this[:SHOWN]}' is not a number")
         if not math.isfinite(number):
             self.refuse("a number is too large")
-        return -number if negative else number
+        return 0 - number if negative else number
 
     def bare(self, node: Any) -> Any:
         """What stands in parentheses."""

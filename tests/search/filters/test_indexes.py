@@ -25,7 +25,8 @@ class Table:
         return pa.array([picture.get(name) for picture in PICTURES], pa.string())
 
     def number(self, name):
-        return numbers(self.text(name))
+        text = self.text(name)
+        return None if text is None else numbers(text)
 
 
 @pytest.fixture(scope="module", params=["folder", "postgres"])

@@ -83,7 +83,7 @@ class Rows:
         self.columns = [name.removeprefix(META) for name in texts]
         self._texts = self.batch.select(["path", "label", *texts])
         self._files = self.batch.select(["root", "size", "modified"])
-        self._numbers: dict[str, NDArray[np.float64]] = {}
+        self._numbers: dict[str, pa.Array | None] = {}
         self.matches = lru_cache(REMEMBERED)(self._matches)
 
     def _plain(self, name: str) -> NDArray[Any]:
@@ -98,11 +98,11 @@ class Rows:
         at = self.batch.schema.get_field_index(name if name in ("path", "label") else META + name)
         return None if at < 0 else self.batch.column(at)
 
-    def number(self, name: str) -> NDArray[np.float64]:
-        """A column as numbers, NaN where it is not one."""
+    def number(self, name: str) -> pa.Array | None:
+        """A column as numbers, null where it is none."""
         if name not in self._numbers:
             text = self.text(name)
-            self._numbers[name] = np.full(len(self), np.nan) if text is None else numbers(text)
+            self._numbers[name] = None if text is None else numbers(text)
         return self._numbers[name]
 
     def _matches(self, where: Filter) -> NDArray[np.bool_]:

@@ -9,7 +9,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, LiteralString, TypeVar
 
@@ -108,36 +108,23 @@ class Database:
 
         Args:
             schema: The schema of an index.
-            work: What to do; where the connection breaks, it is done once more.
+            work: What to do; where the connection breaks, it is done again on another one.
 
         Raises:
             LookalikeError: The server does not answer, or refuses a statement.
         """
         try:
-            try:
-                with self.pool.connection() as connection:
+            for _ in range(CONNECTIONS):  # as long as the pool may hand out broken ones
+                with suppress(ConnectionLostError), self.pool.connection() as connection:
                     return once(connection, schema, work)
-            except ConnectionLostError:
-                self.pool.check()
-                with self._sound() as connection:
-                    return once(connection, schema, work)
+            with self.pool.connection() as connection:
+                return once(connection, schema, work)
         except ConnectionLostError as error:
             raise self._silent(first_line(error)) from error
         except psycopg.OperationalError as error:
             raise self._silent(self._reason(error)) from error
         except psycopg.Error as error:
             raise LookalikeError(f"PostgreSQL reports an error: {first_line(error)}") from error
-
-    @contextmanager
-    def _sound(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection that answers; others may still give broken ones back to the pool."""
-        for _ in range(CONNECTIONS):
-            with self.pool.connection() as connection:
-                if answers(connection):
-                    yield connection
-                    return
-        with self.pool.connection() as connection:
-            yield connection
 
     def _silent(self, why: str) -> LookalikeError:
         return LookalikeError(f"PostgreSQL at '{self.url}' does not answer: {why}")
@@ -167,15 +154,6 @@ def is_lost(connection: psycopg.Connection[Any], error: psycopg.Error) -> bool:
     reported = isinstance(error, (AdminShutdown, CrashShutdown))
     lost = (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
     return reported or connection.closed or connection.info.transaction_status in lost
-
-
-def answers(connection: psycopg.Connection[Any]) -> bool:
-    """Whether the server is at the other end."""
-    try:
-        connection.execute("SELECT 1")
-    except psycopg.Error:
-        return False
-    return True
 
 
 @contextmanager
