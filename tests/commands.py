@@ -44,8 +44,7 @@ class Command:
 
     def __init__(self, *arguments, cwd=None, program=None, ignored=(), joined=False, **variables):
         reading, writing = os.pipe()
-        with tempfile.NamedTemporaryFile(prefix="stderr-", delete=False) as file:
-            self._errors = Path(file.name)
+        self._errors = tempfile.NamedTemporaryFile(prefix="stderr-")  # noqa: SIM115
         self.stdout = os.fdopen(reading, encoding="utf-8", errors="replace")
         with Connection(writing, readable=False) as out:
             self._process = _FORKED.Process(
@@ -54,7 +53,7 @@ class Command:
                     program or "from lookalike.cli import main; main()",
                     ["lookalike", *map(str, arguments)],
                     out,
-                    None if joined else str(self._errors),
+                    None if joined else self._errors.name,
                     str(cwd or Path.cwd()),
                     os.environ | variables,
                     ignored,
@@ -71,7 +70,7 @@ class Command:
     @property
     def stderr(self):
         """What it has written to standard error so far."""
-        return self._errors.read_text(encoding="utf-8", errors="replace")
+        return Path(self._errors.name).read_text(encoding="utf-8", errors="replace")
 
     def wait(self, seconds=300):
         """The exit code, once it has ended."""

@@ -160,26 +160,6 @@ def test_report_writes_page_and_tables(lookalike, study, tmp_path):
     assert "<h1>Mine</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["compare", "nowhere"], "neither a run"),
-        (["compare", "{study}", "--metric", "mapr"], "did you mean 'map@r'?"),
-        (["audit", "nowhere.yaml"], "there is no file 'nowhere.yaml'"),
-        (["report", "{study}", "-o", "page.pdf"], "must end in .html"),
-        (["report", "{study}", "--compare-published", "metricks"], "did you mean 'metrix'?"),
-        (["report", "{study}", "--compare-published", "metrix"], "reports nothing about glyphs"),
-    ],
-)
-def test_bad_input_is_one_sentence(lookalike, study, tmp_path, monkeypatch, arguments, words):
-    monkeypatch.chdir(tmp_path)
-    done = lookalike(*[part.replace("{study}", str(study)) for part in arguments])
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_an_unfair_paper_fails_a_real_process():
     paper = AUDITS / "every-flaw.yaml"
     done = subprocess.run(

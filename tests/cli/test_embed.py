@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 
 from lookalike.inference.embedder import Embedder
 
@@ -46,25 +45,6 @@ def test_own_vectors(lookalike, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{tmp_path / 'i'}: 9 pictures (9 new)\n"
     assert lookalike(*given, "-o", tmp_path / "i").stdout.endswith("(0 new, 9 unchanged)\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["{run}", "{photos}"], "say where the vectors go"),
-        (["{photos}", "-o", "v"], "give a run and pictures"),
-        (["{run}", "{photos}", "-o", "v", "--shard", "3/2"], "--shard 3/2 is invalid"),
-        (["{run}", "{photos}", "-o", "v", "--gpus", "1"], "need --executor ray"),
-        (["{run}", "nowhere", "-o", "v"], "there is no folder or file 'nowhere'"),
-        (["{run}", "{photos}", "-o", "{photos}"], "exists already"),
-        (["{run}", "{photos}", "-o", "v", "--device", "abacus"], "--device abacus cannot be used"),
-    ],
-)
-def test_refusals(refused, trained, photos, tmp_path, monkeypatch, arguments, sentence):
-    monkeypatch.chdir(tmp_path)
-    given = [word.format(run=trained, photos=photos) for word in arguments]
-    refused("embed", *given, sentence=sentence)
-    assert not (tmp_path / "v").exists()
 
 
 def test_other_options_are_refused(lookalike, refused, trained, photos, tmp_path):

@@ -82,26 +82,6 @@ def test_without_a_name_it_is_named_after_the_run(lookalike, trained, tmp_path, 
     assert (tmp_path / f"{trained.name}-model.pt").is_file()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["{trained}", "--to", "onx"], "there is no export to 'onx'; did you mean 'onnx'?"),
-        (["nowhere"], "there is no run or model 'nowhere'"),
-        (["{photos}"], "no config.yaml"),
-        (["{trained}", "-o", "{trained}"], "exists already"),
-        (["{trained}", "-o", "/dev/null/m.onnx"], "/dev/null"),
-        (["{trained}", "--to", "safetensors", "-o", "/dev/null/m"], "/dev/null"),
-    ],
-)
-def test_bad_input_writes_nothing(
-    refused, trained, photos, tmp_path, monkeypatch, arguments, sentence
-):
-    monkeypatch.chdir(tmp_path)
-    known = {"photos": photos, "trained": trained}
-    refused("export", *(a.format(**known) for a in arguments), sentence=sentence)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("damage", ["flip", "remove"])
 def test_a_card_is_not_written_without_its_intervals(trained, tmp_path, damage):
     """The scores would be right, but nobody would see that something is missing."""

@@ -3,8 +3,6 @@
 import json
 import shutil
 
-import pytest
-
 
 def test_copies_are_found_by_a_calibrated_threshold(lookalike, photos, tmp_path):
     page = tmp_path / "duplicates.html"
@@ -46,28 +44,6 @@ def test_unreadable_pictures_are_named(lookalike, photos, trained, tmp_path):
     assert "in 6 pictures" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["nowhere"], "there is no folder or file 'nowhere'"),
-        (["{trained}"], "there is no picture in '{trained}'"),
-        (["{photos}", "--model", "nowhere"], "there is no run or model 'nowhere'"),
-        (["{photos}", "--network", "resnet5"], "resnet5"),
-        (["{one}", "--model", "{trained}"], "4 readable pictures, and there are 1"),
-    ],
-)
-def test_bad_input_leaves_no_page(
-    refused, photos, trained, tmp_path, monkeypatch, arguments, sentence
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "one").mkdir()
-    shutil.copy(photos / "red" / "0.png", tmp_path / "one")
-    known = {"photos": photos, "trained": trained, "one": tmp_path / "one"}
-    arguments = [argument.format(**known) for argument in arguments]
-    refused("duplicates", *arguments, "--page", "d.html", sentence=sentence.format(**known))
-    assert [path.name for path in tmp_path.iterdir()] == ["one"]
-
-
 def test_a_picture_under_a_wrong_label_is_in_doubt(lookalike, trained, tmp_path):
     page = tmp_path / "doubts.html"
     done = lookalike("mislabelled", trained, "-k", "4", "--page", page)
@@ -90,20 +66,6 @@ def test_doubts_as_json(lookalike, trained):
     assert any(path.startswith("red/") for path in stray["neighbours"])
     none = lookalike("mislabelled", trained, "-k", "4", "--at-least", "1", "--json")
     assert len(json.loads(none.stdout)) <= len(json.loads(done.stdout))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["nowhere"], "nowhere"),
-        (["{photos}"], "no config.yaml"),
-    ],
-)
-def test_what_is_no_run_is_refused(refused, photos, tmp_path, monkeypatch, arguments, sentence):
-    monkeypatch.chdir(tmp_path)
-    arguments = [argument.format(photos=photos) for argument in arguments]
-    refused("mislabelled", *arguments, "--page", "d.html", sentence=sentence)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_changed_pictures_are_noticed(lookalike, photos, trained, tmp_path):

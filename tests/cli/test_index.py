@@ -101,47 +101,6 @@ def test_show_says_what_is_there(lookalike, shop, photos):
     assert lines[0].split() == ["pictures", "32"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["{photos}", "-o", "i"], "give a run and a folder of pictures"),
-        (["--network", "small-cnn", "a", "{photos}", "-o", "i"], "give a run and a folder"),
-        (["{trained}", "{photos}"], "say where the index goes: '-o shop.index'"),
-        (["{trained}", "{photos}", "-o", "i", "--store", "postgresql://h/d"], "say where"),
-        (["{trained}", "nowhere", "-o", "i"], "there is no folder or file 'nowhere'"),
-        (["{trained}", "{trained}", "-o", "i"], "there is no picture in '{trained}'"),
-        (["nowhere", "{photos}", "-o", "i"], "there is no run or model 'nowhere'"),
-        (["{photos}", "{photos}", "-o", "i"], "no config.yaml"),
-        (["--network", "efficientnet-lit0", "{photos}", "-o", "i"], "'efficientnet-lite0'?"),
-        (
-            ["--network", "small-cnn", "--transform", "smal", "{photos}", "-o", "i"],
-            "did you mean 'small'?",
-        ),
-        (["--network", "small-cnn", "--weights", "no.pth", "{photos}", "-o", "i"], "'no.pth'"),
-        (["{trained}", "{photos}", "-o", "{shop}"], "'lookalike index add' adds to it"),
-        (["{trained}", "{photos}", "-o", "{photos}"], "exists already and is not an index"),
-        (["{trained}", "{photos}", "-o", "/dev/null/i"], "/dev/null"),
-        (["{trained}", "{photos}", "--store", "mysql://h/d"], "is no address of PostgreSQL"),
-        (["add", "nowhere", "{photos}"], "there is no index 'nowhere'"),
-        (["add", "{shop}", "nowhere"], "there is no folder or file 'nowhere'"),
-        (["remove", "{shop}"], "say what to remove: paths, --label, --where or --missing"),
-        (["remove", "{shop}", "red/7.png"], "did you mean 'red/"),
-        (["remove", "{shop}", "--label", "rod"], "label 'rod'; did you mean 'red'?"),
-        (["show", "{photos}"], "is not an index"),
-    ],
-)  # fmt: skip
-def test_bad_input_writes_nothing(
-    refused, photos, trained, shop, tmp_path, monkeypatch, arguments, sentence
-):
-    monkeypatch.chdir(tmp_path)
-    known = {"photos": photos, "trained": trained, "shop": shop}
-    before = sorted(shop.rglob("*"))
-    arguments = [argument.format(**known) for argument in arguments]
-    refused("index", *arguments, sentence=sentence.format(**known))
-    assert list(tmp_path.iterdir()) == []
-    assert sorted(shop.rglob("*")) == before
-
-
 def test_a_folder_of_broken_pictures_leaves_no_index(refused, trained, tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_bytes(b"no picture")

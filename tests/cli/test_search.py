@@ -111,30 +111,6 @@ def test_another_model_is_refused(refused, shop, photos, tmp_path):
     refused(*query, sentence="was made by another model")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["nowhere", "{photos}/red/1.png"], "there is no index 'nowhere'"),
-        (["{photos}", "{photos}/red/1.png"], "is not an index"),
-        (["{shop}", "nowhere.jpg"], "cannot read the picture 'nowhere.jpg': No such file"),
-        (["{shop}", "{photos}"], "cannot read the picture '{photos}': Is a directory"),
-        (["{shop}", "{shop}/index.json"], "cannot read the picture '{shop}/index.json'"),
-        (["{shop}", "{photos}/red/1.png", "--label", "rod"], "did you mean 'red'?"),
-        (["{shop}", "{photos}/red/1.png", "--model", "nowhere"], "no run or model 'nowhere'"),
-        (["{shop}", "{photos}/red/1.png", "--model", "no.onnx"], "there is no file 'no.onnx'"),
-        (["postgresql://127.0.0.1:1/d#x", "{photos}/red/1.png"], "127.0.0.1"),
-    ],
-)
-def test_bad_input_gets_a_sentence_and_no_sheet(
-    refused, shop, photos, tmp_path, monkeypatch, arguments, sentence
-):
-    monkeypatch.chdir(tmp_path)
-    known = {"photos": photos, "shop": shop}
-    arguments = [argument.format(**known) for argument in arguments]
-    refused("search", *arguments, "--sheet", "s.png", sentence=sentence.format(**known))
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_k_must_be_positive(lookalike, shop, photos):
     done = lookalike("search", shop, photos / "red" / "1.png", "-k", "0")
     assert done.returncode == 2

@@ -1,5 +1,6 @@
 """Real servers in processes of their own, about a small index of drawn shapes."""
 
+import asyncio
 import io
 import signal
 import threading
@@ -12,6 +13,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from lookalike.search import Embedder, Index
+from lookalike.search.items import Record
 from tests.commands import Command
 
 COLOURS = {"amber": (230, 160, 30), "indigo": (60, 50, 160), "teal": (20, 150, 140)}
@@ -34,6 +36,25 @@ def drawn(colour, shape, seed):
         for step in range(0, 90, 18):
             pen.rectangle((x - 20, y + step, x + 90, y + step + 8), fill=colour)
     return image
+
+
+def ask(app, scene, address=("127.0.0.1", 1)):
+    """What ``scene`` returns of a client of ``app``, which runs in this process."""
+
+    async def run():
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False, client=address)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await scene(client)
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """An index of four vectors without a model."""
+    made = Index.create(tmp_path / "own.index", None, dim=4)
+    made.commit([Record(str(number), "x") for number in range(4)], np.eye(4, dtype=np.float32))
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -7,32 +7,21 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-import httpx
 import pytest
 from PIL import Image
 
 import lookalike.serve
 from lookalike.search import Index
 from lookalike.serve import gate, query
-from lookalike.serve.application import Service, application
+from lookalike.serve.application import application
 from lookalike.serve.limits import EXAMPLES, FILTER_LENGTH, LABEL_LENGTH, Limits, Options
 from lookalike.serve.server import server_config
 from lookalike.serve.tokens import DEFAULT_RATE, Rate, Tokens
 from tests.conftest import PLAIN, SECRET
+from tests.serve.conftest import ask
 
 CLIENT = ("192.0.2.1", 1)
 OTHER = ("192.0.2.2", 1)
-
-
-def ask(app, scene, address=CLIENT):
-    """What ``scene`` returns of a client of ``app``."""
-
-    async def run():
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False, client=address)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return await scene(client)
-
-    return asyncio.run(run())
 
 
 def statuses(*requests):
@@ -51,12 +40,9 @@ def make(shop):
     services = []
 
     def made(index=shop, **options):
-        given = {"limits": Limits(), "tokens": Tokens(), "rate": None} | options
-        chosen = Options(index.address, **given)
-        service = Service(index, chosen.limits)
-        services.append(service)
-        service.load()
-        return application(service, chosen, chosen.buckets()), service
+        app = application(index, Options(index.address, **{"rate": None} | options))
+        services.append(app.state.service)
+        return app, app.state.service
 
     yield made
     for service in services:
@@ -79,14 +65,14 @@ def test_the_pixels_of_all_requests_at_work_are_bounded(make, as_bytes):
     files = {"image": as_bytes(Image.new("RGB", (100, 100)))}
 
     async def scene(client):
-        with service.engine.pixels.slot(25_000):  # others are decoding
+        with service.pixels.slot(25_000):  # others are decoding
             busy = await client.post("/api/search", files=files)
         return busy, await client.post("/api/search", files=files)
 
     busy, later = ask(app, scene)
     assert (busy.status_code, later.status_code) == (429, 200)
     assert busy.headers["retry-after"]
-    assert service.engine.pixels.held == 0
+    assert service.pixels.held == 0
 
 
 def test_the_limits_admit_any_single_request():

@@ -65,5 +65,5 @@ def test_a_retired_map_does_not_wait_for_the_one_that_is_computed(shop):
     with _ONE:
         index_map = IndexMap(shop, 30)  # of which the cache has no map
         assert not index_map.layout().final
-        index_map.retire()
+        index_map.retired = True
         assert wait_for(index_map).method == "pca"

@@ -34,16 +34,15 @@ SLOW_MODEL = """
 import sys, time
 from lookalike.cli import main
 from lookalike.serve import server
-from lookalike.serve.application import Service
-load, bind = Service.load, server.bind
-def slowly(self, *arguments, **options):
+application, bind = server.application, server.bind
+def slowly(*arguments, **options):
     time.sleep(3)
-    return load(self, *arguments, **options)
+    return application(*arguments, **options)
 def say(*arguments):
     bound = bind(*arguments)
     print(f"loading for http://127.0.0.1:{bound.getsockname()[1]}/", flush=True)
     return bound
-Service.load, server.bind = slowly, say
+server.application, server.bind = slowly, say
 sys.argv = ["lookalike", "serve", {index!r}, "--port", "0"]
 main()
 """

@@ -98,12 +98,11 @@ def test_additions_and_removals_are_seen_and_no_request_is_lost(growing, picture
 def test_a_request_keeps_the_state_that_it_began_with(tmp_path, shop):
     from lookalike.serve.collection import Collection
     from lookalike.serve.limits import Limits
-    from lookalike.serve.monitoring import Metrics
 
     Index.create(tmp_path / "own.index", None, dim=4)
     other = Index.open(tmp_path / "own.index")
     other.commit([Record("a", "x", {"price": "5"})], np.eye(4, dtype=np.float32)[:1])
-    collection = Collection(Index.open(tmp_path / "own.index"), Limits(), Metrics())
+    collection = Collection(Index.open(tmp_path / "own.index"), Limits())
     view = collection.view
     other.commit([Record("b", "y")], np.eye(4, dtype=np.float32)[1:2])
     assert collection.refresh()

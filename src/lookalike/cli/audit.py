@@ -1,13 +1,13 @@
 """``lookalike audit``: whether a comparison that a paper describes is fair."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lookalike.cli.console import AsJson
+from lookalike.cli.console import AsJson, print_json, print_lines
+from lookalike.errors import BadInput
 
 
 def audit(
@@ -29,7 +29,6 @@ def audit(
     """
     from lookalike.compare.audit import audit as audit_rows
     from lookalike.compare.conditions import read_description
-    from lookalike.errors import BadInput
 
     if keys:
         show_keys(as_json)
@@ -40,7 +39,7 @@ def audit(
     result = audit_rows(described.experiments)
     if as_json:
         value = {"title": described.title, "verdict": result.verdict, "rows": result.rows}
-        print(json.dumps(value | {"flaws": [asdict(flaw) for flaw in result.flaws]}, indent=2))
+        print_json(value | {"flaws": [asdict(flaw) for flaw in result.flaws]})
     else:
         print(described.title)
         for number, flaw in enumerate(result.flaws, 1):
@@ -60,16 +59,18 @@ def show_keys(as_json: bool) -> None:
     from lookalike.compare.audit import CONDITIONS
 
     if as_json:
-        rows = [
-            {"key": key, "meaning": one.title, "not": one.other_words.split()}
-            for key, one in CONDITIONS.items()
-        ]
-        print(json.dumps(rows, indent=2))
+        print_json(
+            [
+                {"key": key, "meaning": one.title, "not": one.other_words.split()}
+                for key, one in CONDITIONS.items()
+            ]
+        )
         return
-    width = max(map(len, CONDITIONS))
+    lines = []
     for key, one in CONDITIONS.items():
         other = f"  (not: {', '.join(one.other_words.split())})" if one.other_words else ""
-        print(f"{key:<{width}}  {one.title}{other}")
+        lines.append((key, one.title + other))
+    print_lines(lines)
     print(
         "An experiment also has a name and may have claims, omits, score and note; a file has "
         "title, source, same and experiments."

@@ -1,6 +1,5 @@
 """``lookalike choose``: which method for your pictures, within a budget of time."""
 
-import json
 import shlex
 import time
 from pathlib import Path
@@ -8,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from lookalike.cli.console import AsJson
-from lookalike.cli.execution import Execution
+from lookalike.cli.console import AsJson, print_json
+from lookalike.cli.execution import Execution, Workers
 
 
 def choose(
@@ -28,9 +27,7 @@ def choose(
         Path | None,
         typer.Option("-o", "--output", help="The folder; default: results/choose-NAME-HASH."),
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Training runs at the same time; default: all cores.")
-    ] = None,
+    workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Look at your pictures and recommend a method: trained, or not worth training.
@@ -54,18 +51,11 @@ def choose(
     options = ["--minutes", f"{minutes:g}", *(["--metric", metric] if metric != "recall@1" else [])]
     command = shlex.join(["lookalike", "choose", *arguments, *options])
     with Execution(workers=workers).running("choice") as how:
-        outcome = run(
-            settings,
-            clock,
-            how["executor"],
-            metric=metric,
-            folder=output,
-            watcher=how["watcher"],
-        )
+        outcome = run(settings, clock, metric=metric, folder=output, **how)
         files_written = write_outcome(outcome, command)
     if as_json:
         files = {"page": str(files_written.page), "recipe": str(files_written.recipe)}
-        print(json.dumps(words.as_dict(outcome) | {"files": files}, indent=2))
+        print_json(words.as_dict(outcome) | {"files": files})
         return
     print(f"{outcome.label}: {outcome.survey.summary}")
     for sentence in outcome.survey.problems:

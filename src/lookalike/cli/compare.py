@@ -1,12 +1,11 @@
 """``lookalike compare``: compare runs and studies, and whether that is fair."""
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lookalike.cli.console import Anyway, AsJson, Metric, ResultFolders
+from lookalike.cli.console import Anyway, AsJson, Metric, ResultFolders, print_json, print_lines
 
 if TYPE_CHECKING:
     from lookalike.compare.comparison import Comparison, OnDataset, Tournament
@@ -40,7 +39,7 @@ def compare(
         check_concatenated(gathered)
     found = compare_rows(gathered, metric or chosen_metric(gathered), which, allow_unfair=anyway)
     if as_json:
-        print(json.dumps(as_mapping(found), indent=2))
+        print_json(as_mapping(found))
         return
     for sentence in gathered.skipped:
         print(f"note: {sentence}")
@@ -117,11 +116,12 @@ def print_tournament(found: "Comparison") -> None:
     if result is None:
         return
     print(f"\nTournament over {result.about}:")
-    width = max(len(one.name) for one in result.standings)
+    lines = []
     for one in result.standings:
         spread = "" if one.deviation is None else f" ± {one.deviation:.2f}"
-        total = f"total {one.total:4g}  " if result.cells else ""
-        print(f"  {one.name:<{width}}  {total}average rank {one.rank:5.2f}{spread}")
+        total = [f"total {one.total:4g}"] if result.cells else []
+        lines.append([f"  {one.name}", *total, f"average rank {one.rank:5.2f}{spread}"])
+    print_lines(lines)
     if result.friedman and result.distance is not None:
         print(
             f"Friedman: {p_value(result.friedman.p)}. Ranks closer than {result.distance:.2f} "

@@ -1,8 +1,9 @@
 """The options that several commands share, and how help shows them."""
 
 import inspect
+import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import wraps
 from pathlib import Path
@@ -17,7 +18,7 @@ from lookalike.registry import trust
 
 
 class Parsing:
-    """Arguments whose errors show no password."""
+    """Errors in arguments show no password; help shows no type of flags, which take no value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The arguments that are left."""
@@ -28,29 +29,21 @@ class Parsing:
                 vars(error)["message"] = masked(vars(error)["message"])
             raise
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+                parameter.metavar = ""
+        return parameters
+
 
 class Command(Parsing, TyperCommand):
-    """A command whose help shows a flag as ``--json``, not as an option with a value."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, flags without a type."""
-        return without_types(super().get_params(ctx))
+    """A command of ours."""
 
 
 class Group(Parsing, TyperGroup):
-    """A group of commands, with flags as those of :class:`Command`."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, flags without a type."""
-        return without_types(super().get_params(ctx))
-
-
-def without_types(parameters: list[Any]) -> list[Any]:
-    """The parameters; help shows no type of those that take no value."""
-    for parameter in parameters:
-        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
-            parameter.metavar = ""
-    return parameters
+    """A group of commands of ours."""
 
 
 def safely(command: Callable[..., None]) -> Callable[..., None]:
@@ -86,12 +79,39 @@ def print_next(*commands: str) -> None:
         typer.echo(f"{start} lookalike {masked(command)}", err=True)
 
 
-def print_skipped(skipped: list[Any]) -> None:
-    """Print the pictures that could not be used."""
-    for one in skipped[:10]:
-        print(f"  skipped {one.path}: {one.reason}")
-    if len(skipped) > 10:
-        print(f"  and {len(skipped) - 10:,} more (--json names all)")
+def print_json(value: Any) -> None:
+    """Print what ``--json`` asks for."""
+    print(json.dumps(value, indent=2, default=_as_mapping))
+
+
+def _as_mapping(value: Any) -> Any:
+    return value.as_mapping() if hasattr(value, "as_mapping") else str(value)
+
+
+def print_result(value: Any, text: object, as_json: bool) -> None:
+    """Print a value as JSON, or the text for people."""
+    if as_json:
+        print_json(value)
+    else:
+        print(text)
+
+
+def print_values(values: dict[str, Any], as_json: bool) -> None:
+    """Print names and values, a line each."""
+    if as_json:
+        print_json(values)
+        return
+    width = max(map(len, values))
+    for name, value in values.items():
+        print(f"{name:<{width}} {', '.join(value) if isinstance(value, list) else value}")
+
+
+def print_lines(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of texts as columns that are as wide as their longest one."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
 
 
 Trusted = Annotated[

@@ -1,12 +1,11 @@
 """``lookalike data``: download a data set, or check it."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lookalike.cli.console import AsJson
+from lookalike.cli.console import AsJson, print_result
 from lookalike.progress import ConsoleWatcher
 
 data = typer.Typer(no_args_is_help=True, help="Download a data set, or check it.")
@@ -57,6 +56,6 @@ def check(
         reading = "reading files to know their content"
         images = room.load(name, root, False, lambda *done: watcher.stage(reading, *done), rehash)
         report = room.check(images, lambda done, total: watcher.stage("reading", done, total))
-    print(json.dumps(report.as_dict(), indent=2) if as_json else report)
+    print_result(report.as_dict(), report, as_json)
     if report.refusals:
         raise typer.Exit(1)

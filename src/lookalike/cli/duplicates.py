@@ -1,13 +1,12 @@
 """``lookalike duplicates``: find near-duplicates among pictures."""
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lookalike.cli.console import AsJson, Page
+from lookalike.cli.console import AsJson, Page, print_json
 from lookalike.progress import ConsoleWatcher
 
 
@@ -55,7 +54,7 @@ def duplicates(
             write_page(page, index, groups, how)
     if as_json:
         rows = [vars(g) | {"items": [vars(item) for item in g.items]} for g in groups]
-        print(json.dumps({"calibration": found and found.as_dict(), "groups": rows}, indent=2))
+        print_json({"calibration": found and found.as_dict(), "groups": rows})
         return
     print(f"{len(groups):,} groups in {len(index):,} pictures; {how}")
     for group in groups:

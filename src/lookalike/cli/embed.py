@@ -1,12 +1,12 @@
 """``lookalike embed``: vectors of very many pictures, on any device or many machines."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from lookalike.cli.console import AsJson, Network, Transform, Weights, print_next, print_skipped
+from lookalike.cli.console import AsJson, Network, Transform, Weights, print_json, print_next
+from lookalike.cli.execution import Address, Cpus, Execution, Executor, Gpus, Workers
 from lookalike.errors import BadInput
 from lookalike.progress import ConsoleWatcher
 
@@ -51,19 +51,11 @@ def embed(
     shard: Annotated[
         str, typer.Option(metavar="I/N", help="The I-th of N machines that share the index.")
     ] = "1/1",
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Workers on Ray; default: as many as have room.")
-    ] = None,
-    executor: Annotated[
-        Literal["local", "ray"], typer.Option(help="This process, or a Ray cluster.")
-    ] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="Address of the Ray cluster; default: this machine.")
-    ] = None,
-    cpus: Annotated[float, typer.Option(help="CPUs of one worker, on Ray.")] = 1,
-    gpus: Annotated[
-        float, typer.Option(help="GPUs of one worker, on Ray: a fraction or whole ones.")
-    ] = 0,
+    workers: Workers = None,
+    executor: Executor = "local",
+    address: Address = None,
+    cpus: Cpus = 1,
+    gpus: Gpus = 0,
     as_json: AsJson = False,
 ) -> None:
     """Embed very many pictures into an index, whose files are plain vectors and columns.
@@ -76,68 +68,73 @@ def embed(
     """
     from lookalike.inference.cluster import on_ray
     from lookalike.inference.job import Device, Options, Share
-    from lookalike.inference.source import open_source, require_readable
     from lookalike.search.ingest import embed_into, open_or_create
     from lookalike.signals import Interrupted
 
-    if len(given) != (2 if network is None else 1):
-        raise BadInput(
-            "give a run and pictures: 'lookalike embed RUN photos/ -o vectors/', or "
-            "'--network efficientnet-lite0' and pictures"
-        )
     if output is None:
         raise BadInput("say where the vectors go: '-o vectors/' or '-o postgresql://...#NAME'")
-    on_cluster: dict[str, Any] = {
-        "address": address,
-        "workers": workers,
-        "cpus": cpus,
-        "gpus": gpus,
-    }
-    if executor == "local" and on_cluster != {
-        "address": None,
-        "workers": None,
-        "cpus": 1,
-        "gpus": 0,
-    }:
-        raise BadInput("--address, --workers, --cpus and --gpus need --executor ray")
+    cluster = Execution(executor, address, workers, cpus, gpus).on_cluster
+    if workers is not None and not cluster:
+        raise BadInput("--workers needs --executor ray")
     share = Share.parse(shard)
     options = Options(device, precision, batch, per_shard)
-    source = open_source(Path(given[-1]), kind)
-    model = model_of(given[0], network, weights, transform)
+    model, source = model_and_pictures(given, network, weights, transform, kind)
     Device(model, device, precision)
-    require_readable(source)
     try:
         with ConsoleWatcher() as watcher:
-            workers_of = on_ray(**on_cluster, watcher=watcher) if executor == "ray" else None
+            workers_of = on_ray(**cluster, watcher=watcher) if cluster else None
             index = open_or_create(output, model, model.dim, dtype)
             added = embed_into(
                 index, source, options, share=share, executor=workers_of, watcher=watcher
             )
     except KeyboardInterrupt:
         raise Interrupted("stopped; the same command continues") from None
-    if as_json:
-        values = {
-            "index": index.place,
-            "rows": len(index),
-            "new": added.new,
-            "changed": added.changed,
-            "unchanged": added.unchanged,
-            "dim": index.dim,
-            "dtype": index.dtype,
-            "fingerprint": index.fingerprint,
-            "skipped": [vars(skipped) for skipped in added.skipped],
-        }
-        print(json.dumps(values, indent=2))
-        return
-    print(f"{index.place}: {len(index):,} pictures ({added})")
-    print_skipped(added.skipped)
-    print_next(f"search {index.place} query.jpg")
+    print_added(index, added, as_json)
 
 
-def model_of(run: str, network: str | None, weights: str, transform: str) -> Any:
-    """The model of a run, or a pretrained network."""
+def model_and_pictures(
+    given: list[str], network: str | None, weights: str, transform: str, kind: Any = None
+) -> tuple[Any, Any]:
+    """The model of a run, or a pretrained network, and the source of pictures, which is readable.
+
+    Args:
+        given: A run, if no network is named, and pictures.
+        network: A pretrained network.
+        weights: Its weights.
+        transform: Its transform.
+        kind: What the source is; None: by its name and content.
+    """
+    from lookalike.inference.source import open_source, require_readable
     from lookalike.inference.embedder import Embedder
 
+    if len(given) != (2 if network is None else 1):
+        raise BadInput(
+            "give a run and pictures: 'RUN photos/', or '--network efficientnet-lite0' and pictures"
+        )
+    source = open_source(Path(given[-1]), kind)
+    require_readable(source)
     if network is None:
-        return Embedder.open(run)
-    return Embedder.from_network(network, weights=weights, transform=transform)
+        return Embedder.open(given[0]), source
+    return Embedder.from_network(network, weights=weights, transform=transform), source
+
+
+def print_added(index: Any, added: Any, as_json: bool) -> None:
+    """Print what was added to an index, and what was skipped."""
+    if as_json:
+        facts = ("dim", "dtype", "fingerprint")
+        counts = ("new", "changed", "unchanged")
+        print_json(
+            {"index": index.place, "pictures": len(index), "rows": len(index)}
+            | {name: getattr(added, name) for name in counts}
+            | {name: getattr(index, name) for name in facts}
+            | {"search": index.approximation or "exact"}
+            | {"skipped": [vars(skipped) for skipped in added.skipped]}
+        )
+        return
+    print(f"{index.place}: {len(index):,} pictures ({added})")
+    for one in added.skipped[:10]:
+        print(f"  skipped {one.path}: {one.reason}")
+    if len(added.skipped) > 10:
+        print(f"  and {len(added.skipped) - 10:,} more (--json names all)")
+    if index.fingerprint:
+        print_next(f"search {index.place} query.jpg", f"serve {index.place}")

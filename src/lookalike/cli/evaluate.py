@@ -1,12 +1,11 @@
 """``lookalike evaluate``: scores of a run, of embeddings in a file, or of a pretrained network."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lookalike.cli.console import AsJson
+from lookalike.cli.console import AsJson, print_json
 from lookalike.progress import ConsoleWatcher
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def evaluate(
         better = None if rerank is None else evaluation.score(**arguments, rerank=rerank)
         plain = evaluation.score(**arguments)
     if as_json:
-        print(json.dumps(as_mapping(plain, better, per_class, worst, query_names), indent=2))
+        print_json(as_mapping(plain, better, per_class, worst, query_names))
         return
     print_scores(plain, better)
     if per_class:

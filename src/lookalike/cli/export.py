@@ -1,12 +1,11 @@
 """``lookalike export``: write a trained model for other programs."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lookalike.cli.console import AsJson
+from lookalike.cli.console import AsJson, print_result
 
 ENDINGS = {"onnx": ".onnx", "torchscript": ".pt", "safetensors": ""}
 
@@ -41,11 +40,9 @@ def export(
         from lookalike.inference.hub import to_hub as upload
 
         address = upload(model_of(run), to_hub, private=not public)
-        print(json.dumps({"address": address}) if as_json else address)
+        print_result({"address": address}, address, as_json)
         return
     target = output or Path(f"{run.resolve().name}-model{ENDINGS.get(to, '')}")
     least = write(model_of(run), to, target)
-    if as_json:
-        print(json.dumps({"model": str(target), "format": to, "cosine": least}))
-    else:
-        print(f"{target}: {to}, smallest cosine with the original {least:.6f}")
+    told = f"{target}: {to}, smallest cosine with the original {least:.6f}"
+    print_result({"model": str(target), "format": to, "cosine": least}, told, as_json)

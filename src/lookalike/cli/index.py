@@ -1,11 +1,9 @@
 """``lookalike index``: make a collection of pictures searchable, add to it, remove from it."""
 
-import json
 from contextlib import suppress
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,18 +14,14 @@ from lookalike.cli.console import (
     Place,
     Transform,
     Weights,
-    print_next,
-    print_skipped,
+    print_result,
+    print_values,
 )
-from lookalike.cli.embed import model_of
+from lookalike.cli.embed import model_and_pictures, print_added
+from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import ConsoleWatcher
 
-
-class Precision(StrEnum):
-    """How exactly an index stores vectors."""
-
-    float32 = "float32"
-    float16 = "float16"
+Precision = Literal["float32", "float16"]
 
 
 class WithDefault(Group):
@@ -72,7 +66,7 @@ def create(
     vectors: Annotated[
         Precision,
         typer.Option(help="How exactly vectors are stored; float16 needs half of the space."),
-    ] = Precision.float32,
+    ] = "float32",
     as_json: AsJson = False,
 ) -> None:
     """Embed pictures and write an index of them.
@@ -83,23 +77,14 @@ def create(
 
     If interrupted, 'lookalike index add' completes the index.
     """
-    from lookalike.errors import BadInput
-    from lookalike.inference.source import open_source, require_readable
     from lookalike.search import Index
     from lookalike.search.ingest import embed_into
     from lookalike.signals import Interrupted
 
-    if len(given) != (2 if network is None else 1):
-        raise BadInput(
-            "give a run and a folder of pictures: 'lookalike index RUN photos/ -o shop.index', or "
-            "'--network efficientnet-lite0' and a folder of pictures"
-        )
     place = place_of(output, store)
-    pictures = open_source(Path(given[-1]))
-    require_readable(pictures)
-    model = model_of(given[0], network, weights, transform)
+    model, pictures = model_and_pictures(given, network, weights, transform)
     with ConsoleWatcher() as watcher:
-        made = Index.create(place, model, vectors=vectors.value)
+        made = Index.create(place, model, vectors=vectors)
         try:
             added = embed_into(made, pictures, watcher=watcher)
         except KeyboardInterrupt:
@@ -168,15 +153,10 @@ def import_(
     given = open_vectors(vectors, table)
     with ConsoleWatcher() as watcher:
         model = given.embedder
-        found, done = import_into(place, given, model, stored.value if stored else None, watcher)
+        found, done = import_into(place, given, model, stored, watcher)
         if model is not None:
             keep_for_quick_start(model)
-    if as_json:
-        print_added(found, done, as_json)
-        return
-    print(f"{found.place}: {len(found):,} pictures ({done})")
-    if model is not None:
-        print_next(f"search {found.place} query.jpg", f"serve {found.place}")
+    print_added(found, done, as_json)
 
 
 @index.command()
@@ -198,7 +178,6 @@ def remove(
 
     Example: lookalike index remove shop.index chairs/old.jpg --missing
     """
-    from lookalike.errors import BadInput
     from lookalike.search import Index
 
     if not paths and label is None and where is None and not missing:
@@ -207,10 +186,8 @@ def remove(
     chosen = found.select(paths or [], label, missing, where)
     with ConsoleWatcher() as watcher:
         gone = found.remove(chosen, watcher)
-    if as_json:
-        print(json.dumps({"removed": gone, "pictures": len(found)}))
-    else:
-        print(f"{found.place}: {gone:,} removed, {len(found):,} pictures left")
+    told = f"{found.place}: {gone:,} removed, {len(found):,} pictures left"
+    print_result({"removed": gone, "pictures": len(found)}, told, as_json)
 
 
 @index.command()
@@ -237,11 +214,7 @@ def show(place: Place, as_json: AsJson = False) -> None:
         "generation": found.generation,
         "updated": datetime.fromtimestamp(found.updated, UTC).isoformat(timespec="seconds"),
     }
-    if as_json:
-        print(json.dumps(values, indent=2))
-        return
-    for name, value in values.items():
-        print(f"{name:<10} {', '.join(value) if isinstance(value, list) else value}")
+    print_values(values, as_json)
 
 
 @index.command()
@@ -258,10 +231,9 @@ def compact(place: Place, as_json: AsJson = False) -> None:
     found = Index.open(place)
     with ConsoleWatcher() as watcher:
         found.compact(watcher)
-    if as_json:
-        print(json.dumps({"pictures": len(found), "search": found.approximation or "exact"}))
-    else:
-        print(f"{found.place}: {len(found):,} pictures, search: {found.approximation or 'exact'}")
+    how = found.approximation or "exact"
+    told = f"{found.place}: {len(found):,} pictures, search: {how}"
+    print_result({"pictures": len(found), "search": how}, told, as_json)
 
 
 @index.command()
@@ -280,7 +252,7 @@ def check(
 
     with ConsoleWatcher() as watcher:
         found = check_index(place, watcher, files=files)
-    print(json.dumps(found.as_dict(), indent=2) if as_json else found)
+    print_result(found.as_dict(), found, as_json)
     if not found.healthy:
         raise typer.Exit(1)
 
@@ -288,7 +260,6 @@ def check(
 def place_of(output: str | None, store: str | None) -> str:
     """The place of a new index."""
     from lookalike.addresses import is_postgres
-    from lookalike.errors import BadInput
 
     if (output is None) == (store is None):
         raise BadInput("say where the index goes: '-o shop.index' or '--store postgresql://...'")
@@ -302,27 +273,7 @@ def place_of(output: str | None, store: str | None) -> str:
 
 def keep_for_quick_start(model: Any) -> None:
     """Keep an ONNX copy of the model, where it can be made, by which searches start sooner."""
-    from lookalike.errors import LookalikeError
     from lookalike.inference.onnx_encoder import OnnxEncoder
 
     with suppress(LookalikeError, ImportError, OSError):  # the index itself is complete
         OnnxEncoder.of(model)
-
-
-def print_added(index: Any, added: Any, as_json: bool) -> None:
-    """Print what was added, and what was skipped."""
-    if as_json:
-        values = {
-            "index": index.place,
-            "pictures": len(index),
-            "new": added.new,
-            "changed": added.changed,
-            "unchanged": added.unchanged,
-            "skipped": [vars(skipped) for skipped in added.skipped],
-            "search": index.approximation or "exact",
-        }
-        print(json.dumps(values, indent=2))
-        return
-    print(f"{index.place}: {len(index):,} pictures ({added})")
-    print_skipped(added.skipped)
-    print_next(f"search {index.place} query.jpg", f"serve {index.place}")

@@ -1,13 +1,13 @@
 """``lookalike list``: list losses, networks, recipes and other parts."""
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 import yaml
 
-from lookalike.cli.console import AsJson
+from lookalike.cli.console import AsJson, print_json, print_lines, print_result
+from lookalike.errors import BadInput
 
 if TYPE_CHECKING:
     from lookalike.config.recipes import RecipePage, Row
@@ -48,8 +48,6 @@ def list_parts(
 
     Example: lookalike list networks --speed resnet50 vit_small_patch16_224
     """
-    from lookalike.errors import BadInput
-
     if speed:
         if kind != "networks":
             raise BadInput(f"--speed is of networks, not of {kind}")
@@ -69,7 +67,7 @@ def list_parts(
     if len(words) > 1:
         raise BadInput(f"'lookalike list {kind}' takes one name, not {len(words)}")
     entry = page(kind, words[0])
-    print(json.dumps(vars(entry), indent=2, default=str) if as_json else as_text(entry))
+    print_result(vars(entry), as_text(entry), as_json)
 
 
 def show_speed(names: list[str], as_json: bool) -> None:
@@ -88,20 +86,15 @@ def show_speed(names: list[str], as_json: bool) -> None:
     scores = untrained_scores()
     if as_json:
         rows = [vars(one) | {"untrained": scores.get(one.network, {})} for one in measured]
-        print(json.dumps(rows, indent=2))
+        print_json(rows)
         return
-    width = max(len(one.network) for one in measured)
-    print(
-        f"{'network':<{width}}  {'parameters':>10}  {'features':>8}  {'pixels':>6}  {'images/s':>8}"
-        "  Recall@1 untrained, in our studies"
-    )
+    lines = [("network", "parameters", "features", "pixels", "images/s", "Recall@1 untrained")]
     for one in sorted(measured, key=lambda one: -one.images_per_second):
-        known = scores.get(one.network, {})
-        told = ", ".join(f"{place} {score:.1f}" for place, score in known.items()) or "–"
-        print(
-            f"{one.network:<{width}}  {one.parameters / 1e6:>8.2f} M  {one.features:>8}  "
-            f"{one.size:>6}  {one.images_per_second:>8.1f}  {told}"
-        )
+        known = scores.get(one.network, {}).items()
+        told = ", ".join(f"{place} {score:.1f}" for place, score in known) or "–"
+        size = (f"{one.parameters / 1e6:.2f} M", str(one.features), str(one.size))
+        lines.append((one.network, *size, f"{one.images_per_second:.1f}", told))
+    print_lines(lines)
 
 
 def show_recipes(words: list[str], as_json: bool) -> None:
@@ -110,7 +103,7 @@ def show_recipes(words: list[str], as_json: bool) -> None:
 
     if len(words) == 1 and words[0] in recipes.names():
         recipe = recipes.recipe_page(words[0])
-        print(json.dumps(vars(recipe), indent=2) if as_json else recipe_text(recipe))
+        print_result(vars(recipe), recipe_text(recipe), as_json)
     elif words or as_json:
         show_rows(recipes.find_recipes(words), as_json)
     else:
@@ -133,11 +126,10 @@ def show_studies(names: list[str], as_json: bool) -> None:
 def show_rows(rows: Sequence["Row"], as_json: bool) -> None:
     """Print one line each."""
     if as_json:
-        print(json.dumps([vars(row) for row in rows], indent=2))
+        print_json([vars(row) for row in rows])
         return
-    width = max(len(row.name) for row in rows)
-    for row in rows:
-        print(f"{row.name:<{width}}  {row.summary}" + (f"  [{row.paper}]" if row.paper else ""))
+    papers = [f"  [{row.paper}]" if row.paper else "" for row in rows]
+    print_lines([(row.name, row.summary + paper) for row, paper in zip(rows, papers, strict=True)])
 
 
 def as_text(page: "Page") -> str:

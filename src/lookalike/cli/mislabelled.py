@@ -1,12 +1,11 @@
 """``lookalike mislabelled``: pictures whose neighbours disagree with their label."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lookalike.cli.console import AsJson, Page
+from lookalike.cli.console import AsJson, Page, print_json
 
 
 def mislabelled(
@@ -44,7 +43,7 @@ def mislabelled(
             }
             for s in suspects
         ]
-        print(json.dumps(rows, indent=2))
+        print_json(rows)
     else:
         print(f"{len(suspects):,} of {len(files):,} test pictures are in doubt")
         for s in suspects:

@@ -1,6 +1,5 @@
 """``lookalike reproduce``: tables and figures of papers, listed, planned and trained."""
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -8,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from lookalike.cli.console import AsJson
-from lookalike.cli.execution import Execution, with_execution
+from lookalike.cli.console import AsJson, print_json, print_lines, print_result
+from lookalike.cli.execution import Address, Cpus, Execution, Executor, Gpus, Results, Workers
 from lookalike.errors import BadInput
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["reproduce"]
 
 
-@with_execution
 def reproduce(
     arguments: Annotated[
         list[str] | None,
@@ -41,9 +39,13 @@ def reproduce(
     trials: Annotated[
         int | None, typer.Option(min=1, help="Trials of a search; default: the table's own.")
     ] = None,
+    results: Results = None,
+    workers: Workers = None,
+    executor: Executor = "local",
+    address: Address = None,
+    cpus: Cpus = 1,
+    gpus: Gpus = 0,
     as_json: AsJson = False,
-    *,
-    execution: Execution,
 ) -> None:
     """List tables and figures of papers; plan or train one of them, beside its published numbers.
 
@@ -70,10 +72,10 @@ def reproduce(
     chosen = entry(words[0])
     if chosen.lists:
         show_list(chosen, as_json)
-        if execution.results:
+        if results:
             from lookalike.papers.page import write_list_page
 
-            path = execution.results / f"{chosen.name.partition('/')[2]}.html"
+            path = results / f"{chosen.name.partition('/')[2]}.html"
             write_list_page(path, chosen, command(given))
         return
     from lookalike.papers.page import write_page
@@ -86,15 +88,15 @@ def reproduce(
     if not plan or any(row.config.data.root for row in planned.rows):
         check_data(chosen, planned.rows)
     if plan:
-        print(json.dumps(planned.as_mapping(), indent=2) if as_json else planned.as_text())
+        print_result(planned.as_mapping(), planned.as_text(), as_json)
         return
     options = {"--scale": scale, "--repeats": repeats, "--trials": trials}
     given += [part for name, value in options.items() if value for part in (name, str(value))]
-    with execution.running("reproduction") as how:
-        found = train_plan(planned, **how, command=command(given))
-    pages = write_page(page_of(planned, execution.results), found)
+    with Execution(executor, address, workers, cpus, gpus).running("reproduction") as how:
+        found = train_plan(planned, **how, folder=results, command=command(given))
+    pages = write_page(page_of(planned, results), found)
     if as_json:
-        print(json.dumps(found.as_mapping(), indent=2))
+        print_json(found.as_mapping())
     else:
         show_outcome(found, pages)
     if found.unfinished:
@@ -142,11 +144,9 @@ def show_entries(found: list["Entry"], as_json: bool) -> None:
             }
             for one in found
         ]
-        print(json.dumps(listed, indent=2))
+        print_json(listed)
         return
-    width = max(len(one.name) for one in found)
-    for one in found:
-        print(f"{one.name:<{width}}  {one.kind:<10}  {one.heading}")
+    print_lines([(one.name, one.kind, one.heading) for one in found])
 
 
 def show_list(chosen: "Entry", as_json: bool) -> None:
@@ -157,10 +157,7 @@ def show_list(chosen: "Entry", as_json: bool) -> None:
     names = [column.name for column in table.columns]
     rows = [[cell.text for cell in row.cells] for row in table.rows]
     if as_json:
-        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
         return
     print(f"{chosen.title}  [{chosen.source}]\n")
-    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-    for line in (names, *rows):
-        cells = (text.ljust(width) for text, width in zip(line, widths, strict=True))
-        print("  ".join(cells).rstrip())
+    print_lines([names, *rows])

@@ -1,13 +1,13 @@
 """``lookalike search``: find the pictures that look like a query."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lookalike.cli.console import AsJson, Place
+from lookalike.cli.console import AsJson, Place, print_json
+from lookalike.errors import LookalikeError
 
 
 def search(
@@ -67,7 +67,7 @@ def search(
             else {"query": str(path), "hits": [hit_mapping(index, hit) for hit in hits[path]]}
             for path in queries
         ]
-        print(json.dumps(results, indent=2))
+        print_json(results)
     else:
         for path, nearest in hits.items():
             print_table(str(path), nearest)
@@ -81,8 +81,6 @@ def search(
 
 def hit_mapping(index: Any, hit: Any) -> dict[str, Any]:
     """A hit as JSON values, with the absolute path of its file; null where it has none."""
-    from lookalike.errors import LookalikeError
-
     file = None
     with suppress(LookalikeError):  # inside of an archive, or removed since
         file = str(index.file_of(hit.id))

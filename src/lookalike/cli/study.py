@@ -1,13 +1,12 @@
 """``lookalike study``: tune and test many methods under one protocol, and show the progress."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lookalike.cli.console import AsJson, print_next
-from lookalike.cli.execution import Execution, Results, with_execution
+from lookalike.cli.console import AsJson, print_next, print_result
+from lookalike.cli.execution import Address, Cpus, Execution, Executor, Gpus, Results, Workers
 
 StudyOrFolder = Annotated[
     list[str],
@@ -18,7 +17,6 @@ study = typer.Typer(no_args_is_help=True, help="Tune and test many methods under
 
 
 @study.command()
-@with_execution
 def run(
     arguments: Annotated[
         list[str],
@@ -30,9 +28,13 @@ def run(
     minutes: Annotated[
         float | None, typer.Option(help="The time for it; rows that do not fit in are left out.")
     ] = None,
+    results: Results = None,
+    workers: Workers = None,
+    executor: Executor = "local",
+    address: Address = None,
+    cpus: Cpus = 1,
+    gpus: Gpus = 0,
     as_json: AsJson = False,
-    *,
-    execution: Execution,
 ) -> None:
     """Run everything of a study that is not finished.
 
@@ -51,8 +53,8 @@ def run(
 
     config = load_study(arguments[0], arguments[1:])
     trust(config)
-    with execution.running("study") as how:
-        finished = run_study(config, **how, clock=clock)
+    with Execution(executor, address, workers, cpus, gpus).running("study") as how:
+        finished = run_study(config, **how, folder=results, clock=clock)
     show(finished.folder, as_json)
     if not as_json:
         print_next(f"compare {finished.folder}", f"report {finished.folder} -o page.html")
@@ -101,11 +103,7 @@ def folder_of(arguments: list[str], results: Path | None) -> Path:
 
 def show(folder: Path, as_json: bool) -> None:
     """Print the progress of a study."""
-    from lookalike.study.intervals import Interval
     from lookalike.study.status import status_of, status_table
 
     progress = status_of(folder)
-    if as_json:
-        print(json.dumps(progress, indent=2, default=Interval.as_mapping))
-    else:
-        print(status_table(progress))
+    print_result(progress, status_table(progress), as_json)

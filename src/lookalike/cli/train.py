@@ -1,12 +1,12 @@
 """``lookalike train``: one run, from a recipe and overrides."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lookalike.cli.console import AsJson, print_next
+from lookalike.cli.console import AsJson, print_json, print_next, print_result
+from lookalike.errors import BadInput
 from lookalike.progress import ConsoleWatcher
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def train(
     if help_keys or schema:
         from lookalike.config.reference import help_text, json_schema
 
-        print(json.dumps(json_schema(), indent=2) if schema else help_text())
+        print_result(json_schema(), help_text(), as_json=schema)
         return
     from lookalike import training
     from lookalike.config import load_trusted, recipes
@@ -76,7 +76,7 @@ def train(
     if not (training.is_first() and is_first_machine(config.train)):
         return  # only one process prints
     if as_json:
-        print(json.dumps(run.result, indent=2))
+        print_json(run.result)
         for sentence in warnings(run.result):
             typer.echo(f"WARNING: {sentence}", err=True)
         return
@@ -95,7 +95,6 @@ def train(
 def train_on_all_classes(folder: Path, arguments: list[str], as_json: bool) -> None:
     """Train on every class for as many epochs as a validated run chose."""
     from lookalike import training
-    from lookalike.errors import BadInput
     from lookalike.runs.run import Run
     from lookalike.training.runner import for_all_classes
 
@@ -106,7 +105,7 @@ def train_on_all_classes(folder: Path, arguments: list[str], as_json: bool) -> N
     with ConsoleWatcher() as watcher:
         run = training.train(config, watcher)
     if as_json:
-        print(json.dumps(run.result, indent=2))
+        print_json(run.result)
         return
     print(f"{run.folder}: {run.result.get('protocol', '')}, {config.train.epochs} epochs")
     print(f"  no class is left to test it on; what is known are the scores of {validated.folder}")
@@ -119,7 +118,7 @@ def show_profile(config: "RunConfig", as_json: bool) -> None:
     with ConsoleWatcher() as watcher:
         seconds = profile(config, watcher)
     if as_json:
-        print(json.dumps(seconds, indent=2))
+        print_json(seconds)
         return
     for stage, spent in seconds.items():
         print(f"{stage:<10} {1e3 * spent:9.2f} ms {spent / seconds['step']:6.1%}")

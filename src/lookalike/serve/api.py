@@ -5,122 +5,99 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, File, Form, Header, Path, Query, Request, Response, UploadFile
 from numpy.typing import NDArray
 from PIL.Image import Image
-from pydantic import BaseModel
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import ClientDisconnect
 
 from lookalike.addresses import DatabaseAddress
 from lookalike.inference.embedder import Embedder
 from lookalike.inference.encoder import Vectors
+from lookalike.search.filters import Filter
 from lookalike.serve import answers, query
 from lookalike.serve.attribution import attribute, seen_part
 from lookalike.serve.collection import View
-from lookalike.serve.engine import SearchTask, milliseconds_since
-from lookalike.serve.limits import (
-    EXAMPLES,
-    FILTER_LENGTH,
-    LABEL_LENGTH,
-    LISTED,
-    NEIGHBOURS,
-    PICTURES,
-    Refusal,
-)
+from lookalike.serve.limits import NEIGHBOURS, Refusal
+from lookalike.serve.monitoring import prometheus_text
 from lookalike.serve.pictures import check_headers, decode_upload
-
-if TYPE_CHECKING:
-    from lookalike.serve.application import Service
+from lookalike.serve.service import Service, milliseconds_since
 
 Id = Annotated[int, Path(ge=0, lt=2**63, description="The number of an indexed picture.")]
-Label = Annotated[
-    str | None, Query(max_length=LABEL_LENGTH, description="Search pictures of this label only.")
-]
-AtLeast = Annotated[
-    float, Query(ge=-1, le=1, description="Leave out neighbours less similar than this.")
-]
-K = Annotated[int, Query(ge=1, le=NEIGHBOURS, description="How many neighbours.")]
-Where = Annotated[
-    str | None,
-    Query(
-        max_length=FILTER_LENGTH,
-        description="Search pictures that this filter leaves, such as price < 50 and brand = 'x'.",
-    ),
-]
-FormIds = Annotated[list[query.Id], Form(max_length=EXAMPLES)]
-FormLabels = Annotated[list[query.LabelName], Form(max_length=EXAMPLES)]
+Narrow = Annotated[query.Narrow, Query()]
 SizeName = Literal["tiny", "small", "large"]
 SIZES: dict[SizeName, int] = {"tiny": 96, "small": 320, "large": 1_024}
 """The longest sides that pictures are served in: on the map, in a grid, alone."""
 
 
-def problems(**sentences: str) -> dict[int | str, dict[str, Any]]:
-    """The documented refusals of a route: ``_404="when"``."""
-    return {
-        int(status.lstrip("_")): {"model": answers.Problem, "description": when}
-        for status, when in sentences.items()
-    }
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    "4XX": {
+        "model": answers.Problem,
+        "description": "Refused: 400 the body cannot be read; 401 the token is missing or wrong; "
+        "403 a page of another site asks; 404 there is no such picture, or its file is missing; "
+        "408 it took too long; 413 it is too large; 415 it is no picture of a known format; 422 a "
+        "value is invalid; 429 too much work is waiting, or this token has asked too often, and "
+        "Retry-After says when to come again; 431 the head is too large.",
+    },
+    503: {
+        "model": answers.Problem,
+        "description": "Overloaded, or the index cannot be read; see Retry-After.",
+    },
+}
 
 
-ALWAYS = problems(
-    _401="The token is missing or wrong.",
-    _403="The request comes from a page of another site.",
-    _408="The request took too long.",
-    _422="A value is invalid.",
-    _431="The head of the request is too large.",
-    _429="Too much work is waiting, or this token has asked too often; see Retry-After.",
-    _503="The server is overloaded, or cannot read its index; see Retry-After.",
-)
-UNREADABLE = problems(_400="The body cannot be read.", _413="The body is too large.")
-UNKNOWN = problems(_404="There is no such picture, or its file is missing.")
-UPLOADED = problems(
-    _400="The form cannot be read.",
-    _413="The file or the picture is too large.",
-    _415="The file is not a picture of a known format.",
-)
-
-
-def api_router(service: "Service") -> APIRouter:
-    """Every route under ``/api``, about one index."""
-    limits, engine, collection = service.limits, service.engine, service.collection
-    router = APIRouter(prefix="/api", responses=ALWAYS)
+def api_router(service: Service) -> APIRouter:
+    """Every route about one index."""
+    limits, collection = service.limits, service.collection
+    router = APIRouter(responses=REFUSALS)
 
     async def answer(
         start: float, view: View, wanted: query.Query, uploads: Sequence[Vectors] = ()
-    ) -> Response:
-        def plan() -> SearchTask:
-            condition = view.chosen(wanted.where, wanted.label)
-            vector = wanted.combined(view, uploads)
-            return SearchTask(view, vector, wanted.k + len(wanted.excluded), condition)
+    ) -> answers.NeighboursAnswer:
+        def plan() -> tuple[Vectors, Filter | None]:
+            return wanted.combined(view, uploads), view.chosen(wanted.where, wanted.label)
 
-        hits = await engine.search(await service.lookups.run(plan))
+        vector, where = await service.lookups.run(plan)
+        hits = await service.search(view, vector, wanted.k + len(wanted.excluded), where)
         neighbours = [
             answers.NeighbourAnswer.model_validate(hit)
             for hit in hits
             if hit.id not in wanted.excluded and hit.similarity >= wanted.at_least
         ]
-        return as_json(
-            answers.NeighboursAnswer(
-                neighbours=neighbours[: wanted.k],
-                milliseconds=milliseconds_since(start),
-                generation=view.index.generation,
-            )
+        return answers.NeighboursAnswer(
+            neighbours=neighbours[: wanted.k],
+            milliseconds=milliseconds_since(start),
+            generation=view.index.generation,
         )
 
-    @router.get("/health", tags=["about"])
+    @router.api_route("/health", methods=["GET", "HEAD"], include_in_schema=False)
+    @router.get("/api/health", tags=["about"])
     async def health() -> answers.Health:
         """Whether the server runs; needs no token."""
         return answers.Health()
 
-    @router.get("/ready", tags=["about"])
+    @router.api_route("/ready", methods=["GET", "HEAD"], include_in_schema=False)
+    @router.get("/api/ready", tags=["about"])
     async def ready() -> answers.Ready:
         """Whether the server answers searches, as it does from the first request on; no token."""
         return answers.Ready()
 
-    @router.get("/about", tags=["about"])
+    @router.get(
+        "/metrics",
+        tags=["about"],
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}, "description": "The numbers."}},
+    )
+    async def metrics() -> Response:
+        """What Prometheus collects; needs the token, if there is one."""
+        updated = collection.view.index.updated
+        text = await asyncio.to_thread(prometheus_text, service.pools, updated)
+        return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    @router.get("/api/about", tags=["about"])
     @service.lookups.threaded
     def about() -> answers.About:
         """What is being searched, by which network, within which limits."""
@@ -132,59 +109,30 @@ def api_router(service: "Service") -> APIRouter:
             generation=index.generation,
             updated=index.updated,
             columns=view.columns,
-            network=index.embedder.blueprint.network if engine.encoder is not None else None,
+            network=index.embedder.blueprint.network if service.encoder is not None else None,
             dim=index.dim,
             fingerprint=index.fingerprint,
-            runtime=engine.runtime,
+            runtime=service.runtime,
             approximation=index.approximation,
             upload_bytes=limits.upload_bytes,
             neighbours=NEIGHBOURS,
         )
 
-    @router.get("/labels", tags=["about"])
+    @router.get("/api/labels", tags=["about"])
     @service.lookups.threaded
     def list_labels() -> list[answers.LabelAnswer]:
         """Every label with the number of its pictures, by name."""
         pairs = collection.view.label_counts.items()
         return [answers.LabelAnswer(name=name, count=count) for name, count in pairs]
 
-    @router.get("/items", tags=["pictures"])
-    async def list_items(
-        label: Label = None,
-        where: Where = None,
-        offset: Annotated[int, Query(ge=0, lt=2**63)] = 0,
-        limit: Annotated[int, Query(ge=1, le=LISTED)] = 24,
-        seed: Annotated[
-            int | None,
-            Query(ge=0, lt=2**63, description="Draw pictures at random; one seed, one order."),
-        ] = None,
-    ) -> answers.ItemsAnswer:
+    @router.get("/api/items", tags=["pictures"])
+    async def list_items(page: Annotated[query.Page, Query()]) -> answers.ItemsAnswer:
         """Pictures in the order of the index, or drawn at random."""
-        workers = service.lookups if where is None and label is None else service.filters
-        return await workers.run(listed, collection.view, label, where, offset, limit, seed)
+        every = page.where is None and page.label is None
+        pool = service.lookups if every else service.filters
+        return await pool.run(listed, collection.view, page)
 
-    def listed(
-        view: View,
-        label: str | None,
-        where: str | None,
-        offset: int,
-        limit: int,
-        seed: int | None,
-    ) -> answers.ItemsAnswer:
-        ids = view.ids
-        if label is not None and label not in view.label_counts:
-            return answers.ItemsAnswer(items=[], total=0)
-        chosen = view.chosen(where, label)
-        if chosen is not None:
-            ids = view.index.ids_where(chosen)
-        places = np.arange(min(offset, len(ids)), min(offset + limit, len(ids)))
-        if seed is not None:
-            places = shuffled(places, len(ids), seed)
-        found = view.index.items(ids[places].tolist())
-        items = [answers.ItemAnswer.model_validate(item) for item in found]
-        return answers.ItemsAnswer(items=items, total=len(ids))
-
-    @router.get("/items/{id}", tags=["pictures"], responses=UNKNOWN)
+    @router.get("/api/items/{id}", tags=["pictures"])
     @service.lookups.threaded
     def get_item(id: Id) -> answers.ItemAnswer:
         """What is known about a picture."""
@@ -193,11 +141,10 @@ def api_router(service: "Service") -> APIRouter:
         return answers.ItemAnswer.model_validate(view.index.item(id))
 
     @router.get(
-        "/items/{id}/image",
+        "/api/items/{id}/image",
         tags=["pictures"],
         response_class=Response,
-        responses=UNKNOWN
-        | {
+        responses={
             200: {"content": {"image/jpeg": {}, "image/png": {}}, "description": "The picture."},
             304: {"description": "The picture has not changed."},
         },
@@ -218,84 +165,39 @@ def api_router(service: "Service") -> APIRouter:
         thumbnail = view.pictures.thumbnail(id, SIZES[size], tag)
         return Response(thumbnail.data, media_type=thumbnail.media_type, headers=headers)
 
-    @router.get(
-        "/items/{id}/neighbours",
-        tags=["search"],
-        responses=UNKNOWN,
-        response_model=answers.NeighboursAnswer,
-    )
-    async def neighbours_of_item(
-        id: Id, k: K = 24, label: Label = None, where: Where = None, at_least: AtLeast = -1.0
-    ) -> Response:
+    @router.get("/api/items/{id}/neighbours", tags=["search"])
+    async def neighbours_of_item(id: Id, narrow: Narrow) -> answers.NeighboursAnswer:
         """The pictures most similar to an indexed one, without itself."""
         start, view = time.perf_counter(), collection.view
-        wanted = query.Query(items=[id], k=k, label=label, where=where, at_least=at_least)
-        with engine.admission.slot():
-            return await answer(start, view, wanted)
+        with service.admission.slot():
+            return await answer(start, view, query.Query.of(narrow, items=[id]))
 
-    @router.post(
-        "/search",
-        tags=["search"],
-        responses=UNKNOWN | UPLOADED,
-        response_model=answers.NeighboursAnswer,
-    )
+    @router.post("/api/search", tags=["search"])
     async def search_by_picture(
-        image: Annotated[
-            list[UploadFile],
-            File(description="The query; of several the mean.", max_length=PICTURES),
-        ] = [],  # noqa: B006
-        item: FormIds = [],  # noqa: B006
-        positive_ids: FormIds = [],  # noqa: B006
-        negative_ids: FormIds = [],  # noqa: B006
-        plus: FormLabels = [],  # noqa: B006
-        minus: FormLabels = [],  # noqa: B006
-        weight: Annotated[float, Form(ge=0, le=10, allow_inf_nan=False)] = 1.0,
-        k: K = 24,
-        label: Label = None,
-        where: Where = None,
-        at_least: AtLeast = -1.0,
-    ) -> Response:
+        form: Annotated[query.Upload, Form(media_type="multipart/form-data")], narrow: Narrow
+    ) -> answers.NeighboursAnswer:
         """The indexed pictures most similar to uploads, which are not stored.
 
         Ids, labels and marks may be given too; they mean the same as in ``/api/query``.
         """
         start, view = time.perf_counter(), collection.view
-        wanted = query.Query(
-            items=item,
-            positive_ids=positive_ids,
-            negative_ids=negative_ids,
-            plus=plus,
-            minus=minus,
-            weight=weight,
-            k=k,
-            label=label,
-            where=where,
-            at_least=at_least,
-        )
-        files = [one.file for one in image]
+        wanted = query.Query.of(narrow, form, form.item)
+        files = [one.file for one in form.image]
         with (
-            engine.admission.slot(),
-            engine.pixels.slot(await service.lookups.run(check_headers, files, limits)),
+            service.admission.slot(),
+            service.pixels.slot(await service.lookups.run(check_headers, files, limits)),
         ):
-            tasks = [asyncio.ensure_future(engine.embed(file)) for file in files]
-            try:
-                vectors = await asyncio.gather(*tasks)
-            finally:
-                for task in tasks:
-                    task.cancel()
-            return await answer(start, view, wanted, vectors)
+            return await answer(start, view, wanted, await service.embed(files))
 
     @router.post(
-        "/query",
+        "/api/query",
         tags=["search"],
-        responses=UNKNOWN | UNREADABLE,
-        response_model=answers.NeighboursAnswer,
         openapi_extra=query.DESCRIPTION,  # FastAPI would parse the body in the event loop
     )
-    async def search_by_examples(request: Request) -> Response:
+    async def search_by_examples(request: Request) -> answers.NeighboursAnswer:
         """The pictures most similar to ids, vectors and labels, without the ids themselves."""
         start, view = time.perf_counter(), collection.view
-        with engine.admission.slot():
+        with service.admission.slot():
             try:
                 text = await request.body()
             except ClientDisconnect as error:
@@ -304,7 +206,7 @@ def api_router(service: "Service") -> APIRouter:
             wanted = await service.parsing.run(query.parse, text, kind)
             return await answer(start, view, wanted)
 
-    @router.post("/why", tags=["search"], responses=UNKNOWN | UPLOADED)
+    @router.post("/api/why", tags=["search"])
     @service.analyses.threaded
     def explain(
         neighbour: Annotated[int, Form(ge=0, lt=2**63, description="An indexed picture.")],
@@ -317,7 +219,7 @@ def api_router(service: "Service") -> APIRouter:
         start, view = time.perf_counter(), collection.view
         if (item is None) == (image is None):
             raise Refusal(422, "Give either 'item' or 'image'.")
-        encoder = engine.require_encoder()
+        encoder = service.require_encoder()
         embedder = view.index.embedder
         view.check(neighbour)
         if image is not None:
@@ -336,7 +238,7 @@ def api_router(service: "Service") -> APIRouter:
             milliseconds=milliseconds_since(start),
         )
 
-    @router.get("/map", tags=["map"])
+    @router.get("/api/map", tags=["map"])
     @service.analyses.threaded
     def get_map() -> answers.MapAnswer:
         """The map of the pictures: near means similar."""
@@ -361,9 +263,18 @@ def api_router(service: "Service") -> APIRouter:
     return router
 
 
-def as_json(answer: BaseModel) -> Response:
-    """An answer that is not validated a second time."""
-    return Response(answer.model_dump_json(), media_type="application/json")
+def listed(view: View, page: query.Page) -> answers.ItemsAnswer:
+    """A page of the pictures; none where no picture has the label."""
+    if page.label is not None and page.label not in view.label_counts:
+        return answers.ItemsAnswer(items=[], total=0)
+    chosen = view.chosen(page.where, page.label)
+    ids = view.ids if chosen is None else view.index.ids_where(chosen)
+    places = np.arange(min(page.offset, len(ids)), min(page.offset + page.limit, len(ids)))
+    if page.seed is not None:
+        places = shuffled(places, len(ids), page.seed)
+    found = view.index.items(ids[places].tolist())
+    items = [answers.ItemAnswer.model_validate(item) for item in found]
+    return answers.ItemsAnswer(items=items, total=len(ids))
 
 
 def shuffled(places: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from lookalike.search.filters import Filter
 from lookalike.search.index import Index
 from lookalike.serve.limits import Limits, Refusal
 from lookalike.serve.map import IndexMap
-from lookalike.serve.monitoring import Metrics, event
+from lookalike.serve.monitoring import INDEX, RELOADS, event
 from lookalike.serve.pictures import BoundedCache, Pictures
 
 MEAN_OF = 1_000
@@ -100,8 +100,8 @@ class Collection:
     logged once, and the former one stays.
     """
 
-    def __init__(self, index: Index, limits: Limits, metrics: Metrics) -> None:
-        self._limits, self._metrics = limits, metrics
+    def __init__(self, index: Index, limits: Limits) -> None:
+        self._limits = limits
         self._thumbnails = BoundedCache(limits.thumbnail_bytes)
         self._stop = threading.Event()
         self._complaint = ""
@@ -111,7 +111,9 @@ class Collection:
 
     def _report(self) -> None:
         index = self.view.index
-        self._metrics.observe_index(len(index), index.generation, index.updated)
+        INDEX["pictures"].set(len(index))
+        INDEX["generation"].set(index.generation)
+        INDEX["updated_timestamp_seconds"].set(index.updated)
 
     def follow(self) -> None:
         """Start to look for changes."""
@@ -133,7 +135,7 @@ class Collection:
             except Exception as error:  # whatever it is, the former state is still good
                 if str(error) != self._complaint:
                     self._complaint = str(error)
-                    self._metrics.reloads.labels("failed").inc()
+                    RELOADS.labels("failed").inc()
                     event(f"the changed index cannot be opened: {error}", logging.ERROR)
 
     def refresh(self) -> bool:
@@ -144,9 +146,9 @@ class Collection:
             return False
         if (latest.fingerprint, latest.dim) != (former.fingerprint, former.dim):
             raise BadInput("it was made by another model; start the server again")
-        self.view.map.retire()
+        self.view.map.retired = True
         self.view = View(latest, self._limits, self._thumbnails)
-        self._metrics.reloads.labels("ok").inc()
+        RELOADS.labels("ok").inc()
         self._report()
         event("index reloaded", generation=latest.generation, pictures=len(latest))
         return True

@@ -1,9 +1,11 @@
-"""Access, time and size of every request, and the security headers of every answer."""
+"""What every request passes: its id, access, time, size, security headers, log line and metrics."""
 
 import asyncio
 import ipaddress
 import math
 import re
+import secrets
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +16,10 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lookalike.serve.limits import Limits, Refusal
-from lookalike.serve.tokens import WRONG_TOKENS, Buckets, Tokens
+from lookalike.errors import LookalikeError
+from lookalike.serve.limits import Options, Refusal
+from lookalike.serve.monitoring import ERRORS, RUNNING, TOKEN_NAME, log, log_request
+from lookalike.serve.tokens import WRONG_TOKENS, Buckets
 
 STATE_PATHS = frozenset({"/api/health", "/api/ready", "/health", "/ready"})
 """How the server is: answered always."""
@@ -23,9 +27,10 @@ OPEN_PATHS = STATE_PATHS | {"/style.css", "/icon.svg"}
 """What needs no token: it says nothing about the pictures."""
 RATED = re.compile(r"/api/(search|query|why|map|items|items/[^/]*/neighbours)")
 """What a rate counts: the requests that compute. A page of results shows many pictures."""
-TOKEN_NAME = "lookalike.token"
-"""Where the name of the token stands in the scope."""
-CLIENT_LEFT = "lookalike.left"
+REQUEST_ID = "X-Request-Id"
+GOOD_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+CLIENT_LEFT = 499
+"""The status, in log and metrics, of requests whose client did not wait for the answer."""
 TOKEN_FORM = (Path(__file__).parent / "web" / "token.html").read_text(encoding="utf-8")
 _FORM_OVERHEAD = 64 * 1024
 """The most that a form adds to its file."""
@@ -41,6 +46,7 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
+    "Cache-Control": "no-cache",
 }
 
 
@@ -56,29 +62,26 @@ def is_loopback(host: str) -> bool:
 
 
 class Gate:
-    """Access, time and size of requests.
+    """The outermost layer.
 
+    - Each request has an id (the client's, if it is a good one), a line in the log, and is counted.
     - Pages of other sites may not post.
     - With ``tokens`` all but ``OPEN_PATHS`` needs one: ``Authorization: Bearer``, a cookie, or
       once ``?token=`` in the address, which sets the cookie and redirects. A browser without it
       gets a page with a field for it.
-    - ``buckets`` bound how often each token, or without any each address, may search. An address
+    - ``searches`` bounds how often each token, or without any each address, may search. An address
       that has sent too many wrong tokens has to wait, too.
     - A body may have ``limits.upload_bytes`` or, without a file, ``limits.json_bytes``, and a
       request ``limits.request_seconds``; where the client has left, its request is cancelled.
+    - What fails becomes an answer that names the request's id, under which the log says why.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        limits: Limits,
-        tokens: Tokens,
-        buckets: Buckets | None,
-    ) -> None:
+    def __init__(self, app: ASGIApp, options: Options, searches: Buckets | None) -> None:
         self.app = app
-        self.limits = limits
-        self.tokens = tokens
-        self.buckets = buckets
+        self.limits = options.limits
+        self.tokens = options.tokens
+        self.searches = searches
+        self.running = 0
         self.wrong_tokens = Buckets(WRONG_TOKENS)
         # cookies do not know ports: two servers on one machine must not share one
         self.cookie = f"lookalike-{self.tokens.mark}"
@@ -91,76 +94,97 @@ class Gate:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        begun = ended = False
+        start, status, ended, left = time.perf_counter(), 0, False, False
+        sent_id = Headers(scope=scope).get(REQUEST_ID, "")
+        name = sent_id if GOOD_ID.fullmatch(sent_id) else secrets.token_hex(8)
 
-        async def with_headers(message: Message) -> None:
-            nonlocal begun, ended
+        async def answer(message: Message) -> None:
+            nonlocal status, ended
             if message["type"] == "http.response.start":
-                begun = True
+                status = message["status"]
                 headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("Cache-Control", "no-cache")
+                for header, value in SECURITY_HEADERS.items():
+                    headers.setdefault(header, value)
+                headers[REQUEST_ID] = name
             elif message["type"] == "http.response.body":
                 ended = not message.get("more_body", False)
             await send(message)
 
+        self.running += 1
+        RUNNING.inc()
         try:
             async with asyncio.timeout(self.limits.request_seconds):
-                answer = self._answer(scope)
-                if answer is not None:
-                    await answer(scope, receive, with_headers)
-                elif scope["path"].startswith("/api/"):
-                    await self._forward(scope, receive, with_headers, lambda: ended)
+                refused = self._refusal(scope)
+                if refused is not None:
+                    await refused(scope, receive, answer)
                 else:
-                    await self.app(scope, self._counted(scope, receive), with_headers)
+                    left = await self._forward(scope, receive, answer, lambda: ended)
         except TimeoutError:
-            if not begun:
-                answer = refusal(408, "The request took too long and was dropped.")
-                await answer(scope, receive, with_headers)
+            if not status:
+                slow = refusal(408, "The request took too long and was dropped.")
+                await slow(scope, receive, answer)
+        except Exception as error:
+            ERRORS.inc()
+            log.exception("a request failed", extra={"fields": {"request": name}})
+            if not status:
+                await failure(name, error)(scope, receive, answer)
+        finally:
+            self.running -= 1
+            RUNNING.dec()
+            status = CLIENT_LEFT if left or not status else status
+            seconds = time.perf_counter() - start
+            log_request(scope, name, status, seconds)
 
     async def _forward(
         self, scope: Scope, receive: Receive, send: Send, ended: Callable[[], bool]
-    ) -> None:
-        """Let the application answer, as long as there is somebody who waits for it."""
-        body_complete = asyncio.Event()
-        counted = self._counted(scope, receive)
+    ) -> bool:
+        """Let the application answer while somebody waits for it; whether the client has left."""
+        complete, gone = asyncio.Event(), asyncio.Event()
+        seen, most = 0, self._most_bytes(scope)
 
         async def body() -> Message:
-            if body_complete.is_set():  # the client's leaving is noticed below
+            nonlocal seen
+            if complete.is_set():  # the client's leaving is noticed below
                 await asyncio.Event().wait()
-            message = await counted()
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > most:
+                raise Refusal(413, too_large(most))
             if message["type"] == "http.disconnect":
-                scope[CLIENT_LEFT] = True
+                gone.set()
             elif not message.get("more_body", False):
-                body_complete.set()
+                complete.set()
             return message
 
-        async def left() -> None:
+        async def leaving() -> None:
             if scope["method"] != "GET":
-                await body_complete.wait()
+                await complete.wait()
             while (await receive())["type"] != "http.disconnect":
                 pass
 
         answering = asyncio.ensure_future(self.app(scope, body, send))
-        leaving = asyncio.ensure_future(left())
+        left = asyncio.ensure_future(leaving())
         try:
-            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answering, left}, return_when=asyncio.FIRST_COMPLETED)
             if answering.done() or ended():
                 await answering
             else:
-                scope[CLIENT_LEFT] = True
+                gone.set()
         finally:
-            for task in (answering, leaving):
+            for task in (answering, left):
                 if not task.done():
                     task.cancel()
                     with suppress(asyncio.CancelledError, Exception):
                         await task
+        return gone.is_set()
 
-    def _answer(self, scope: Scope) -> Response | None:
+    def _refusal(self, scope: Scope) -> Response | None:
         """The refusal of a request, or the redirection that sets the cookie; None: pass it on."""
         request = HTTPConnection(scope)
         headers, path = request.headers, scope["path"]
+        if self.running > self.limits.requests and path not in STATE_PATHS:
+            busy = "Too many requests at a time; try again soon."
+            return refusal(503, busy, {"Retry-After": "1"})
         if sum(len(key) + len(value) for key, value in scope["headers"]) > self.limits.head_bytes:
             return refusal(431, "The head of the request is too large.")  # it came in one piece
         if scope["method"] == "POST" and headers.get("sec-fetch-site") == "cross-site":
@@ -171,7 +195,7 @@ class Gate:
             address_tokens = request.query_params.getlist("token")
             kind, _, value = headers.get("authorization", "").partition(" ")
             sent = [*address_tokens, *([value.strip()] if kind.lower() == "bearer" else [])]
-            sent += [value for name, value in request.cookies.items() if name == self.cookie]
+            sent += [request.cookies[self.cookie]] if self.cookie in request.cookies else []
             if sent and (seconds := self.wrong_tokens.wait(client)):
                 return too_often("Too many wrong tokens came from this address", seconds)
             if self._name_of(address_tokens) and scope["method"] in ("GET", "HEAD"):
@@ -188,9 +212,9 @@ class Gate:
         length, most = headers.get("content-length", ""), self._most_bytes(scope)
         if length.isdigit() and int(length) > most:
             return refusal(413, too_large(most))
-        if self.buckets is None or not RATED.fullmatch(path):
+        if self.searches is None or not RATED.fullmatch(path):
             return None
-        seconds = self.buckets.take(name or client)
+        seconds = self.searches.take(name or client)
         who = "token" if name else "address"
         return too_often(f"This {who} has searched too often", seconds) if seconds else None
 
@@ -216,20 +240,6 @@ class Gate:
         if kind.startswith("multipart/form-data"):
             return self.limits.upload_bytes + _FORM_OVERHEAD
         return self.limits.json_bytes
-
-    def _counted(self, scope: Scope, receive: Receive) -> Receive:
-        """``receive`` that refuses a body that is too large."""
-        seen, most = 0, self._most_bytes(scope)
-
-        async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > most:
-                raise Refusal(413, too_large(most))
-            return message
-
-        return counted
 
 
 def client_of(scope: Scope) -> str:
@@ -274,3 +284,20 @@ def token_form(*, wrong: bool, headers: dict[str, str]) -> Response:
 def refusal(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
     """An answer with one sentence; the body is not read, so the connection is closed."""
     return JSONResponse({"detail": sentence}, status, {"Connection": "close"} | (headers or {}))
+
+
+def failure(name: str, error: Exception) -> Response:
+    """The answer to a request that failed by a fault of the server, which only the log describes.
+
+    Args:
+        name: The id of the request, by which its line in the log can be found.
+        error: What was raised. A ``LookalikeError``, such as a database that does not answer, may
+            pass: its status is 503.
+
+    Returns:
+        A sentence with the id.
+    """
+    sentence = f"The server failed; its log says why, under {name}."
+    if isinstance(error, LookalikeError):
+        return JSONResponse({"detail": sentence}, 503, {"Retry-After": "5"})
+    return JSONResponse({"detail": sentence}, 500)

@@ -1,13 +1,12 @@
 """What requests may use, how an index is served, and how a request is refused."""
 
-from collections.abc import MutableSequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from starlette.exceptions import HTTPException
 
 from lookalike.addresses import DatabaseAddress
-from lookalike.serve.tokens import DEFAULT_RATE, Buckets, Rate, Tokens
+from lookalike.serve.tokens import DEFAULT_RATE, Rate, Tokens
 
 Runtime = Literal["torch", "onnx"]
 LogFormat = Literal["human", "json"]
@@ -56,7 +55,6 @@ class Limits:
         torch_threads: Of each batch. Each core computes a batch; threads that share one wait for
             each other after each of hundreds of small operations.
         batch_vectors: How many vectors are searched at a time.
-        batch_seconds: How long a picture waits for others that are being decoded.
         thumbnail_bytes: The memory for thumbnails.
         map_points: How many pictures the map shows.
     """
@@ -79,7 +77,6 @@ class Limits:
     batch_pictures: int = 8
     torch_threads: int = 1
     batch_vectors: int = 64
-    batch_seconds: float = 0.004
     thumbnail_bytes: int = 64 * 2**20
     map_points: int = 4_000
 
@@ -108,19 +105,6 @@ class Options:
     log: LogFormat = "human"
     host: str = "127.0.0.1"
     proxies: str = ""
-
-    def buckets(self, state: MutableSequence[float] | None = None) -> Buckets | None:
-        """What counts how often each client has searched.
-
-        Args:
-            state: The memory that several processes share.
-
-        Returns:
-            The buckets; None without a rate.
-        """
-        if self.rate is None:
-            return None
-        return Buckets(self.rate, self.tokens.names, state)
 
 
 class Refusal(HTTPException):

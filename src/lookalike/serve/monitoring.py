@@ -1,4 +1,4 @@
-"""What an operator sees: an id and a log line for each request, and numbers for Prometheus.
+"""What an operator sees: a log line for each request, and numbers for Prometheus.
 
 Logs go to standard error, for people or as a line of JSON for each event. A line has the request's
 id, route, status, milliseconds and the name of the token, never the token, the address with its
@@ -13,80 +13,79 @@ import json
 import logging
 import os
 import re
-import secrets
 import sys
 import time
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
+from datetime import UTC, datetime
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
 from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.process_collector import ProcessCollector
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
-from lookalike.errors import LookalikeError, escaped, masked
-from lookalike.serve.gate import CLIENT_LEFT, STATE_PATHS, TOKEN_NAME, refusal
-from lookalike.serve.limits import Limits, LogFormat
+from lookalike.errors import escaped, masked
+from lookalike.serve.limits import LogFormat
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable that prometheus_client itself reads when it is imported."""
 SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-SIZES = (1, 2, 4, 8, 16, 32, 64)
 
-REQUEST_ID = "X-Request-Id"
-GOOD_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-CLIENT_LEFT_STATUS = 499
-"""The status, in log and metrics, of requests whose client did not wait for the answer."""
 METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH"})
-QUIET = STATE_PATHS | {"page", "/api/items/{id}/image", "/metrics"}
+QUIET = re.compile(r"page|(/api)?/(health|ready|metrics)|/api/items/\{id\}/image")
 """Routes that people do not want to read about while all is well."""
+TOKEN_NAME = "lookalike.token"
+"""Where the name of a request's token stands in its scope."""
 
 log = logging.getLogger("lookalike.serve")
 
 
-class JsonFormatter(logging.Formatter):
-    """A JSON object in a line."""
+class Formatter(logging.Formatter):
+    """Lines for people, or a JSON object in each.
+
+    Args:
+        kind: Which of them.
+    """
+
+    def __init__(self, kind: LogFormat) -> None:
+        super().__init__()
+        self.kind = kind
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        line = {
-            "time": f"{stamp}.{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return escaped(masked(json.dumps(line, ensure_ascii=False, default=str)))
-
-
-class HumanFormatter(logging.Formatter):
-    """The same for people."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        fields = getattr(record, "fields", {})
-        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        text = f"{clock} {record.getMessage()}"
+        trace = self.formatException(record.exc_info) if record.exc_info else ""
+        fields: dict[str, Any] = getattr(record, "fields", {})
+        if self.kind == "json":
+            moment = datetime.fromtimestamp(record.created, UTC)
+            line = {
+                "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                "level": record.levelname.lower(),
+                "event": record.getMessage(),
+                **fields,
+            }
+            line |= {"traceback": trace} if trace else {}
+            return escaped(masked(json.dumps(line, ensure_ascii=False, default=str)))
+        text = record.getMessage()
         if "route" in fields:
-            who = f" {fields['token']}" if fields.get("token") else ""
-            text = (
-                f"{clock} {fields['status']} {fields['method']} {fields['route']} "
-                f"{fields['ms']:.0f} ms{who} [{fields['request']}]"
+            text = "{status} {method} {route} {ms:.0f} ms {token} [{request}]".format(
+                **fields | {"token": fields.get("token") or "-"}
             )
         elif fields:
             text += " (" + ", ".join(f"{name} {value}" for name, value in fields.items()) + ")"
-        if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
-        return escaped(masked(text))
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        return escaped(masked("\n".join(filter(None, (f"{clock} {text}", trace)))))
 
 
 def configure_logging(kind: LogFormat) -> None:
     """Write our own events and uvicorn's to standard error; JSON lines have every request."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if kind == "json" else HumanFormatter())
+    handler.setFormatter(Formatter(kind))
     for name, level in (
         ("lookalike.serve", logging.DEBUG if kind == "json" else logging.INFO),
         ("uvicorn.error", logging.WARNING),
@@ -103,176 +102,84 @@ def event(text: str, level: int = logging.INFO, **fields: object) -> None:
     log.log(level, text, extra={"fields": fields})
 
 
-class Metrics:
-    """The numbers of one server."""
-
-    def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        self.seconds = Histogram(
-            "lookalike_request_seconds",
-            "How long requests took, from the end of the head to the end of the answer.",
-            ("method", "route", "status"),
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.running = Gauge(
-            "lookalike_requests_running",
-            "Requests being answered.",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.queue = Gauge(
-            "lookalike_queue_length",
-            "What waits for a thread.",
-            ("queue",),
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.batches = Histogram(
-            "lookalike_batch_size",
-            "How many pictures or vectors were computed together.",
-            ("queue",),
-            buckets=SIZES,
-            registry=registry,
-        )
-        self.batch_seconds = Histogram(
-            "lookalike_batch_seconds",
-            "How long a batch took.",
-            ("queue",),
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.errors = Counter(
-            "lookalike_errors", "Requests that failed by a fault of the server.", registry=registry
-        )
-        self.reloads = Counter(
-            "lookalike_index_reloads",
-            "How often a changed index was opened, and how often that failed.",
-            ("result",),
-            registry=registry,
-        )
-        self.pictures = self._latest("lookalike_index_pictures", "Pictures in the index.")
-        self.generation = self._latest("lookalike_index_generation", "Number of the last commit.")
-        self.updated = self._latest(
-            "lookalike_index_updated_timestamp_seconds", "When the index was last changed."
-        )
-        self.age = self._latest(
-            "lookalike_index_age_seconds", "Seconds since the index was last changed."
-        )
-        self._queues: dict[str, Sized] = {}
-        self._index_updated = 0.0
-        self._shared = SHARED in os.environ
-        if not self._shared:
-            ProcessCollector(registry=registry)
-
-    def _latest(self, name: str, meaning: str) -> Gauge:
-        return Gauge(name, meaning, registry=self.registry, multiprocess_mode="mostrecent")
-
-    def watch_queue(self, name: str, queue: Sized) -> None:
-        """Report the length of ``queue``."""
-        self._queues[name] = queue
-
-    def observe_batch(self, queue: str, size: int, seconds: float) -> None:
-        """A batch has been computed."""
-        self.batches.labels(queue).observe(size)
-        self.batch_seconds.labels(queue).observe(seconds)
-
-    def observe_index(self, pictures: int, generation: int, updated: float) -> None:
-        """An index has been opened."""
-        self.pictures.set(pictures)
-        self.generation.set(generation)
-        self.updated.set(updated)
-        self._index_updated = updated
-
-    def text(self) -> bytes:
-        """All numbers, as Prometheus reads them."""
-        for name, queue in self._queues.items():
-            self.queue.labels(name).set(len(queue))
-        self.age.set(max(0.0, time.time() - self._index_updated))
-        if not self._shared:
-            return generate_latest(self.registry)
-        all_workers = CollectorRegistry()
-        MultiProcessCollector(all_workers)  # type: ignore[no-untyped-call]
-        return generate_latest(all_workers)
+REQUESTS = Histogram(
+    "lookalike_request_seconds",
+    "How long requests took, from the end of the head to the end of the answer.",
+    ("method", "route", "status"),
+    buckets=SECONDS,
+)
+RUNNING = Gauge(
+    "lookalike_requests_running", "Requests being answered.", multiprocess_mode="livesum"
+)
+QUEUED = Gauge(
+    "lookalike_queue_length", "What waits for a thread.", ("queue",), multiprocess_mode="livesum"
+)
+BATCHES = Histogram(
+    "lookalike_batch_size",
+    "How many pictures or vectors were computed together.",
+    ("queue",),
+    buckets=(1, 2, 4, 8, 16, 32, 64),
+)
+BATCH_SECONDS = Histogram(
+    "lookalike_batch_seconds", "How long a batch took.", ("queue",), buckets=SECONDS
+)
+ERRORS = Counter("lookalike_errors", "Requests that failed by a fault of the server.")
+RELOADS = Counter(
+    "lookalike_index_reloads",
+    "How often a changed index was opened, and how often that failed.",
+    ("result",),
+)
+INDEX = {
+    name: Gauge(f"lookalike_index_{name}", meaning, multiprocess_mode="mostrecent")
+    for name, meaning in {
+        "pictures": "Pictures in the index.",
+        "generation": "Number of the last commit.",
+        "updated_timestamp_seconds": "When the index was last changed.",
+        "age_seconds": "Seconds since the index was last changed.",
+    }.items()
+}
 
 
-class Observer:
-    """The outermost layer: names, counts and times requests; what fails becomes an answer."""
-
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics) -> None:
-        self.app = app
-        self.limits = limits
-        self.metrics = metrics
-        self.running = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on and note what became of it."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        start, status = time.perf_counter(), 0
-        sent_id = Headers(scope=scope).get(REQUEST_ID, "")
-        name = sent_id if GOOD_ID.fullmatch(sent_id) else secrets.token_hex(8)
-
-        async def named(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                MutableHeaders(scope=message)[REQUEST_ID] = name
-            await send(message)
-
-        self.running += 1
-        self.metrics.running.inc()
-        try:
-            if self.running > self.limits.requests and scope["path"] not in STATE_PATHS:
-                busy = "Too many requests at a time; try again soon."
-                await refusal(503, busy, {"Retry-After": "1"})(scope, receive, named)
-            else:
-                await self.app(scope, receive, named)
-        except Exception as error:
-            self.metrics.errors.inc()
-            log.exception("a request failed", extra={"fields": {"request": name}})
-            if not status:
-                await failure(name, error)(scope, receive, named)
-        finally:
-            self.running -= 1
-            self.metrics.running.dec()
-            left = scope.get(CLIENT_LEFT) or not status
-            status = CLIENT_LEFT_STATUS if left else status
-            self._note(scope, name, status, time.perf_counter() - start)
-
-    def _note(self, scope: Scope, name: str, status: int, seconds: float) -> None:
-        route = route_of(scope)
-        method = scope["method"] if scope["method"] in METHODS else "other"
-        self.metrics.seconds.labels(method, route, str(status)).observe(seconds)
-        level = logging.DEBUG if route in QUIET and status < 400 else logging.INFO
-        event(
-            "request",
-            level,
-            request=name,
-            method=method,
-            route=route,
-            status=status,
-            ms=round(1e3 * seconds, 1),
-            token=scope.get(TOKEN_NAME),
-        )
-
-
-def failure(name: str, error: Exception) -> Response:
-    """The answer to a request that failed by a fault of the server, which only the log describes.
+def prometheus_text(queues: Mapping[str, Sized], updated: float) -> bytes:
+    """All numbers, as Prometheus reads them; those of several processes together.
 
     Args:
-        name: The id of the request, by which its line in the log can be found.
-        error: What was raised. A ``LookalikeError``, such as a database that does not answer, may
-            pass: its status is 503.
-
-    Returns:
-        A sentence with the id.
+        queues: What waits, by name.
+        updated: When the index was last changed, in epoch seconds.
     """
-    sentence = f"The server failed; its log says why, under {name}."
-    if isinstance(error, LookalikeError):
-        return JSONResponse({"detail": sentence}, 503, {"Retry-After": "5"})
-    return JSONResponse({"detail": sentence}, 500)
+    for name, queue in queues.items():
+        QUEUED.labels(name).set(len(queue))
+    INDEX["age_seconds"].set(max(0.0, time.time() - updated))
+    registry = REGISTRY
+    if SHARED in os.environ:
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry)
+
+
+def log_request(scope: Scope, name: str, status: int, seconds: float) -> None:
+    """Count a request that has ended, and write its line.
+
+    Args:
+        scope: What was asked, and by whose token.
+        name: The id of the request.
+        status: Of the answer.
+        seconds: How long it took.
+    """
+    route = route_of(scope)
+    method = scope["method"] if scope["method"] in METHODS else "other"
+    REQUESTS.labels(method, route, str(status)).observe(seconds)
+    level = logging.DEBUG if QUIET.fullmatch(route) and status < 400 else logging.INFO
+    event(
+        "request",
+        level,
+        request=name,
+        method=method,
+        route=route,
+        status=status,
+        ms=round(1e3 * seconds, 1),
+        token=scope.get(TOKEN_NAME),
+    )
 
 
 def route_of(scope: Scope) -> str:

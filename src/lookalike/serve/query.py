@@ -4,13 +4,22 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
+from fastapi import UploadFile
 from fastapi.exceptions import RequestValidationError
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from lookalike.inference.encoder import Vectors
 from lookalike.serve.collection import View
-from lookalike.serve.limits import EXAMPLES, FILTER_LENGTH, LABEL_LENGTH, NEIGHBOURS, Refusal
+from lookalike.serve.limits import (
+    EXAMPLES,
+    FILTER_LENGTH,
+    LABEL_LENGTH,
+    LISTED,
+    NEIGHBOURS,
+    PICTURES,
+    Refusal,
+)
 
 POSITIVE, NEGATIVE = 0.75, 0.15
 """The weights of marks, beta and gamma."""
@@ -22,6 +31,7 @@ Id = Annotated[int, Field(ge=0, lt=2**63)]
 Ids = Annotated[list[Id], Field(max_length=EXAMPLES)]
 LabelName = Annotated[str, Field(max_length=LABEL_LENGTH)]
 Labels = Annotated[list[LabelName], Field(max_length=EXAMPLES)]
+FilterText = Annotated[str, Field(max_length=FILTER_LENGTH)]
 Vector = Annotated[list[FiniteFloat], Field(min_length=1, max_length=65_536)]
 MOST_PARTS = 150_000
 """Lists and keys of a body: labels and a filter may have as many brackets and colons.
@@ -30,7 +40,54 @@ Four megabytes of nothing else would hold the interpreter, and so every other re
 a second."""
 
 
-class Query(BaseModel):
+class Narrow(BaseModel):
+    """Which pictures are searched, and how many are answered."""
+
+    k: Annotated[int, Field(ge=1, le=NEIGHBOURS)] = Field(24, description="How many neighbours.")
+    label: LabelName | None = Field(None, description="Search pictures of this label only.")
+    where: FilterText | None = Field(
+        None,
+        description="Search pictures that this filter leaves, such as price < 50 and brand = 'x'.",
+    )
+    at_least: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] = Field(
+        -1.0, description="Leave out neighbours less similar than this."
+    )
+
+
+class Page(BaseModel):
+    """Which of the pictures are listed."""
+
+    label: LabelName | None = Field(None, description="List pictures of this label only.")
+    where: FilterText | None = Field(None, description="List pictures that this filter leaves.")
+    offset: int = Field(0, ge=0, lt=2**63)
+    limit: int = Field(24, ge=1, le=LISTED)
+    seed: int | None = Field(
+        None, ge=0, lt=2**63, description="Draw pictures at random; one seed, one order."
+    )
+
+
+class Marks(BaseModel):
+    """What moves a search."""
+
+    positive_ids: Ids = Field([], description="Pictures that were marked as right.")
+    negative_ids: Ids = Field([], description="Pictures that were marked as wrong.")
+    plus: Labels = Field([], description="Labels whose mean is added.")
+    minus: Labels = Field([], description="Labels whose mean is subtracted.")
+    weight: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = Field(
+        1.0, description="How much a label counts, against 1 of the pictures."
+    )
+
+
+class Upload(Marks):
+    """The form of ``POST /api/search``."""
+
+    image: list[UploadFile] = Field(
+        [], max_length=PICTURES, description="The query; of several the mean."
+    )
+    item: Ids = Field([], description="Indexed pictures that belong to the query.")
+
+
+class Query(Narrow, Marks):
     """A search by ids, vectors and labels: the body of ``POST /api/query``."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -39,21 +96,12 @@ class Query(BaseModel):
         [], description="Vectors of the index's own model."
     )
     items: Ids = Field([], description="Indexed pictures; the query is the mean of all vectors.")
-    positive_ids: Ids = Field([], description="Pictures that were marked as right.")
-    negative_ids: Ids = Field([], description="Pictures that were marked as wrong.")
-    plus: Labels = Field([], description="Labels whose mean is added.")
-    minus: Labels = Field([], description="Labels whose mean is subtracted.")
-    weight: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = Field(
-        1.0, description="How much a label counts, against 1 of the pictures."
-    )
-    k: Annotated[int, Field(ge=1, le=NEIGHBOURS)] = Field(24, description="How many.")
-    label: LabelName | None = Field(None, description="Search pictures of this label only.")
-    where: Annotated[str, Field(max_length=FILTER_LENGTH)] | None = Field(
-        None, description="Search pictures that this filter leaves, such as price < 50."
-    )
-    at_least: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] = Field(
-        -1.0, description="Leave out neighbours less similar than this."
-    )
+
+    @staticmethod
+    def of(narrow: Narrow, marks: Marks | None = None, items: Sequence[int] = ()) -> "Query":
+        """The query of values that were validated apart."""
+        given = dict(marks or ()) | dict(narrow)
+        return Query.model_construct(**given | {"items": items})
 
     @property
     def excluded(self) -> set[int]:

@@ -16,7 +16,7 @@ from lookalike.data.parallel import available_cores
 from lookalike.errors import BadInput
 from lookalike.inference.encoder import Encoder
 from lookalike.search.index import Index
-from lookalike.serve.application import Service, application, loaded_application
+from lookalike.serve.application import application
 from lookalike.serve.limits import Limits, Options
 from lookalike.serve.monitoring import SHARED, configure_logging
 from lookalike.serve.tokens import DEFAULT_RATE, Buckets, Rate, Tokens
@@ -53,9 +53,7 @@ def create_app(
     """
     tokens = tokens or Tokens.of([("token", token)] if token is not None else [])
     options = Options(index.address, limits or Limits(), tokens, rate, host=host)
-    service = Service(index, options.limits)
-    service.load(encoder)
-    return application(service, options, options.buckets())
+    return application(index, options, encoder=encoder)
 
 
 def serve(
@@ -83,7 +81,7 @@ def serve(
         if workers > 1:
             supervise(options, bound, workers, lambda: ready(address))
         else:
-            app = loaded_application(index, options, options.buckets(), available_cores())
+            app = application(index, options, threads=available_cores())
             bound.listen(BACKLOG)
             ready(address)
             uvicorn.Server(server_config(app, options)).run([bound])
@@ -124,7 +122,7 @@ def supervise(
 ) -> None:
     """Keep several processes answering on a socket, which count requests together."""
     context = multiprocessing.get_context("spawn")  # threads and fork do not go together
-    state = context.RawArray("d", Buckets.size(len(options.tokens.names)))
+    state = context.RawArray("d", Buckets.SIZE)
     app = WorkerApplication(options, state, max(1, available_cores() // workers))
     config = server_config(app, options, factory=True, workers=workers)
     with TemporaryDirectory(prefix="lookalike-metrics-") as folder:

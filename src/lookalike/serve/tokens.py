@@ -7,6 +7,7 @@ import re
 import stat
 import time
 import zlib
+from array import array
 from collections.abc import Iterable, MutableSequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,29 +171,21 @@ class Buckets:
     """A token bucket for each key: it fills at the rate, and each request takes one out.
 
     Of a bucket one number is kept, the time at which it will be full again (the generic cell rate
-    algorithm, ITU-T I.371). Several processes share the numbers without a lock, as nothing may wait
-    in the event loop: two that count the same key in the same microsecond may count it once.
+    algorithm, ITU-T I.371). Keys share ``SIZE`` buckets by their hashes, so that they take the same
+    memory however many addresses come. Several processes share the numbers without a lock, as
+    nothing may wait in the event loop: two that count the same key in the same microsecond may
+    count it once.
 
     Args:
         rate: How fast a bucket fills, and how much it holds.
-        names: Keys with a bucket of their own; others, such as the addresses of clients, share
-            ``OTHERS`` buckets by their hashes.
-        state: Shared memory of :meth:`size` numbers, 0 at first; None: this process counts alone.
+        state: Shared memory of ``SIZE`` numbers, 0 at first; None: this process counts alone.
     """
 
-    OTHERS = 2**16
+    SIZE = 2**16
 
-    def __init__(
-        self, rate: Rate, names: Iterable[str] = (), state: MutableSequence[float] | None = None
-    ) -> None:
+    def __init__(self, rate: Rate, state: MutableSequence[float] | None = None) -> None:
         self.rate = rate
-        self._slots = {name: slot for slot, name in enumerate(names)}
-        self._full_at = [0.0] * self.size(len(self._slots)) if state is None else state
-
-    @classmethod
-    def size(cls, names: int) -> int:
-        """How many numbers the buckets of so many names, and those of others, need."""
-        return names + cls.OTHERS
+        self._full_at = array("d", bytes(8 * self.SIZE)) if state is None else state
 
     def wait(self, key: str, now: float | None = None) -> float:
         """The seconds until a request may be taken out; 0: at once.
@@ -216,6 +209,4 @@ class Buckets:
         return seconds
 
     def _slot(self, key: str) -> int:
-        if key in self._slots:
-            return self._slots[key]
-        return len(self._slots) + zlib.crc32(key.encode()) % self.OTHERS
+        return zlib.crc32(key.encode()) % self.SIZE

@@ -21,6 +21,7 @@ from uvicorn.supervisors import Multiprocess
 from lookalike.errors import LookalikeError
 from lookalike.serve.limits import Options
 from lookalike.serve.monitoring import configure_logging, event
+from lookalike.serve.tokens import Buckets
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -46,11 +47,12 @@ class WorkerApplication:
         configure_logging(self.options.log)
         try:
             from lookalike.search.index import Index
-            from lookalike.serve.application import loaded_application
+            from lookalike.serve.application import application
 
             index = Index.open(self.options.address)
-            buckets = self.options.buckets(self.state)
-            return loaded_application(index, self.options, buckets, self.threads)
+            rate = self.options.rate
+            searches = Buckets(rate, self.state) if rate is not None else None
+            return application(index, self.options, searches=searches, threads=self.threads)
         except LookalikeError as error:
             event(str(error), logging.ERROR)
             raise SystemExit(STARTUP_FAILURE) from error

@@ -1,152 +1,92 @@
 // The overlay that shows which places of two pictures make them similar.
 
-import * as api from "./api.js";
-import { nameOf } from "./cards.js";
+import { ask, fieldsOf, form, imageOf } from "./api.js";
+import { $, nameOf } from "./cards.js";
 
-const $ = (id) => document.getElementById(id);
-const STOPS = [[60, 20, 120], [123, 35, 130], [214, 60, 70], [250, 130, 30], [255, 205, 60]];
-const FINE = 96;
-
-let shown = null; // {pictures: [image, image], maps: [map, map]}
+const STOPS = ["rgb(60 20 120 / .1)", "rgb(123 35 130 / .26)", "rgb(214 60 70 / .43)", "rgb(250 130 30 / .59)", "rgb(255 205 60 / .75)"];
+const FINE = 96; // the side of an overlay
+const dialog = $("why");
 let running = null;
 
-export function prepareWhy(hrefOf) {
-  const dialog = $("why");
-  $("why-close").addEventListener("click", () => dialog.close());
-  dialog.addEventListener("click", (event) => {
-    if (event.target === dialog) dialog.close(); // the backdrop
-  });
-  dialog.addEventListener("close", () => running?.abort());
-  $("why-go").addEventListener("click", () => dialog.close());
-  $("strength").addEventListener("input", draw);
+$("why-close").addEventListener("click", () => dialog.close());
+$("why-go").addEventListener("click", () => dialog.close());
+dialog.addEventListener("click", (event) => event.target === dialog && dialog.close()); // the backdrop
+dialog.addEventListener("close", () => running?.abort());
+$("strength").addEventListener("input", () => $("pair").style.setProperty("--strength", $("strength").value));
 
-  return async function open(asking, neighbour) {
-    running?.abort();
-    running = new AbortController();
-    const { signal } = running;
-    shown = null;
-    for (const id of ["why-query", "why-neighbour"]) $(id).width = $(id).height = 0;
-    $("why-name").textContent = `${nameOf(neighbour)} · ${neighbour.similarity.toFixed(2)}`;
-    $("why-text").textContent = "Computing…";
-    $("pair").setAttribute("aria-busy", "true");
-    $("why-go").href = hrefOf(neighbour.id);
-    if (!dialog.open) dialog.showModal();
-    try {
-      const [found, left, right] = await Promise.all([
-        api.why(asking, neighbour.id, signal),
-        picture(asking.file ? asking.url : api.imageOf(asking.item, "large")),
-        picture(api.imageOf(neighbour.id, "large")),
-      ]);
-      if (signal.aborted) return;
-      shown = { pictures: [left, right], maps: [found.query, found.neighbour] };
-      $("why-text").textContent =
-        `Their similarity is ${found.similarity.toFixed(2)}. Bright places contribute most.` +
-        (Math.min(found.query.box[2], found.query.box[3]) < 1 ? " The network sees what is inside the frame." : "");
-      $("why-query").setAttribute("aria-label", `Query: ${where(found.query)}`);
-      $("why-neighbour").setAttribute("aria-label", `${nameOf(neighbour)}: ${where(found.neighbour)}`);
-      draw();
-    } catch (error) {
-      if (error.name !== "AbortError") $("why-text").textContent = error.message;
-    } finally {
-      if (!signal.aborted) $("pair").removeAttribute("aria-busy");
-    }
-  };
+export async function showWhy(query, neighbour, href) {
+  running?.abort();
+  running = new AbortController();
+  const { signal } = running, own = query.url ?? imageOf(query.item, "large");
+  const sides = [[$("why-query"), own], [$("why-neighbour"), imageOf(neighbour.id, "large")]];
+  for (const [side] of sides) side.replaceChildren();
+  $("why-name").textContent = nameOf(neighbour);
+  $("why-text").textContent = "Computing…";
+  $("why-go").href = href;
+  $("pair").setAttribute("aria-busy", "true");
+  if (!dialog.open) dialog.showModal();
+  try {
+    const why = await ask("why", { ...form({ ...fieldsOf(query), neighbour: neighbour.id }), signal });
+    const maps = [why.query, why.neighbour];
+    await Promise.all(sides.map(([side, url], i) => fill(side, url, maps[i])));
+    const cropped = Math.min(...why.query.box.slice(2)) < 1;
+    $("why-text").textContent =
+      `Their similarity is ${why.similarity.toFixed(2)}. Bright places contribute most.` +
+      (cropped ? " The network sees what is inside the frame." : "");
+    $("pair").removeAttribute("aria-busy");
+  } catch (error) {
+    if (!signal.aborted) $("why-text").textContent = error.message;
+  }
 }
 
-function picture(url) {
-  return new Promise((resolve, reject) => {
-    const image = new Image();
-    image.onload = () => resolve(image);
-    image.onerror = () => reject(new Error("The picture cannot be shown in this browser."));
-    image.src = url;
+// A picture under its overlay, which covers what the network sees of it.
+async function fill(side, url, { shares, box }) {
+  const image = new Image();
+  image.src = url;
+  await image.decode().catch(() => {
+    throw new Error("The picture cannot be shown in this browser.");
   });
+  const overlay = heat(shares);
+  ["left", "top", "width", "height"].forEach((name, i) => (overlay.style[name] = `${100 * box[i]}%`));
+  side.replaceChildren(image, overlay);
+  const room = [side.parentElement.clientWidth / image.naturalWidth, (0.56 * innerHeight) / image.naturalHeight];
+  side.style.width = `${image.naturalWidth * Math.min(...room, 12)}px`;
+  side.setAttribute("aria-label", inWords(shares));
 }
 
-// In words, for those who cannot see the colours.
-function where(map) {
-  const rows = map.shares.length, columns = map.shares[0].length;
-  let best = -Infinity, row = 0, column = 0;
-  map.shares.forEach((line, r) => line.forEach((value, c) => {
-    if (value > best) [best, row, column] = [value, r, c];
-  }));
+// For those who cannot see the colours.
+function inWords(shares) {
+  const values = shares.flat(), best = values.indexOf(Math.max(...values)), columns = shares[0].length;
   const third = (at, count, names) => names[Math.min(2, Math.floor((3 * (at + 0.5)) / count))];
-  const place = `${third(row, rows, ["top", "middle", "bottom"])} ${third(column, columns, ["left", "centre", "right"])}`;
-  return `the ${place} adds most`;
+  const row = third(Math.floor(best / columns), shares.length, ["top", "middle", "bottom"]);
+  return `the ${row} ${third(best % columns, columns, ["left", "centre", "right"])} adds most`;
 }
 
-function draw() {
-  if (!shown) return;
-  const strength = Number($("strength").value);
-  ["why-query", "why-neighbour"].forEach((id, i) => paint($(id), shown.pictures[i], shown.maps[i], strength));
+function sheet(width, height) {
+  return Object.assign(document.createElement("canvas"), { width, height }).getContext("2d", { willReadFrequently: true });
 }
 
-function paint(canvas, image, map, strength) {
-  const enlarged = Math.max(1, Math.min(12, 480 / Math.max(image.naturalWidth, image.naturalHeight)));
-  const shrunk = Math.min(1, 1024 / Math.max(image.naturalWidth, image.naturalHeight));
-  canvas.width = Math.round(image.naturalWidth * enlarged * shrunk);
-  canvas.height = Math.round(image.naturalHeight * enlarged * shrunk);
-  const context = canvas.getContext("2d");
-  context.imageSmoothingEnabled = enlarged < 3;
-  context.drawImage(image, 0, 0, canvas.width, canvas.height);
-  const [left, top, width, height] = map.box;
-  const box = [left * canvas.width, top * canvas.height, width * canvas.width, height * canvas.height];
-  context.globalAlpha = strength;
-  context.imageSmoothingEnabled = true;
-  context.imageSmoothingQuality = "high";
-  context.drawImage(coloured(map.shares), ...box);
-  context.fillStyle = "rgb(0 0 0 / 0.45)";
-  context.beginPath();
-  context.rect(0, 0, canvas.width, canvas.height);
-  context.rect(...box);
-  context.fill("evenodd");
-  context.globalAlpha = 1;
-  if (width < 1 || height < 1) {
-    context.strokeStyle = "rgb(255 255 255 / 0.85)";
-    context.lineWidth = Math.max(2, canvas.width / 300);
-    context.strokeRect(...box);
+// Few cells as a smooth overlay: the browser interpolates between them, then colours are looked up.
+function heat(shares) {
+  const top = Math.max(1e-9, ...shares.flat()), cells = sheet(shares[0].length, shares.length);
+  shares.forEach((row, y) => row.forEach((value, x) => {
+    const level = 100 * Math.max(0, value / top);
+    cells.fillStyle = `rgb(${level}% ${level}% ${level}%)`;
+    cells.fillRect(x, y, 1, 1);
+  }));
+  const ramp = sheet(256, 1), gradient = ramp.createLinearGradient(0, 0, 256, 0);
+  STOPS.forEach((colour, i) => gradient.addColorStop(i / (STOPS.length - 1), colour));
+  ramp.fillStyle = gradient;
+  ramp.fillRect(0, 0, 256, 1);
+  const colours = ramp.getImageData(0, 0, 256, 1).data;
+  const fine = sheet(FINE, FINE);
+  fine.imageSmoothingQuality = "high";
+  fine.drawImage(cells.canvas, 0, 0, FINE, FINE);
+  const pixels = fine.getImageData(0, 0, FINE, FINE);
+  for (let at = 0; at < pixels.data.length; at += 4) {
+    const level = Math.round(255 * (pixels.data[at] / 255) ** 1.5);
+    pixels.data.set(colours.subarray(4 * level, 4 * level + 4), at);
   }
-}
-
-function coloured(shares) {
-  const rows = shares.length, columns = shares[0].length;
-  const values = new Float32Array(FINE * FINE);
-  let top = 1e-9;
-  for (let y = 0; y < FINE; y++) {
-    for (let x = 0; x < FINE; x++) {
-      const value = smooth(shares, ((y + 0.5) / FINE) * rows - 0.5, ((x + 0.5) / FINE) * columns - 0.5);
-      values[y * FINE + x] = value;
-      top = Math.max(top, value);
-    }
-  }
-  const sheet = document.createElement("canvas");
-  sheet.width = sheet.height = FINE;
-  const context = sheet.getContext("2d");
-  const pixels = context.createImageData(FINE, FINE);
-  values.forEach((value, i) => {
-    const level = Math.min(1, Math.max(0, value / top)) ** 1.5;
-    const at = level * (STOPS.length - 1), low = Math.min(STOPS.length - 2, Math.floor(at)), part = at - low;
-    for (let c = 0; c < 3; c++) pixels.data[4 * i + c] = STOPS[low][c] * (1 - part) + STOPS[low + 1][c] * part;
-    pixels.data[4 * i + 3] = 255 * (0.1 + 0.65 * level);
-  });
-  context.putImageData(pixels, 0, 0);
-  return sheet;
-}
-
-// Cubic B-spline: as smooth as a map of a few cells can look without making up detail.
-function smooth(shares, y, x) {
-  const rows = shares.length, columns = shares[0].length;
-  const row = Math.floor(y), column = Math.floor(x);
-  const down = weights(y - row), right = weights(x - column);
-  let sum = 0;
-  for (let i = 0; i < 4; i++) {
-    for (let j = 0; j < 4; j++) {
-      const r = Math.min(rows - 1, Math.max(0, row + i - 1)), c = Math.min(columns - 1, Math.max(0, column + j - 1));
-      sum += down[i] * right[j] * shares[r][c];
-    }
-  }
-  return sum;
-}
-
-function weights(t) {
-  return [(1 - t) ** 3 / 6, (3 * t ** 3 - 6 * t ** 2 + 4) / 6, (-3 * t ** 3 + 3 * t ** 2 + 3 * t + 1) / 6, t ** 3 / 6];
+  fine.putImageData(pixels, 0, 0);
+  return fine.canvas;
 }
