@@ -5,12 +5,9 @@ A comment says why a block is not run: ``<!-- not run: REASON -->`` before the b
 parsed: each ``lookalike`` command exists, and so do its options and the keys that it sets.
 """
 
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
@@ -21,6 +18,7 @@ import typer
 from lookalike.cli import app
 from lookalike.config import RunConfig
 from lookalike.config.keys import declared_keys
+from tests.commands import run
 
 ROOT = Path(__file__).parents[1]
 GENERATED = ("docs/gallery/", "docs/benchmarks/")
@@ -135,13 +133,7 @@ def test_commands_run(name):
     for line in (line for block in to_run(name, "sh") for line in commands(block)):
         words = [found for word in shlex.split(line) for found in (glob(word) or [word])]
         assert words[0] == "lookalike", f"{line}: only our own commands are run"
-        done = subprocess.run(
-            [sys.executable, "-m", *words],
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run(*words[1:])
         expected = 1 if "audit" in words else 0  # an unfair comparison
         assert done.returncode == expected, f"{line}\n{done.stdout}\n{done.stderr}"
 

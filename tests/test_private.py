@@ -3,15 +3,14 @@
 A run's ``config.yaml`` and a study's ``study.db`` are private: they are what resuming needs.
 """
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+
+from tests import commands
 
 PRIVATE = ("config.yaml", "study.db", "study.db-wal", "study.db-shm")
 USER = "annabelle-private"
@@ -56,11 +55,8 @@ def home(tmp_path):
 
 
 def run(home, *arguments, code=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "lookalike", *arguments], cwd=home / "work", timeout=600,
-        capture_output=True, text=True,
-        env=os.environ | {"HOME": str(home), "USER": USER, "LOGNAME": USER, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    names = {"HOME": str(home), "USER": USER, "LOGNAME": USER}
+    done = commands.run(*arguments, cwd=home / "work", **names)
     assert done.returncode == code, done.stderr
 
 

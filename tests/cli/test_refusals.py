@@ -66,6 +66,8 @@ export {trained} -o /dev/null/m.onnx  |  /dev/null
 export {trained} --to safetensors -o /dev/null/m  |  /dev/null
 serve nowhere  |  there is no index 'nowhere'
 serve {photos}  |  is not an index
+serve {shop} --rate often  |  10/s, 100/min or 5000/h
+serve {shop} --tokens nowhere  |  the tokens 'nowhere' cannot be read
 serve {shop} --token short  |  a token needs 8 characters or more
 serve {shop} --host no.such.host.invalid  |  no.such.host.invalid
 compare nowhere  |  neither a run

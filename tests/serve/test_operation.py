@@ -8,14 +8,12 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import psutil
 import pytest
 
-from lookalike.errors import BadInput
 from tests.commands import run
 
 SMALL = """
@@ -333,16 +331,3 @@ def test_workers_end_when_their_supervisor_is_killed(start, shop_folder):
     server.process.kill()
     gone = psutil.wait_procs([psutil.Process(p) for p in pids if psutil.pid_exists(p)], 30)[1]
     assert gone == []
-
-
-def test_bad_options_are_refused_in_a_sentence(shop_folder):
-    from lookalike.cli.serve import serve
-
-    index = str(shop_folder / "shop.index")
-    for options, sentence in (
-        ({"rate": "often"}, "10/s"),
-        ({"tokens": Path("/no/such/file")}, "cannot be read"),
-        ({"token": "short"}, "8 characters"),
-    ):
-        with pytest.raises(BadInput, match=sentence):
-            serve(index, port=0, **options)

@@ -58,8 +58,7 @@ def upload(tab, data, name="mine.png", kind="image/png"):
     tab.locator("#file").set_input_files({"name": name, "mimeType": kind, "buffer": data})
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_upload_search_click_through_and_back(open_page, picture, as_bytes, width, scheme):
     tab = open_page(width=width, scheme=scheme, touch=width < 600)
     expect(cards(tab, "#opening-grid")).to_have_count(24)
@@ -147,6 +146,27 @@ def test_a_bad_file_gets_a_sentence_and_the_page_goes_on(
     expect(tab.locator("#error")).to_be_hidden()
     assert open_page.refusals[0] in (415, 422)
     open_page.expected += open_page.refusals
+
+
+def test_a_bad_file_leaves_no_results_of_the_former_one(open_page):
+    tab = open_page("?item=7")
+    expect(cards(tab)).to_have_count(36)
+    upload(tab, b"hello")
+    expect(tab.locator("#error")).to_contain_text("not a picture")
+    expect(cards(tab)).to_have_count(0)
+    expect(tab.locator("#count")).to_have_text("")
+    tab.go_back()
+    expect(cards(tab)).to_have_count(36)
+    open_page.expected += [415]
+
+
+def test_the_most_that_can_be_shown_is_said(open_page):
+    tab = open_page()
+    answer = tab.request.get(f"{tab.url}api/about").json() | {"neighbours": 36}
+    tab.route("**/api/about?", lambda route: route.fulfill(json=answer))
+    tab.goto(f"{tab.url}?item=7")
+    expect(tab.locator("#most")).to_contain_text("the 36 most similar")
+    expect(tab.locator("#more")).to_be_hidden()
 
 
 def test_files_that_will_not_do_are_not_even_sent(open_page, tmp_path):
