@@ -136,25 +136,18 @@ class Query(Narrow, Marks):
         units = [_unit(_checked(view, vector)) for vector in vectors]
         units += map(_unit, view.index.vectors_of(self.items)) if self.items else []
         if units:
-            query = _unit_sum(np.mean(units, 0))
+            query = _unit(np.mean(units, 0), SHORTEST)
         if self.plus or self.minus:
             plus = sum((view.label_mean(label) for label in self.plus), np.zeros(len(query)))
             minus = sum((view.label_mean(label) for label in self.minus), np.zeros(len(query)))
-            query = _unit_sum(query + self.weight * (plus - minus))
+            query = _unit(query + self.weight * (plus - minus), SHORTEST)
         if self.positive_ids or self.negative_ids:
             for ids, weight in ((self.positive_ids, POSITIVE), (self.negative_ids, -NEGATIVE)):
                 if ids:
                     marked = view.index.vectors_of(ids)
                     query = query + weight * marked.mean(0, dtype=np.float64)
-            query = _unit_sum(query)
+            query = _unit(query, SHORTEST)
         return query.astype(np.float32)
-
-
-def _unit_sum(total: Precise) -> Precise:
-    """A sum of unit vectors scaled to unit length, unless rounding is all that is left."""
-    if np.linalg.norm(total) < SHORTEST:
-        raise Refusal(422, CANCELLED)
-    return _unit(total)
 
 
 def _checked(view: View, vector: ArrayLike) -> Precise:
@@ -164,13 +157,12 @@ def _checked(view: View, vector: ArrayLike) -> Precise:
     return numbers
 
 
-def _unit(vector: NDArray[np.floating]) -> Precise:
-    """A vector scaled to unit length; nothing is refused."""
-    largest = float(np.abs(vector).max(initial=0.0))
-    if not np.isfinite(largest) or largest == 0:
+def _unit(vector: NDArray[np.floating], shortest: float = 0.0) -> Precise:
+    """A vector scaled to unit length, unless nothing is left of it but rounding."""
+    length = float(np.linalg.norm(vector))
+    if not shortest < length < np.inf:
         raise Refusal(422, CANCELLED)
-    scaled: Precise = np.asarray(vector, np.float64) / largest
-    return scaled / np.linalg.norm(scaled)
+    return np.asarray(vector, np.float64) / length
 
 
 DESCRIPTION: dict[str, Any] = {
