@@ -47,10 +47,6 @@ def load(server, data, seconds):
     return held
 
 
-def test_four_visitors_get_answers(server, picture, as_bytes):
-    load(server, as_bytes(picture()), 2)
-
-
 @pytest.mark.slow
 def test_four_visitors_for_a_minute_do_not_make_it_grow(server, picture, as_bytes):
     data = as_bytes(picture())
