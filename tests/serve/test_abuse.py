@@ -253,7 +253,7 @@ def test_the_address_that_a_trusted_proxy_names_is_the_one_that_is_counted(make)
     config.load()
     first, second = ({"headers": {"x-forwarded-for": f"203.0.113.{end}"}} for end in (5, 6))
     scene = statuses(*(("GET", "/api/items", given) for given in (first, first, second)))
-    assert ask(config.loaded_app, scene) == [200, 429, 200]
+    assert ask(config.loaded_app, scene, CLIENT) == [200, 429, 200]
 
 
 def test_a_folder_that_another_process_has_added_is_no_error(

@@ -73,7 +73,7 @@ class Execution:
         from lookalike.study.local import LocalExecutor
         from lookalike.study.ray import RayExecutor
 
-        make = partial(LocalExecutor, self.workers or available_cores())
+        make: partial[Any] = partial(LocalExecutor, self.workers or available_cores())
         if self.on_cluster:
             make = partial(RayExecutor, **self.on_cluster)
         try:
