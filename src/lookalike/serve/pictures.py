@@ -89,10 +89,9 @@ class Pictures:
 
     def whole(self, id: int, size: int | None = None) -> Image.Image:
         """The picture as RGB; with ``size`` it may be decoded smaller, but not below ``size``."""
+        path = self.file(id)
         try:
-            return open_rgb(self.file(id), at_least=size)
-        except Refusal:
-            raise
+            return open_rgb(path, at_least=size)
         except Exception as error:  # the file may have changed since it was indexed
             raise Refusal(404, f"The file of picture {id} can no longer be read.") from error
 
