@@ -126,9 +126,16 @@ def test_list_tells_all_about_one(lookalike):
     assert "Tuned for Cars: alpha=14.35, beta=75.83, base=0.66" in done.stdout
 
 
-def test_an_unknown_option_is_named(lookalike):
-    done = lookalike("train", "--jsn")
-    assert (done.returncode, "--jsn" in done.stderr) == (2, True)
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--jsn"], "--jsn"),
+        (["train.precision=16-mixed", "train.device=cpu"], "needs a GPU"),  # Fabric warns, too
+    ],
+)
+def test_what_libraries_say_as_well_is_refused(lookalike, arguments, sentence):
+    done = lookalike("train", *arguments)
+    assert (done.returncode, sentence in done.stderr) == (2, True)
 
 
 def test_bad_input_ends_a_process_with_exit_code_2(tmp_path):

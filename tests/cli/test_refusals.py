@@ -88,7 +88,6 @@ train sampler.name=gc sampler.pool=null  |  pool = None is invalid
 train sampler.seed=2  |  cannot be configured
 train miner.name=semi-hard miner.margin=x  |  margin = 'x' is invalid
 train train.device=cuda  |  train.device = 'cuda' cannot be used
-train train.precision=16-mixed train.device=cpu  |  needs a GPU
 train train.metric=pi-ratio  |  more of it is not better
 train runs_dir=/dev/null  |  /dev/null
 train model.weights={file}  |  not a weights file
