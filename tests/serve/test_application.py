@@ -19,6 +19,14 @@ from lookalike.serve.server import create_app
 from tests.serve.conftest import ask
 
 
+def ask_once(app, scene):
+    """As :func:`ask`, after which the application looks for changes of its index no longer."""
+    try:
+        return ask(app, scene)
+    finally:
+        app.state.service.close()
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [(RuntimeError("at /home/me"), 500), (LookalikeError("postgresql://me@db is silent"), 503)],
@@ -39,7 +47,7 @@ def test_a_fault_is_a_sentence_with_the_id_of_its_line_in_the_log(
     former = errors(prometheus_text({}, 0.0).decode())
 
     monkeypatch.setattr(View, "chosen", fail)
-    answer, metrics = ask(create_app(bare), scene)
+    answer, metrics = ask_once(create_app(bare), scene)
     assert answer.status_code == status
     assert answer.headers["x-request-id"] in answer.json()["detail"]
     assert str(error) not in answer.text
@@ -68,7 +76,7 @@ def test_a_known_path_with_another_method_is_not_a_missing_page(bare):
         assert (page.status_code, "no such page" in page.text) == (404, True)
         return [[one.status_code for one in some] for some in (wrong, head, missing)]
 
-    assert ask(create_app(bare), scene) == [[405, 405], [200, 200, 200], [404, 404, 404]]
+    assert ask_once(create_app(bare), scene) == [[405, 405], [200, 200, 200], [404, 404, 404]]
 
 
 def test_a_label_that_is_new_in_the_database_does_not_fail_the_map(bare):
@@ -90,7 +98,7 @@ def test_json_may_not_be_as_large_as_a_file(bare):
         counted = await client.post("/api/query", content=endless())
         return declared.status_code, counted.status_code
 
-    assert ask(create_app(bare), scene) == (413, 413)
+    assert ask_once(create_app(bare), scene) == (413, 413)
 
 
 def test_who_leaves_during_the_upload_is_not_counted_as_a_bad_request(bare):
@@ -131,7 +139,7 @@ def test_searches_do_not_wait_for_pictures_or_the_map(bare, monkeypatch, part, m
             await asyncio.gather(*slow)
 
     monkeypatch.setattr(part, method, lambda *_: gate.wait(60))
-    assert ask(create_app(bare), scene) == 200
+    assert ask_once(create_app(bare), scene) == 200
 
 
 def test_the_threads_end_with_the_application(bare):
@@ -173,7 +181,7 @@ def test_an_index_in_postgresql_answers_as_the_folder_does(stored, shop, picture
             (await client.get("/api/items/9999")).status_code,
         ]
 
-    theirs, ours = (ask(create_app(one), scene) for one in (stored, shop))
+    theirs, ours = (ask_once(create_app(one), scene) for one in (stored, shop))
     assert [near["path"] for near in theirs[0]] == [near["path"] for near in ours[0]]
     assert theirs[1] == ours[1]
     assert [item["path"] for item in theirs[2]["items"]] == [i["path"] for i in ours[2]["items"]]
@@ -190,4 +198,4 @@ def test_an_empty_index_answers_with_nothing(tmp_path, shop, picture, as_bytes):
         assert (await client.get("/api/map")).json()["ids"] == []
         assert (await client.get("/")).status_code == 200
 
-    ask(create_app(Index.create(tmp_path / "empty.index", shop.embedder)), scene)
+    ask_once(create_app(Index.create(tmp_path / "empty.index", shop.embedder)), scene)
