@@ -104,8 +104,8 @@ def model_and_pictures(
         transform: Its transform.
         kind: What the source is; None: by its name and content.
     """
-    from lookalike.inference.source import open_source, require_readable
     from lookalike.inference.embedder import Embedder
+    from lookalike.inference.source import open_source, require_readable
 
     if len(given) != (2 if network is None else 1):
         raise BadInput(
