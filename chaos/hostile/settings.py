@@ -10,7 +10,6 @@ from chaos.hostile.fuzzer import Broken, Fuzzer, Input
 from chaos.hostile.mutation import mutated, spliced
 from lookalike.compare.conditions import read_description
 from lookalike.config import RunConfig, load
-from lookalike.config.grids import read_grids
 from lookalike.config.keys import declared_keys
 from lookalike.config.loading import plain_yaml
 from lookalike.config.recipes import folder as recipe_folder
@@ -107,9 +106,6 @@ class Yaml(Fuzzer):
         if draw < 18:
             tag = random.choice(CODE).format(mark=mark)
             return "code", f"{self.nested(random.choice(self.keys), tag)}\n", True
-        if draw < 22:
-            key = random.choice(self.keys).partition(".")[0]
-            return "twice", f"{key}: 1\n{key}: {random.choice(SCALARS)}\n", True
         if draw < 26 and self.numeric:
             key = random.choice(self.numeric)
             return "not finite", self.nested(key, random.choice(NOT_FINITE)) + "\n", True
@@ -176,7 +172,7 @@ class Settings(Yaml):
 
 
 class Studies(Yaml):
-    """Studies, grids of recipes, and descriptions of papers."""
+    """Studies, and descriptions of papers."""
 
     name = "studies"
 
@@ -185,7 +181,7 @@ class Studies(Yaml):
         self.keys = [
             *StudyConfig.model_fields,
             *map("base.{}".format, declared_keys(RunConfig)),
-            *("methods.name", "base.loss.name", "axes.size.64", "rows.config", "grids", "axes"),
+            *("methods.name", "base.loss.name", "axes.size.64", "rows.config", "axes"),
             *("paper", "title", "source", "same", "experiments", "same.network", "cells"),
         ]
         paths = sorted((recipe_folder() / "studies").glob("*.yaml"))
@@ -194,13 +190,9 @@ class Studies(Yaml):
         self.texts = [text for path in paths if len(text := path.read_text()) < 6000]
 
     def load(self, path: Path) -> Any:
-        """As three commands read such a file."""
+        """As two commands read such a file."""
         content = plain_yaml(path)
-        if "grids" in content:
-            for grid in read_grids(path, content):
-                for _, choice in zip(range(20), grid.choices(), strict=False):
-                    grid.name(choice), grid.summary(choice), grid.values(choice)
-        elif "experiments" in content or "same" in content:
+        if "experiments" in content or "same" in content:
             read_description(path)
         else:
             for method in load_study(path).methods:

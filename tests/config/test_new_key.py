@@ -2,7 +2,7 @@
 
 That is the hash, the audit, the warnings, the refusals, the names of cached features, the baselines
 and axes of a study, the help and the pages. One declaration is the example of docs/extending.md,
-the other one uses what is left of ``Key``. They are put into a copy of the schema, and nothing else
+the other one uses what is left of ``key``. They are put into a copy of the schema, and nothing else
 of the package is changed.
 """
 
@@ -21,17 +21,15 @@ import lookalike
 ROOT = Path(__file__).parents[2]
 
 TOY = '''
-    toy: Annotated[
-        int,
-        Key(
-            "0.2",
-            features=FROZEN,
-            baselines="values",
-            of_study=True,
-            excludes=(Rule(when("optim.name", "rmsprop"), (7,), "it is only a toy"),),
-            needs=(Rule(unless("optim.schedule", "step")),),
-        ),
-    ] = 0
+    toy: int = key(
+        0,
+        hashed="when set",
+        features=FROZEN,
+        baselines="values",
+        of_study=True,
+        excludes=(Rule(when("optim.name", "rmsprop"), (7,), "it is only a toy"),),
+        needs=(Rule(unless("optim.schedule", "step")),),
+    )
     """a toy"""
 '''
 
@@ -147,7 +145,7 @@ def test_help_schema_and_reference_page_have_it(seen):
     assert (property_["type"], property_["minimum"], property_["default"]) == ("integer", 0, 0)
     assert property_["description"].endswith("only with optim.name=sgd")
     (row,) = [line for line in seen["page"].splitlines() if "optim.lookahead" in line]
-    assert row.endswith("| when set | `optim.lookahead` | 0.2 |")
+    assert row.endswith("| when set | `optim.lookahead` |")
 
 
 def test_settings_that_do_not_go_together_are_refused(seen):

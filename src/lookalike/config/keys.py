@@ -1,8 +1,8 @@
 """The meaning of a configuration key, declared once, beside its type.
 
-Each field of the schema carries a :class:`Key`::
+Each field of the schema is declared by :func:`key`::
 
-    step_size: Annotated[int, Key(active_when=(when("optim.schedule", "step"),))] = Field(10, ge=1)
+    step_size: int = key(10, ge=1, active_when=(when("optim.schedule", "step"),))
     '''epochs between two steps of the schedule'''
 
 The hash of a run (:func:`identity`), the fairness audit, the refusal of settings that do not go
@@ -13,12 +13,12 @@ together (:func:`refuse_conflicts`), the warnings about settings without effect
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
 from lookalike.errors import BadInput
@@ -43,6 +43,11 @@ class When:
         """Whether the rule holds for a configuration, given as a mapping of dotted keys."""
         own = (values.get(self.key) in self.choices) != self.negated
         return own and all(other.holds(values) for other in self.others)
+
+    def found(self, values: Mapping[str, Any]) -> str:
+        """What a configuration has of the keys that the rule is about."""
+        names = [self.key, *(other.key for other in self.others)]
+        return " and ".join(f"{name}={as_text(values.get(name))}" for name in names)
 
     def __str__(self) -> str:
         words = " or ".join(as_text(choice) for choice in self.choices)
@@ -91,11 +96,9 @@ class Key:
     """The meaning of a key beyond its type, default and description.
 
     Args:
-        since: The version of Lookalike that introduced the key.
         hashed: Whether the value is part of the run's hash. ``"when set"``: only where it is not
-            the default, so that a new key does not rename existing runs (the default after 0.1).
-            ``"always"``: the default of the first version. ``"never"``: the trained model does not
-            depend on it. A key without effect (``active_when``) is never hashed.
+            the default, so that a new key does not rename existing runs. ``"never"``: the trained
+            model does not depend on it. A key without effect (``active_when``) is never hashed.
         compared: Whether a difference makes a comparison unfair. False for what is part of the
             method and for what no score depends on. If a section is not compared, none of its
             keys is.
@@ -116,8 +119,7 @@ class Key:
             with its description.
     """
 
-    since: str = "0.1"
-    hashed: Literal["always", "when set", "never", ""] = ""
+    hashed: Literal["always", "when set", "never"] = "always"
     compared: bool = True
     condition: str = ""
     active_when: tuple[When, ...] = ()
@@ -130,13 +132,40 @@ class Key:
     hashed_as: Callable[[Any], Any] | None = None
     arguments: Mapping[str, tuple["Key", str]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if not self.hashed:
-            object.__setattr__(self, "hashed", "always" if self.since == "0.1" else "when set")
-
     def is_active(self, values: Mapping[str, Any]) -> bool:
         """Whether the key has an effect in a configuration, given as a mapping of dotted keys."""
         return not self.active_when or any(rule.holds(values) for rule in self.active_when)
+
+    def __call__(self, schema: dict[str, Any]) -> None:
+        """Complete the JSON schema that pydantic made of the field: what it needs and excludes."""
+        if schema.get("type") == "array" and "items" in schema:  # or one, without brackets
+            items = schema.pop("items")
+            del schema["type"]
+            schema["anyOf"] = [items, {"type": "array", "items": items}]
+        parts = [schema["description"]] if "description" in schema else []
+        if self.active_when:
+            parts.append(f"only with {' or '.join(map(str, self.active_when))}")
+        for words, rules in (("needs", self.needs), ("not with", self.excludes)):
+            for rule in rules:
+                own = f"{' or '.join(map(as_text, rule.values))}: " if rule.values else ""
+                parts.append(f"{own}{words} {rule.other}")
+        if parts:
+            schema["description"] = "; ".join(parts)
+
+
+def key(default: Any = ..., **about: Any) -> Any:
+    """A field of the schema.
+
+    Args:
+        default: Its default; none: it must be set.
+        **about: The arguments of :class:`Key`, and those of pydantic's ``Field``, such as ``ge``.
+
+    Returns:
+        The field.
+    """
+    names = {one.name for one in fields(Key)} & about.keys()
+    meaning = Key(**{name: about.pop(name) for name in names})
+    return Field(default, json_schema_extra=meaning, **about)
 
 
 @dataclass(frozen=True)
@@ -173,13 +202,22 @@ def declared_keys(model: type[BaseModel]) -> dict[str, DeclaredKey]:
     return {one.name: one for one in _declared(model)}
 
 
-def key_names(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """Every dotted key that a model may have, declared or not."""
-    found = []
+def _declared(
+    model: type[BaseModel], prefix: str = "", compared: bool = True
+) -> Iterator[DeclaredKey]:
     for name, info in model.model_fields.items():
-        section = _section(info)
-        found += [f"{prefix}{name}", *(key_names(section, f"{prefix}{name}.") if section else [])]
-    return found
+        meaning, section = _key_of(info), _section(info)
+        place, inside = f"{prefix}{name}", compared and meaning.compared
+        yield DeclaredKey(place, meaning, info.description or "", inside, section, info)
+        if section:
+            yield from _declared(section, f"{place}.", inside)
+        for argument, (own, description) in meaning.arguments.items():
+            yield DeclaredKey(f"{place}.{argument}", own, description, own.compared, None, None)
+
+
+def _key_of(info: FieldInfo) -> Key:
+    """The meaning of a field; one that is not declared by :func:`key` has none."""
+    return info.json_schema_extra if isinstance(info.json_schema_extra, Key) else Key()
 
 
 def key_path(model: type[BaseModel], location: Sequence[int | str]) -> str:
@@ -210,29 +248,29 @@ def identity(config: BaseModel) -> dict[str, Any]:
 def _identity(section: BaseModel, whole: Mapping[str, Any]) -> dict[str, Any]:
     values = section.model_dump(mode="json")
     for name, info in type(section).model_fields.items():
-        key, value = _key_of(info, name), getattr(section, name)
-        default = key.hashed == "when set" and value == info.default
-        if key.hashed == "never" or default or not key.is_active(whole):
+        meaning, value = _key_of(info), getattr(section, name)
+        default = meaning.hashed == "when set" and value == info.default
+        if meaning.hashed == "never" or default or not meaning.is_active(whole):
             del values[name]
         elif isinstance(value, BaseModel):
             values[name] = _identity(value, whole)
-        elif key.hashed_as is not None:
-            values[name] = key.hashed_as(value)
+        elif meaning.hashed_as is not None:
+            values[name] = meaning.hashed_as(value)
     return values
 
 
 def without_effect(config: BaseModel) -> list[str]:
     """One sentence for each setting that differs from its default and has no effect."""
     values = flattened(config.model_dump())
-    found = []
+    sentences = []
     for name, one in declared_keys(type(config)).items():
         changed = name in values and one.field is not None and values[name] != one.field.default
         if changed and not one.key.is_active(values):
             rules = one.key.active_when
-            present = " and ".join(f"{rule.key}={as_text(values.get(rule.key))}" for rule in rules)
+            present = " and ".join(rule.found(values) for rule in rules)
             needed = " or ".join(map(str, rules))
-            found.append(f"{name} has no effect with {present}: it needs {needed}")
-    return found
+            sentences.append(f"{name} has no effect with {present}: it needs {needed}")
+    return sentences
 
 
 def refuse_conflicts(config: BaseModel) -> None:
@@ -243,24 +281,26 @@ def refuse_conflicts(config: BaseModel) -> None:
     """
     values = flattened(config.model_dump())
     for name, one in declared_keys(type(config)).items():
-        is_section = any(key.startswith(f"{name}.") for key in values)
+        is_section = any(other.startswith(f"{name}.") for other in values)
         if one.field is None or not (is_section or name in values):
             continue
         value = "..." if is_section else values[name]
         shown = name if is_section else f"{name}={as_text(value)}"
-        changed = value != one.field.default
-        for rule in (*one.key.excludes, *one.key.needs):
-            if not (value in rule.values if rule.values else changed):
-                continue
-            why = f": {rule.why}" if rule.why else ""
-            if rule in one.key.excludes and rule.other.holds(values):
-                others = " and ".join(
-                    f"{other.key}={as_text(values[other.key])}"
-                    for other in (rule.other, *rule.other.others)
-                )
-                raise BadInput(f"{shown} and {others} exclude each other{why}")
-            if rule in one.key.needs and not rule.other.holds(values):
-                raise BadInput(f"{shown} needs {rule.other}{why}")
+
+        def concerns(rule: Rule, value: Any = value, field: FieldInfo = one.field) -> bool:
+            return value in rule.values if rule.values else value != field.default
+
+        for rule in filter(concerns, one.key.excludes):
+            if rule.other.holds(values):
+                others = rule.other.found(values)
+                raise BadInput(f"{shown} and {others} exclude each other{_because(rule)}")
+        for rule in filter(concerns, one.key.needs):
+            if not rule.other.holds(values):
+                raise BadInput(f"{shown} needs {rule.other}{_because(rule)}")
+
+
+def _because(rule: Rule) -> str:
+    return f": {rule.why}" if rule.why else ""
 
 
 def feature_values(config: BaseModel) -> dict[str, Any]:
@@ -278,7 +318,7 @@ def selected(config: BaseModel, wanted: Callable[[Key], bool]) -> dict[str, Any]
     found: dict[str, Any] = {}
     for name, info in type(config).model_fields.items():
         value = getattr(config, name)
-        if wanted(_key_of(info, name)):
+        if wanted(_key_of(info)):
             found[name] = value.model_dump() if isinstance(value, BaseModel) else value
         elif isinstance(value, BaseModel) and (inner := selected(value, wanted)):
             found[name] = inner
@@ -292,11 +332,11 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     {'optim.lr': 1, 'seed': 2}
     """
     found: dict[str, Any] = {}
-    for key, value in values.items():
+    for name, value in values.items():
         if isinstance(value, dict):
-            found |= flattened(value, f"{prefix}{key}.")
+            found |= flattened(value, f"{prefix}{name}.")
         else:
-            found[f"{prefix}{key}"] = value
+            found[f"{prefix}{name}"] = value
     return found
 
 
@@ -305,22 +345,16 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def _declared(
-    model: type[BaseModel], prefix: str = "", compared: bool = True
-) -> Iterator[DeclaredKey]:
-    for name, info in model.model_fields.items():
-        key, section = _key_of(info, name), _section(info)
-        place, inside = f"{prefix}{name}", compared and key.compared
-        yield DeclaredKey(place, key, info.description or "", inside, section, info)
-        if section:
-            yield from _declared(section, f"{place}.", inside)
-        for argument, (own, description) in key.arguments.items():
-            yield DeclaredKey(f"{place}.{argument}", own, description, own.compared, None, None)
-
-
 def _section(info: FieldInfo) -> type[BaseModel] | None:
     """The model inside a field, also of an optional field, a tuple or one choice of several."""
     return next(_models(info.annotation), None)
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)
 
 
 def _plain_kinds(annotation: Any) -> Iterator[Any]:
@@ -332,17 +366,3 @@ def _plain_kinds(annotation: Any) -> Iterator[Any]:
         yield from _plain_kinds(get_args(annotation)[0])
     else:
         yield annotation
-
-
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from _models(inner)
-
-
-def _key_of(info: FieldInfo, name: str) -> Key:
-    for given in info.metadata:
-        if isinstance(given, Key):
-            return given
-    raise TypeError(f"the field '{name}' of the schema has no Key(...) in its annotation")

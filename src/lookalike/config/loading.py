@@ -7,16 +7,89 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import BaseModel, ValidationError
 
-from lookalike.config.keys import key_names, key_path
+from lookalike.config.keys import declared_keys, key_path
 from lookalike.config.schema import RunConfig
-from lookalike.config.yaml_text import parse_yaml
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.files import read_text
 
 PARTS = ("loss", "miner", "sampler")
 """Sections that name a part; its arguments are dropped when another part replaces it."""
+
+
+MOST_CHARACTERS = 5_000_000
+MOST_VALUES = 100_000
+"""Counted as often as aliases repeat them: ten short lines can mean thousands of millions."""
+DEEPEST = 50
+TAG = "tag:yaml.org,2002:"
+
+
+class Loader(yaml.SafeLoader):
+    """YAML as plain values: no code, no bytes or sets, a date is a text, and 1e-4 is a number."""
+
+    def get_single_data(self) -> Any:
+        """The values of the only document; a limit on their number comes before they are made."""
+        node = self.get_single_node()
+        if node is None:
+            return None
+        if expanded_size(node, {}, 0) > MOST_VALUES:
+            raise yaml.YAMLError(f"it has more than {MOST_VALUES:,} values, repeated ones included")
+        return self.construct_document(node)
+
+
+Loader.yaml_constructors = {
+    tag: Loader.construct_yaml_str if tag == f"{TAG}timestamp" else construct
+    for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+    if tag not in [f"{TAG}{kind}" for kind in ("binary", "set", "omap", "pairs")]
+}
+Loader.add_implicit_resolver(
+    f"{TAG}float",
+    re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)
+
+
+def expanded_size(node: yaml.Node, known: dict[int, int], depth: int) -> int:
+    """How many values a node and all below it are; ``known`` has those that were counted."""
+    if id(node) in known:
+        return known[id(node)]
+    if depth > DEEPEST:
+        raise yaml.YAMLError(f"it is nested more than {DEEPEST} deep, or contains itself")
+    size = 1
+    if isinstance(node, yaml.SequenceNode):
+        size += sum(expanded_size(one, known, depth + 1) for one in node.value)
+    elif isinstance(node, yaml.MappingNode):
+        size += sum(expanded_size(one, known, depth + 1) for pair in node.value for one in pair)
+    known[id(node)] = size
+    return size
+
+
+def parse_yaml(text: str) -> Any:
+    """The values in a YAML text.
+
+    >>> parse_yaml("optim: {lr: 1e-4}")
+    {'optim': {'lr': 0.0001}}
+
+    Args:
+        text: One document.
+
+    Returns:
+        Mappings, lists, texts (dates among them), numbers, or None.
+
+    Raises:
+        ValueError: The text is not YAML, or not of a kind that settings are; the message says why.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(f"it has more than {MOST_CHARACTERS:,} characters")
+    try:
+        return yaml.load(text, Loader=Loader)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {DEEPEST} deep") from None
+    except Exception as error:  # of YAML, or a ValueError of a number with too many digits
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(reason if len(reason) < 500 else f"{reason[:500]}...") from None
 
 
 def plain_yaml(path: Path) -> dict[str, Any]:
@@ -110,7 +183,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     first = error.errors()[0]
     place, given = key_path(model, first["loc"]), first["input"]
     if first["type"] == "extra_forbidden":
-        return f"there is no key '{place}'; {did_you_mean(place, key_names(model))}"
+        return f"there is no key '{place}'; {did_you_mean(place, declared_keys(model))}"
     if first["type"] == "missing":
         return f"the key '{place}' is missing"
     if first["type"] == "literal_error":

@@ -1,25 +1,47 @@
 """The recipes that come with the package: experiments ready to run.
 
-A recipe is a YAML file of its own, or a cell of a grid file (see ``lookalike.config.grids``).
-Either is called ``recipe:NAME``, on the command line and in ``extends``. Nothing here imports
+A recipe is a YAML file of its own, or a cell of a grid file: the tables of a paper, one recipe per
+cell. Either is called ``recipe:NAME``, on the command line and in ``extends``. Nothing here imports
 torch, so ``lookalike list recipes`` answers immediately.
+
+A grid file has what its recipes share, the axes of the paper's tables, and patterns of names::
+
+    paper: thesis                     # hyper-parameters that this paper prints are filled in
+    summary: "{method} on {dataset}"
+    common: {data: {transform: proxy-anchor}}
+    axes:
+      dataset: {cub: {data: {name: cub}}, sop: {data: {name: sop}}}
+      method: {triplet: {loss: {name: triplet}}, margin: {loss: {name: margin}}}
+    cells:                            # settings of some cells only
+      - {when: {dataset: sop}, set: {optim: {lr: 6e-4}}}
+      - {when: {method: triplet}, note: "The public code compares squared distances."}
+    grids:
+      - name: thesis/{dataset}/{method}
+
+A grid iterates over the axes that its name mentions. ``only`` selects some values of an axis, or
+one value of an axis that the name does not mention. Settings are merged in this order: common,
+axes, printed hyper-parameters, cells, the grid's own ``set``. The page of a recipe shows the file's
+``notes``, the grid's ``note`` and each ``note`` of its cell.
 """
 
+import itertools
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from lookalike import published
-from lookalike.config.grids import Choice, Grid, read_grids
 from lookalike.config.keys import declared_keys
 from lookalike.config.loading import merge, nested, override, parse, plain_yaml
 from lookalike.config.schema import SPLIT_DATASETS, RunConfig
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.files import read_text
+from lookalike.published import Hyperparameter, hyperparameters
 from lookalike.registry import trust
 from lookalike.shipped import find_shipped, shipped_folder
 
@@ -30,6 +52,119 @@ STUDIES = "studies"
 """The folder of studies, which are many runs; a recipe is one."""
 REPRODUCTIONS = "reproductions"
 """The folder of tables and figures of papers, which select recipes."""
+
+
+Choice = dict[str, str]
+"""One value of each axis."""
+
+
+class Strict(BaseModel):
+    """A part of a grid file; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+
+class CellSettings(Strict):
+    """Settings of the cells at some values of some axes, and a note about them."""
+
+    when: dict[str, str | list[str]]
+    set: dict[str, Any] = {}
+    note: str = ""
+
+    def matches(self, choice: Choice) -> bool:
+        """Whether a cell is one of these."""
+        return all(choice.get(axis) in as_list(values) for axis, values in self.when.items())
+
+
+class GridSpec(Strict):
+    """A pattern of names, and the settings of its recipes."""
+
+    name: str
+    only: dict[str, str | list[str]] = {}
+    set: dict[str, Any] = {}
+    printed: list[str] = ["{method}"]
+    summary: str | None = None
+    note: str = ""
+
+
+class GridFile(Strict):
+    """The content of a grid file."""
+
+    paper: str = ""
+    summary: str
+    notes: str = ""
+    common: dict[str, Any] = {}
+    axes: dict[str, dict[str, dict[str, Any]]]
+    cells: list[CellSettings] = []
+    grids: list[GridSpec]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The recipes of one pattern."""
+
+    file: GridFile = field(repr=False)
+    spec: GridSpec
+
+    def choices(self) -> Iterator[Choice]:
+        """Every cell: one value of each axis that the name or ``only`` mentions."""
+        mentioned = {*_axes_in(self.spec.name), *self.spec.only}
+        axes = [axis for axis in self.file.axes if axis in mentioned]
+        columns = (as_list(self.spec.only.get(axis, list(self.file.axes[axis]))) for axis in axes)
+        for values in itertools.product(*columns):
+            yield dict(zip(axes, values, strict=True))
+
+    def name(self, choice: Choice) -> str:
+        """The name of the recipe of a cell."""
+        return self.spec.name.format(**choice)
+
+    def summary(self, choice: Choice) -> str:
+        """The one-line summary of the recipe of a cell."""
+        return (self.spec.summary or self.file.summary).format(**choice)
+
+    def values(self, choice: Choice) -> dict[str, Any]:
+        """The settings of a cell, merged."""
+        values = self.file.common
+        for axis, value in choice.items():
+            values = merge(values, self.file.axes[axis][value])
+        for pattern in self.spec.printed:
+            rows = self._printed(values, pattern.format_map(choice))
+            values = merge(values, nested(setting for row in rows for setting in row.settings))
+        for cells in self.file.cells:
+            if cells.matches(choice):
+                values = merge(values, cells.set)
+        return merge(values, self.spec.set)
+
+    def notes(self, choice: Choice) -> str:
+        """The notes on the recipe of a cell: the file's, the grid's, then the cell's own."""
+        own = (cells.note for cells in self.file.cells if cells.matches(choice))
+        return "\n\n".join(note for note in (self.file.notes, self.spec.note, *own) if note)
+
+    def _printed(self, values: Mapping[str, Any], method: str) -> tuple[Hyperparameter, ...]:
+        """What the paper prints for a method on this data set, network, size and batch."""
+        fits = {
+            "paper": (self.file.paper,),
+            "method": ("", method),
+            "dataset": ("", values["data"]["name"]),
+            "network": ("", values["model"]["network"]),
+            "size": (None, values["model"]["dim"]),
+            "batch": (None, values["sampler"]["batch_size"]),
+        }
+        return tuple(
+            row
+            for row in hyperparameters()
+            if all(getattr(row, column) in allowed for column, allowed in fits.items())
+        )
+
+
+def _axes_in(name: str) -> list[str]:
+    """The axes that a pattern of names mentions."""
+    return re.findall(r"{(\w+)}", name)
+
+
+def as_list(given: str | Sequence[str]) -> list[str]:
+    """One value or several, as a list."""
+    return [given] if isinstance(given, str) else list(given)
 
 
 @dataclass(frozen=True)
@@ -86,14 +221,11 @@ def all_recipes() -> dict[str, Recipe]:
         if "grids" not in content:
             found[name] = Recipe(name, _first_comment(path), "", "", path)
             continue
-        for grid in read_grids(path, content):
+        file = GridFile.model_validate(content)
+        for grid in (Grid(file, spec) for spec in file.grids):
             for choice in grid.choices():
-                cell = grid.name(choice)
-                if cell in found:
-                    raise BadInput(f"'{path}' defines the recipe '{cell}' twice")
-                found[cell] = Recipe(
-                    cell, grid.summary(choice), grid.file.paper, grid.notes(choice), (grid, choice)
-                )
+                cell, summary = grid.name(choice), grid.summary(choice)
+                found[cell] = Recipe(cell, summary, file.paper, grid.notes(choice), (grid, choice))
     return found
 
 

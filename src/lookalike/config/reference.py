@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
 
-from lookalike.config.keys import DeclaredKey, Rule, as_text, declared_keys, flattened
+from lookalike.config.keys import as_text, declared_keys, flattened
 from lookalike.config.schema import RunConfig
 
 INTRODUCTION = """\
@@ -56,7 +57,6 @@ class KeyEntry:
     meaning: str
     hashed: str
     condition: str
-    since: str
 
 
 def key_entries(model: type[BaseModel] = RunConfig) -> list[KeyEntry]:
@@ -68,10 +68,9 @@ def key_entries(model: type[BaseModel] = RunConfig) -> list[KeyEntry]:
             name=name,
             type=_type(given := _property(schema, name)),
             default=as_text(defaults.get(name, given.get("default", REQUIRED))),
-            meaning=_meaning(one),
+            meaning=given.get("description", one.description),
             hashed=HASHED[one.key.hashed],
             condition=one.condition if one.compared else "",
-            since=one.key.since,
         )
         for name, one in declared_keys(model).items()
         if one.takes_value
@@ -103,16 +102,24 @@ def reference_page(model: type[BaseModel] = RunConfig) -> str:
             one = declared_keys(model)[section]
             about = one.description or (one.section.__doc__ or "" if one.section else "").strip()
             lines += [about[:1].upper() + about[1:].rstrip(".") + ".", ""]
-        lines += ["| key | type | default | meaning | in the run's name | audit | since |"]
-        lines += ["|---|---|---|---|---|---|---|"]
+        lines += ["| key | type | default | meaning | in the run's name | audit |"]
+        lines += ["|---|---|---|---|---|---|"]
         for entry in entries:
             default = entry.default if entry.default == REQUIRED else f"`{entry.default}`"
             condition = f"`{entry.condition}`" if entry.condition else "-"
-            cells = (entry.type, default, entry.meaning, entry.hashed, condition, entry.since)
+            cells = (entry.type, default, entry.meaning, entry.hashed, condition)
             row = [f"`{entry.name}`", *(cell.replace("|", "\\|") for cell in cells)]
             lines.append(f"| {' | '.join(row)} |")
         lines.append("")
     return "\n".join(lines)
+
+
+class WithoutTitles(GenerateJsonSchema):
+    """A schema without titles that only repeat the names of its fields."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
 
 
 def json_schema(model: type[BaseModel] = RunConfig) -> dict[str, Any]:
@@ -120,37 +127,13 @@ def json_schema(model: type[BaseModel] = RunConfig) -> dict[str, Any]:
 
     Nothing is required, since a file may extend another one and the rest has defaults.
     """
-    schema: dict[str, Any] = _without_titles(model.model_json_schema())
-    for part in (schema, *schema.get("$defs", {}).values()):
+    schema = model.model_json_schema(schema_generator=WithoutTitles)
+    for part in (schema, *schema["$defs"].values()):
         part.pop("required", None)
-        for name, given in part.get("properties", {}).items():
-            if (
-                given.get("type") == "array" and "items" in given
-            ):  # one value may be written without brackets
-                several = {"type": "array", "items": given["items"]}
-                kept = {key: given[key] for key in ("description", "default") if key in given}
-                part["properties"][name] = {"anyOf": [given["items"], several]} | kept
-    for one in declared_keys(model).values():
-        if one.key.active_when or one.key.excludes or one.key.needs:
-            _property(schema, one.name)["description"] = _meaning(one)
     extends = {"type": "string", "description": "a file or recipe:NAME that this one builds on"}
     schema["properties"] = {"extends": extends, **schema["properties"]}
     dialect = "https://json-schema.org/draft/2020-12/schema"
-    return {"$schema": dialect, "title": "Configuration of a Lookalike run"} | schema
-
-
-def _meaning(one: DeclaredKey) -> str:
-    """The description, and what the key needs and excludes."""
-    parts = [one.description]
-    if one.key.active_when:
-        parts.append(f"only with {' or '.join(map(str, one.key.active_when))}")
-    parts += [f"{_subject(rule)}needs {rule.other}" for rule in one.key.needs]
-    parts += [f"{_subject(rule)}not with {rule.other}" for rule in one.key.excludes]
-    return "; ".join(parts)
-
-
-def _subject(rule: Rule) -> str:
-    return f"{' or '.join(map(as_text, rule.values))}: " if rule.values else ""
+    return {"$schema": dialect} | schema | {"title": "Configuration of a Lookalike run"}
 
 
 def _property(schema: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -193,19 +176,6 @@ def _type(given: Mapping[str, Any]) -> str:
     bounds = [f"{words} {given[bound]}" for bound, words in BOUNDS.items() if bound in given]
     kind = given.get("format") or given.get("type", "argument")
     return f"{kind} {' and '.join(bounds)}" if bounds else kind
-
-
-def _without_titles(given: Any) -> Any:
-    """A JSON schema without the titles that pydantic derives from names."""
-    if isinstance(given, list):
-        return [_without_titles(item) for item in given]
-    if not isinstance(given, dict):
-        return given
-    return {
-        key: _without_titles(value)
-        for key, value in given.items()
-        if not (key == "title" and isinstance(value, str))
-    }
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from lookalike import published
 from lookalike.config import RunConfig, parse, recipes
-from lookalike.config.grids import Choice, Grid, as_list
 from lookalike.config.loading import merge, override, set_keys
+from lookalike.config.recipes import Choice, Grid, as_list
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.papers.catalogue import Entry, Selection
 from lookalike.published import Hyperparameter, Published, hyperparameters
