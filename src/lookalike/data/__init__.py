@@ -12,8 +12,7 @@ from lookalike.data.loading import load, prepare
 from lookalike.data.official import Counts
 from lookalike.data.presets import PRESETS, own_transform, preset
 from lookalike.data.split import ORDERS, PROTOCOLS, Split, Subset, draw_test_half, make_splits
-from lookalike.data.store import ImageStore
-from lookalike.data.storing import chosen_store, open_store
+from lookalike.data.store import ImageStore, chosen_store, open_store
 from lookalike.data.transforms import ONE_VIEW, Normalisation, Preset, Views
 
 __all__ = [

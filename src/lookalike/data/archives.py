@@ -3,7 +3,6 @@
 import hashlib
 import http.client
 import shutil
-import stat
 import tarfile
 import tempfile
 import time
@@ -11,7 +10,7 @@ import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import is_bomb, open_regular
@@ -22,7 +21,7 @@ _CHUNK = 1 << 20
 _TIMEOUT_SECONDS = 60
 _MAX_FAILURES = 3
 _RETRIED = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
-_MAC_METADATA = "__MACOSX"
+_MAC_METADATA = "__MACOSX/"
 
 
 def download(
@@ -135,17 +134,22 @@ def _version_file(part: Path) -> Path:
 def unpack(archive: Path, target: Path) -> None:
     """Unpack a .tgz, .tar or .zip into ``target``.
 
-    Only regular files and folders inside the target are allowed; anything else (links, devices,
-    absolute paths, "..") refuses the whole archive, and so does a content of a hundred times the
-    archive's size. The content is unpacked into a temporary folder and moved at the end.
+    Only regular files and folders inside the target are allowed; a tar with anything else (links,
+    devices, absolute paths, "..") is refused whole, of a zip such names are made harmless; and so
+    is a content of a hundred times the archive's size. The content is unpacked into a temporary
+    folder and moved at the end.
     """
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target, prefix=".unpacking-") as aside:
         try:
             if zipfile.is_zipfile(archive):
-                _unpack_zip(archive, Path(aside))
+                with zipfile.ZipFile(archive) as packed:
+                    _check_size(archive, sum(one.file_size for one in packed.infolist()))
+                    names = [one for one in packed.namelist() if not one.startswith(_MAC_METADATA)]
+                    packed.extractall(aside, names)
             else:
-                _unpack_tar(archive, Path(aside))
+                with tarfile.open(archive) as opened:
+                    opened.extractall(aside, filter=_PlainMembers(archive))
         except LookalikeError:
             raise
         except Exception as error:  # readers of archives raise almost any exception
@@ -160,26 +164,22 @@ def unpack(archive: Path, target: Path) -> None:
             shutil.move(entry, final)
 
 
-def _unpack_tar(archive: Path, aside: Path) -> None:
-    with tarfile.open(archive) as opened:
-        total = 0
-        for member in opened:
-            _check_entry(archive, member.name, plain=member.isfile() or member.isdir())
-            total += member.size
-            _check_size(archive, total)
-            opened.extract(member, aside, filter="data")
+class _PlainMembers:
+    """The filter of a tar: Python's own for data, without links, and with a limit on the size."""
 
+    def __init__(self, archive: Path) -> None:
+        self.archive = archive
+        self.unpacked = 0
 
-def _unpack_zip(archive: Path, aside: Path) -> None:
-    with zipfile.ZipFile(archive) as opened:
-        total = 0
-        for info in opened.infolist():
-            total += info.file_size
-            _check_size(archive, total)
-            kind = stat.S_IFMT(info.external_attr >> 16)
-            _check_entry(archive, info.filename, plain=kind in (0, stat.S_IFREG, stat.S_IFDIR))
-            if PurePosixPath(info.filename).parts[:1] != (_MAC_METADATA,):
-                opened.extract(info, aside)
+    def __call__(self, member: tarfile.TarInfo, place: str) -> tarfile.TarInfo:
+        self.unpacked += member.size
+        _check_size(self.archive, self.unpacked)
+        if not (member.isfile() or member.isdir()):
+            raise LookalikeError(
+                f"refused to unpack {self.archive}: its entry '{member.name}' is neither file nor "
+                "folder"
+            )
+        return tarfile.data_filter(member, place)
 
 
 def _check_size(archive: Path, unpacked: int) -> None:
@@ -188,12 +188,3 @@ def _check_size(archive: Path, unpacked: int) -> None:
         raise LookalikeError(
             f"refused to unpack {archive}: its {_size(archive):,} bytes become {unpacked:,} or more"
         )
-
-
-def _check_entry(archive: Path, name: str, plain: bool) -> None:
-    """Refuse links and devices, and a name that could lead out of the target on any system."""
-    windows = PureWindowsPath(name)  # splits at both kinds of slash
-    outside = name.startswith(("/", "\\")) or windows.drive or ".." in windows.parts
-    if outside or not plain:
-        why = "would leave the target folder" if outside else "is neither file nor folder"
-        raise LookalikeError(f"refused to unpack {archive}: its entry '{name}' {why}")

@@ -26,7 +26,7 @@ from lookalike.config import ModelConfig
 from lookalike.data import ImageSet, Preset
 from lookalike.data.cache import cache_folder, remove_abandoned
 from lookalike.data.image_random import ImageRandom
-from lookalike.data.storing import format_bytes
+from lookalike.data.store import format_bytes
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import damaged, file_checksum, locked, read_json, write_json
 from lookalike.models import fingerprint
