@@ -84,13 +84,6 @@ def test_another_network_is_not_cut_at_a_module_of_the_former(tmp_path):
     assert load(recipe, both).model.frozen_until == "blocks.4"
 
 
-def test_another_optimiser_or_data_set_keeps_its_section(tmp_path):
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text("optim: {name: adam, lr: 0.5}\ndata: {name: cub, transform: small}\n")
-    config = load(recipe, ["optim.name=sgd", "data.name=folder"])
-    assert (config.optim.lr, config.data.transform) == (0.5, "small")
-
-
 def test_a_recipe_extends_another(tmp_path):
     (tmp_path / "base.yaml").write_text("seed: 5\noptim: {lr: 0.1, name: sgd}\n")
     (tmp_path / "top.yaml").write_text("extends: base.yaml\noptim: {lr: 0.2}\n")
@@ -143,10 +136,6 @@ def test_places_do_not_decide_the_outcome(tmp_path):
     files = [load(None, [f"model.weights={path}"]).identity() for path in ("a.pth", "./b.pth")]
     assert files[0] == files[1] != here.identity()
     assert load(None, ["seed=1"]).identity() != RunConfig().identity()
-
-
-def test_a_single_metric_needs_no_brackets():
-    assert load(None, ["protocol.metrics=recall@1"]).protocol.metrics == ("recall@1",)
 
 
 def test_keys_that_came_later_do_not_rename_old_runs():

@@ -54,12 +54,6 @@ def test_each_key_changes_the_name_of_the_run_and_the_condition_of_the_audit(set
     assert one["transform"] != other["transform"]
 
 
-def test_keys_that_are_not_set_are_not_hashed():
-    """So that a key of a later version does not rename runs of this one."""
-    config = load(None, ["data.transform={size: 336, test: {flip: true}}"])
-    assert config.identity()["data"]["transform"] == {"size": 336, "test": {"flip": True}}
-
-
 def test_the_audit_names_a_composition_briefly():
     config = load(None, ["data.transform=small", "data.transform.size=96"])
     assert conditions_of(config)["transform"] == "small size=96"

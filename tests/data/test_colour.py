@@ -1,7 +1,5 @@
 """The compiled colour jitter against torchvision's functions, one after the other."""
 
-import threading
-
 import pytest
 import torch
 from torchvision.transforms import functional
@@ -61,19 +59,3 @@ def test_larger_images_differ_by_the_rounding_of_the_mean_only():
     expected = torchvision_colours(batch[0], False, chosen[0].tolist()).int()
     recolour(batch, torch.tensor([False]), chosen)
     assert (batch[0].int() - expected).abs().max() <= 1
-
-
-def test_threads_compute_the_same_at_once():
-    batch, chosen = pixels(8, 3, 32, 32), factors(8, (0.3,) * 4)
-    greyed = torch.zeros(8, dtype=torch.bool)
-    whole = batch.clone(memory_format=torch.preserve_format)
-    recolour(whole, greyed, chosen)
-    threads = [
-        threading.Thread(target=recolour, args=(batch[n : n + 1], greyed[:1], chosen[n : n + 1]))
-        for n in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert torch.equal(batch, whole)

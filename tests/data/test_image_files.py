@@ -7,7 +7,8 @@ from PIL import Image
 
 from lookalike.data import UnreadableImage
 from lookalike.data.image_files import BoundedFile, read_image
-from lookalike.data.listed_images import from_files
+from lookalike.data.listed_images import from_listing
+from lookalike.data.listing import in_folder
 from lookalike.data.official import require
 from lookalike.errors import BadInput
 
@@ -15,7 +16,7 @@ from lookalike.errors import BadInput
 def make(folder: Path, files: list[str], **changes):
     labels = np.arange(len(files), dtype=np.int64)
     names = [f"class {i}" for i in labels]
-    return from_files("mine", folder, files, labels, names, labels > 0, **changes)
+    return from_listing("mine", in_folder(folder, files), labels, names, labels > 0, **changes)
 
 
 def test_pixels_of_a_png_are_exact(tmp_path, save_image):

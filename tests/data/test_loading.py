@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lookalike.data import Counts, load, open_store, prepare
-from lookalike.data.loading import SOURCES, Archive
+from lookalike.data.loading import Archive
 from lookalike.data.official import cars, cub
 from lookalike.errors import BadInput, LookalikeError
 
@@ -92,17 +92,6 @@ def test_several_files_and_a_mirror(site, tiny_cars, tmp_path):
     assert sorted(entry.name for entry in home.iterdir()) == ["car_ims", "cars_annos.mat"]
 
 
-def test_the_official_addresses():
-    files = {name: [a.file for a in archives] for name, archives in SOURCES.items()}
-    assert files == {
-        "cub": ["CUB_200_2011.tgz"],
-        "cars": ["cars_annos.mat", "car_ims.tgz"],
-        "sop": ["Stanford_Online_Products.zip"],
-        "omniglot": ["images_background.zip", "images_evaluation.zip"],
-        "omniglot-small": ["images_background_small1.zip", "images_background_small2.zip"],
-    }
-
-
 def test_what_cannot_be_downloaded_is_said(tmp_path):
     with pytest.raises(BadInput, match=f"list_eval_partition.txt.*{tmp_path}/InShop_Clothes"):
         prepare("inshop", tmp_path)
@@ -115,10 +104,6 @@ def test_what_cannot_be_downloaded_is_said(tmp_path):
         prepare("carss", tmp_path)
     with pytest.raises(BadInput, match="begins with http"):
         prepare("cub", tmp_path, base_url="mirror")
-
-
-def test_glyphs_are_drawn():
-    assert prepare("glyphs").name == "glyphs"
 
 
 @pytest.fixture
@@ -147,10 +132,3 @@ def test_the_finding_is_kept_until_a_file_changes(with_a_broken_one, own_cache, 
     assert set(own_cache.glob("unreadable-folder-*")) == kept
     save_image(with_a_broken_one / "b" / "2.png")
     assert load("folder", with_a_broken_one, skip_unreadable=True).unreadable == ()
-
-
-def test_all_readable_changes_nothing(tmp_path, save_image):
-    save_image(tmp_path / "a" / "1.png")
-    plain, checked = load("folder", tmp_path), load("folder", tmp_path, skip_unreadable=True)
-    assert checked.fingerprint == plain.fingerprint
-    assert checked.unreadable == ()

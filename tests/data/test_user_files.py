@@ -74,13 +74,6 @@ def test_one_table_serves_training_and_index(photos, separator):
     assert records[0].metadata == {"price": "9.5"}
 
 
-def test_a_misspelt_column_is_no_metadata(photos):
-    table = photos / "shop.csv"
-    table.write_text("path,label,splt\na/0.png,a,train\n")
-    with pytest.raises(BadInput, match="unknown column 'splt'; did you mean 'split'"):
-        data.load("csv", table)
-
-
 def test_check_says_what_train_will_refuse(photos):
     (photos / "a" / "0.png").write_bytes(b"no picture")
     found = data.check(data.load("folder", photos))

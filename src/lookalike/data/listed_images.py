@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from lookalike.data.cache import Progress, cache_folder
 from lookalike.data.image_files import read_image
 from lookalike.data.image_set import ImageSet, UnreadableImage, digest
-from lookalike.data.listing import Listing, Locate, in_folder
+from lookalike.data.listing import Listing, Locate
 from lookalike.data.parallel import in_threads
 from lookalike.errors import BadInput
 from lookalike.files import atomically, open_regular
 
-__all__ = ["from_files", "from_listing", "told_progress"]
+__all__ = ["Mask", "from_listing", "told_progress"]
 
 Item = TypeVar("Item")
 Mask = NDArray[np.bool_] | None
@@ -31,27 +31,6 @@ RECENT_NS = 2_000_000_000
 """A file that was written so shortly before may be written again without a new time."""
 _progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
 _rehash: ContextVar[bool] = ContextVar("rehash", default=False)
-
-
-def from_files(
-    name: str,
-    folder: Path,
-    files: Sequence[str],
-    labels: NDArray[np.int64],
-    class_names: Sequence[str],
-    test: NDArray[np.bool_],
-    query: Mask = None,
-    gallery: Mask = None,
-) -> ImageSet:
-    """The images in ``files``, which are relative to ``folder``.
-
-    The orientation of EXIF data is not applied: the published results on the official data sets
-    were made without. The rest is as in :func:`from_listing`.
-    """
-    listing = in_folder(folder, files)
-    return from_listing(
-        name, listing, labels, class_names, test, query=query, gallery=gallery, upright=False
-    )
 
 
 def from_listing(

@@ -25,6 +25,7 @@ from lookalike.files import open_regular, parse_json
 __all__ = [
     "Listing",
     "explain_unreadable",
+    "in_folder",
     "list_csv",
     "list_folder",
     "list_parquet",

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lookalike.data.image_set import ImageSet
-from lookalike.data.listed_images import from_files
+from lookalike.data.listed_images import Mask, from_listing
+from lookalike.data.listing import in_folder
 from lookalike.errors import BadInput
 from lookalike.files import read_text
 from lookalike.registry import DATASETS
@@ -88,15 +90,9 @@ def cub(root: Path | None = None, expected: Counts = CUB) -> ImageSet:
         raise BadInput(
             f"{home / 'image_class_labels.txt'} names class {error}, which classes.txt lacks"
         ) from error
-    images = from_files(
-        "cub",
-        home / "images",
-        list(files.values()),
-        labels,
-        [classes[number] for number in sorted(classes)],
-        test=labels >= expected.train_classes,
-    )
-    return checked(images, expected, home)
+    names = [classes[number] for number in sorted(classes)]
+    test = labels >= expected.train_classes
+    return _official("cub", home / "images", list(files.values()), labels, names, expected, test)
 
 
 @DATASETS.register("cars", paper="Krause et al., 3dRR Workshop 2013")
@@ -120,10 +116,8 @@ def cars(root: Path | None = None, expected: Counts = CARS) -> ImageSet:
         raise BadInput(f"cannot read the annotations in {path}: {error}") from error
     if len(labels) and not 0 <= labels.min() <= labels.max() < len(class_names):
         raise BadInput(f"{path} numbers classes outside 1..{len(class_names)}")
-    images = from_files(
-        "cars", home, files, labels, class_names, test=labels >= expected.train_classes
-    )
-    return checked(images, expected, home)
+    test = labels >= expected.train_classes
+    return _official("cars", home, files, labels, class_names, expected, test)
 
 
 @DATASETS.register("sop", paper="Oh Song et al., CVPR 2016")
@@ -138,16 +132,17 @@ def sop(root: Path | None = None, expected: Counts = SOP) -> ImageSet:
     rows = halves[0] + halves[1]
     numbers, labels = np.unique(np.array([row[0] for row in rows], np.int64), return_inverse=True)
     category_of = {number: file.partition("_final/")[0] for number, file in rows}
-    images = from_files(
+    images = _official(
         "sop",
         home,
         [file for _, file in rows],
         labels.astype(np.int64),
         [f"{category_of[int(number)]} {number}" for number in numbers],
+        expected,
         test=np.arange(len(rows)) >= len(halves[0]),
     )
     categories = np.unique([category_of[number] for number, _ in rows], return_inverse=True)[1]
-    return replace(checked(images, expected, home), super_labels=categories.astype(np.int64))
+    return replace(images, super_labels=categories.astype(np.int64))
 
 
 def _sop_rows(path: Path) -> list[tuple[int, str]]:
@@ -184,17 +179,17 @@ def inshop(root: Path | None = None, expected: Counts = INSHOP) -> ImageSet:
             )
     items, labels = np.unique([row[1] for row in rows], return_inverse=True)
     parts = np.array([row[2] for row in rows])
-    images = from_files(
+    return _official(
         "inshop",
         home,
         [row[0] for row in rows],
         labels.astype(np.int64),
         [str(item) for item in items],
+        expected,
         test=parts != "train",
         query=parts == "query",
         gallery=parts == "gallery",
     )
-    return checked(images, expected, home)
 
 
 @DATASETS.register("omniglot", paper="Lake et al., Science 2015")
@@ -246,17 +241,10 @@ def _read_omniglot(
             labels += [len(characters)] * len(drawings)
             alphabets += [number] * len(drawings)
             characters.append(f"{alphabet.name}/{character.name}")
-    trained = len(train)
-    images = from_files(
-        name,
-        home,
-        files,
-        np.array(labels, np.int64),
-        characters,
-        test=np.array(alphabets, np.int64) >= trained,
-    )
-    found = checked(images, expected, home)
-    return replace(found, super_labels=np.array(alphabets, np.int64))
+    kinds = np.array(alphabets, np.int64)
+    tests, classes = kinds >= len(train), np.array(labels, np.int64)
+    images = _official(name, home, files, classes, characters, expected, tests)
+    return replace(images, super_labels=kinds)
 
 
 def _relative(paths: Iterable[Path], home: Path) -> list[str]:
@@ -288,11 +276,28 @@ def require(
     return home
 
 
-def checked(images: ImageSet, expected: Counts, home: Path) -> ImageSet:
-    """``images``, refused if their counts are not the published ones."""
+def _official(
+    name: str,
+    folder: Path,
+    files: Sequence[str],
+    labels: NDArray[np.int64],
+    class_names: Sequence[str],
+    expected: Counts,
+    test: NDArray[np.bool_],
+    query: Mask = None,
+    gallery: Mask = None,
+) -> ImageSet:
+    """The images in ``files``, which are relative to ``folder``, refused if there are not as many.
+
+    The published results were made without the orientation of EXIF data.
+    """
+    listing = in_folder(folder, files)
+    images = from_listing(
+        name, listing, labels, class_names, test, query=query, gallery=gallery, upright=False
+    )
     found = Counts.of(images)
     if found != expected:
-        raise BadInput(f"'{images.name}' in {home}: found {found}; expected {expected}")
+        raise BadInput(f"'{name}' in {folder}: found {found}; expected {expected}")
     return images
 
 
