@@ -109,8 +109,6 @@ def test_printed_values_reach_the_runs(configs):
     sop = configs["thesis/sop/resnet50/1024/triplet"]
     assert (sop.optim.lr, sop.optim.step_size, sop.optim.gamma) == (6e-4, 10, 0.25)
     assert (sop.sampler.arguments["batch_size"], sop.model.dim) == (100, 1024)
-    assert (sop.loss.arguments, sop.miner.name) == ({"margin": 0.1}, "semi-hard")
-    assert sop.miner.arguments == {"fallback": "none"}
 
     grid = configs["thesis/cub/bn-inception/512/soft-triple-fixed"]
     assert grid.loss.arguments["la"] == 78
@@ -254,39 +252,6 @@ def test_reality_check_decays_learned_weights_but_not_beta(configs):
     others = {key: decay for key, decay in decays.items() if key not in beta}
     assert len(others) >= 5 * 4
     assert set(others.values()) == {1e-4}
-
-
-def test_recipes_say_where_they_follow_public_code():
-    """Or where public code does what the recipe does not."""
-    said = {
-        "thesis/{}/resnet50/64/contrastive": ["on cosines", "follows the public code"],
-        "thesis/{}/resnet50/64/triplet": ["on cosines", "follows the public code"],
-        "thesis/{}/resnet50/64/proxy-nca": ["inner products", "follows the public code"],
-        "thesis/{}/resnet50/64/generalized-lifted-structure": [
-            "the public code mines both alike",
-            "an anchor without such pairs counts as 0",
-        ],
-        "roth/{}/margin-1.2": ["1.4", "option of the public code", "commented out"],
-        "roth/{}/r-snr": ["1.4", "option of the public code", "commented out"],
-        "roth/{}/contrastive": ["mean over the terms above zero", "the mean over all"],
-        "roth/{}/triplet-random": ["mean over the terms above zero", "the mean over all"],
-        "roth/{}/triplet-semi-hard": ["public code draws at random"],
-        "roth/{}/quadruplet": ["not squared, as in the public code", "Chen et al. squares"],
-    }
-    for pattern, sentences in said.items():
-        for place in ("cub", "cars", "sop"):
-            notes = " ".join(recipes.recipe_page(pattern.format(place)).notes.split())
-            for sentence in sentences:
-                assert sentence in notes, (pattern, sentence)
-    notes = " ".join(recipes.recipe_page("dr/cub/dr-triplet").notes.split())
-    for said_elsewhere in (
-        *("crops of 224", "16 images a class for triplets and 12 for proxies"),
-        *("batches of 144 and patience 10", "no weight decay", "unsquared distances"),
-        *("51.35 for DR-ProxyNCA", "57.4 for multi-similarity", "58.54 for DR-MS"),
-    ):
-        assert said_elsewhere in notes
-    other = recipes.recipe_page("thesis/cub/resnet50/64/arcface").notes
-    assert "follows the public code" not in other
 
 
 def test_values_of_a_reimplementation_are_not_credited_to_the_paper():

@@ -115,8 +115,10 @@ class Key:
         of_study: Whether a study sets it by itself, so that no axis may.
         short: Whether the command line accepts the key without its section.
         hashed_as: Maps the value to what is hashed instead.
-        arguments: For a section that names a part: keys among the arguments of that part, each
-            with its description.
+        dropped_with: A key of its section: what a recipe has is dropped when that one is changed,
+            as the name of a module is with the network.
+        arguments: For a section that names a part: keys among the arguments that every such part
+            has, each with its description.
     """
 
     hashed: Literal["always", "when set", "never"] = "always"
@@ -130,6 +132,7 @@ class Key:
     of_study: bool = False
     short: bool = False
     hashed_as: Callable[[Any], Any] | None = None
+    dropped_with: str = ""
     arguments: Mapping[str, tuple["Key", str]] = field(default_factory=dict)
 
     def is_active(self, values: Mapping[str, Any]) -> bool:

@@ -11,13 +11,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from lookalike.config.keys import declared_keys, key_path
-from lookalike.config.schema import RunConfig
+from lookalike.config.schema import PartConfig, RunConfig
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.files import read_text
-
-PARTS = ("loss", "miner", "sampler")
-"""Sections that name a part; its arguments are dropped when another part replaces it."""
-
 
 MOST_CHARACTERS = 5_000_000
 MOST_VALUES = 100_000
@@ -110,20 +106,29 @@ def plain_yaml(path: Path) -> dict[str, Any]:
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """``over`` on top of ``base``.
 
-    The arguments of a part are dropped when another part replaces it, except for the batch size,
-    which every sampler has. ``model.frozen_until`` names a module of the network and is dropped
-    when the network changes. Keys of a transform on top of the name of a preset change this preset.
+    The arguments of a part are dropped when another part replaces it, except for those that every
+    part has, such as the batch size. A key that is ``dropped_with`` another one is dropped when
+    that changes. Keys of a transform on top of the name of a preset change this preset.
     """
+    declared = declared_keys(RunConfig)
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)
         if key == "transform" and isinstance(value, dict) and isinstance(below, str):
             below = {"preset": below}
         if isinstance(value, dict) and isinstance(below, dict):
-            if key in PARTS and _changes(below, value, "name"):
-                below = {name: kept for name, kept in below.items() if name == "batch_size"}
-            if key == "model" and _changes(below, value, "network"):
-                below = {name: kept for name, kept in below.items() if name != "frozen_until"}
+            if key in declared and declared[key].section is PartConfig:
+                if _changes(below, value, "name"):
+                    shared = declared[key].key.arguments
+                    below = {name: kept for name, kept in below.items() if name in shared}
+            else:
+                dropped = {
+                    name
+                    for name in below
+                    if (one := declared.get(f"{key}.{name}")) and one.key.dropped_with
+                    if _changes(below, value, one.key.dropped_with)
+                }
+                below = {name: kept for name, kept in below.items() if name not in dropped}
             value = merge(below, value)
         result[key] = value
     return result

@@ -313,6 +313,7 @@ class ModelConfig(Section):
         None,
         coerce_numbers_to_str=True,
         hashed="when set",
+        dropped_with="network",
         features=CUT,
         excludes=ONE_STORED_VIEW,
         needs=(TRAINED_WEIGHTS,),
